@@ -16,8 +16,8 @@ const LIMITS = { ...REQUEST_LIMITS, ...MCP_LIMITS, ...LLM_LIMITS, ...POLICY_LIMI
 
 /** Constants that bound nothing that comes from outside: timers' own limits, the demo server, counters that wrap. */
 const NOT_LISTED = new Set([
-  "lib/process/clock.ts MAX_DELAY_MS",
-  "lib/http/websocket-frames.ts MAX_HEADER_BYTES",
+  "base/clock.ts MAX_DELAY_MS",
+  "http/websocket-frames.ts MAX_HEADER_BYTES",
   "demo/mcp-server.ts MAX_SLOW_MS",
   "cel/functions/regex.ts MAX_GENERATION",
 ]);

@@ -27,7 +27,7 @@ const LONG = [
   "test/scenario/faults-last-resort.test.js",
   "test/scenario/secrets.test.js",
   "test/scenario/faults-memory.test.js",
-  "src/backends/mcp/nonsense-fuzz.test.js",
+  "src/mcp/nonsense-fuzz.test.js",
 ];
 /** Then these, because their groups take long too; those of `src/` are quick and fill the end. */
 const EARLY = ["test-ui", "test-scenario"];

@@ -173,8 +173,8 @@ async function nineClients({ base, gateway }, attempt) {
 async function loginCheck(issuer, token) {
   const source = (name) => import(pathToFileURL(join(root, build, "src", `${name}.js`)).href);
   const { checkLogin } = await source("identity/login/login-check");
-  const { openFetcher } = await source("lib/client/fetcher");
-  const { systemClock: clock } = await source("lib/process/clock");
+  const { openFetcher } = await source("http/client/fetcher");
+  const { systemClock: clock } = await source("base/clock");
   const resourceMetadata = { resource: "http://localhost:3000/mcp" };
   const policy = { issuer, audiences: ["gateway"], provider: { idp_realm: {} }, resourceMetadata };
   const fetcher = openFetcher(clock);

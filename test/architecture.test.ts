@@ -1,11 +1,11 @@
 /**
- * The import rule, the doors and the form of files, held against the code; and the checker itself, against wrong code.
+ * Checks the code against the import rule, the I/O owners and the form of files, and the checker against wrong code.
  */
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { test } from "node:test";
-import { brokenRules, ROOMS, type SourceFile, sleepingTests } from "./support/architecture.ts";
+import { brokenRules, LAYERS, type SourceFile, SUBFOLDERS, sleepingTests } from "./support/architecture.ts";
 
 const root = process.cwd();
 
@@ -39,16 +39,18 @@ for (const text of SLEEPING) {
   });
 }
 
-test("the checker allows a limit of patience, and what looks again and again", () => {
+test("the checker allows a time limit and polling helpers", () => {
   const text = "const limit = setTimeout(() => reject(new Error()), 60_000);\n";
   assert.deepEqual(sleepingTests([{ path: "test/scenario/a.test.ts", text }]), []);
   assert.deepEqual(sleepingTests([{ path: "test/support/eventually.ts", text: SLEEPING[0] ?? "" }]), []);
 });
 
-test("the rooms and their order are those of ARCHITECTURE.md", () => {
+test("ARCHITECTURE.md lists the subfolders in their order", () => {
   const page = readFileSync(join(root, "ARCHITECTURE.md"), "utf8");
-  for (const [folder, rooms] of Object.entries(ROOMS))
-    assert.ok(page.includes(`| \`${folder}\` | ${rooms.join(" < ")} |`), `${folder}: ${rooms.join(" < ")}`);
+  for (const [folder, order] of Object.entries(SUBFOLDERS))
+    assert.ok(page.includes(`| \`${folder}\` | ${order.join(" < ")} |`), `${folder}: ${order.join(" < ")}`);
+  const layers = LAYERS.map((layer) => layer.join(" = ")).join(" < ");
+  assert.ok(page.includes(layers), layers);
 });
 
 test("every path that ARCHITECTURE.md names exists", () => {
@@ -64,13 +66,13 @@ test("every path that ARCHITECTURE.md names exists", () => {
 const HEADER = "/**\n * What it is.\n */\n";
 const wrong: [name: string, path: string, text: string][] = [
   ["a layer that imports one above it", "src/core/a.ts", 'import { b } from "../pipeline/b.ts";\n'],
-  ["a type that comes from above", "src/lib/a.ts", 'import type { B } from "../core/b.ts";\n'],
+  ["a type that comes from above", "src/base/a.ts", 'import type { B } from "../core/b.ts";\n'],
   ["a layer that imports a sibling", "src/identity/a.ts", 'import { b } from "../mcp/b.ts";\n'],
   ["a lazy import from above", "src/core/a.ts", 'const b = await import("../config/b.ts");\n'],
   ["a policy that imports another", "src/policies/one/policy.ts", 'import { two } from "../two/policy.ts";\n'],
   ["gwctl that imports the gateway", "src/cli/a.ts", 'import { b } from "../core/b.ts";\n'],
-  ["gwctl that loads more than words at once", "src/cli/a.ts", 'import { b } from "../config/b.ts";\n'],
-  ["the gateway that imports gwctl", "src/app.ts", 'import { b } from "./cli/b.ts";\n'],
+  ["gwctl that loads more than shared types at start", "src/cli/a.ts", 'import { b } from "../config/b.ts";\n'],
+  ["the gateway that imports gwctl", "src/app/app.ts", 'import { b } from "../cli/b.ts";\n'],
   ["code that imports a test's", "src/core/a.ts", 'import { b } from "../../test/support/b.ts";\n'],
   ["a second HTTP server", "src/core/a.ts", 'import { createServer } from "node:http";\n'],
   ["a second listener", "src/core/a.ts", 'import { createServer } from "node:net";\n'],
@@ -83,11 +85,10 @@ const wrong: [name: string, path: string, text: string][] = [
   ["a name of the hop-by-hop table elsewhere", "src/core/a.ts", 'if (name === "proxy-connection") drop();\n'],
   ["a file named after nothing", "src/core/utils.ts", ""],
   ["a file in camelCase", "src/core/myFile.ts", ""],
-  ["a room that imports one above it", "src/mcp/wire/a.ts", 'import { b } from "../clients/b.ts";\n'],
-  ["a type that comes from a room above", "src/lib/text/a.ts", 'import type { B } from "../http/b.ts";\n'],
-  ["a room that imports what puts the rooms together", "src/mcp/eras/a.ts", 'import { b } from "../hub.ts";\n'],
-  ["an inner room that imports one above it", "src/backends/ai/models/a.ts", 'import { b } from "../answers/b.ts";\n'],
-  ["a room that is in no order", "src/mcp/somewhere/a.ts", ""],
+  ["a subfolder that imports one above it", "src/mcp/protocol/a.ts", 'import { b } from "../client-side/b.ts";\n'],
+  ["a type that comes from a subfolder above", "src/http/a.ts", 'import type { B } from "./h1/b.ts";\n'],
+  ["a subfolder that imports the files of its folder", "src/mcp/tools/a.ts", 'import { b } from "../hub.ts";\n'],
+  ["a subfolder that is not listed", "src/mcp/somewhere/a.ts", ""],
   ["a default export", "src/core/a.ts", "export default 1;\n"],
 ];
 for (const [name, path, text] of wrong) {
@@ -113,35 +114,35 @@ for (const [name, forth, back] of round) {
       { path: "src/core/a.ts", text: HEADER + forth },
       { path: "src/core/b.ts", text: HEADER + back },
     ];
-    assert.deepEqual(brokenRules(files), ["a circle of imports: src/core/a.ts → src/core/b.ts → src/core/a.ts"]);
+    assert.deepEqual(brokenRules(files), ["an import cycle: src/core/a.ts → src/core/b.ts → src/core/a.ts"]);
   });
 }
 
-test("the checker finds a circle of three once, and not the file that leads to it", () => {
+test("the checker finds a cycle of three once, and not the file that leads to it", () => {
   const imports = { start: "a", a: "b", b: "c", c: "a" };
   const files = Object.entries(imports).map(([name, target]) => ({
     path: `src/core/${name}.ts`,
     text: `${HEADER}import { x } from "./${target}.ts";\n`,
   }));
   assert.deepEqual(brokenRules(files), [
-    "a circle of imports: src/core/a.ts → src/core/b.ts → src/core/c.ts → src/core/a.ts",
+    "an import cycle: src/core/a.ts → src/core/b.ts → src/core/c.ts → src/core/a.ts",
   ]);
 });
 
 const right: [name: string, path: string, text: string][] = [
   ["an import from below", "src/pipeline/a.ts", 'import { b } from "../core/b.ts";\n'],
-  ["an import from a room below", "src/mcp/clients/a.ts", 'import { b } from "../wire/b.ts";\n'],
-  ["an import of the own room", "src/mcp/clients/a.ts", 'import { b } from "./b.ts";\n'],
-  ["what puts rooms together", "src/mcp/hub.ts", 'import { b } from "./clients/b.ts";\n'],
-  ["a room of a folder below", "src/mcp/wire/a.ts", 'import { b } from "../../lib/http/b.ts";\n'],
-  ["an import of a neighbour", "src/core/a.ts", 'import { b } from "./b.ts";\n'],
+  ["an import from a subfolder below", "src/mcp/client-side/a.ts", 'import { b } from "../protocol/b.ts";\n'],
+  ["an import of the same subfolder", "src/mcp/client-side/a.ts", 'import { b } from "./b.ts";\n'],
+  ["files of the folder that import its subfolders", "src/mcp/hub.ts", 'import { b } from "./client-side/b.ts";\n'],
+  ["a subfolder of a folder below", "src/mcp/protocol/a.ts", 'import { b } from "../../http/h1/b.ts";\n'],
+  ["an import from the same folder", "src/core/a.ts", 'import { b } from "./b.ts";\n'],
   [
-    "gwctl's words",
+    "gwctl's shared types",
     "src/cli/a.ts",
-    'import { p } from "../admin/server/paths.ts";\nimport type { E } from "../trace/events.ts";\n',
+    'import { p } from "../admin/server/paths.ts";\nimport type { E } from "../observe/trace/events.ts";\n',
   ],
   ["gwctl's login check", "src/cli/a.ts", 'const b = await import("../config/b.ts");\n'],
-  ["a door in a comment", "src/core/a.ts", "// never process.env, never Date.now()\n"],
+  ["an I/O module in a comment", "src/core/a.ts", "// never process.env, never Date.now()\n"],
   ["two hop-by-hop headers", "src/core/a.ts", 'const A = new Set(["connection", "upgrade", "x"]);\n'],
   ["a date that is given", "src/core/a.ts", "const d = new Date(0);\n"],
 ];

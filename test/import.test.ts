@@ -6,10 +6,10 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { systemClock } from "../src/base/clock.ts";
 import { runGwctl } from "../src/cli/gwctl.ts";
 import type { Terminal } from "../src/cli/terminal/terminal.ts";
 import { loadConfig } from "../src/config/load/load.ts";
-import { systemClock } from "../src/lib/process/clock.ts";
 
 const FOLDER = join(process.cwd(), "test", "import");
 const GOLDEN = ".golden.yaml";

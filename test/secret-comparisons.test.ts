@@ -23,16 +23,16 @@ const METHOD = new RegExp(
 /** File and text → why its time tells nobody anything. */
 const NO_SECRET: Readonly<Record<string, string>> = {
   "src/config/watch.ts: found.digest === inUse": "digests of configuration files, for the watcher only",
-  "src/trace/redact.ts: value === secret": "a request's own values, to hide copies where it is shown",
+  "src/observe/trace/redact.ts: value === secret": "a request's own values, to hide copies where it is shown",
   "src/config/watch.ts: one.digest === other.digest": "digests of configuration files, for the watcher only",
   "src/admin/change/mcp-lock.ts: one.hash === hash": "digests of definitions that the caller was shown",
   "src/kubernetes/control/deployer.ts: applied.get(key) === hash":
     "digests of documents that the controller wrote itself",
-  'src/lib/store/signing-key.ts: shown.toString("base64url") !== signature': "both sides are what the client sent",
+  'src/store/signing-key.ts: shown.toString("base64url") !== signature': "both sides are what the client sent",
   "src/mcp/logins/server-login.ts: tokens.accessToken !== refused": "two tokens of the gateway's own vault",
   "src/mcp/logins/server-login.ts: now.tokens.accessToken !== tokens.accessToken":
     "two tokens of the gateway's own vault",
-  "src/mcp/sessions/carried-answers.ts: this.#vault?.secret !== secret": "two values of the gateway's own signing key",
+  "src/mcp/session/carried-answers.ts: this.#vault?.secret !== secret": "two values of the gateway's own signing key",
   "src/mcp/replicas/replica-bus.ts: this.#sealer?.secret !== secret": "two values of the gateway's own signing key",
   "src/policies/rate-limit/shared-buckets.ts: this.#hashes[slot] === hash": "where a bucket lies in a table",
 };

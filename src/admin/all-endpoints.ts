@@ -1,20 +1,21 @@
 /**
  * THE list of admin endpoints (spec 4.2): one line each, in the order of the index page.
  */
+
+import type { Clock } from "../base/clock.ts";
+import type { Tasks } from "../base/tasks.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { LimitRegistry } from "../core/policy.ts";
 import type { Topology } from "../core/topology.ts";
-import type { Logger, Logging } from "../lib/log/logger.ts";
-import type { Clock } from "../lib/process/clock.ts";
-import type { Tasks } from "../lib/process/tasks.ts";
+import type { Logger, Logging } from "../observe/log/logger.ts";
+import type { TraceHub } from "../observe/trace/hub.ts";
+import type { KeptTraces } from "../observe/trace/kept-traces.ts";
 import type { DryReport } from "../pipeline/dry-run/dry-report.ts";
 import type { FactRing } from "../pipeline/records/fact-ring.ts";
 import type { MirrorReport } from "../pipeline/records/mirror-report.ts";
 import type { RecentRequests } from "../pipeline/records/recent-requests.ts";
 import type { ShadowReport } from "../pipeline/records/shadow-report.ts";
 import type { TrafficHistory } from "../pipeline/records/traffic-history.ts";
-import type { TraceHub } from "../trace/hub.ts";
-import type { KeptTraces } from "../trace/kept-traces.ts";
 import { mcpLockEndpoint } from "./change/mcp-lock.ts";
 import { mirrorsEndpoint } from "./change/mirrors.ts";
 import { recordingEndpoint } from "./change/recording.ts";

@@ -3,10 +3,10 @@
  */
 import { resolve } from "node:path";
 import type { WrittenProcess } from "../config/schema/schema.ts";
-import { openRotatingFile } from "../lib/log/rotating-file.ts";
+import { openRotatingFile } from "../observe/log/rotating-file.ts";
+import type { Redaction } from "../observe/trace/redact.ts";
 import { type Audit, createAudit } from "../pipeline/records/audit.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import type { Redaction } from "../trace/redact.ts";
 import type { Doors } from "./doors.ts";
 import { StartError } from "./start-error.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { silentLogger } from "../lib/log/logger.ts";
+import { silentLogger } from "../observe/log/logger.ts";
 import { LISTENER_LIMITS } from "../pipeline/listen/listener-env.ts";
 import { fittingLimits } from "./capacity.ts";
 

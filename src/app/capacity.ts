@@ -2,8 +2,8 @@
  * What this process can take: connections, by the files that it may open, and requests, by the heap that is left.
  * Less than wanted is logged, because the fix lies outside of the gateway.
  */
-import type { Logger } from "../lib/log/logger.ts";
-import { collectGarbage } from "../lib/process/collect-garbage.ts";
+
+import { collectGarbage } from "../base/collect-garbage.ts";
 import {
   type HeapPressure,
   type HeapSize,
@@ -12,8 +12,9 @@ import {
   processMemory,
   tightest,
   watchHeap,
-} from "../lib/process/heap-pressure.ts";
-import { connectionsThatFit, openFilesLimit } from "../lib/process/open-files.ts";
+} from "../base/heap-pressure.ts";
+import { connectionsThatFit, openFilesLimit } from "../base/open-files.ts";
+import type { Logger } from "../observe/log/logger.ts";
 import { LISTENER_LIMITS, type ListenerLimits } from "../pipeline/listen/listener-env.ts";
 import type { Loaded } from "./config-loader.ts";
 import type { Doors } from "./doors.ts";

@@ -3,13 +3,13 @@
  * other files (keys, certificates) the last attempt read, so that the watcher looks at them too.
  */
 import type { UiSource } from "../backends/ui/source.ts";
+import type { SharedMemory } from "../base/shared-memory.ts";
 import type { Generation } from "../config/compile/living.ts";
 import type { SourceText } from "../config/load/load.ts";
 import type { Sources } from "../config/load/sources.ts";
 import { type Prepared, prepareConfig } from "../config/prepare.ts";
 import type { ClusterSource } from "../kubernetes/follow/snapshot-source.ts";
-import type { SharedMemory } from "../lib/process/shared-memory.ts";
-import type { Redaction } from "../trace/redact.ts";
+import type { Redaction } from "../observe/trace/redact.ts";
 import type { Doors } from "./doors.ts";
 import { asStartError, StartError } from "./start-error.ts";
 

@@ -3,23 +3,23 @@
  * that outlive a reload. Everything built later gets them passed in.
  */
 
+import type { Clock } from "../base/clock.ts";
+import { nodeFlags } from "../base/heap-pressure.ts";
+import { fittingMemoryLimits, MemoryBudget, type MemoryLimits } from "../base/memory-budget.ts";
+import { createTasks, type Tasks } from "../base/tasks.ts";
 import { createLimitRegistry } from "../config/compile/limit-registry.ts";
 import { createLivingThings, type LivingThings } from "../config/compile/living.ts";
 import type { Environment } from "../config/text/env.ts";
 import type { LimitRegistry } from "../core/policy.ts";
-import { openFetcher } from "../lib/client/fetcher.ts";
-import type { Fetcher } from "../lib/http/fetch.ts";
-import { type LogFilter, parseLogFilter } from "../lib/log/log-filter.ts";
-import type { LogOutput } from "../lib/log/log-output.ts";
-import { createLogging, type Logger, type Logging } from "../lib/log/logger.ts";
-import { createMetrics, type Metrics } from "../lib/log/metrics.ts";
-import { createUnexpectedErrors, type UnexpectedErrors } from "../lib/log/unexpected-errors.ts";
-import type { Clock } from "../lib/process/clock.ts";
-import { nodeFlags } from "../lib/process/heap-pressure.ts";
-import { fittingMemoryLimits, MemoryBudget, type MemoryLimits } from "../lib/process/memory-budget.ts";
-import { createTasks, type Tasks } from "../lib/process/tasks.ts";
-import { createStoreDoor, type StoreDoor } from "../lib/store/open-store.ts";
-import { createSigningKey, type SigningKeyDoor } from "../lib/store/signing-key.ts";
+import { openFetcher } from "../http/client/fetcher.ts";
+import type { Fetcher } from "../http/fetch.ts";
+import { type LogFilter, parseLogFilter } from "../observe/log/log-filter.ts";
+import type { LogOutput } from "../observe/log/log-output.ts";
+import { createLogging, type Logger, type Logging } from "../observe/log/logger.ts";
+import { createMetrics, type Metrics } from "../observe/log/metrics.ts";
+import { createUnexpectedErrors, type UnexpectedErrors } from "../observe/log/unexpected-errors.ts";
+import { createStoreDoor, type StoreDoor } from "../store/open-store.ts";
+import { createSigningKey, type SigningKeyDoor } from "../store/signing-key.ts";
 import { StartError } from "./start-error.ts";
 
 export interface Doors {

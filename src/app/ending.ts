@@ -3,8 +3,8 @@
  * whenever and however often the end is asked for. One that fails is logged and does not keep the others open.
  */
 
-import type { Logger } from "../lib/log/logger.ts";
-import { type Clock, wait } from "../lib/process/clock.ts";
+import { type Clock, wait } from "../base/clock.ts";
+import type { Logger } from "../observe/log/logger.ts";
 
 /** From the first to the last: nothing is closed while something before it may still need it. */
 export const END_STEPS = [

@@ -3,9 +3,9 @@
  * start with the place where it is written.
  */
 import { readFileSync } from "node:fs";
-import type { StoreDoor, StoreSettings } from "../lib/store/open-store.ts";
-import type { Change } from "../lib/store/table.ts";
-import { fileProblem } from "../lib/text/file-problem.ts";
+import { fileProblem } from "../base/file-problem.ts";
+import type { StoreDoor, StoreSettings } from "../store/open-store.ts";
+import type { Change } from "../store/table.ts";
 import type { Loaded } from "./config-loader.ts";
 import { StartError } from "./start-error.ts";
 

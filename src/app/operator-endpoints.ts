@@ -8,11 +8,11 @@ import { noHeapSampling, startHeapSampling } from "../admin/endpoints/heap-sampl
 import { type AdminEndpoint, redactedEndpoint } from "../admin/server/endpoint.ts";
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import type { Ui } from "../admin/ui/ui-endpoints.ts";
+import type { HeapPressure } from "../base/heap-pressure.ts";
 import { configDumpInParts } from "../config/dump.ts";
 import type { Sources } from "../config/load/sources.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
 import { createStoredKeys } from "../identity/passwords/stored-keys.ts";
-import type { HeapPressure } from "../lib/process/heap-pressure.ts";
 import type { Listeners } from "../pipeline/listen/listeners.ts";
 import { keySpending } from "../policies/api-key/key-budgets.ts";
 import { whatIf } from "./change/config-tests.ts";

@@ -4,9 +4,9 @@ import { fakeClock } from "../../test/support/fake-clock.ts";
 import type { Generation } from "../config/compile/living.ts";
 import type { Prepared } from "../config/prepare.ts";
 import type { Topology } from "../core/topology.ts";
-import { silentLogger } from "../lib/log/logger.ts";
-import { createMetrics } from "../lib/log/metrics.ts";
-import { createRedaction } from "../trace/redact.ts";
+import { silentLogger } from "../observe/log/logger.ts";
+import { createMetrics } from "../observe/log/metrics.ts";
+import { createRedaction } from "../observe/trace/redact.ts";
 import type { Loaded } from "./config-loader.ts";
 import { createReloads } from "./reload.ts";
 

@@ -3,13 +3,13 @@
  * everything as it was. Here is what runs now, and how the last reload went.
  */
 
+import type { Clock } from "../base/clock.ts";
 import type { Generation } from "../config/compile/living.ts";
 import type { ReloadState } from "../config/dump.ts";
 import type { Prepared } from "../config/prepare.ts";
 import type { Topology } from "../core/topology.ts";
-import type { Logger } from "../lib/log/logger.ts";
-import type { Metrics } from "../lib/log/metrics.ts";
-import type { Clock } from "../lib/process/clock.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import type { Metrics } from "../observe/log/metrics.ts";
 import type { Loaded } from "./config-loader.ts";
 import { afterLoad, afterRefusal, afterRestore, firstLoad } from "./reload-state.ts";
 

@@ -2,8 +2,11 @@
  * What is kept and counted of each request: its trace for whoever watches, the last requests, metrics, and the access
  * log. One place, so that each request is counted the same way everywhere.
  */
+
+import type { Clock } from "../base/clock.ts";
 import type { Exchange } from "../core/exchange.ts";
-import type { Clock } from "../lib/process/clock.ts";
+import { createTraceHub, type TraceHub } from "../observe/trace/hub.ts";
+import { createKeptTraces, type KeptTraces } from "../observe/trace/kept-traces.ts";
 import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
 import { compileAccessFields } from "../pipeline/records/access-fields.ts";
 import { type AccessLogCopy, createAccessLog } from "../pipeline/records/access-log.ts";
@@ -15,8 +18,6 @@ import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
 import { createShadowRecords, type ShadowRecords } from "../pipeline/records/shadow-report.ts";
 import { createTrafficHistory, type TrafficHistory } from "../pipeline/records/traffic-history.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import { createTraceHub, type TraceHub } from "../trace/hub.ts";
-import { createKeptTraces, type KeptTraces } from "../trace/kept-traces.ts";
 import type { Loaded } from "./config-loader.ts";
 import type { Doors } from "./doors.ts";
 

@@ -2,11 +2,11 @@
  * `gateway --validate-only`: the configuration is loaded and compiled, and nothing is opened or fetched.
  */
 
+import type { Clock } from "../base/clock.ts";
 import { openSources, type SourceList } from "../config/load/sources.ts";
 import type { Finding } from "../config/prepare.ts";
 import type { Environment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
-import type { Clock } from "../lib/process/clock.ts";
 import { openDryConfig } from "./change/dry-config.ts";
 
 export interface ValidateOptions {

@@ -3,11 +3,11 @@
  * documentation derive from it.
  */
 import type { BackendDefinition } from "../core/backend.ts";
+import { ai } from "../llm/backend.ts";
+import { mcp } from "../mcp/backend.ts";
+import { mcpLogins } from "../mcp/logins/connect-backend.ts";
 import { a2a } from "./a2a/backend.ts";
-import { ai } from "./ai/backend.ts";
 import { host } from "./host/backend.ts";
-import { mcp } from "./mcp/backend.ts";
-import { mcpLogins } from "./mcp-logins/backend.ts";
 import { service } from "./service/backend.ts";
 import { ui } from "./ui/backend.ts";
 

@@ -2,16 +2,16 @@
  * `--gateway`: what the gateway serves comes from a cluster, by its controller or read directly.
  */
 import { hostname } from "node:os";
+import { keepAwake, systemClock, wait } from "../base/clock.ts";
 import type { Environment } from "../config/text/env.ts";
 import { openApiClient } from "../kubernetes/client/api-client.ts";
 import { openClusterAccess } from "../kubernetes/client/cluster-access.ts";
 import { followController } from "../kubernetes/follow/follow-controller.ts";
 import type { ClusterSource } from "../kubernetes/follow/snapshot-source.ts";
 import { watchGateway } from "../kubernetes/follow/watch-gateway.ts";
-import { parseLogFilter } from "../lib/log/log-filter.ts";
-import type { LogOutput } from "../lib/log/log-output.ts";
-import { createLogging } from "../lib/log/logger.ts";
-import { keepAwake, systemClock, wait } from "../lib/process/clock.ts";
+import { parseLogFilter } from "../observe/log/log-filter.ts";
+import type { LogOutput } from "../observe/log/log-output.ts";
+import { createLogging } from "../observe/log/logger.ts";
 
 export type ClusterFlags = { readonly gateway: string } & (
   | { readonly from: string; readonly tokenFile: string; readonly stateFolder: string | undefined }

@@ -7,17 +7,17 @@ import { hostname } from "node:os";
 import { parseArgs } from "node:util";
 import { jsonAnswer, textAnswer } from "../admin/server/endpoint.ts";
 import { openAdminServer } from "../admin/server/server.ts";
+import { systemClock, wait } from "../base/clock.ts";
+import { VERSION } from "../base/version.ts";
 import { processEnvironment } from "../config/text/env.ts";
 import { openApiClient } from "../kubernetes/client/api-client.ts";
 import { openClusterAccess } from "../kubernetes/client/cluster-access.ts";
 import { type Controller, startController } from "../kubernetes/controller.ts";
+import { KubeconfigError } from "../kubernetes/kubeconfig/kubeconfig.ts";
 import { listenAddress } from "../kubernetes/serve/snapshot-server.ts";
-import { KubeconfigError } from "../lib/kubeconfig/kubeconfig.ts";
-import { parseLogFilter } from "../lib/log/log-filter.ts";
-import { openLogOutput } from "../lib/log/log-output.ts";
-import { createLogging } from "../lib/log/logger.ts";
-import { systemClock, wait } from "../lib/process/clock.ts";
-import { VERSION } from "../lib/text/version.ts";
+import { parseLogFilter } from "../observe/log/log-filter.ts";
+import { openLogOutput } from "../observe/log/log-output.ts";
+import { createLogging } from "../observe/log/logger.ts";
 
 const HELP = `Usage: gateway controller [options]
 

@@ -2,8 +2,8 @@
  * How the demo MCP server is started: a script beside the bundle, or the single executable itself.
  */
 import { fileURLToPath } from "node:url";
+import { isOneFile } from "../base/embedded-files.ts";
 import type { DemoProgram } from "../config/load/default-config.ts";
-import { isOneFile } from "../lib/process/embedded-files.ts";
 
 /** Known to the single executable alone. */
 export const DEMO_ARGUMENT = "--run-demo-mcp-server";

@@ -6,7 +6,7 @@
 import { readFileSync, writeSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { setFlagsFromString } from "node:v8";
-import { VERSION } from "../lib/text/version.ts";
+import { VERSION } from "../base/version.ts";
 
 const HELP = `Usage: gateway [-f <path>]... [options]
        gateway ctl <command>     (the same as gwctl <command>)

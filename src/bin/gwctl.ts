@@ -3,10 +3,10 @@
  * `gwctl`: argv and exit codes only; commands are in cli/.
  */
 import { writeSync } from "node:fs";
+import { keepAwake } from "../base/clock.ts";
 import { runGwctl } from "../cli/gwctl.ts";
 import { processTerminal } from "../cli/terminal/terminal.ts";
 import { processEnvironment } from "../config/text/env.ts";
-import { keepAwake } from "../lib/process/clock.ts";
 
 // A command that waits (a replay keeps the pace of its recording) has only timers, which do not keep the process.
 const awake = keepAwake();

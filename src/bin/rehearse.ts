@@ -10,11 +10,11 @@ import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import { parseRecording } from "../app/change/recording-file.ts";
 import { type RehearsalReport, rehearsalCode, rehearsalText } from "../app/change/rehearsal-report.ts";
 import { rehearse } from "../app/change/rehearse.ts";
+import { keepAwake, systemClock } from "../base/clock.ts";
 import { type SourceText, STDIN } from "../config/load/load.ts";
 import { openSources } from "../config/load/sources.ts";
 import { processEnvironment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
-import { keepAwake, systemClock } from "../lib/process/clock.ts";
 import { connectionTo } from "./health.ts";
 
 /** A rehearsal has a minute; the answer may take its time on a busy machine. */

@@ -3,6 +3,7 @@
  */
 import { writeSync } from "node:fs";
 import { Worker } from "node:worker_threads";
+import { startApp } from "../app/app.ts";
 import { testConfig } from "../app/change/config-tests.ts";
 import { firstSteps } from "../app/first-steps.ts";
 import type { App } from "../app/start/app-options.ts";
@@ -14,16 +15,15 @@ import { startSuccessor } from "../app/upgrade/successor.ts";
 import { tellingManager } from "../app/upgrade/told-successor.ts";
 import { validateOnly } from "../app/validate.ts";
 import { type ReportFormat, validationReport } from "../app/validation-report.ts";
-import { startApp } from "../app.ts";
+import { keepAwake, systemClock, wait } from "../base/clock.ts";
+import { isOneFile } from "../base/embedded-files.ts";
+import { endsWithProcess, openServiceManager } from "../base/service-manager.ts";
+import { VERSION } from "../base/version.ts";
 import { defaultConfig } from "../config/load/default-config.ts";
 import { defaultListenHint } from "../config/load/default-listen-hint.ts";
 import { type Environment, processEnvironment } from "../config/text/env.ts";
-import { openLogOutput } from "../lib/log/log-output.ts";
-import { describeDefect } from "../lib/log/unexpected-errors.ts";
-import { keepAwake, systemClock, wait } from "../lib/process/clock.ts";
-import { isOneFile } from "../lib/process/embedded-files.ts";
-import { endsWithProcess, openServiceManager } from "../lib/process/service-manager.ts";
-import { VERSION } from "../lib/text/version.ts";
+import { openLogOutput } from "../observe/log/log-output.ts";
+import { describeDefect } from "../observe/log/unexpected-errors.ts";
 import { type ClusterFlags, clusterConfig, followedCluster } from "./cluster.ts";
 import { demoProgram } from "./demo-program.ts";
 

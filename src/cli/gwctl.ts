@@ -3,7 +3,7 @@
  * Every failure is one line that says what to do.
  */
 import { Command, CommanderError } from "commander";
-import { VERSION } from "../lib/text/version.ts";
+import { VERSION } from "../base/version.ts";
 import { addExamples } from "./examples.ts";
 import { withTarget } from "./instance/target.ts";
 import { CliError, type Terminal } from "./terminal/terminal.ts";

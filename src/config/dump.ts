@@ -4,7 +4,7 @@
  */
 import { z } from "zod";
 import type { Topology } from "../core/topology.ts";
-import type { Redaction } from "../trace/redact.ts";
+import type { Redaction } from "../observe/trace/redact.ts";
 import type { PolicyResource } from "./resources/documents.ts";
 import { configSchema, type WrittenProcess } from "./schema/schema.ts";
 import { shownConfig } from "./schema/shown-config.ts";

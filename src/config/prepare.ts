@@ -5,9 +5,9 @@
 import { dirname, resolve } from "node:path";
 import { ConfigError } from "../core/config-error.ts";
 import type { Topology } from "../core/topology.ts";
+import { createRedaction, type Redaction } from "../observe/trace/redact.ts";
+import { isSensitiveName } from "../observe/trace/sensitive-names.ts";
 import { policies } from "../policies/index.ts";
-import { createRedaction, type Redaction } from "../trace/redact.ts";
-import { isSensitiveName } from "../trace/sensitive-names.ts";
 import { checkConfig } from "./checks/check-config.ts";
 import type { Cluster } from "./cluster/cluster.ts";
 import { attachResources, withFailures } from "./compile/attach-resources.ts";

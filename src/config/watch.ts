@@ -5,7 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import { statSync } from "node:fs";
-import type { Clock } from "../lib/process/clock.ts";
+import type { Clock } from "../base/clock.ts";
 
 const LOOK_EVERY_MS = 300;
 const SETTLE_MS = 100;

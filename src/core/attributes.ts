@@ -4,9 +4,9 @@
  */
 import { celHeaders } from "../cel/values/headers.ts";
 import { celFields, type LazyFields } from "../cel/values/lazy-map.ts";
-import type { HeaderList } from "../lib/http/headers.ts";
-import { pathAndQuery } from "../lib/http/request-path.ts";
-import type { Trace } from "../trace/trace.ts";
+import type { HeaderList } from "../http/headers.ts";
+import { pathAndQuery } from "../http/request-path.ts";
+import type { Trace } from "../observe/trace/trace.ts";
 import { type CalledTool, revealArguments } from "./mcp-arguments.ts";
 import { clientAddress, type Source } from "./source.ts";
 

@@ -4,8 +4,8 @@
  */
 import type { Duplex } from "node:stream";
 import type { z } from "zod";
-import type { HeaderList } from "../lib/http/headers.ts";
-import type { TlsOptions } from "../lib/http/http-client.ts";
+import type { HeaderList } from "../http/headers.ts";
+import type { TlsOptions } from "../http/http-client.ts";
 import type { ErrorCode, ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
 import type { BackendFacts, LlmFacts } from "./facts.ts";

@@ -2,7 +2,7 @@
  * A mistake in a configuration, with the place where it stands. Values that came from variables of the environment are
  * not in its message.
  */
-import { type VariableValue, withVariableNames } from "../trace/redact.ts";
+import { type VariableValue, withVariableNames } from "../observe/trace/redact.ts";
 
 /** Where in a configuration file something stands; lines and columns count from 1. */
 export interface Position {

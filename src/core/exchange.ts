@@ -2,15 +2,16 @@
  * One request and its response in flight, with everything that policies, backends and the trace know about it.
  * What policies and backends find out (claims, keys, models) goes into typed facts, never into a free bag.
  */
-import type { RequestBodyStream } from "../lib/http/body-stream.ts";
-import type { HeaderList } from "../lib/http/headers.ts";
-import { type BodyReservation, MemoryAccount, type MemoryBudget } from "../lib/process/memory-budget.ts";
-import { createRecordIds } from "../lib/text/ids.ts";
-import type { Linked } from "../lib/text/linked-list.ts";
-import type { AuditTrail } from "../trace/audit-trail.ts";
-import type { Mirrored } from "../trace/mirrored.ts";
-import type { RequestSpans } from "../trace/request-spans.ts";
-import type { Trace } from "../trace/trace.ts";
+
+import { createRecordIds } from "../base/ids.ts";
+import type { Linked } from "../base/linked-list.ts";
+import { type BodyReservation, MemoryAccount, type MemoryBudget } from "../base/memory-budget.ts";
+import type { RequestBodyStream } from "../http/body-stream.ts";
+import type { HeaderList } from "../http/headers.ts";
+import type { AuditTrail } from "../observe/trace/audit-trail.ts";
+import type { Mirrored } from "../observe/trace/mirrored.ts";
+import type { RequestSpans } from "../observe/trace/request-spans.ts";
+import type { Trace } from "../observe/trace/trace.ts";
 import { Attributes } from "./attributes.ts";
 import type { ErrorSource, FailureCode } from "./errors.ts";
 import type { Facts, McpAccess, McpFacts, ModelAccess } from "./facts.ts";
@@ -23,7 +24,7 @@ export interface GatewayRequest {
   scheme: "http" | "https";
   /** The authority: the Host header, or what a rewrite made of it. */
   host: string;
-  /** Without query, canonical (`lib/http/request-path.ts`) or rewritten: what is matched and judged is what is forwarded. */
+  /** Without query, canonical (`http/request-path.ts`) or rewritten: what is matched and judged is what is forwarded. */
   path: string;
   /** Without query, as received. */
   readonly rawPath: string;

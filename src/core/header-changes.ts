@@ -3,7 +3,7 @@
  */
 import { z } from "zod";
 import type { Budget, Expression } from "../cel/expression.ts";
-import type { HeaderList } from "../lib/http/headers.ts";
+import type { HeaderList } from "../http/headers.ts";
 import type { Exchange } from "./exchange.ts";
 import { changeableHeaderName, headerValue } from "./schema.ts";
 

@@ -3,7 +3,7 @@
  * is canonical, as the path that it replaces.
  */
 import { z } from "zod";
-import { canonicalPath, pathFault } from "../lib/http/request-path.ts";
+import { canonicalPath, pathFault } from "../http/request-path.ts";
 import { GatewayError } from "./errors.ts";
 import { exactlyOneOf } from "./schema.ts";
 

@@ -4,19 +4,19 @@
  * running order; validation, JSON schema, docs, effectivePolicy and the config dump derive from the definition.
  */
 import type { z } from "zod";
+import type { Clock } from "../base/clock.ts";
+import type { MemoryBudget } from "../base/memory-budget.ts";
+import type { SharedMemory } from "../base/shared-memory.ts";
+import type { Tasks } from "../base/tasks.ts";
 import type { Expression } from "../cel/expression.ts";
-import type { Fetch } from "../lib/http/fetch.ts";
-import type { TlsOptions } from "../lib/http/http-client.ts";
-import type { Logger } from "../lib/log/logger.ts";
-import type { Metrics } from "../lib/log/metrics.ts";
-import type { Clock } from "../lib/process/clock.ts";
-import type { MemoryBudget } from "../lib/process/memory-budget.ts";
-import type { SharedMemory } from "../lib/process/shared-memory.ts";
-import type { Tasks } from "../lib/process/tasks.ts";
-import type { SigningKey } from "../lib/store/signing-key.ts";
-import type { Store } from "../lib/store/store.ts";
-import type { Phase } from "../trace/events.ts";
-import type { CredentialPlaces } from "../trace/redact.ts";
+import type { Fetch } from "../http/fetch.ts";
+import type { TlsOptions } from "../http/http-client.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import type { Metrics } from "../observe/log/metrics.ts";
+import type { Phase } from "../observe/trace/events.ts";
+import type { CredentialPlaces } from "../observe/trace/redact.ts";
+import type { SigningKey } from "../store/signing-key.ts";
+import type { Store } from "../store/store.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Claims } from "./facts.ts";
 import type { Reply } from "./reply.ts";

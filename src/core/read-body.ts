@@ -2,8 +2,9 @@
  * Reads the body of a request whole, up to a limit, as soon as there is memory for it. Rejects with 413 what is larger,
  * before reading it where its length is known, with 400 what ends early, and with 503 what there is no memory for.
  */
-import { readAll } from "../lib/http/body.ts";
-import { MemoryExhausted } from "../lib/process/memory-budget.ts";
+
+import { MemoryExhausted } from "../base/memory-budget.ts";
+import { readAll } from "../http/body.ts";
 import { GatewayError } from "./errors.ts";
 import type { Exchange, RequestBody } from "./exchange.ts";
 import { asGatewayError } from "./reply.ts";

@@ -2,8 +2,8 @@
  * An answer that the gateway makes itself: returned by a hook (preflight, metadata, direct response) or rendered
  * from an error. This is the only place where an error becomes a response.
  */
-import { BodyIncomplete, BodyTooLarge } from "../lib/http/body.ts";
-import { HeaderList } from "../lib/http/headers.ts";
+import { BodyIncomplete, BodyTooLarge } from "../http/body.ts";
+import { HeaderList } from "../http/headers.ts";
 import { ERRORS, type ErrorCode, GatewayError } from "./errors.ts";
 
 export interface Reply {

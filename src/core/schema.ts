@@ -4,10 +4,10 @@
  */
 
 import { z } from "zod";
+import { isHeaderName } from "../base/header-names.ts";
 import { compileExpression, ExpressionError } from "../cel/expression.ts";
-import { includesHeader, MESSAGE_HEADERS } from "../lib/http/header-rules.ts";
-import { isHeaderValue } from "../lib/http/headers.ts";
-import { isHeaderName } from "../lib/text/header-names.ts";
+import { includesHeader, MESSAGE_HEADERS } from "../http/header-rules.ts";
+import { isHeaderValue } from "../http/headers.ts";
 import { markExactlyOne, markExpression } from "./schema-marks.ts";
 
 /** A CEL expression: it is compiled at load, so that a mistake stops the load and not a request. */

@@ -3,7 +3,7 @@
  * server library behind it.
  */
 import type { Duplex } from "node:stream";
-import type { HeaderList } from "../lib/http/headers.ts";
+import type { HeaderList } from "../http/headers.ts";
 
 export interface ClientSink {
   head(status: number, headers: HeaderList): void;

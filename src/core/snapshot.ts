@@ -2,12 +2,13 @@
  * `requestState`: the exchange as the trace shows it at one moment, with sensitive headers, keys and credential
  * parameters redacted. Built only for a traced request, or when somebody looks at a recent one.
  */
-import type { HeaderList } from "../lib/http/headers.ts";
-import { pathAndQuery } from "../lib/http/request-path.ts";
-import { writtenHeaders } from "../lib/http1/request-head.ts";
-import type { Clock } from "../lib/process/clock.ts";
-import type { JsonObject } from "../trace/events.ts";
-import { REDACTED, type Redaction, shortSessionId } from "../trace/redact.ts";
+
+import type { Clock } from "../base/clock.ts";
+import { writtenHeaders } from "../http/h1/request-head.ts";
+import type { HeaderList } from "../http/headers.ts";
+import { pathAndQuery } from "../http/request-path.ts";
+import type { JsonObject } from "../observe/trace/events.ts";
+import { REDACTED, type Redaction, shortSessionId } from "../observe/trace/redact.ts";
 import type { Exchange, GatewayRequest } from "./exchange.ts";
 import type { Facts } from "./facts.ts";
 import { clientAddress, type Source } from "./source.ts";

@@ -2,7 +2,7 @@
  * The compiled configuration: listeners → routes → backends, each with compiled policies. Immutable; a reload
  * builds a new one and swaps it, and requests in flight finish on the one they began with.
  */
-import type { ListenerTls } from "../lib/http/tls-listener.ts";
+import type { ListenerTls } from "../http/tls-listener.ts";
 import type { Backend } from "./backend.ts";
 import type { Exchange } from "./exchange.ts";
 import type { CompiledScope } from "./policy.ts";

@@ -2,8 +2,8 @@
  * What goes over the wire to a server and what comes back, as a backend reports it (spec 6: `final request` is the
  * request as sent, `raw response` the one received). A report is made only for a request that somebody watches.
  */
-import type { HeaderList } from "../lib/http/headers.ts";
-import type { OutgoingRequest } from "../lib/http/http-client.ts";
+import type { HeaderList } from "../http/headers.ts";
+import type { OutgoingRequest } from "../http/http-client.ts";
 
 export type Sent =
   | {

@@ -3,7 +3,7 @@
  * installing anything. It speaks the protocol by hand and depends on nothing; it ends when its stdin does.
  */
 import type { Readable } from "node:stream";
-import { systemClock, wait } from "../lib/process/clock.ts";
+import { systemClock, wait } from "../base/clock.ts";
 
 const VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 const MAX_SLOW_MS = 60_000;

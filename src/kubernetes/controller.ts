@@ -2,12 +2,13 @@
  * `gateway controller`: watches the cluster, tells it what became of its documents, deploys data planes and sends them
  * their snapshots. Everything is computed from what the cluster says now; nothing is kept that a restart could lose.
  */
+
+import type { Clock, Timer } from "../base/clock.ts";
 import { type KubernetesObject, objectKey, specOf } from "../config/cluster/kubernetes-object.ts";
 import { gatewayKey } from "../config/cluster/snapshot.ts";
 import type { Verdict } from "../config/resources/documents.ts";
 import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
-import type { Logger } from "../lib/log/logger.ts";
-import type { Clock, Timer } from "../lib/process/clock.ts";
+import type { Logger } from "../observe/log/logger.ts";
 import { openClusterCache } from "./cache/cluster-cache.ts";
 import { DEPLOYMENTS, KINDS } from "./cache/kinds.ts";
 import type { ApiClient } from "./client/api-client.ts";

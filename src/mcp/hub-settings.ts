@@ -2,17 +2,18 @@
  * The parts of an MCP backend's configuration that its hub hands to others, what it needs from outside, and what
  * it tells of its targets.
  */
-import type { Fetch } from "../lib/http/fetch.ts";
-import type { TlsOptions } from "../lib/http/http-client.ts";
-import type { Logger } from "../lib/log/logger.ts";
-import type { Clock } from "../lib/process/clock.ts";
-import type { MemoryBudget } from "../lib/process/memory-budget.ts";
-import type { Tasks } from "../lib/process/tasks.ts";
-import type { SigningKey } from "../lib/store/signing-key.ts";
-import type { Store } from "../lib/store/store.ts";
+
+import type { Clock } from "../base/clock.ts";
+import type { MemoryBudget } from "../base/memory-budget.ts";
+import type { Tasks } from "../base/tasks.ts";
+import type { Fetch } from "../http/fetch.ts";
+import type { TlsOptions } from "../http/http-client.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import type { SigningKey } from "../store/signing-key.ts";
+import type { Store } from "../store/store.ts";
 import type { ServerLogin } from "./logins/server-login.ts";
-import { defaultConcurrentStarts, type Target } from "./servers/target.ts";
-import type { McpConfig } from "./servers/target-config.ts";
+import { defaultConcurrentStarts, type Target } from "./server-side/target.ts";
+import type { McpConfig } from "./server-side/target-config.ts";
 import type { ToolProducts } from "./tools/tools-of-targets.ts";
 import type { Environment } from "./transports/child-environment.ts";
 

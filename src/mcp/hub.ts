@@ -2,38 +2,39 @@
  * Everything of one MCP backend that lives longer than a request: its targets, its sessions, its children. It is
  * kept over reloads: settings are replaced in place, sessions go on with the targets that there are now.
  */
+
+import { createIdSource } from "../base/ids.ts";
+import type { Task } from "../base/tasks.ts";
 import type { BackendCall, BackendRun } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { WireTap } from "../core/wire.ts";
-import type { HeaderList } from "../lib/http/headers.ts";
-import type { TlsOptions } from "../lib/http/http-client.ts";
-import type { Task } from "../lib/process/tasks.ts";
-import { createIdSource } from "../lib/text/ids.ts";
-import { endpointOf } from "./clients/old-transport.ts";
-import { asModernRequest } from "./clients/stateless.ts";
+import type { HeaderList } from "../http/headers.ts";
+import type { TlsOptions } from "../http/http-client.ts";
+import { find, slice } from "../json/json-text.ts";
+import { createNames, type Names } from "./aggregation/names.ts";
+import type { Router } from "./aggregation/router.ts";
+import { type AloneEnv, serveAlone } from "./client-side/lone-requests.ts";
+import { endpointOf } from "./client-side/old-transport.ts";
+import { asModernRequest } from "./client-side/stateless.ts";
 import { failuresOf, forwardedBy, gateLimits, type HubEnv, type HubParts, storeSettings } from "./hub-settings.ts";
-import { type AloneEnv, serveAlone } from "./lone-requests.ts";
-import { createNames, type Names } from "./many/names.ts";
-import type { Router } from "./many/router.ts";
+import type { ClientRequest } from "./protocol/json-rpc.ts";
 import { turnRelays } from "./replicas/turn-relay.ts";
 import { Resumption } from "./resumption.ts";
 import { identityOf, Routers } from "./routers.ts";
-import { Retirement } from "./servers/retirement.ts";
-import { StartGate } from "./servers/start-gate.ts";
-import { Target } from "./servers/target.ts";
-import type { McpConfig } from "./servers/target-config.ts";
-import { holdsChild } from "./servers/tenant.ts";
-import type { CallReport } from "./sessions/call-outcome.ts";
-import type { Lane } from "./sessions/lane.ts";
-import type { Session } from "./sessions/session.ts";
-import { openOnStream, openSession } from "./sessions/session-opening.ts";
-import { digest, laneOwnerOf, ownerOf } from "./sessions/session-owner.ts";
-import { SessionRecords } from "./sessions/session-records.ts";
-import { type SessionClient, SessionStore } from "./sessions/session-store.ts";
+import { Retirement } from "./server-side/retirement.ts";
+import { StartGate } from "./server-side/start-gate.ts";
+import { Target } from "./server-side/target.ts";
+import type { McpConfig } from "./server-side/target-config.ts";
+import { holdsChild } from "./server-side/tenant.ts";
+import type { CallReport } from "./session/call-outcome.ts";
+import type { Lane } from "./session/lane.ts";
+import type { Session } from "./session/session.ts";
+import { openOnStream, openSession } from "./session/session-opening.ts";
+import { digest, laneOwnerOf, ownerOf } from "./session/session-owner.ts";
+import { SessionRecords } from "./session/session-records.ts";
+import { type SessionClient, SessionStore } from "./session/session-store.ts";
 import type { Inspection } from "./tools/inspect-tools.ts";
 import { ToolsOfTargets } from "./tools/tools-of-targets.ts";
-import type { ClientRequest } from "./wire/json-rpc.ts";
-import { find, slice } from "./wire/json-text.ts";
 
 export class Hub {
   readonly name: string;

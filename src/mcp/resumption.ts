@@ -2,17 +2,22 @@
  * Sessions of the legacy era that another process opened: before a restart, or beside this one. Whoever shows an id that
  * the gateway signed goes on here: the servers are brought up and the handshake is repeated in the client's words.
  */
-import type { HeaderList } from "../lib/http/headers.ts";
-import { LegacyUpstream } from "./eras/legacy-upstream.ts";
-import type { Router } from "./many/router.ts";
+import type { HeaderList } from "../http/headers.ts";
+import type { Router } from "./aggregation/router.ts";
+import type { Failure } from "./protocol/call.ts";
+import {
+  asClientRequest,
+  type ClientNotification,
+  type ClientRequest,
+  type ClientResponse,
+} from "./protocol/json-rpc.ts";
 import { tellSession } from "./replicas/session-peers.ts";
 import { bare } from "./routers.ts";
-import type { Session } from "./sessions/session.ts";
-import { resumeSession } from "./sessions/session-opening.ts";
-import type { SessionRecords } from "./sessions/session-records.ts";
-import type { SessionClient, SessionStore } from "./sessions/session-store.ts";
-import type { Failure } from "./wire/call.ts";
-import { asClientRequest, type ClientNotification, type ClientRequest, type ClientResponse } from "./wire/json-rpc.ts";
+import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
+import type { Session } from "./session/session.ts";
+import { resumeSession } from "./session/session-opening.ts";
+import type { SessionRecords } from "./session/session-records.ts";
+import type { SessionClient, SessionStore } from "./session/session-store.ts";
 
 /** A failure of servers is no end: the next request tries again. */
 export type ResumeOutcome = "resumed" | "unknown" | Failure;

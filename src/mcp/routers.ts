@@ -2,31 +2,32 @@
  * The ways from clients to the servers of one backend: makes the router of a session or lane over the targets that
  * there are now, with connections of its own or, where a target is shared, a seat at the one that all use.
  */
-import type { HeaderList } from "../lib/http/headers.ts";
-import type { Logger } from "../lib/log/logger.ts";
-import type { Clock } from "../lib/process/clock.ts";
-import { LegacyUpstream } from "./eras/legacy-upstream.ts";
-import { type ClientIdentity, ModernUpstream } from "./eras/modern-upstream.ts";
+
+import type { Clock } from "../base/clock.ts";
+import type { HeaderList } from "../http/headers.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import { FanOut } from "./aggregation/fan-out.ts";
+import { GATEWAY_INFO } from "./aggregation/merge.ts";
+import { ModernSeat } from "./aggregation/modern-seat.ts";
+import type { Names } from "./aggregation/names.ts";
+import { type Router, SingleRouter } from "./aggregation/router.ts";
+import { SearchRouter } from "./aggregation/search-router.ts";
+import { SharedServer } from "./aggregation/shared-server.ts";
+import type { LateUpstream } from "./aggregation/target-change.ts";
 import { LoginUpstream } from "./logins/login-upstream.ts";
 import type { ServerLogin } from "./logins/server-login.ts";
-import { FanOut } from "./many/fan-out.ts";
-import { GATEWAY_INFO } from "./many/merge.ts";
-import { ModernSeat } from "./many/modern-seat.ts";
-import type { Names } from "./many/names.ts";
-import { type Router, SingleRouter } from "./many/router.ts";
-import { SearchRouter } from "./many/search-router.ts";
-import { SharedServer } from "./many/shared-server.ts";
-import type { LateUpstream } from "./many/target-change.ts";
+import { CLIENT_CAPABILITIES, CLIENT_INFO, type Era, LATEST_MODERN, PROTOCOL_VERSION } from "./protocol/era.ts";
+import type { ClientRequest } from "./protocol/json-rpc.ts";
 import type { TurnRelay } from "./replicas/turn-relay.ts";
-import type { LinkEnv } from "./servers/link-contract.ts";
-import type { Target } from "./servers/target.ts";
-import type { McpConfig } from "./servers/target-config.ts";
-import type { Upstream, UpstreamUser } from "./servers/upstream.ts";
-import type { Lane } from "./sessions/lane.ts";
-import type { Session } from "./sessions/session.ts";
+import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
+import type { LinkEnv } from "./server-side/link-contract.ts";
+import { type ClientIdentity, ModernUpstream } from "./server-side/modern-upstream.ts";
+import type { Target } from "./server-side/target.ts";
+import type { McpConfig } from "./server-side/target-config.ts";
+import type { Upstream, UpstreamUser } from "./server-side/upstream.ts";
+import type { Lane } from "./session/lane.ts";
+import type { Session } from "./session/session.ts";
 import { ToolUpstream, type ToolUpstreamEnv } from "./tools/tool-upstream.ts";
-import { CLIENT_CAPABILITIES, CLIENT_INFO, type Era, LATEST_MODERN, PROTOCOL_VERSION } from "./wire/era.ts";
-import type { ClientRequest } from "./wire/json-rpc.ts";
 
 /** The backend, as its routers need it: each is asked anew, because a reload changes it. */
 export interface RoutersEnv {

@@ -19,7 +19,7 @@ import {
   ProtobufTraceSerializer,
   TraceExporterMetricsHelper,
 } from "@opentelemetry/otlp-transformer";
-import type { Clock, Timer } from "../lib/process/clock.ts";
+import type { Clock, Timer } from "../base/clock.ts";
 import type { OtlpSettings } from "./settings.ts";
 import type { ReadableLogRecord, ReadableSpan, ResourceMetrics } from "./signals.ts";
 

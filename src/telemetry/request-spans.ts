@@ -32,8 +32,8 @@ import {
 import type { Exchange } from "../core/exchange.ts";
 import type { LlmFacts, McpFacts } from "../core/facts.ts";
 import type { Outcome } from "../core/policy.ts";
-import { type Redaction, redactUrl, shortSessionId } from "../trace/redact.ts";
-import type { NotedAttempt, NotedPhase, RequestSpans } from "../trace/request-spans.ts";
+import { type Redaction, redactUrl, shortSessionId } from "../observe/trace/redact.ts";
+import type { NotedAttempt, NotedPhase, RequestSpans } from "../observe/trace/request-spans.ts";
 import { type Attributes, hrTime, type ReadableSpan, type Resource, SCOPE, spanContext } from "./signals.ts";
 
 const KIND = { internal: 0, server: 1, client: 2 } as const;

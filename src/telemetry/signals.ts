@@ -7,9 +7,9 @@ import type {
   ProtobufMetricsSerializer,
   ProtobufTraceSerializer,
 } from "@opentelemetry/otlp-transformer";
-import type { LogFields } from "../lib/log/logger.ts";
-import type { MetricFamily, MetricPoint } from "../lib/log/metrics.ts";
-import type { RequestSpans } from "../trace/request-spans.ts";
+import type { LogFields } from "../observe/log/logger.ts";
+import type { MetricFamily, MetricPoint } from "../observe/log/metrics.ts";
+import type { RequestSpans } from "../observe/trace/request-spans.ts";
 
 type Serialised<Serializer extends { serializeRequest(request: never): unknown }> = Parameters<
   Serializer["serializeRequest"]

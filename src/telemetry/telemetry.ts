@@ -3,15 +3,16 @@
  * metrics and log records. Loaded only where `config.telemetry.otlp` is set. A collector that is slow or gone costs
  * dropped records, which are counted, and never a request.
  */
+
+import type { Clock } from "../base/clock.ts";
+import type { IdSource } from "../base/ids.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
-import type { Logger } from "../lib/log/logger.ts";
-import type { Metrics } from "../lib/log/metrics.ts";
-import type { Clock } from "../lib/process/clock.ts";
-import type { IdSource } from "../lib/text/ids.ts";
-import type { Redaction } from "../trace/redact.ts";
-import { RequestSpans } from "../trace/request-spans.ts";
-import { formatTraceparent, parseTraceparent, usableTracestate } from "../trace/trace-context.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import type { Metrics } from "../observe/log/metrics.ts";
+import type { Redaction } from "../observe/trace/redact.ts";
+import { RequestSpans } from "../observe/trace/request-spans.ts";
+import { formatTraceparent, parseTraceparent, usableTracestate } from "../observe/trace/trace-context.ts";
 import { createExportQueue, createOtlpSenders, type ExportQueue } from "./otlp-export.ts";
 import { requestSpanList } from "./request-spans.ts";
 import type { OtlpSettings, Signal } from "./settings.ts";

@@ -6,7 +6,7 @@
  */
 import { type IncomingMessage, request } from "node:http";
 import { performance } from "node:perf_hooks";
-import { type Clock, systemClock } from "../../src/lib/process/clock.ts";
+import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { type FaultyProvider, type ProviderCall, startFaultyProvider } from "../support/llm/faulty-provider.ts";
 import { errorBytes, readText, textOf } from "../support/llm/provider-answers.ts";

@@ -6,7 +6,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import type { TaskReport } from "../../src/lib/process/tasks.ts";
+import type { TaskReport } from "../../src/base/tasks.ts";
 import type { TestGateway } from "../support/gateway.ts";
 import { stdioFixture } from "../support/mcp/fixture.ts";
 import { gatewayFor } from "../support/scenario.ts";

@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openDryConfig } from "../../src/app/change/dry-config.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
+import { systemClock } from "../../src/base/clock.ts";
 import { createDryRunner } from "../../src/pipeline/dry-run/dry-run.ts";
 import { createSigningKey, keySetOf, signToken } from "../support/identity/tokens.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";

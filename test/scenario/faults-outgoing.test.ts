@@ -5,11 +5,11 @@
 import assert from "node:assert/strict";
 import type { RequestListener } from "node:http";
 import { type TestContext, test } from "node:test";
-import { openFetcher } from "../../src/lib/client/fetcher.ts";
-import { openHttpPool } from "../../src/lib/client/http-pool.ts";
-import type { FetchError } from "../../src/lib/http/fetch.ts";
-import { HeaderList } from "../../src/lib/http/headers.ts";
-import type { Resolve } from "../../src/lib/http/lookup.ts";
+import { openFetcher } from "../../src/http/client/fetcher.ts";
+import { openHttpPool } from "../../src/http/client/http-pool.ts";
+import type { FetchError } from "../../src/http/fetch.ts";
+import { HeaderList } from "../../src/http/headers.ts";
+import type { Resolve } from "../../src/http/lookup.ts";
 import { eventually } from "../support/eventually.ts";
 import { type FakeClock, fakeClock } from "../support/fake-clock.ts";
 import { backendFor } from "../support/scenario.ts";

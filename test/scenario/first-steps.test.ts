@@ -5,10 +5,10 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { startApp } from "../../src/app/app.ts";
 import { firstSteps } from "../../src/app/first-steps.ts";
-import { startApp } from "../../src/app.ts";
+import { systemClock } from "../../src/base/clock.ts";
 import { defaultConfig } from "../../src/config/load/default-config.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
 import { exampleCommand } from "../../ui/src/data/example-command.ts";
 import { fixturePath } from "../support/mcp/fixture.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";

@@ -6,8 +6,8 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { systemClock } from "../../src/base/clock.ts";
 import { runGwctl } from "../../src/cli/gwctl.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestGateway } from "../support/gateway.ts";
 import { startGwctl } from "../support/gwctl.ts";

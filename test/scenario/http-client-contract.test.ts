@@ -7,9 +7,9 @@ import type { AddressInfo } from "node:net";
 import { createServer, type Socket } from "node:net";
 import { Readable } from "node:stream";
 import { type TestContext, test } from "node:test";
-import { openHttpPool } from "../../src/lib/client/http-pool.ts";
-import { HeaderList } from "../../src/lib/http/headers.ts";
-import type { HttpCall, HttpPool, OutgoingRequest, ResponseHandler } from "../../src/lib/http/http-client.ts";
+import { openHttpPool } from "../../src/http/client/http-pool.ts";
+import { HeaderList } from "../../src/http/headers.ts";
+import type { HttpCall, HttpPool, OutgoingRequest, ResponseHandler } from "../../src/http/http-client.ts";
 
 interface Server {
   readonly pool: HttpPool;

@@ -6,10 +6,10 @@ import assert from "node:assert/strict";
 import { createServer as createTlsServer } from "node:https";
 import { type AddressInfo, createServer } from "node:net";
 import { after, before, test } from "node:test";
+import { type Clock, systemClock } from "../../src/base/clock.ts";
+import { openFetcher } from "../../src/http/client/fetcher.ts";
 import { checkLogin } from "../../src/identity/login/login-check.ts";
 import type { LoginLeg, LoginPolicy } from "../../src/identity/login/login-leg.ts";
-import { openFetcher } from "../../src/lib/client/fetcher.ts";
-import { type Clock, systemClock } from "../../src/lib/process/clock.ts";
 import {
   type IdentityProviderStandIn,
   openRealm,

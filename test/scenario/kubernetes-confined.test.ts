@@ -6,12 +6,12 @@ import assert from "node:assert/strict";
 import { type AddressInfo, createServer } from "node:net";
 import { type TestContext, test } from "node:test";
 import { stringify } from "yaml";
+import { startApp } from "../../src/app/app.ts";
 import type { App } from "../../src/app/start/app-options.ts";
-import { startApp } from "../../src/app.ts";
+import { systemClock } from "../../src/base/clock.ts";
 import type { KubernetesObject } from "../../src/config/cluster/kubernetes-object.ts";
 import { createSnapshot } from "../../src/config/cluster/snapshot.ts";
 import { createSnapshotSource } from "../../src/kubernetes/follow/snapshot-source.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
 import { eventually } from "../support/scenario.ts";
 
 interface Row {

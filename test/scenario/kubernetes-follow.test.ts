@@ -3,12 +3,12 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { systemClock } from "../../src/base/clock.ts";
 import { createSnapshot, type Snapshot } from "../../src/config/cluster/snapshot.ts";
 import { selfSignedCertificate } from "../../src/kubernetes/control/controller-certificate.ts";
 import { type Following, followController } from "../../src/kubernetes/follow/follow-controller.ts";
 import { openSnapshotServer, type SnapshotServer } from "../../src/kubernetes/serve/snapshot-server.ts";
-import { silentLogger } from "../../src/lib/log/logger.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
+import { silentLogger } from "../../src/observe/log/logger.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 
 const ACCOUNT = "system:serviceaccount:infra:edge-gateway";

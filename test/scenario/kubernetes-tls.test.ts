@@ -7,11 +7,11 @@ import { type ClientHttp2Session, connect } from "node:http2";
 import { createServer as createTlsServer } from "node:https";
 import { type AddressInfo, createServer } from "node:net";
 import { type TestContext, test } from "node:test";
-import { startApp } from "../../src/app.ts";
+import { startApp } from "../../src/app/app.ts";
+import { systemClock } from "../../src/base/clock.ts";
 import type { KubernetesObject } from "../../src/config/cluster/kubernetes-object.ts";
 import { createSnapshot } from "../../src/config/cluster/snapshot.ts";
 import { createSnapshotSource } from "../../src/kubernetes/follow/snapshot-source.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
 import { certificates } from "../support/tls/certificates.ts";
 
 async function freePort(): Promise<number> {

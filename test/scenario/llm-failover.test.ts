@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { type Clock, systemClock } from "../../src/lib/process/clock.ts";
+import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { type FaultyProvider, type Script, startFaultyProvider } from "../support/llm/faulty-provider.ts";
 import {

@@ -242,8 +242,8 @@ test("one connection is kept across a reload", async (t) => {
 });
 
 test("a directory is watched for new, changed and removed files", async (t: TestContext) => {
-  const { startApp } = await import("../../src/app.ts");
-  const { systemClock } = await import("../../src/lib/process/clock.ts");
+  const { startApp } = await import("../../src/app/app.ts");
+  const { systemClock } = await import("../../src/base/clock.ts");
   const seed = await gatewayFor(t, says("x"));
   const folder = join(seed.folder, "conf");
   mkdirSync(folder);

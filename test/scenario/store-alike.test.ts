@@ -8,12 +8,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import fc from "fast-check";
-import { silentLogger } from "../../src/lib/log/logger.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
-import { openFolderStore } from "../../src/lib/store/folder-store.ts";
-import { createMemoryStore } from "../../src/lib/store/memory-store.ts";
-import { openRedisStore } from "../../src/lib/store/redis-store.ts";
-import { type Store, storeNamespace } from "../../src/lib/store/store.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { silentLogger } from "../../src/observe/log/logger.ts";
+import { openFolderStore } from "../../src/store/folder-store.ts";
+import { createMemoryStore } from "../../src/store/memory-store.ts";
+import { openRedisStore } from "../../src/store/redis-store.ts";
+import { type Store, storeNamespace } from "../../src/store/store.ts";
 import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
 
 const closing: (() => unknown)[] = [];

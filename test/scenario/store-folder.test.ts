@@ -9,11 +9,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import type { Logger } from "../../src/lib/log/logger.ts";
-import { silentLogger } from "../../src/lib/log/logger.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
-import { openFolderStore } from "../../src/lib/store/folder-store.ts";
-import { type Store, StoreUnavailable } from "../../src/lib/store/store.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import type { Logger } from "../../src/observe/log/logger.ts";
+import { silentLogger } from "../../src/observe/log/logger.ts";
+import { openFolderStore } from "../../src/store/folder-store.ts";
+import { type Store, StoreUnavailable } from "../../src/store/store.ts";
 import { gatewayFor } from "../support/scenario.ts";
 
 const WRITER = fileURLToPath(new URL("../support/store/folder-writer.js", import.meta.url));

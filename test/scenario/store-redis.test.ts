@@ -4,10 +4,10 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { silentLogger } from "../../src/lib/log/logger.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
-import { openRedisStore } from "../../src/lib/store/redis-store.ts";
-import { StoreUnavailable } from "../../src/lib/store/store.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { silentLogger } from "../../src/observe/log/logger.ts";
+import { openRedisStore } from "../../src/store/redis-store.ts";
+import { StoreUnavailable } from "../../src/store/store.ts";
 import { eventually } from "../support/eventually.ts";
 import { gatewayFor } from "../support/scenario.ts";
 import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";

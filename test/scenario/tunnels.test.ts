@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { createServer, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
 import { ADMIN_PATHS } from "../../src/admin/server/paths.ts";
-import { closeFrame } from "../../src/lib/http/websocket-frames.ts";
+import { closeFrame } from "../../src/http/websocket-frames.ts";
 import { configFile } from "../support/config-file.ts";
 import { eventually } from "../support/eventually.ts";
 import { fakeClock } from "../support/fake-clock.ts";

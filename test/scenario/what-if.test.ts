@@ -3,8 +3,8 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { systemClock } from "../../src/base/clock.ts";
 import { runGwctl } from "../../src/cli/gwctl.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
 import { createSigningKey, signToken } from "../support/identity/tokens.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 

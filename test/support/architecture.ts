@@ -1,128 +1,145 @@
 /**
- * The rules of ARCHITECTURE.md as data and one checker: which folder and which room may import which, how large a folder
- * may be, who keeps which door, and how a file must look. The checker takes files as texts, so that it can be tried on
- * wrong ones.
+ * The rules of ARCHITECTURE.md as data and one checker: which folder and subfolder may import which, which file owns
+ * which I/O module, and how a file must look. The checker takes files as strings, so that tests can try it on wrong code.
  */
 
 export interface SourceFile {
-  /** From the project's folder, for example `src/core/errors.ts`. */
+  /** Relative to the project folder, for example `src/core/errors.ts`. */
   readonly path: string;
   readonly text: string;
 }
 
-/** Lower layers first; a folder imports itself and the layers above its own in this list. */
-const LAYERS: readonly (readonly string[])[] = [
-  ["lib"],
-  ["trace"],
+/** Lower layers first; a folder imports itself and the layers before its own in this list. */
+export const LAYERS: readonly (readonly string[])[] = [
+  ["base"],
+  ["json"],
+  ["observe"],
+  ["store", "http"],
   ["cel"],
   ["core"],
-  ["identity", "llm", "mcp", "telemetry", "demo"],
-  ["policies", "backends"],
+  ["identity"],
+  ["llm", "demo"],
+  ["mcp"],
+  ["backends", "telemetry"],
+  ["policies"],
   ["pipeline"],
   ["config"],
-  ["admin", "kubernetes"],
+  ["kubernetes", "admin"],
   ["app"],
   ["bin"],
 ];
 
 /**
- * The rooms of a large folder, lower ones first: a room imports itself and the rooms before it. Files that stand in the
- * folder itself put its rooms together: they import every room, and no room imports them.
+ * The subfolders of a large folder, lower ones first: each imports itself and those before it. "." is the folder's own
+ * files; without it they come last, import every subfolder, and no subfolder imports them.
  */
-export const ROOMS: Readonly<Record<string, readonly string[]>> = {
-  lib: ["text", "process", "log", "store", "http", "http1", "http2", "client", "kubeconfig"],
+export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
+  observe: ["log", "trace"],
+  http: [".", "h1", "h2", "client"],
   cel: ["syntax", "values", "functions", "analysis"],
   identity: ["tokens", "providers", "keys", "passwords", "access", "login"],
-  llm: ["wire", "usage", "dialects", "budgets", "form", "clients", "upstreams", "translate", "providers", "guards"],
+  llm: [
+    "encoding",
+    "usage",
+    "request",
+    "budgets",
+    "canonical",
+    "dialects",
+    "providers",
+    "guards",
+    "credentials",
+    "models",
+    "calls",
+    "cache",
+  ],
   mcp: [
-    "wire",
+    "protocol",
     "replicas",
     "transports",
     "openapi",
-    "servers",
-    "eras",
+    "server-side",
     "tools",
-    "many",
+    "aggregation",
     "logins",
-    "streams",
-    "sessions",
-    "clients",
+    "session",
+    "client-side",
   ],
-  "backends/ai": ["credentials", "models", "requests", "answers", "cache"],
   pipeline: ["records", "route", "phases", "listen", "dry-run"],
   config: ["text", "schema", "load", "checks", "cluster", "resources", "crds", "compile"],
   admin: ["server", "endpoints", "change", "merge", "ui"],
-  kubernetes: ["client", "cache", "status", "serve", "control", "follow"],
+  kubernetes: ["kubeconfig", "client", "cache", "status", "serve", "control", "follow"],
   cli: ["terminal", "instance", "cluster", "trace", "import", "views", "commands"],
 };
 
-/** gwctl shares words with the gateway, not code; the login check, imports and the lock file load more, and only when they run. */
-const CLI_MAY_IMPORT = /^(?:lib\/.*|cli\/.*|trace\/(?:events|request-record)\.ts|admin\/server\/paths\.ts)$/;
+/** gwctl shares types and paths with the gateway, not behavior; the login check, imports and the lock file load more, only when they run. */
+const CLI_MAY_IMPORT =
+  /^(?:(?:base|json|http|cli)\/.*|observe\/log\/logger\.ts|observe\/trace\/(?:events|request-record)\.ts|kubernetes\/kubeconfig\/kubeconfig\.ts|admin\/server\/paths\.ts)$/;
 const CLI_MAY_LOAD_LAZILY = /^(?:config|identity|mcp\/tools)\//;
 
-interface Door {
+/** An I/O module or a security table, and the only files that may use it. */
+interface Owned {
   readonly what: string;
   readonly pattern: RegExp;
-  readonly keepers: RegExp;
+  readonly owners: RegExp;
 }
 
 const HOP_BY_HOP = '"(?:connection|http2-settings|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade)"';
 const LIST_ITEMS = ',\\s*(?:"[\\w-]+",\\s*)*';
 
-const DOORS: readonly Door[] = [
+const OWNED: readonly Owned[] = [
   {
     what: "the table of hop-by-hop headers",
     pattern: new RegExp(`${HOP_BY_HOP}${LIST_ITEMS}${HOP_BY_HOP}${LIST_ITEMS}${HOP_BY_HOP}|"proxy-connection"`),
-    keepers: /^src\/lib\/http\/header-rules\.ts$/,
+    owners: /^src\/http\/header-rules\.ts$/,
   },
   {
     what: "an HTTP server",
     pattern: /import \{[^}]*\bcreateServer\b[^}]*\} from "node:https?"/,
-    keepers: /^src\/(?:admin\/server\/server|kubernetes\/serve\/snapshot-server)\.ts$/,
+    owners: /^src\/(?:admin\/server\/server|kubernetes\/serve\/snapshot-server)\.ts$/,
   },
   {
     what: "a listening socket",
     pattern: /import \{[^}]*\bcreateServer\b[^}]*\} from "node:(?:net|tls)"/,
-    keepers: /^src\/(?:pipeline\/listen\/(?:listener|tls-door)|app\/threads\/port-probe|cli\/.*)\.ts$/,
+    owners: /^src\/(?:pipeline\/listen\/(?:listener|tls-door)|app\/threads\/port-probe|cli\/.*)\.ts$/,
   },
   {
     what: "child processes",
     pattern: /from "node:child_process"|import\("node:child_process"\)/,
-    keepers:
-      /^src\/(?:app\/(?:upgrade\/successor|change\/rehearsals)|mcp\/transports\/child-process|lib\/process\/run-program)\.ts$/,
+    owners:
+      /^src\/(?:app\/(?:upgrade\/successor|change\/rehearsals)|mcp\/transports\/child-process|base\/run-program)\.ts$/,
   },
-  { what: "process.env", pattern: /\bprocess\.env\b/, keepers: /^src\/config\/text\/env\.ts$/ },
+  { what: "process.env", pattern: /\bprocess\.env\b/, owners: /^src\/config\/text\/env\.ts$/ },
   {
     what: "the HTTP client library",
     pattern: /from "undici"|import\("undici"\)/,
-    keepers: /^src\/lib\/http\/websocket\.ts$/,
+    owners: /^src\/http\/websocket\.ts$/,
   },
   {
     what: "time",
     pattern:
       /\bDate\.now\(|\bperformance\.now\(|(?<!socket\.)\bset(?:Timeout|Interval)\(|from "node:timers|\bnew Date\(\)/,
-    // The demo server is a program of its own that stands in for somebody else's.
-    keepers: /^src\/(?:lib\/process\/clock\.ts|demo\/|cli\/)/,
+    // The demo server is a separate program.
+    owners: /^src\/(?:base\/clock\.ts|demo\/|cli\/)/,
   },
 ];
 
-/** A test that waits for time is slow on a quick machine and wrong on a busy one. */
+/** A test that sleeps is slow on a fast machine and fails on a busy one. */
 const SLEEP = /new Promise(?:<[^>]*>)?\(\(?\w+\)? =>\s*(?:void )?setTimeout\(\w+,|"(?:node:)?timers\/promises"/;
-/** What looks again and again, servers that are slow on purpose, and the wrong code that the rule is tried on. */
+/** Polling helpers, servers that are slow on purpose, and the wrong code that the rule is tested with. */
 const MAY_SLEEP = /^test\/(?:architecture\.test|support\/(?:eventually|mcp\/odd-lines|mcp\/conformance-features))\.ts$/;
 
 const FORBIDDEN_NAMES = /\/(?:utils?|helpers?|common|types?|manager|service|misc)\.tsx?$/;
 const KEBAB = /^[a-z0-9]+(?:-[a-z0-9]+)*(?:\.test)?\.tsx?$/;
 
-/** Everything that breaks a rule, one line each. */
+/** All violations, one line each. */
 export function brokenRules(files: readonly SourceFile[]): string[] {
   return [
-    ...files.flatMap((file) => [...importRules(file), ...doorRules(file), ...formRules(file)]),
-    ...circles(files),
+    ...files.flatMap((file) => [...importRules(file), ...ownerRules(file), ...formRules(file)]),
+    ...importCycles(files),
   ];
 }
 
-/** Tests, and what they share, that sleep instead of waiting for an event; one line each. */
+/** Tests and test support that sleep instead of waiting for an event, one line each. */
 export function sleepingTests(files: readonly SourceFile[]): string[] {
   return files
     .filter(({ path, text }) => SLEEP.test(withoutComments(text)) && !MAY_SLEEP.test(path))
@@ -130,10 +147,10 @@ export function sleepingTests(files: readonly SourceFile[]): string[] {
 }
 
 /**
- * Files that import each other, directly or around a corner. Types and lazy imports count: one can neither be read
- * nor be moved without the other. Each circle is told once, as the way round it.
+ * Files that import each other, directly or through others. Types and lazy imports count, because such files can neither
+ * be read nor moved alone. Each cycle is reported once, with its path.
  */
-function circles(files: readonly SourceFile[]): string[] {
+function importCycles(files: readonly SourceFile[]): string[] {
   const imports = new Map(
     files
       .filter(({ path }) => !isTest(path))
@@ -144,7 +161,7 @@ function circles(files: readonly SourceFile[]): string[] {
   const way: string[] = [];
   const follow = (path: string): void => {
     const start = way.indexOf(path);
-    if (start >= 0) found.push(`a circle of imports: ${[...way.slice(start), path].join(" → ")}`);
+    if (start >= 0) found.push(`an import cycle: ${[...way.slice(start), path].join(" → ")}`);
     if (start >= 0 || done.has(path)) return;
     way.push(path);
     for (const target of imports.get(path) ?? []) follow(target);
@@ -164,13 +181,14 @@ function importRules({ path, text }: SourceFile): string[] {
   const problems: string[] = [];
   for (const { target, isLazy } of importsOf(path, text)) {
     if (!target.startsWith("src/")) {
-      problems.push(`${path}: imports ${target}, which is no part of the gateway`);
+      problems.push(`${path}: imports ${target}, which is not part of the gateway`);
       continue;
     }
     const inside = target.slice("src/".length);
     if (!mayImport(folderOf(path), folderOf(target), inside, isLazy))
       problems.push(`${path}: may not import ${inside}${isLazy ? "" : " (the import rule)"}`);
-    if (isUpwards(path, target)) problems.push(`${path}: its room may not import ${inside} (the order of rooms)`);
+    if (isUpwards(path, target))
+      problems.push(`${path}: its subfolder may not import ${inside} (the order of subfolders)`);
     if (isOtherPolicy(path, target)) problems.push(`${path}: a policy never imports another policy`);
   }
   return problems;
@@ -184,21 +202,22 @@ function mayImport(from: string, to: string, inside: string, isLazy: boolean): b
   return own >= 0 && other >= 0 && other < own;
 }
 
-/** Within one folder, into a room above the own one, or into what puts the rooms together. */
+/** Within one folder: an import of a higher subfolder, or of the folder's own files. */
 function isUpwards(path: string, target: string): boolean {
-  return Object.keys(ROOMS).some((folder) => {
-    const [own, other] = [roomOf(folder, path), roomOf(folder, target)];
+  return Object.keys(SUBFOLDERS).some((folder) => {
+    const [own, other] = [subfolderRank(folder, path), subfolderRank(folder, target)];
     return own !== undefined && other !== undefined && other > own;
   });
 }
 
-/** The room's place in the order of its folder; the files of the folder itself come last. Undefined outside of it. */
-function roomOf(folder: string, path: string): number | undefined {
+/** The subfolder's rank in its folder, -1 if it is not listed, undefined for paths outside the folder. */
+function subfolderRank(folder: string, path: string): number | undefined {
   const prefix = `src/${folder}/`;
   if (!path.startsWith(prefix)) return undefined;
-  const [room = "", file] = path.slice(prefix.length).split("/");
-  const rooms = ROOMS[folder] ?? [];
-  return file === undefined ? rooms.length : rooms.indexOf(room);
+  const [first = "", file] = path.slice(prefix.length).split("/");
+  const order = SUBFOLDERS[folder] ?? [];
+  if (file !== undefined) return order.indexOf(first);
+  return order.includes(".") ? order.indexOf(".") : order.length;
 }
 
 function isOtherPolicy(path: string, target: string): boolean {
@@ -211,7 +230,7 @@ function layerOf(folder: string): number {
   return LAYERS.findIndex((layer) => layer.includes(folder));
 }
 
-/** `src/app.ts` is a layer of its own. */
+/** `src/app/app.ts` is a layer of its own. */
 function folderOf(path: string): string {
   const [, folder = ""] = path.split("/");
   return folder.replace(/\.tsx?$/, "");
@@ -236,18 +255,18 @@ function resolve(from: string, relative: string): string {
   return parts.join("/");
 }
 
-function doorRules({ path, text }: SourceFile): string[] {
+function ownerRules({ path, text }: SourceFile): string[] {
   if (isTest(path)) return [];
   const code = withoutComments(text);
-  return DOORS.filter(({ pattern, keepers }) => pattern.test(code) && !keepers.test(path)).map(
-    ({ what }) => `${path}: opens the door to ${what} that another file keeps`,
+  return OWNED.filter(({ pattern, owners }) => pattern.test(code) && !owners.test(path)).map(
+    ({ what }) => `${path}: uses ${what}, which another file owns`,
   );
 }
 
 function formRules({ path, text }: SourceFile): string[] {
   const problems: string[] = [];
-  for (const folder of Object.keys(ROOMS))
-    if (roomOf(folder, path) === -1) problems.push(`${path}: is in no room of ${folder}`);
+  for (const folder of Object.keys(SUBFOLDERS))
+    if (subfolderRank(folder, path) === -1) problems.push(`${path}: is in no listed subfolder of ${folder}`);
   const name = path.split("/").at(-1) ?? "";
   if (FORBIDDEN_NAMES.test(path)) problems.push(`${path}: the name says nothing about what is in it`);
   if (!KEBAB.test(name)) problems.push(`${path}: file names are kebab-case`);

@@ -1,7 +1,7 @@
 /**
  * The body of a request as the listener hands it over, fed by a test.
  */
-import { RequestBodySource } from "../../src/lib/http1/request-body.ts";
+import { RequestBodySource } from "../../src/http/h1/request-body.ts";
 
 export class TestBody extends RequestBodySource {
   constructor() {

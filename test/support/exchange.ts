@@ -2,19 +2,19 @@
  * An exchange and a compile environment for unit tests of policies: no sockets, no other modules replaced.
  */
 
+import { systemClock } from "../../src/base/clock.ts";
+import { createMemoryBudget } from "../../src/base/memory-budget.ts";
+import { createTasks } from "../../src/base/tasks.ts";
 import { compileExpression } from "../../src/cel/expression.ts";
 import { createLimitRegistry } from "../../src/config/compile/limit-registry.ts";
 import { Exchange, NO_BODY, type RequestBody } from "../../src/core/exchange.ts";
 import type { Facts } from "../../src/core/facts.ts";
 import type { CompileEnv } from "../../src/core/policy.ts";
-import { HeaderList } from "../../src/lib/http/headers.ts";
-import { silentLogger } from "../../src/lib/log/logger.ts";
-import { createMetrics } from "../../src/lib/log/metrics.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
-import { createMemoryBudget } from "../../src/lib/process/memory-budget.ts";
-import { createTasks } from "../../src/lib/process/tasks.ts";
-import { createMemoryStore } from "../../src/lib/store/memory-store.ts";
-import { createSigningKey } from "../../src/lib/store/signing-key.ts";
+import { HeaderList } from "../../src/http/headers.ts";
+import { silentLogger } from "../../src/observe/log/logger.ts";
+import { createMetrics } from "../../src/observe/log/metrics.ts";
+import { createMemoryStore } from "../../src/store/memory-store.ts";
+import { createSigningKey } from "../../src/store/signing-key.ts";
 
 export interface ExchangeParts extends Facts {
   readonly method?: string;

@@ -1,7 +1,7 @@
 /**
  * A clock that a test advances by hand: timers run in order when their time has come.
  */
-import type { Clock, Timer } from "../../src/lib/process/clock.ts";
+import type { Clock, Timer } from "../../src/base/clock.ts";
 
 export interface FakeClock extends Clock {
   /** Moves time on and runs what falls due, in order; lets promises settle in between. */

@@ -5,9 +5,9 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { startApp } from "../../src/app/app.ts";
 import type { App, AppOptions } from "../../src/app/start/app-options.ts";
-import { startApp } from "../../src/app.ts";
-import { type Clock, systemClock } from "../../src/lib/process/clock.ts";
+import { type Clock, systemClock } from "../../src/base/clock.ts";
 
 export interface TestGateway {
   /** `http://127.0.0.1:<port>` of a listener; the first if no name is given. */

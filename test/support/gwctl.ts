@@ -4,8 +4,8 @@
  */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { systemClock } from "../../src/base/clock.ts";
 import { runGwctl } from "../../src/cli/gwctl.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
 
 /** Beside this file in whatever folder the tests were compiled to. */
 const BINARY = fileURLToPath(new URL("../../src/bin/gwctl.js", import.meta.url));

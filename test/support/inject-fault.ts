@@ -3,9 +3,9 @@
  * once, when it is reached. For tests of the last resort.
  */
 
-import { FrameCounter } from "../../src/lib/http/websocket-frames.ts";
-import { ResponseParser } from "../../src/lib/http1/response-parser.ts";
-import { systemClock } from "../../src/lib/process/clock.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { ResponseParser } from "../../src/http/h1/response-parser.ts";
+import { FrameCounter } from "../../src/http/websocket-frames.ts";
 import { StdioProcess } from "../../src/mcp/transports/child-process.ts";
 import { LineSplitter } from "../../src/mcp/transports/line-splitter.ts";
 import { StderrTail } from "../../src/mcp/transports/stderr-tail.ts";

@@ -3,8 +3,8 @@
  * every `raw response` the head that came back for one of them, both sides redacted alike.
  */
 
-import type { TraceEvent } from "../../src/trace/events.ts";
-import { type Redaction, redactBody } from "../../src/trace/redact.ts";
+import type { TraceEvent } from "../../src/observe/trace/events.ts";
+import { type Redaction, redactBody } from "../../src/observe/trace/redact.ts";
 import type { RecordedExchange } from "./wire-recorder.ts";
 
 export interface Seen {

@@ -5,7 +5,6 @@
 import { z } from "zod";
 import type { Backend, InspectedTarget } from "../../core/backend.ts";
 import type { Topology } from "../../core/topology.ts";
-import type { Logger } from "../../lib/log/logger.ts";
 import {
   changesSince,
   type LockedTools,
@@ -14,6 +13,7 @@ import {
   withChanges,
   writeLockFile,
 } from "../../mcp/tools/lock-file.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { inspectedBackends, inspectedTargets } from "../endpoints/mcp-tools.ts";
 import { type AdminAnswer, type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";

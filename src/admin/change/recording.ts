@@ -2,7 +2,7 @@
  * `GET /debug/recording`: what is recorded of the last requests, one JSON object per line, oldest first. Neither bodies nor
  * credentials are in it. `follow=true` goes on with the requests that end from then on.
  */
-import type { Clock } from "../../lib/process/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { type FactRing, readSegments } from "../../pipeline/records/fact-ring.ts";
 import { readRecord } from "../../pipeline/records/recorded-request.ts";
 import { type AdminEndpoint, type AdminSink, textAnswer } from "../server/endpoint.ts";

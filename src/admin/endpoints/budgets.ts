@@ -2,7 +2,7 @@
  * `/debug/budgets`: every budget with what was spent in this period, read from the store. `?key=` looks through all keys.
  */
 import type { LimitRegistry } from "../../core/policy.ts";
-import { StoreUnavailable } from "../../lib/store/store.ts";
+import { StoreUnavailable } from "../../store/store.ts";
 import { type AdminEndpoint, jsonAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 

@@ -4,8 +4,8 @@
  */
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import { celHeaders } from "../../cel/values/headers.ts";
+import type { JsonObject } from "../../observe/trace/events.ts";
 import type { RecentRequests } from "../../pipeline/records/recent-requests.ts";
-import type { JsonObject } from "../../trace/events.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 

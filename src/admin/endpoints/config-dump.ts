@@ -1,8 +1,8 @@
 /**
  * `/config_dump` (spec 4.2): the loaded runtime configuration as JSON.
  */
-import { inTurns } from "../../lib/process/turns.ts";
-import { safeJsonInSteps } from "../../lib/text/safe-json.ts";
+import { inTurns } from "../../base/turns.ts";
+import { safeJsonInSteps } from "../../json/safe-json.ts";
 import type { AdminEndpoint } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 

@@ -1,7 +1,7 @@
 /**
  * `/healthz/live`, `/healthz/ready` and `/metrics`: for orchestrators and scrapers; also on `config.statsAddr`.
  */
-import type { Metrics } from "../../lib/log/metrics.ts";
+import type { Metrics } from "../../observe/log/metrics.ts";
 import { type AdminEndpoint, textAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 

@@ -4,7 +4,7 @@
  */
 import { z } from "zod";
 import { keyRequest, type StoredKey, type StoredKeys } from "../../identity/passwords/stored-keys.ts";
-import { StoreUnavailable } from "../../lib/store/store.ts";
+import { StoreUnavailable } from "../../store/store.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 

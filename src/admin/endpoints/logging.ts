@@ -1,8 +1,8 @@
 /**
  * `/logging` (spec 4.2): GET reads the log filter, POST with `level` sets it; nothing changes on GET.
  */
-import { parseLogFilter } from "../../lib/log/log-filter.ts";
-import type { Logging } from "../../lib/log/logger.ts";
+import { parseLogFilter } from "../../observe/log/log-filter.ts";
+import type { Logging } from "../../observe/log/logger.ts";
 import { type AdminAnswer, type AdminEndpoint, textAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 

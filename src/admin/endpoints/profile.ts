@@ -3,10 +3,10 @@
  * `go tool pprof`. The profiler is native code and loaded when it is first asked for; one profile at a time.
  */
 
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { isOneFile } from "../../lib/process/embedded-files.ts";
-import { exportsOf } from "../../lib/text/exports-of.ts";
+import type { Clock } from "../../base/clock.ts";
+import { isOneFile } from "../../base/embedded-files.ts";
+import { exportsOf } from "../../base/exports-of.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminRequest, textAnswer } from "../server/endpoint.ts";
 import { numberParameter } from "../server/parameter.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";

@@ -2,7 +2,7 @@
  * `/debug/requests`: the last requests, newest first, so that one can look after something happened; `?id=` tells the
  * story of one, `?follow=true` is a live stream of summaries for the UI.
  */
-import type { Clock } from "../../lib/process/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { type FactRing, RECORDED_REQUESTS } from "../../pipeline/records/fact-ring.ts";
 import { findOlder, olderRequests } from "../../pipeline/records/older-requests.ts";
 import { RECENT_REQUESTS, type RecentRequests } from "../../pipeline/records/recent-requests.ts";

@@ -3,7 +3,7 @@
  * sessions, child processes with pid, age and memory, background loops.
  */
 import { readFile } from "node:fs/promises";
-import type { TaskReport, Tasks } from "../../lib/process/tasks.ts";
+import type { TaskReport, Tasks } from "../../base/tasks.ts";
 import type { InFlightReport, RecentRequests } from "../../pipeline/records/recent-requests.ts";
 import { type AdminEndpoint, jsonAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";

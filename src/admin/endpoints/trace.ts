@@ -2,10 +2,11 @@
  * `/debug/trace` (spec 4.2, 6): the events of the next request, as JSON over server-sent events. The first bytes are a
  * comment that says the trace is armed, so that a client knows when to send its request. Experimental (spec 9).
  */
+
+import type { Clock } from "../../base/clock.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { MAX_WATCHERS, type TraceHub } from "../../trace/hub.ts";
+import { MAX_WATCHERS, type TraceHub } from "../../observe/trace/hub.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminRequest, textAnswer } from "../server/endpoint.ts";
 import { eventStreamAnswer } from "../server/event-stream.ts";
 import { numberParameter } from "../server/parameter.ts";

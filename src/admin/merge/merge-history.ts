@@ -2,7 +2,7 @@
  * The traffic of several threads as one: slots of the same time are added. Of the 95th percentiles the largest is taken,
  * because that of all requests together is never above it.
  */
-import type { HistoryPoint, HistoryReport } from "../../trace/traffic-report.ts";
+import type { HistoryPoint, HistoryReport } from "../../observe/trace/traffic-report.ts";
 
 type Numbers = Omit<HistoryPoint, "at">;
 

@@ -3,8 +3,8 @@
  * the HTTP server; an endpoint sees a request as data and answers with a value or a stream.
  */
 import type { InspectedBackend } from "../../core/backend.ts";
-import { safeJson } from "../../lib/text/safe-json.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import { safeJson } from "../../json/safe-json.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 
 export interface AdminRequest {
   /** As it was sent: a HEAD comes to the GET handler, and a stream that it answers with is not begun. */

@@ -3,8 +3,8 @@
  * slow or gone loses events, with a count, and never slows what it watches (R41).
  */
 
-import type { Clock } from "../../lib/process/clock.ts";
-import { safeJson } from "../../lib/text/safe-json.ts";
+import type { Clock } from "../../base/clock.ts";
+import { safeJson } from "../../json/safe-json.ts";
 import type { AdminAnswer, AdminSink } from "./endpoint.ts";
 
 const KEEP_ALIVE_MS = 1_000;

@@ -5,8 +5,8 @@
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
-import { BodyTooLarge, readAll } from "../../lib/http/body.ts";
-import type { Logger } from "../../lib/log/logger.ts";
+import { BodyTooLarge, readAll } from "../../http/body.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import type { AdminAddress } from "./address.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminSink, textAnswer } from "./endpoint.ts";
 import { isLoopbackName, refusalOf } from "./guard.ts";

@@ -6,7 +6,7 @@ import { isMap, isScalar, isSeq, type Node, parseAllDocuments, type YAMLMap, typ
 import { z } from "zod";
 import type { SourceText } from "../../config/load/load.ts";
 import { markPlaceholders } from "../../config/text/env.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import { type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
 import { shownText } from "./shown-text.ts";
 

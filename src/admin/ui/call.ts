@@ -5,11 +5,11 @@
  */
 import { StringDecoder } from "node:string_decoder";
 import { z } from "zod";
-import { openHttpPool } from "../../lib/client/http-pool.ts";
-import { HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
-import type { HttpCall } from "../../lib/http/http-client.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { isHeaderName } from "../../lib/text/header-names.ts";
+import type { Clock } from "../../base/clock.ts";
+import { isHeaderName } from "../../base/header-names.ts";
+import { openHttpPool } from "../../http/client/http-pool.ts";
+import { HeaderList, isHeaderValue } from "../../http/headers.ts";
+import type { HttpCall } from "../../http/http-client.ts";
 import { type AdminEndpoint, type AdminSink, textAnswer } from "../server/endpoint.ts";
 
 export interface ListenerAddress {

@@ -4,10 +4,10 @@
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import { replaceFile } from "../../base/replace-file.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { configSchema } from "../../config/schema/schema.ts";
-import { replaceFile } from "../../lib/text/replace-file.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import { type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
 import { changesBetween, type Preview, type PreviewConfig } from "./preview.ts";
 import { restoreSecrets, type ShownText, shownText } from "./shown-text.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemClock } from "../../lib/process/clock.ts";
+import { systemClock } from "../../base/clock.ts";
 import { changesBetween, createPreview } from "./preview.ts";
 
 const preview = createPreview({ clock: systemClock, environment: { PORT: "8080" } });

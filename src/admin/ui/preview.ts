@@ -3,19 +3,19 @@
  * thrown away; two of them are compared by name, as their reader would.
  */
 
+import type { Clock } from "../../base/clock.ts";
+import { createMemoryBudget } from "../../base/memory-budget.ts";
+import { createTasks } from "../../base/tasks.ts";
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import { createLivingThings } from "../../config/compile/living.ts";
 import { configDump } from "../../config/dump.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { prepareConfig } from "../../config/prepare.ts";
 import type { Environment } from "../../config/text/env.ts";
-import { silentLogger } from "../../lib/log/logger.ts";
-import { createMetrics } from "../../lib/log/metrics.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { createMemoryBudget } from "../../lib/process/memory-budget.ts";
-import { createTasks } from "../../lib/process/tasks.ts";
-import { noSigningKey } from "../../lib/store/signing-key.ts";
-import { noStore } from "../../lib/store/store.ts";
+import { silentLogger } from "../../observe/log/logger.ts";
+import { createMetrics } from "../../observe/log/metrics.ts";
+import { noSigningKey } from "../../store/signing-key.ts";
+import { noStore } from "../../store/store.ts";
 
 export interface Preview {
   readonly problems: readonly string[];

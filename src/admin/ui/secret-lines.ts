@@ -2,7 +2,7 @@
  * Where secrets may stand in a configuration that does not parse. Without structure there is no schema: whatever
  * follows a name that sounds like a secret is taken for one, to the end of its line and through the block below it.
  */
-import { createRedaction, redactArguments } from "../../trace/redact.ts";
+import { createRedaction, redactArguments } from "../../observe/trace/redact.ts";
 
 export interface Span {
   readonly start: number;

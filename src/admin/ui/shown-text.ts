@@ -25,8 +25,8 @@ import { schemaAt, unwrap } from "../../config/schema/schema-walk.ts";
 import { headerOf, isExpression, isNamedField } from "../../config/schema/shown-config.ts";
 import { markPlaceholders } from "../../config/text/env.ts";
 import { isSecretSchema } from "../../core/schema.ts";
+import { REDACTED, type Redaction, redactArguments, redactText } from "../../observe/trace/redact.ts";
 import { policies } from "../../policies/index.ts";
-import { REDACTED, type Redaction, redactArguments, redactText } from "../../trace/redact.ts";
 import { type Span, secretLines } from "./secret-lines.ts";
 
 export interface ShownText {

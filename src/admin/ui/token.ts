@@ -4,7 +4,7 @@
  * listener's own authorization-server metadata names, so this cannot be used to reach other addresses.
  */
 import { z } from "zod";
-import { type Fetch, type FetchResponse, parseHttpUrl } from "../../lib/http/fetch.ts";
+import { type Fetch, type FetchResponse, parseHttpUrl } from "../../http/fetch.ts";
 import { type AdminAnswer, type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
 import type { ListenerAddress } from "./call.ts";
 

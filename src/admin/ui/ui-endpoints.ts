@@ -4,13 +4,13 @@
  */
 import { openUiFiles, uiFolderNear } from "../../backends/ui/files.ts";
 import type { UiSource } from "../../backends/ui/source.ts";
+import type { Clock } from "../../base/clock.ts";
+import { embeddedFolder } from "../../base/embedded-files.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
 import type { Listener } from "../../core/topology.ts";
-import type { Fetch } from "../../lib/http/fetch.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { embeddedFolder } from "../../lib/process/embedded-files.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import type { Fetch } from "../../http/fetch.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import type { AdminEndpoint } from "../server/endpoint.ts";
 import { addEndpoint } from "./add-entry.ts";
 import { callEndpoint, type ListenerAddress } from "./call.ts";

@@ -5,9 +5,9 @@
 import { z } from "zod";
 import type { UiAnswer } from "../../backends/ui/source.ts";
 import { configSchema } from "../../config/schema/schema.ts";
-import { explainRequest } from "../../trace/explain.ts";
-import { REDACTED } from "../../trace/redact.ts";
-import type { RequestDetail, RequestRecord } from "../../trace/request-record.ts";
+import { explainRequest } from "../../observe/trace/explain.ts";
+import { REDACTED } from "../../observe/trace/redact.ts";
+import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 type Json = Readonly<Record<string, unknown>>;

@@ -3,6 +3,7 @@
  * place where the expectation stands.
  */
 import type { WhatIf } from "../../admin/change/what-if.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { PlacedTest, SourceText } from "../../config/load/load.ts";
 import { openSources, type SourceList } from "../../config/load/sources.ts";
 import type { Finding } from "../../config/prepare.ts";
@@ -10,7 +11,6 @@ import type { ConfigTest, DescribedRequest } from "../../config/schema/tests-sch
 import type { Environment } from "../../config/text/env.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { GivenToken } from "../../core/policy.ts";
-import type { Clock } from "../../lib/process/clock.ts";
 import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
 import type { DryRequest } from "../../pipeline/dry-run/dry-request.ts";
 import { createDryRunner, type DryRunner } from "../../pipeline/dry-run/dry-run.ts";

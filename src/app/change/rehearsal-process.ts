@@ -2,7 +2,7 @@
  * Entry point of the rehearsal process. It answers each message (two configurations and the recorded requests) with a
  * report, and exits when the gateway that started it disconnects.
  */
-import { keepAwake, systemClock } from "../../lib/process/clock.ts";
+import { keepAwake, systemClock } from "../../base/clock.ts";
 import { trafficIn } from "../../pipeline/records/fact-ring.ts";
 import type { FromRehearsal, RehearsalData } from "./rehearsals.ts";
 import { createPause, type Rehearsal, rehearse } from "./rehearse.ts";

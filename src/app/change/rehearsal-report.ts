@@ -3,7 +3,7 @@
  * headers change. By name and number, bounded in every direction.
  */
 
-import { escapeControls } from "../../lib/log/logger.ts";
+import { escapeControls } from "../../observe/log/logger.ts";
 import type { Verdict } from "../../pipeline/dry-run/recorded-walk.ts";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
 import { ruleIn } from "../../pipeline/records/shadow-report.ts";

@@ -7,8 +7,8 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { setPriority } from "node:os";
 import { fileURLToPath } from "node:url";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
-import { isOneFile } from "../../lib/process/embedded-files.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { isOneFile } from "../../base/embedded-files.ts";
 import { trafficIn } from "../../pipeline/records/fact-ring.ts";
 import { createPause, type Rehearsal, type RehearsalInput, rehearse } from "./rehearse.ts";
 

@@ -2,13 +2,14 @@
  * A rehearsal: a new configuration is compiled beside the old one, both with doors that lead nowhere, and both judge the
  * same recorded requests in the order in which they came, at the times at which they came. Nothing is sent.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { type Environment, markPlaceholders } from "../../config/text/env.ts";
-import type { Clock } from "../../lib/process/clock.ts";
+import type { VariableValue } from "../../observe/trace/redact.ts";
 import { createDryRunner, type DryRunner } from "../../pipeline/dry-run/dry-run.ts";
 import { recordedVerdict, walkRecorded } from "../../pipeline/dry-run/recorded-walk.ts";
 import type { RecordedTraffic } from "../../pipeline/records/fact-ring.ts";
-import type { VariableValue } from "../../trace/redact.ts";
 import { type DryConfig, openDryConfig } from "./dry-config.ts";
 import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
 

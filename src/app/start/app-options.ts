@@ -1,14 +1,15 @@
 /**
  * What the gateway is started with, and what whoever started it has in hand.
  */
+
+import type { Clock } from "../../base/clock.ts";
+import type { HeapSize } from "../../base/heap-pressure.ts";
+import type { MemoryLimits } from "../../base/memory-budget.ts";
 import type { SourceList } from "../../config/load/sources.ts";
 import type { Environment } from "../../config/text/env.ts";
 import type { Topology } from "../../core/topology.ts";
 import type { ClusterSource } from "../../kubernetes/follow/snapshot-source.ts";
-import type { LogOutput } from "../../lib/log/log-output.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { HeapSize } from "../../lib/process/heap-pressure.ts";
-import type { MemoryLimits } from "../../lib/process/memory-budget.ts";
+import type { LogOutput } from "../../observe/log/log-output.ts";
 import type { ListenerLimits } from "../../pipeline/listen/listener-env.ts";
 import type { StartThread } from "../threads/load-for-threads.ts";
 import type { HandedSocket } from "../upgrade/messages.ts";

@@ -3,8 +3,8 @@
  * the start while requests are already served. Each process and thread has its own; a store that is away costs a gap.
  */
 import { hostname } from "node:os";
-import { storeNamespace } from "../../lib/store/store.ts";
 import { HISTORY_SECONDS, type TrafficHistory } from "../../pipeline/records/traffic-history.ts";
+import { storeNamespace } from "../../store/store.ts";
 import type { Doors } from "../doors.ts";
 import type { Ending } from "../ending.ts";
 

@@ -1,9 +1,10 @@
 /**
  * What is known of requests and of the process from the start: metrics, OpenTelemetry, audit, records, the heap.
  */
-import { registerProcessMetrics } from "../../lib/log/process-metrics.ts";
-import type { HeapPressure } from "../../lib/process/heap-pressure.ts";
-import { createIdSource, type IdSource } from "../../lib/text/ids.ts";
+
+import type { HeapPressure } from "../../base/heap-pressure.ts";
+import { createIdSource, type IdSource } from "../../base/ids.ts";
+import { registerProcessMetrics } from "../../observe/log/process-metrics.ts";
 import { openAudit } from "../audit.ts";
 import { watchHeapLoudly } from "../capacity.ts";
 import type { Loaded } from "../config-loader.ts";

@@ -5,11 +5,11 @@
 import type { Worker } from "node:worker_threads";
 import type { AdminEndpoint } from "../../admin/server/endpoint.ts";
 import type { UiSource } from "../../backends/ui/source.ts";
+import { clockStartMs } from "../../base/clock.ts";
+import { createSharedMemory, type OwnedSharedMemory } from "../../base/shared-memory.ts";
 import type { Sources } from "../../config/load/sources.ts";
 import type { ClusterSource } from "../../kubernetes/follow/snapshot-source.ts";
-import type { LogOutput } from "../../lib/log/log-output.ts";
-import { clockStartMs } from "../../lib/process/clock.ts";
-import { createSharedMemory, type OwnedSharedMemory } from "../../lib/process/shared-memory.ts";
+import type { LogOutput } from "../../observe/log/log-output.ts";
 import { type ConfigLoader, createConfigLoader, type FirstLoad } from "../config-loader.ts";
 import type { Doors } from "../doors.ts";
 import { type Crew, openCrew } from "./crew.ts";

@@ -6,7 +6,7 @@ import type { MessagePort } from "node:worker_threads";
 import type { RemoteRequest } from "../../admin/merge/remote-call.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
-import type { StoreAnswer, StoreQuestion } from "../../lib/store/remote-store.ts";
+import type { StoreAnswer, StoreQuestion } from "../../store/remote-store.ts";
 
 /** What a thread is started with. */
 export interface ThreadData {

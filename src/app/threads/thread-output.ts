@@ -1,8 +1,9 @@
 /**
  * The log of a thread: lines go to the main thread, many in one message, because only one may write to the output.
  */
-import type { LogOutput } from "../../lib/log/log-output.ts";
-import type { Clock } from "../../lib/process/clock.ts";
+
+import type { Clock } from "../../base/clock.ts";
+import type { LogOutput } from "../../observe/log/log-output.ts";
 
 /** As the output itself gathers them. */
 const GATHER_MS = 20;

@@ -4,7 +4,7 @@
  */
 import type { MessagePort, Worker } from "node:worker_threads";
 import type { RemoteRequest } from "../../admin/merge/remote-call.ts";
-import type { StoreAnswer, StoreQuestion } from "../../lib/store/remote-store.ts";
+import type { StoreAnswer, StoreQuestion } from "../../store/remote-store.ts";
 import type { FromThread, Order, Report, ToThread } from "./messages.ts";
 
 export interface ThreadHandlers {

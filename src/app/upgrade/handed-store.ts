@@ -2,7 +2,7 @@
  * Opens the store of a process that takes another one's place: the other lets go of it first, and asks this one for what
  * its last requests still need.
  */
-import type { StoreDoor } from "../../lib/store/open-store.ts";
+import type { StoreDoor } from "../../store/open-store.ts";
 import type { Loaded } from "../config-loader.ts";
 import { openConfiguredStore } from "../open-configured-store.ts";
 import type { Predecessor } from "./predecessor.ts";

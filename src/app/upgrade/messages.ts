@@ -2,8 +2,8 @@
  * What the old and the new process of an upgrade say to each other.
  */
 import type { UsedBucket } from "../../core/policy.ts";
-import type { StoreAnswer, StoreQuestion } from "../../lib/store/remote-store.ts";
-import type { Change } from "../../lib/store/table.ts";
+import type { StoreAnswer, StoreQuestion } from "../../store/remote-store.ts";
+import type { Change } from "../../store/table.ts";
 
 /** The variable that tells a new process which sockets it was handed; the value is `HandedSocket[]` as JSON. */
 export const HANDED_SOCKETS = "GATEWAY_HANDED_SOCKETS";

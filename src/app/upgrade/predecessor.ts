@@ -4,9 +4,9 @@
  */
 import type { Environment } from "../../config/text/env.ts";
 import type { LimitRegistry } from "../../core/policy.ts";
-import { answerStore } from "../../lib/store/remote-store.ts";
-import type { Store } from "../../lib/store/store.ts";
-import type { Change } from "../../lib/store/table.ts";
+import { answerStore } from "../../store/remote-store.ts";
+import type { Store } from "../../store/store.ts";
+import type { Change } from "../../store/table.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
 
 export interface Predecessor {

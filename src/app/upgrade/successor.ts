@@ -3,8 +3,8 @@
  * sockets, and waits until it serves. Whatever goes wrong before that ends the new process, and the old one goes on.
  */
 import { spawn } from "node:child_process";
-import { isOneFile } from "../../lib/process/embedded-files.ts";
-import { checkSpareDescriptors } from "../../lib/process/spare-descriptors.ts";
+import { isOneFile } from "../../base/embedded-files.ts";
+import { checkSpareDescriptors } from "../../base/spare-descriptors.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
 
 /** Standard streams and the channel come before it. */

@@ -2,7 +2,7 @@
  * A successor that counts as ready only after the service manager has been told that it is the main process now: a
  * manager that does not know it would end it together with the old one.
  */
-import type { ServiceManager } from "../../lib/process/service-manager.ts";
+import type { ServiceManager } from "../../base/service-manager.ts";
 import type { FromSuccessor } from "./messages.ts";
 import type { Successor, SuccessorEvents } from "./successor.ts";
 

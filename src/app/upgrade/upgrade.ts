@@ -2,12 +2,13 @@
  * An upgrade without loss: the successor is started, gets the sockets and the store, and says that it serves; then this
  * process stops accepting and drains. If the successor does not come up, everything here goes on, and the reason is told.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { LimitRegistry } from "../../core/policy.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { StoreDoor } from "../../lib/store/open-store.ts";
-import { createRemoteStore, type RemoteStore } from "../../lib/store/remote-store.ts";
-import type { Store } from "../../lib/store/store.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import type { StoreDoor } from "../../store/open-store.ts";
+import { createRemoteStore, type RemoteStore } from "../../store/remote-store.ts";
+import type { Store } from "../../store/store.ts";
 import type { FromSuccessor, HandedSocket } from "./messages.ts";
 import type { Successor, SuccessorEvents } from "./successor.ts";
 

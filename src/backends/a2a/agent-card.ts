@@ -4,9 +4,9 @@
  * signatures, which no longer fit.
  */
 
-import type { Fetch } from "../../lib/http/fetch.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { parseBounded } from "../../lib/text/bounded-json.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { Fetch } from "../../http/fetch.ts";
+import { parseBounded } from "../../json/bounded-json.ts";
 
 const CARD_MS = 10_000;
 const MAX_CARD_BYTES = 1024 * 1024;

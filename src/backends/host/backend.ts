@@ -15,13 +15,13 @@ import {
 } from "../../core/backend.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { markLocal } from "../../core/schema-marks.ts";
-import { type HealthEvents, HostHealth } from "../../lib/client/host-health.ts";
-import { openHttpPool } from "../../lib/client/http-pool.ts";
-import { parseAddress } from "../../lib/http/backend-address.ts";
-import { END_TO_END_HEADERS } from "../../lib/http/header-rules.ts";
-import { addForwarded, type HeaderList } from "../../lib/http/headers.ts";
-import type { HttpClientError, HttpPool, OutgoingRequest, ResponseHandler } from "../../lib/http/http-client.ts";
-import { pathAndQuery } from "../../lib/http/request-path.ts";
+import { parseAddress } from "../../http/backend-address.ts";
+import { type HealthEvents, HostHealth } from "../../http/client/host-health.ts";
+import { openHttpPool } from "../../http/client/http-pool.ts";
+import { END_TO_END_HEADERS } from "../../http/header-rules.ts";
+import { addForwarded, type HeaderList } from "../../http/headers.ts";
+import type { HttpClientError, HttpPool, OutgoingRequest, ResponseHandler } from "../../http/http-client.ts";
+import { pathAndQuery } from "../../http/request-path.ts";
 import { withHttpChoice } from "./http-choice.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;

@@ -3,7 +3,7 @@
  * loaded.
  */
 import type { BackendProtocol } from "../../core/backend.ts";
-import type { HttpTarget } from "../../lib/http/http-client.ts";
+import type { HttpTarget } from "../../http/http-client.ts";
 
 /** Throws if `protocol` and the scheme contradict each other. */
 export function withHttpChoice<Target extends Pick<HttpTarget, "protocol">>(

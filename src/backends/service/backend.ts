@@ -6,8 +6,8 @@
 import { z } from "zod";
 import { type Backend, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { openEndpointPools } from "../../lib/client/endpoint-pools.ts";
-import { parseAddress } from "../../lib/http/backend-address.ts";
+import { parseAddress } from "../../http/backend-address.ts";
+import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
 import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
 

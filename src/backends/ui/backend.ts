@@ -12,8 +12,8 @@ import { publicOrigin } from "../../core/public-origin.ts";
 import { readBody } from "../../core/read-body.ts";
 import { emptyReply, type Reply, textReply } from "../../core/reply.ts";
 import { celSource } from "../../core/schema.ts";
+import { HeaderList } from "../../http/headers.ts";
 import { foreignOrigin } from "../../identity/login/browser-flow.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
 import { cacheControl, UI_HEADERS, type UiFile } from "./files.ts";
 import type { UiSource, UiUser } from "./source.ts";
 

@@ -5,7 +5,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { EmbeddedFolder } from "../../lib/process/embedded-files.ts";
+import type { EmbeddedFolder } from "../../base/embedded-files.ts";
 
 export interface UiFile {
   readonly type: string;

@@ -4,7 +4,7 @@
  */
 import { createHash, randomUUID } from "node:crypto";
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
-import { hasMoreTokens } from "../../lib/text/json-tokens.ts";
+import { hasMoreTokens } from "../../json/json-tokens.ts";
 import { fromCel, toCel } from "../values/values.ts";
 
 /** Twice the largest body that expressions can read. */

@@ -1,8 +1,8 @@
 /**
  * One request to the API server of a kubeconfig, and its own words if it refuses.
  */
-import { openFetcher } from "../../lib/client/fetcher.ts";
-import type { Cluster } from "../../lib/kubeconfig/kubeconfig.ts";
+import { openFetcher } from "../../http/client/fetcher.ts";
+import type { Cluster } from "../../kubernetes/kubeconfig/kubeconfig.ts";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
 
 const LIST_TIMEOUT_MS = 10_000;

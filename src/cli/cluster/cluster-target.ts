@@ -4,8 +4,8 @@
  */
 import { createServer, type Server } from "node:net";
 import { Duplex } from "node:stream";
-import { openWebSocket } from "../../lib/http/websocket.ts";
-import { type Cluster, loadCluster } from "../../lib/kubeconfig/kubeconfig.ts";
+import { openWebSocket } from "../../http/websocket.ts";
+import { type Cluster, loadCluster } from "../../kubernetes/kubeconfig/kubeconfig.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
 import type { Target, TargetFlags } from "../instance/target.ts";
 import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";

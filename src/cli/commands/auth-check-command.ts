@@ -4,8 +4,8 @@
  */
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { openFetcher } from "../../http/client/fetcher.ts";
 import type { LoginLeg, LoginPolicy } from "../../identity/login/login-leg.ts";
-import { openFetcher } from "../../lib/client/fetcher.ts";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
 
 export interface AuthCheckFlags {

@@ -3,7 +3,7 @@
  * no gateway: whoever presses Tab does not want to read about it.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { RequestRecord } from "../../trace/request-record.ts";
+import type { RequestRecord } from "../../observe/trace/request-record.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { CliError, type Terminal } from "../terminal/terminal.ts";

@@ -9,7 +9,7 @@ import { readFileSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { Agent as TlsAgent, request as tlsRequest } from "node:https";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { isSameHeader, MESSAGE_HEADERS } from "../../lib/http/header-rules.ts";
+import { isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";

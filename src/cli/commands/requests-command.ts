@@ -4,7 +4,7 @@
 
 import { StringDecoder } from "node:string_decoder";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { RequestDetail, RequestRecord } from "../../trace/request-record.ts";
+import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { table, wrapWords } from "../terminal/table.ts";

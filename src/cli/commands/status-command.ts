@@ -2,7 +2,7 @@
  * `gwctl status`: the whole gateway on one screen. Exit code 0 if it serves, also with problems: scripts read `-o json`.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { RequestRecord } from "../../trace/request-record.ts";
+import type { RequestRecord } from "../../observe/trace/request-record.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { type Cell, MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { RequestRecord } from "../../trace/request-record.ts";
+import type { RequestRecord } from "../../observe/trace/request-record.ts";
 import { topRows, topText } from "./top-command.ts";
 
 function record(fields: Partial<RequestRecord>): RequestRecord {

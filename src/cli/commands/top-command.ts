@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { RequestRecord } from "../../trace/request-record.ts";
+import type { RequestRecord } from "../../observe/trace/request-record.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { type Cell, table } from "../terminal/table.ts";

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { type ProgramOptions, runProgram } from "../../lib/process/run-program.ts";
+import { type ProgramOptions, runProgram } from "../../base/run-program.ts";
 import { portOf, type Target, type TargetFlags } from "../instance/target.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTrace, rawLine, readTraceFile } from "../trace/trace-source.ts";

@@ -4,8 +4,8 @@
  */
 import { readFileSync } from "node:fs";
 import { parse, stringify } from "yaml";
-import { escapeControls } from "../../lib/log/logger.ts";
-import { type Clock, systemClock } from "../../lib/process/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { escapeControls } from "../../observe/log/logger.ts";
 
 export interface Terminal {
   out(text: string): void;

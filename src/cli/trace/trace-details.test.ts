@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { TraceEvent, TraceMessage } from "../../trace/events.ts";
+import type { TraceEvent, TraceMessage } from "../../observe/trace/events.ts";
 import { decodeBody, diffLines, eventLines, snapshotLines } from "./trace-details.ts";
 import { barsOf, drawBars } from "./waterfall.ts";
 

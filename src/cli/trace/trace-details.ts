@@ -2,7 +2,7 @@
  * What the detail pane shows of one event: the event itself with bodies decoded, the snapshot at that moment, or
  * what changed since the snapshot before. Pure: events in, lines out.
  */
-import type { JsonObject, TraceEvent } from "../../trace/events.ts";
+import type { JsonObject, TraceEvent } from "../../observe/trace/events.ts";
 import { printable } from "../terminal/terminal.ts";
 
 export interface DetailLine {

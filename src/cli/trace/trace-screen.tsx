@@ -5,7 +5,7 @@
 import { constants } from "node:os";
 import { Box, render, Text, useApp, useInput, useStdout } from "ink";
 import { useEffect, useReducer, useState, useSyncExternalStore } from "react";
-import type { Severity, TraceEvent } from "../../trace/events.ts";
+import type { Severity, TraceEvent } from "../../observe/trace/events.ts";
 import { wrapWords } from "../terminal/table.ts";
 import { type DetailLine, diffLines, eventLines, type Format, snapshotLines } from "./trace-details.ts";
 import { duration, labelOf, sinceStart, summaryOf } from "./trace-text.ts";

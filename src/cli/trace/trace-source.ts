@@ -5,8 +5,8 @@
 
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { safeJson } from "../../lib/text/safe-json.ts";
-import type { TraceEvent } from "../../trace/events.ts";
+import { safeJson } from "../../json/safe-json.ts";
+import type { TraceEvent } from "../../observe/trace/events.ts";
 import type { AdminClient, AdminStream } from "../instance/admin-client.ts";
 import { CliError, type Terminal } from "../terminal/terminal.ts";
 

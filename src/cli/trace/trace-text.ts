@@ -1,7 +1,7 @@
 /**
  * Trace events in words: the labels of spec 6 and one line per event. Shared by the terminal UI and the plain list.
  */
-import type { TraceEvent, TraceMessage } from "../../trace/events.ts";
+import type { TraceEvent, TraceMessage } from "../../observe/trace/events.ts";
 import { printable } from "../terminal/terminal.ts";
 
 /** A row of a list; the rest is in the detail pane. */

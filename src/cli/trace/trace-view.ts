@@ -1,7 +1,7 @@
 /**
  * What shows a trace, whichever way: as lines, as a list, or on a screen of its own.
  */
-import type { TraceEvent } from "../../trace/events.ts";
+import type { TraceEvent } from "../../observe/trace/events.ts";
 
 /** Where events go while they come. */
 export interface TraceView {

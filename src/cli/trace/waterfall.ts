@@ -2,7 +2,7 @@
  * The phases of one request as bars over time: gateway, route, backend, the backend's answer, the response. Drawn
  * with characters, so that it works in any terminal.
  */
-import type { TraceEvent } from "../../trace/events.ts";
+import type { TraceEvent } from "../../observe/trace/events.ts";
 import { duration } from "./trace-text.ts";
 
 export interface Bar {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { RequestRecord } from "../../trace/request-record.ts";
+import type { RequestRecord } from "../../observe/trace/request-record.ts";
 import type { Paint } from "../terminal/terminal.ts";
 import { followHead, followRow } from "./requests-view.ts";
 

@@ -1,7 +1,7 @@
 /**
  * Requests as rows: one table of those that are over, or one row after another as they end.
  */
-import type { RequestRecord } from "../../trace/request-record.ts";
+import type { RequestRecord } from "../../observe/trace/request-record.ts";
 import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { type Paint, statusTone } from "../terminal/terminal.ts";
 import { askedText } from "./traffic.ts";

@@ -2,7 +2,7 @@
  * What the last requests say about the traffic: how many per second, how many failed, how long they took. Taken from
  * the records that the gateway keeps, so one question is enough and nobody has to wait for a second sample.
  */
-import type { RequestRecord } from "../../trace/request-record.ts";
+import type { RequestRecord } from "../../observe/trace/request-record.ts";
 
 const WINDOW_MS = 60_000;
 /** Fewer would make one request look like a storm. */

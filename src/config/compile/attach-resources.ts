@@ -4,8 +4,8 @@
  */
 import type { z } from "zod";
 import type { ConfigError } from "../../core/config-error.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import { policies } from "../../policies/index.ts";
-import type { Redaction } from "../../trace/redact.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { NormalConfig, NormalGateway, NormalRoute } from "../load/normal-config.ts";
 import { normalRoute } from "../load/normal-route.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createSharedMemory, givenSharedMemory } from "../../lib/process/shared-memory.ts";
+import { createSharedMemory, givenSharedMemory } from "../../base/shared-memory.ts";
 import { CanaryTrial } from "./canary-trial.ts";
 
 const isBad = ({ requests, failed }: { requests: number; failed: number }): boolean => requests >= 4 && failed > 1;

@@ -3,7 +3,7 @@
  * threads all count in the same memory, so that the decision is one for all of them; a lock that is held for some additions
  * guards it, and the main thread opens it if its holder died.
  */
-import type { SharedMemory } from "../../lib/process/shared-memory.ts";
+import type { SharedMemory } from "../../base/shared-memory.ts";
 
 /** 8 bytes each. */
 const START_MS = 0;

@@ -10,8 +10,8 @@ import type { Backend, BackendCall, BackendEnv, BackendProblem, BackendRun } fro
 import type { Exchange } from "../../core/exchange.ts";
 import type { Canary } from "../../core/topology.ts";
 import type { Sent } from "../../core/wire.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
-import { HttpClientError } from "../../lib/http/http-client.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import { HttpClientError } from "../../http/http-client.ts";
 import type { CanaryConfig } from "../schema/canary-schema.ts";
 import { CanaryTrial, type TrialCounts } from "./canary-trial.ts";
 

@@ -4,8 +4,8 @@
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { CompiledPolicy, CompiledScope, PolicyDefinition } from "../../core/policy.ts";
+import type { Phase } from "../../observe/trace/events.ts";
 import { accessPolicies, policies, shapePolicies } from "../../policies/index.ts";
-import type { Phase } from "../../trace/events.ts";
 import type { PlacedPolicy } from "../load/normal-config.ts";
 
 /** `closedBy`: the security policy that could not be understood, if there is one. */

@@ -3,7 +3,7 @@
  * a pipe or device would make the start hang, and what is too large to be one of these.
  */
 import { readFileSync, statSync } from "node:fs";
-import { fileProblem } from "../../lib/text/file-problem.ts";
+import { fileProblem } from "../../base/file-problem.ts";
 
 /** Key files, certificates and price lists are small; anything larger is a mistake. */
 const MAX_FILE_BYTES = 1024 * 1024;

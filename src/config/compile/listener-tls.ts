@@ -4,9 +4,9 @@
  */
 import { X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
-import { checkCertificates } from "../../lib/http/certificates.ts";
-import { createServerNames } from "../../lib/http/server-names.ts";
-import type { ClientAuth, ListenerCertificate, ListenerTls } from "../../lib/http/tls-listener.ts";
+import { checkCertificates } from "../../http/certificates.ts";
+import { createServerNames } from "../../http/server-names.ts";
+import type { ClientAuth, ListenerCertificate, ListenerTls } from "../../http/tls-listener.ts";
 import type { WrittenTls } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";
 

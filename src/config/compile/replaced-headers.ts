@@ -5,7 +5,7 @@
  */
 
 import type { Hooks } from "../../core/policy.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 
 export function rememberReplaced(hooks: Hooks, redaction: Redaction): Hooks {
   const names = hooks.replaces?.filter((name) => redaction.isSensitive(name)) ?? [];

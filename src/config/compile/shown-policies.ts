@@ -1,7 +1,7 @@
 /**
  * The policies of a scope as `/config_dump` shows them: as they were written, with secrets redacted.
  */
-import type { Redaction } from "../../trace/redact.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import type { PlacedPolicy } from "../load/normal-config.ts";
 import { shownConfig } from "../schema/shown-config.ts";
 import { definitionOf } from "./policy-definition.ts";

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { compileExpression } from "../../cel/expression.ts";
-import type { TraceMessage } from "../../trace/events.ts";
-import { createRedaction } from "../../trace/redact.ts";
+import type { TraceMessage } from "../../observe/trace/events.ts";
+import { createRedaction } from "../../observe/trace/redact.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
 const redaction = createRedaction(["x-tenant"]);

@@ -4,8 +4,8 @@
  */
 import type { EvaluationResult, Expression } from "../../cel/expression.ts";
 import { Attributes } from "../../core/attributes.ts";
-import type { CelOutcome } from "../../trace/events.ts";
-import { REDACTED, type Redaction, withoutCopies } from "../../trace/redact.ts";
+import type { CelOutcome } from "../../observe/trace/events.ts";
+import { REDACTED, type Redaction, withoutCopies } from "../../observe/trace/redact.ts";
 
 /** Attributes that carry whatever the client sent, with credentials among it. */
 const CARRIERS = ["request.uri", "request.pathAndQuery", "request.body", "response.body"];

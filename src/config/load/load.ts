@@ -4,8 +4,8 @@
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { homeHint } from "../../base/file-problem.ts";
 import { ConfigError } from "../../core/config-error.ts";
-import { homeHint } from "../../lib/text/file-problem.ts";
 import { validate } from "../schema/problems.ts";
 import { configSchema } from "../schema/schema.ts";
 import { type ConfigTest, testsDocument } from "../schema/tests-schema.ts";

@@ -5,7 +5,7 @@
 import { backends } from "../../backends/index.ts";
 import type { PathMatch } from "../../core/policy.ts";
 import type { RouteMatch } from "../../core/topology.ts";
-import { canonicalPath } from "../../lib/http/request-path.ts";
+import { canonicalPath } from "../../http/request-path.ts";
 import { policies } from "../../policies/index.ts";
 import type { WrittenBackend, WrittenRoute } from "../schema/schema.ts";
 import type { InnerScope, NormalBackend, NormalRoute, Place, PlacedPolicy } from "./normal-config.ts";

@@ -3,7 +3,7 @@
  * has. Of two for the same port the older one counts. One that cannot be honoured closes its Service: without TLS, or
  * without looking at the certificate, is not what was asked for.
  */
-import { checkCertificates } from "../../lib/http/certificates.ts";
+import { checkCertificates } from "../../http/certificates.ts";
 import { type Cluster, type TargetedService, targetedServices } from "../cluster/cluster.ts";
 import { type KubernetesObject, objectKey, specOf } from "../cluster/kubernetes-object.ts";
 import { type Fields, fieldsOf, listOf, textOf } from "../text/value-shapes.ts";

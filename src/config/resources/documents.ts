@@ -6,7 +6,7 @@
 import type { z } from "zod";
 import type { ConfigError } from "../../core/config-error.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Path } from "../text/value-path.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";

@@ -5,7 +5,7 @@
  * listeners are served.
  */
 
-import { checkCertificates } from "../../lib/http/certificates.ts";
+import { checkCertificates } from "../../http/certificates.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";

@@ -5,9 +5,9 @@
  */
 
 import { z } from "zod";
+import { lookupTable } from "../../base/lookup-table.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { duration } from "../../core/schema.ts";
-import { lookupTable } from "../../lib/text/lookup-table.ts";
 import type { Path } from "../text/value-path.ts";
 import { isObject } from "../text/value-shapes.ts";
 

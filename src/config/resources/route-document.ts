@@ -4,7 +4,7 @@
  * was asked for.
  */
 
-import { lookupTable } from "../../lib/text/lookup-table.ts";
+import { lookupTable } from "../../base/lookup-table.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 import {

@@ -8,7 +8,7 @@ import type { z } from "zod";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
-import { createRedaction, REDACTED, type Redaction } from "../../trace/redact.ts";
+import { createRedaction, REDACTED, type Redaction } from "../../observe/trace/redact.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { FOREIGN_KINDS } from "../schema/foreign-words.ts";
 import { shownConfig } from "../schema/shown-config.ts";

@@ -4,8 +4,8 @@
  */
 
 import { z } from "zod";
+import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
-import { lookupTable } from "../../lib/text/lookup-table.ts";
 import { foreignWord } from "./foreign-words.ts";
 import { below, knownKeys, unwrap } from "./schema-walk.ts";
 

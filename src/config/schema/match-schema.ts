@@ -3,9 +3,9 @@
  * that cannot be matched in linear time.
  */
 import { z } from "zod";
+import { linearRegex } from "../../base/regex.ts";
 import { exactlyOneOf } from "../../core/schema.ts";
-import { pathFault } from "../../lib/http/request-path.ts";
-import { linearRegex } from "../../lib/text/regex.ts";
+import { pathFault } from "../../http/request-path.ts";
 
 const regex = z.string().superRefine((source, context) => {
   try {

@@ -7,7 +7,7 @@ import { backends } from "../../backends/index.ts";
 import type { BackendDefinition } from "../../core/backend.ts";
 import type { PolicyDefinition, Scope } from "../../core/policy.ts";
 import { celSource, duration, exactlyOneOf, headerName, port, secret } from "../../core/schema.ts";
-import { parseLogFilter } from "../../lib/log/log-filter.ts";
+import { parseLogFilter } from "../../observe/log/log-filter.ts";
 import { isAddressRange } from "../../pipeline/listen/trusted-peers.ts";
 import { auditSchema } from "../../pipeline/records/audit-settings.ts";
 import { policies } from "../../policies/index.ts";

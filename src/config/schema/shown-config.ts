@@ -6,8 +6,8 @@
 import { z } from "zod";
 import { isSecretSchema } from "../../core/schema.ts";
 import { isExpressionSchema } from "../../core/schema-marks.ts";
-import { putMember } from "../../lib/text/put-member.ts";
-import { credentialsIn, REDACTED, type Redaction, redactArguments, redactText } from "../../trace/redact.ts";
+import { putMember } from "../../json/put-member.ts";
+import { credentialsIn, REDACTED, type Redaction, redactArguments, redactText } from "../../observe/trace/redact.ts";
 import { unwrap } from "./schema-walk.ts";
 
 /** In a list of headers (matches of routes, HTTPRoute documents) the name stands beside the value. */

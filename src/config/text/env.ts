@@ -5,7 +5,7 @@
  * The only keeper of process.env.
  */
 
-import type { VariableValue } from "../../trace/redact.ts";
+import type { VariableValue } from "../../observe/trace/redact.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 

@@ -4,7 +4,7 @@
  */
 import { type Document, isScalar, type Pair, Scalar, visit } from "yaml";
 import { ConfigError, type Position } from "../../core/config-error.ts";
-import type { VariableValue } from "../../trace/redact.ts";
+import type { VariableValue } from "../../observe/trace/redact.ts";
 import { type Environment, type Placeholder, resolveMarks } from "./env.ts";
 import { MALFORMED } from "./syntax-problems.ts";
 import { MAX_DEPTH, TOO_DEEP } from "./too-deep.ts";

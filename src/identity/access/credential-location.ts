@@ -5,7 +5,7 @@
 import { z } from "zod";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { headerName } from "../../core/schema.ts";
-import type { CredentialPlaces } from "../../trace/redact.ts";
+import type { CredentialPlaces } from "../../observe/trace/redact.ts";
 
 export const credentialLocation = z.union([
   z.strictObject({

@@ -4,9 +4,9 @@
  * not know yet is worth waiting for.
  */
 import { readFileSync, statSync } from "node:fs";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { fileProblem } from "../../lib/text/file-problem.ts";
+import type { Clock } from "../../base/clock.ts";
+import { fileProblem } from "../../base/file-problem.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { detailOf } from "../providers/provider-error.ts";
 import { failure, type ParsedToken, show, type TokenProblem } from "../tokens/token.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } from "./verification-key.ts";

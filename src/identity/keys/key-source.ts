@@ -3,12 +3,12 @@
  * it: shared by all policies with the same source, kept across reloads, closed when nobody names it any more.
  */
 import { z } from "zod";
+import { urlLabel } from "../../base/url-label.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import { httpUrl } from "../../core/schema.ts";
 import { livingFilePath, markLocal } from "../../core/schema-marks.ts";
-import { parseHttpUrl } from "../../lib/http/fetch.ts";
-import { urlLabel } from "../../lib/text/url-label.ts";
+import { parseHttpUrl } from "../../http/fetch.ts";
 import { createDiscovery, type Discovery } from "../providers/discovery.ts";
 import type { IdentityProvider } from "../providers/provider.ts";
 import { detailOf, invalidProviderAnswer } from "../providers/provider-error.ts";

@@ -4,10 +4,10 @@
  * provider sees at most one extra fetch in 30 s, counted by attempts, so that it holds while fetches fail too.
  */
 
-import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
-import { urlLabel } from "../../lib/text/url-label.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { urlLabel } from "../../base/url-label.ts";
+import type { Fetch, FetchResponse } from "../../http/fetch.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { lifetimeMs, MAX_STALE_MS } from "../providers/freshness.ts";
 import { detailOf } from "../providers/provider-error.ts";
 import { createKeyTable, type KeySet, type KeyTable, MAX_KEY_SET_BYTES, requireKeys } from "./key-set.ts";

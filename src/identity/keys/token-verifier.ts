@@ -6,8 +6,8 @@
  */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
+import type { Clock } from "../../base/clock.ts";
 import { tokenPrincipal } from "../../core/principal.ts";
-import type { Clock } from "../../lib/process/clock.ts";
 import { type ClaimRules, claimProblem } from "../tokens/claims.ts";
 import {
   failure,

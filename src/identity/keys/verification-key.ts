@@ -6,8 +6,8 @@
  */
 
 import { constants, createPublicKey, type KeyObject, verify } from "node:crypto";
-import { parseBounded } from "../../lib/text/bounded-json.ts";
-import { lookupTable } from "../../lib/text/lookup-table.ts";
+import { lookupTable } from "../../base/lookup-table.ts";
+import { parseBounded } from "../../json/bounded-json.ts";
 import { ALGORITHMS, type Algorithm, type ParsedToken } from "../tokens/token.ts";
 
 /** Below it RSA is broken or will be (RFC 7518 section 3.3). */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { createExchange } from "../../../test/support/identity/policy-env.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
+import { HeaderList } from "../../http/headers.ts";
 import { BrowserCookie, foreignOrigin, withholdOwnCookies } from "./browser-flow.ts";
 
 const ORIGIN = "https://gateway.example";

@@ -4,7 +4,7 @@
  * be set by another host where browsers can prevent that. Backends never receive these cookies.
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
+import type { HeaderList } from "../../http/headers.ts";
 
 /** Every cookie of the gateway has this prefix, after `__Host-` where there is TLS. */
 const OWN_PREFIX = "gateway_";

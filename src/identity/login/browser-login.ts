@@ -5,15 +5,15 @@
  */
 
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Claims } from "../../core/facts.ts";
 import { emptyReply, type Reply } from "../../core/reply.ts";
-import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { SigningKey } from "../../lib/store/signing-key.ts";
-import { type Store, storeNamespace } from "../../lib/store/store.ts";
-import { parseBoundedObject } from "../../lib/text/bounded-json.ts";
+import type { Fetch, FetchResponse } from "../../http/fetch.ts";
+import { parseBoundedObject } from "../../json/bounded-json.ts";
+import type { SigningKey } from "../../store/signing-key.ts";
+import { type Store, storeNamespace } from "../../store/store.ts";
 import type { TokenVerifier } from "../keys/token-verifier.ts";
 import { type Discovery, mayCall } from "../providers/discovery.ts";
 import { providerError } from "../providers/provider-error.ts";

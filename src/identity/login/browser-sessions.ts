@@ -3,9 +3,9 @@
  * browser knows. So a sign-out is final, replicas know the same users, and a copy of the store opens no session.
  */
 import { createHash, randomBytes } from "node:crypto";
+import type { Clock } from "../../base/clock.ts";
 import type { Claims } from "../../core/facts.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { type Store, storeNamespace } from "../../lib/store/store.ts";
+import { type Store, storeNamespace } from "../../store/store.ts";
 
 const ID_BYTES = 32;
 const ID = /^[A-Za-z0-9_-]{43}$/;

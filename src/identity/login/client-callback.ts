@@ -4,7 +4,7 @@
  * (RFC 9207). The provider no longer looks at where a login leads, so the gateway must: only to addresses that the
  * configuration or the client's metadata document names, only with PKCE, and only with a state that it signed itself.
  */
-import type { SigningKey } from "../../lib/store/signing-key.ts";
+import type { SigningKey } from "../../store/signing-key.ts";
 import { type FormPair, parseForm, requireUnique, serialiseForm } from "../providers/oauth-form.ts";
 import { OAuthRequestError } from "../providers/provider-error.ts";
 import { isLoopbackAddress, isSameAddress } from "./client-metadata.ts";

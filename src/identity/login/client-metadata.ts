@@ -4,8 +4,9 @@
  * speak of its own URL, and a login may only lead back to an address that it names. Towards the provider the client is
  * the one that the operator made there.
  */
-import type { Fetch } from "../../lib/http/fetch.ts";
-import type { Clock } from "../../lib/process/clock.ts";
+
+import type { Clock } from "../../base/clock.ts";
+import type { Fetch } from "../../http/fetch.ts";
 import { type FormPair, parseForm, serialiseForm } from "../providers/oauth-form.ts";
 import { detailOf, OAuthRequestError } from "../providers/provider-error.ts";
 

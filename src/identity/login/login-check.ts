@@ -4,7 +4,7 @@
  * it back at once. What only a signed-in user can show (the audience) is checked on a token, if one is given.
  */
 
-import type { Fetch } from "../../lib/http/fetch.ts";
+import type { Fetch } from "../../http/fetch.ts";
 import { createKeyTable, keysFor, requireKeys } from "../keys/key-set.ts";
 import { type KeySource, keySourceOf } from "../keys/key-source.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, verifySignature } from "../keys/verification-key.ts";

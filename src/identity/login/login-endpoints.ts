@@ -4,14 +4,14 @@
  * only what is named here: no cookies, no forwarding headers, and nothing but the answer's own body comes back.
  */
 
+import { urlLabel } from "../../base/url-label.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { emptyReply, jsonReply, type Reply } from "../../core/reply.ts";
-import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import { parseBoundedObject } from "../../lib/text/bounded-json.ts";
-import { urlLabel } from "../../lib/text/url-label.ts";
+import type { Fetch, FetchResponse } from "../../http/fetch.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { parseBoundedObject } from "../../json/bounded-json.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import type { Discovery } from "../providers/discovery.ts";
 import type { Discovered, IdentityProvider, ProxiedLogin } from "../providers/provider.ts";
 import {

@@ -3,8 +3,8 @@
  * not, what mends it.
  */
 
-import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
-import type { Clock } from "../../lib/process/clock.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import type { keySourceOf } from "../keys/key-source.ts";
 import type { ProviderChoice } from "../providers/create-provider.ts";
 import { type ProviderFault, providerFault } from "../providers/provider-faults.ts";

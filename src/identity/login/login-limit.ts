@@ -2,8 +2,9 @@
  * A limit of its own for registration and token requests: they need no token and make the gateway call the identity
  * provider, so that nobody can use it to flood the provider. Counted per listener in fixed minutes.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Clock } from "../../lib/process/clock.ts";
 
 const REQUESTS_PER_MINUTE = 600;
 const WINDOW_MS = 60_000;

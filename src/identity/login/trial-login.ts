@@ -2,7 +2,7 @@
  * A login tried at the real provider as far as that goes without a user: a client is registered and taken back at once,
  * the login page is asked where it would send it, or a code that cannot be valid is exchanged.
  */
-import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
+import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import type { Discovered, IdentityProvider, RegisteredClient } from "../providers/provider.ts";
 import { detailOf } from "../providers/provider-error.ts";
 import { providerFault } from "../providers/provider-faults.ts";

@@ -3,7 +3,7 @@
  * discovery): with the resource's path as a suffix, so that several protected routes of a listener do not collide, and
  * without it, because some clients drop the path.
  */
-import { canonicalPath } from "../../lib/http/request-path.ts";
+import { canonicalPath } from "../../http/request-path.ts";
 
 export interface LoginEndpoint {
   readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token" | "callback";

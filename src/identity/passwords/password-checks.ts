@@ -5,9 +5,9 @@
  * idle for a while. If no thread can be started, checks fail; they never run on the main thread.
  */
 import { Worker } from "node:worker_threads";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { embeddedText } from "../../base/embedded-files.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
-import { embeddedText } from "../../lib/process/embedded-files.ts";
 
 const MAX_WAITING_CHECKS = 1_000;
 const MAX_WAITING_PER_CLIENT = 20;

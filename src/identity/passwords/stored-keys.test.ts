@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemClock } from "../../lib/process/clock.ts";
-import { createMemoryStore } from "../../lib/store/memory-store.ts";
+import { systemClock } from "../../base/clock.ts";
+import { createMemoryStore } from "../../store/memory-store.ts";
 import { createStoredKeys } from "./stored-keys.ts";
 
 test("a key that was revoked here is refused at once by every policy of the process", async () => {

@@ -5,8 +5,8 @@
  */
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
-import type { Clock } from "../../lib/process/clock.ts";
-import { type Store, storeNamespace } from "../../lib/store/store.ts";
+import type { Clock } from "../../base/clock.ts";
+import { type Store, storeNamespace } from "../../store/store.ts";
 import { digestOf } from "./api-keys.ts";
 
 const KEY_PREFIX = "gw-";

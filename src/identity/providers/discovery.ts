@@ -5,11 +5,11 @@
  * the gateway against its own network.
  */
 
-import { type Fetch, parseHttpUrl } from "../../lib/http/fetch.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { parseBounded } from "../../lib/text/bounded-json.ts";
-import { urlLabel } from "../../lib/text/url-label.ts";
+import type { Clock } from "../../base/clock.ts";
+import { urlLabel } from "../../base/url-label.ts";
+import { type Fetch, parseHttpUrl } from "../../http/fetch.ts";
+import { parseBounded } from "../../json/bounded-json.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { show } from "../tokens/token.ts";
 import { lifetimeMs, MAX_STALE_MS } from "./freshness.ts";
 import type { Discovered } from "./provider.ts";

@@ -2,7 +2,7 @@
  * How long an answer of the identity provider may be used (RFC 9111): `max-age`, else `expires`, within bounds that
  * suit keys and metadata. Both change rarely, and a key that is missing is asked for at once anyway.
  */
-import type { FetchResponse } from "../../lib/http/fetch.ts";
+import type { FetchResponse } from "../../http/fetch.ts";
 
 const DEFAULT_TTL_MS = 10 * 60_000;
 const MIN_TTL_MS = 60_000;

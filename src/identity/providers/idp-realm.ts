@@ -4,7 +4,7 @@
  * not know RFC 8707 resources: registration passes through the gateway, which leaves out what its policies refuse;
  * everything else points at the provider.
  */
-import { pathSegment } from "../../lib/http/request-path.ts";
+import { pathSegment } from "../../http/request-path.ts";
 import { facadeMetadata, type IdentityProvider, type ProviderOptions, withoutLastSlash } from "./provider.ts";
 
 /**

@@ -3,10 +3,11 @@
  * with the detail for the operator), and what a client's OAuth request did wrong (RFC 6749 section 5.2, RFC 7591
  * section 3.2.2: a JSON body that OAuth clients understand).
  */
+
+import { ExpectedError } from "../../base/expected-error.ts";
+import { urlLabel } from "../../base/url-label.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { FetchError } from "../../lib/http/fetch.ts";
-import { ExpectedError } from "../../lib/text/expected-error.ts";
-import { urlLabel } from "../../lib/text/url-label.ts";
+import { FetchError } from "../../http/fetch.ts";
 
 /** A failure is remembered about as long (discovery.ts). */
 const METADATA_RETRY_SECONDS = "2";

@@ -2,9 +2,10 @@
  * Everything that is watched, in one place. Nobody looks before all kinds were listed once: half a cluster would look
  * like routes that were deleted.
  */
+
+import type { Clock, Timer } from "../../base/clock.ts";
 import { isKubernetesObject, type KubernetesObject, keyOf, objectKey } from "../../config/cluster/kubernetes-object.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { type ApiClient, ApiError, apiError } from "../client/api-client.ts";
 import { isSameButStatus, keptParts, pathOfKind, type WatchedKind } from "./kinds.ts";
 

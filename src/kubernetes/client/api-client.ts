@@ -2,11 +2,12 @@
  * A thin client of the Kubernetes API: JSON in and out, and watches as lines. The official client would bring 83 MB in
  * 65 packages for these calls.
  */
-import { openHttpPool } from "../../lib/client/http-pool.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
-import type { HttpPool } from "../../lib/http/http-client.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { VERSION } from "../../lib/text/version.ts";
+
+import type { Clock } from "../../base/clock.ts";
+import { VERSION } from "../../base/version.ts";
+import { openHttpPool } from "../../http/client/http-pool.ts";
+import { HeaderList } from "../../http/headers.ts";
+import type { HttpPool } from "../../http/http-client.ts";
 import type { ClusterAccess, Credentials } from "./cluster-access.ts";
 
 /** A list of a large cluster in pages of 500 stays far below. */

@@ -4,13 +4,8 @@
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { TlsOptions } from "../../lib/http/http-client.ts";
-import {
-  KubeconfigError,
-  type KubeconfigFlags,
-  loadCluster,
-  type PluginHost,
-} from "../../lib/kubeconfig/kubeconfig.ts";
+import type { TlsOptions } from "../../http/http-client.ts";
+import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "../kubeconfig/kubeconfig.ts";
 
 export interface Credentials {
   readonly server: string;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import { test } from "node:test";
-import { checkCertificates } from "../../lib/http/certificates.ts";
+import { checkCertificates } from "../../http/certificates.ts";
 import { selfSignedCertificate } from "./controller-certificate.ts";
 
 test("a certificate that signs itself, for names and addresses", () => {

@@ -4,8 +4,8 @@
  */
 import { generateKeyPairSync, randomBytes, sign, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
+import type { Clock } from "../../base/clock.ts";
 import { fieldsOf } from "../../config/text/value-shapes.ts";
-import type { Clock } from "../../lib/process/clock.ts";
 import { type ApiClient, ApiError } from "../client/api-client.ts";
 
 const NAME = "gateway-controller-certificate";

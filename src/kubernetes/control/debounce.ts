@@ -1,7 +1,7 @@
 /**
  * Many changes, one look: it begins a moment after the last change, but never waits long, and no two run at once.
  */
-import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 
 export interface Debounced {
   /** Something changed. */

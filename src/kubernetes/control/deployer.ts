@@ -3,7 +3,7 @@
  */
 import { createHash } from "node:crypto";
 import { type KubernetesObject, objectKey } from "../../config/cluster/kubernetes-object.ts";
-import type { Logger } from "../../lib/log/logger.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "../client/api-client.ts";
 import { MANAGED_BY } from "./data-plane-manifests.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type FakeClock, fakeClock } from "../../../test/support/fake-clock.ts";
 import { type FakeApi, fakeApi } from "../../../test/support/kubernetes/fake-api.ts";
-import { silentLogger } from "../../lib/log/logger.ts";
+import { silentLogger } from "../../observe/log/logger.ts";
 import { electLeader, type Leader } from "./leader-election.ts";
 
 const LEASES = "/apis/coordination.k8s.io/v1/leases";

@@ -2,9 +2,10 @@
  * Who of several controllers writes: the holder of a Lease (coordination.k8s.io). Whether it is still held is judged by
  * our own clock from when a change was seen, never by comparing the clocks of two machines.
  */
+
+import type { Clock, Timer } from "../../base/clock.ts";
 import { fieldsOf } from "../../config/text/value-shapes.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "../client/api-client.ts";
 
 const LEASE_SECONDS = 15;

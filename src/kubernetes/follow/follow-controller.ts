@@ -4,14 +4,14 @@
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { replaceFile } from "../../base/replace-file.ts";
+import { urlLabel } from "../../base/url-label.ts";
 import { parseSnapshot, type Snapshot } from "../../config/cluster/snapshot.ts";
-import { openHttpPool } from "../../lib/client/http-pool.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
-import { createSseParser } from "../../lib/http/sse.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
-import { replaceFile } from "../../lib/text/replace-file.ts";
-import { urlLabel } from "../../lib/text/url-label.ts";
+import { openHttpPool } from "../../http/client/http-pool.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { createSseParser } from "../../http/sse.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { type Applied, createSnapshotSource, documentKey, type SnapshotSource } from "./snapshot-source.ts";
 
 const MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024;

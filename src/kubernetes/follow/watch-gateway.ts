@@ -1,8 +1,9 @@
 /**
  * One Gateway of a cluster served by this process, without a controller: for development. The cluster is only read.
  */
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
+
+import type { Clock } from "../../base/clock.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { openClusterCache } from "../cache/cluster-cache.ts";
 import { KINDS } from "../cache/kinds.ts";
 import type { ApiClient } from "../client/api-client.ts";

@@ -6,11 +6,11 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import { isIP } from "node:net";
+import type { Clock } from "../../base/clock.ts";
 import type { Snapshot } from "../../config/cluster/snapshot.ts";
 import { fieldsOf, listOf, textOf } from "../../config/text/value-shapes.ts";
-import { readAll } from "../../lib/http/body.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
+import { readAll } from "../../http/body.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import type { TokenReviews } from "./token-reviews.ts";
 
 const MAX_ACK_BYTES = 256 * 1024;

@@ -3,8 +3,8 @@
  * nobody else. A verdict is kept for a minute; while the server is away, the last one counts for longer.
  */
 import { createHash } from "node:crypto";
+import type { Clock } from "../../base/clock.ts";
 import { fieldsOf, listOf } from "../../config/text/value-shapes.ts";
-import type { Clock } from "../../lib/process/clock.ts";
 import type { ApiClient } from "../client/api-client.ts";
 
 /** The audience of the tokens: one for the API server, or for somebody else, is of no use here. */

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { parseAllDocuments } from "yaml";
 import { fakeApi } from "../../../test/support/kubernetes/fake-api.ts";
 import { isKubernetesObject, type KubernetesObject, objectKey } from "../../config/cluster/kubernetes-object.ts";
-import { silentLogger } from "../../lib/log/logger.ts";
+import { silentLogger } from "../../observe/log/logger.ts";
 import { createView } from "./cluster-view.ts";
 import { type DesiredStatus, desiredStatuses, type GatewayState } from "./desired-status.ts";
 import { createStatusWriter } from "./status-writer.ts";

@@ -3,7 +3,7 @@
  * it again. What was written is remembered until the watch shows it, so that nothing is written twice.
  */
 import { objectKey } from "../../config/cluster/kubernetes-object.ts";
-import type { Logger } from "../../lib/log/logger.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { KINDS, pathOfObject } from "../cache/kinds.ts";
 import { type ApiClient, ApiError } from "../client/api-client.ts";
 import type { DesiredStatus } from "./desired-status.ts";

@@ -2,11 +2,12 @@
  * Soft alerts: a log line, a metric and a call of a webhook when the spending of a key reaches a percentage of its budget.
  * Once per key, percentage and period, whichever replica sees it first: the store says who tells it.
  */
-import type { Fetch } from "../../lib/http/fetch.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Counter, Family, Metrics } from "../../lib/log/metrics.ts";
-import { type Clock, wait } from "../../lib/process/clock.ts";
-import type { Store } from "../../lib/store/store.ts";
+
+import { type Clock, wait } from "../../base/clock.ts";
+import type { Fetch } from "../../http/fetch.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import type { Counter, Family, Metrics } from "../../observe/log/metrics.ts";
+import type { Store } from "../../store/store.ts";
 import type { Account } from "./budget.ts";
 import { fromCounted, shownAmount, shownUnit } from "./money.ts";
 

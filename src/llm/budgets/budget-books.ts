@@ -3,8 +3,8 @@
  * were told. One per process, claimed by every policy that has budgets.
  */
 import type { CompileEnv } from "../../core/policy.ts";
-import type { Counter, Family } from "../../lib/log/metrics.ts";
-import { type Store, storeNamespace } from "../../lib/store/store.ts";
+import type { Counter, Family } from "../../observe/log/metrics.ts";
+import { type Store, storeNamespace } from "../../store/store.ts";
 import type { Account } from "./budget.ts";
 import { BudgetAlerts } from "./budget-alerts.ts";
 import { Ledger } from "./ledger.ts";

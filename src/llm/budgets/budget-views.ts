@@ -2,9 +2,10 @@
  * What was spent of a budget in this period, for the admin interface, read from the store page by page. A budget shows a
  * list that a person can read; a search goes through all keys.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { BudgetView } from "../../core/policy.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { counterOf, type Store } from "../../lib/store/store.ts";
+import { counterOf, type Store } from "../../store/store.ts";
 import { accountsPrefix, type Budget, ownerOf } from "./budget.ts";
 import { fromCounted, shownUnit } from "./money.ts";
 import { periodOf, secondsLeft } from "./period.ts";

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { silentLogger } from "../../lib/log/logger.ts";
-import { createMemoryStore } from "../../lib/store/memory-store.ts";
-import { type Store, StoreUnavailable } from "../../lib/store/store.ts";
+import { silentLogger } from "../../observe/log/logger.ts";
+import { createMemoryStore } from "../../store/memory-store.ts";
+import { type Store, StoreUnavailable } from "../../store/store.ts";
 import { Ledger } from "./ledger.ts";
 
 const ACCOUNT = { key: "a", expiresAtMs: Date.UTC(2027, 0, 1) };

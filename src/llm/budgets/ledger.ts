@@ -3,9 +3,10 @@
  * again every second; one that may have arrived is not repeated, because it would count twice. At most one ledger per
  * process, so that what waits is seen in one place.
  */
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
-import { type AddResult, type Store, StoreUnavailable } from "../../lib/store/store.ts";
+
+import type { Clock, Timer } from "../../base/clock.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import { type AddResult, type Store, StoreUnavailable } from "../../store/store.ts";
 
 const RETRY_AFTER_MS = 1_000;
 /** Counters whose changes wait for the store. */

@@ -3,12 +3,13 @@
  * answer loses a second of spending, not the answer. Bytes are counted as they pass; how many tokens they are is
  * estimated from the last chunk of each second, so that a stream costs one look per second.
  */
+
+import type { Clock, Timer } from "../../base/clock.ts";
 import type { BodyObserver } from "../../core/exchange.ts";
-import { createSseParser } from "../../lib/http/sse.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
+import { createSseParser } from "../../http/sse.ts";
+import { parseMembers } from "../../json/json.ts";
 import { estimateTextTokens } from "../usage/estimate.ts";
 import { textOf } from "../usage/stream-event.ts";
-import { parseMembers } from "../wire/json.ts";
 
 const TICK_MS = 1_000;
 /** More than a chunk of a model's words; larger ones are read up to here. */

@@ -2,9 +2,9 @@
  * The texts of a whole body, as guards read them: strings that belong together are one text. Regular expressions, webhooks
  * and guards in shadow mode use the same extraction.
  */
-import type { Steps } from "../../lib/process/turns.ts";
-import type { TextGuard } from "../dialects/llm-call.ts";
-import type { Members } from "../wire/json.ts";
+import type { Steps } from "../../base/turns.ts";
+import type { Members } from "../../json/json.ts";
+import type { TextGuard } from "../request/llm-call.ts";
 import { type GuardFound, guardParts, spreadText } from "./guarded-text.ts";
 import { mapTexts, type PlaceOptions } from "./text-places.ts";
 

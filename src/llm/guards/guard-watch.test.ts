@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { finish } from "../../lib/process/turns.ts";
-import type { TextGuard } from "../dialects/llm-call.ts";
+import { finish } from "../../base/turns.ts";
+import type { TextGuard } from "../request/llm-call.ts";
 import { GuardRejection, guardParts } from "./guarded-text.ts";
 import { compileTextGuard } from "./text-guard.ts";
 

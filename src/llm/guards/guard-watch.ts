@@ -3,7 +3,7 @@
  * the text.
  */
 import type { Exchange } from "../../core/exchange.ts";
-import type { TextGuard } from "../dialects/llm-call.ts";
+import type { TextGuard } from "../request/llm-call.ts";
 
 export interface GuardWatch {
   found(guard: TextGuard): void;

@@ -5,8 +5,8 @@
  */
 
 import { z } from "zod";
-import type { Fetch } from "../../lib/http/fetch.ts";
-import { parseBounded } from "../../lib/text/bounded-json.ts";
+import type { Fetch } from "../../http/fetch.ts";
+import { parseBounded } from "../../json/bounded-json.ts";
 import { GuardRejection } from "./guarded-text.ts";
 
 export interface GuardWebhook {

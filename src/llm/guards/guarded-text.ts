@@ -5,9 +5,10 @@
  * The guards run in their order. A match of an earlier guard that masks hides its characters from later guards that
  * reject. Matches that overlap are masked once.
  */
-import type { Steps } from "../../lib/process/turns.ts";
-import { ExpectedError } from "../../lib/text/expected-error.ts";
-import type { TextGuard, TextMatch } from "../dialects/llm-call.ts";
+
+import { ExpectedError } from "../../base/expected-error.ts";
+import type { Steps } from "../../base/turns.ts";
+import type { TextGuard, TextMatch } from "../request/llm-call.ts";
 
 export class GuardRejection extends ExpectedError {
   readonly status: number;

@@ -2,11 +2,12 @@
  * What `ai` policies do to a request, in the client's own dialect: defaults and overrides of its members, messages
  * before and after it, guards over its texts. The order is that of this file; the model's name was settled before.
  */
+
+import type { Steps } from "../../base/turns.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Steps } from "../../lib/process/turns.ts";
-import type { Format } from "../dialects/dialect.ts";
-import type { PromptMessage, PromptRules } from "../dialects/llm-call.ts";
-import { isMembers, type Members } from "../wire/json.ts";
+import { isMembers, type Members } from "../../json/json.ts";
+import type { Format } from "../request/dialect.ts";
+import type { PromptMessage, PromptRules } from "../request/llm-call.ts";
 import { BodyTexts } from "./body-texts.ts";
 import type { Resolve } from "./text-places.ts";
 

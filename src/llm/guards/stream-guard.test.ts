@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { SseEvent } from "../../lib/http/sse.ts";
-import { finish } from "../../lib/process/turns.ts";
+import { finish } from "../../base/turns.ts";
+import type { SseEvent } from "../../http/sse.ts";
 import { GuardedText, GuardRejection, guardParts } from "./guarded-text.ts";
 import { createStreamGuard, TooManyChannels } from "./stream-guard.ts";
 import { compileTextGuard } from "./text-guard.ts";

@@ -6,12 +6,13 @@
  * Held text of a channel goes out before the event that ends the channel. All of it is done in steps, because one event may
  * be megabytes of text.
  */
-import type { SseEvent } from "../../lib/http/sse.ts";
-import { SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
-import { ExpectedError } from "../../lib/text/expected-error.ts";
-import type { TextGuard } from "../dialects/llm-call.ts";
-import { parseEventInSteps, writeEventInSteps } from "../wire/event-body.ts";
-import type { Members } from "../wire/json.ts";
+
+import { ExpectedError } from "../../base/expected-error.ts";
+import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import type { SseEvent } from "../../http/sse.ts";
+import type { Members } from "../../json/json.ts";
+import { parseEventInSteps, writeEventInSteps } from "../encoding/event-body.ts";
+import type { TextGuard } from "../request/llm-call.ts";
 import { GuardedText, type GuardFound, guardParts } from "./guarded-text.ts";
 import { type ChannelTemplate, endedChannels, readPlaces, type StreamPlace, withPlaces } from "./stream-places.ts";
 

@@ -2,8 +2,8 @@
  * The texts of one stream event, and which of them are pieces of a longer text. A client appends the pieces of a channel
  * (a choice's content, a block's thinking, the arguments of a tool call) to each other, whatever arrives between them.
  */
-import type { SseEvent } from "../../lib/http/sse.ts";
-import { isMembers, type Members } from "../wire/json.ts";
+import type { SseEvent } from "../../http/sse.ts";
+import { isMembers, type Members } from "../../json/json.ts";
 import { isStructural, labelOf, mapTexts, readPath, type TextPlace } from "./text-places.ts";
 
 /** A string of an event. */

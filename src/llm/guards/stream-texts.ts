@@ -2,9 +2,10 @@
  * The texts of a whole stream, for guards that judge it at once: the pieces of each channel joined, and strings that are
  * whole. They are the texts that `stream-guard.ts` guards.
  */
-import type { SseEvent } from "../../lib/http/sse.ts";
-import { SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
-import { parseEventInSteps, writeEventInSteps } from "../wire/event-body.ts";
+
+import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import type { SseEvent } from "../../http/sse.ts";
+import { parseEventInSteps, writeEventInSteps } from "../encoding/event-body.ts";
 import { spreadText } from "./guarded-text.ts";
 import { readPlaces, withPlaces } from "./stream-places.ts";
 

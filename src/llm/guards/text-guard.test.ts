@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
-import type { SseEvent } from "../../lib/http/sse.ts";
-import { finish } from "../../lib/process/turns.ts";
-import type { TextGuard } from "../dialects/llm-call.ts";
-import type { Members } from "../wire/json.ts";
+import { finish } from "../../base/turns.ts";
+import type { SseEvent } from "../../http/sse.ts";
+import type { Members } from "../../json/json.ts";
+import type { TextGuard } from "../request/llm-call.ts";
 import { GuardRejection, guardParts } from "./guarded-text.ts";
 import { applyRules, mergeRules } from "./prompt-rules.ts";
 import { createStreamGuard } from "./stream-guard.ts";

@@ -4,7 +4,7 @@
  * not let it pass.
  */
 import { compileRegex, type Regex } from "../../cel/functions/regex.ts";
-import type { TextGuard, TextMatch } from "../dialects/llm-call.ts";
+import type { TextGuard, TextMatch } from "../request/llm-call.ts";
 
 export type BuiltinPattern = "ssn" | "creditCard" | "phoneNumber" | "email" | "caSin";
 

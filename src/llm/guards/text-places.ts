@@ -9,9 +9,9 @@
  * - The parts of one message are joined: they are one text to the model.
  * - Token probabilities and token ids repeat a response token by token. They are withheld.
  */
-import { decodeText, isBinary, isTextType, SAMPLED_CHARACTERS } from "../../lib/text/encoded-text.ts";
-import { putMember } from "../../lib/text/put-member.ts";
-import { isMembers, type Members } from "../wire/json.ts";
+import { decodeText, isBinary, isTextType, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
+import { isMembers, type Members } from "../../json/json.ts";
+import { putMember } from "../../json/put-member.ts";
 
 export type Direction = "request" | "response";
 

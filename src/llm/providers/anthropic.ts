@@ -1,8 +1,8 @@
 /**
  * Anthropic: messages and token counting are native, other dialects are translated.
  */
-import { isConversation } from "../dialects/dialect.ts";
-import { CHAT_HABITS, type Provider, withQuery } from "../dialects/provider.ts";
+import { isConversation } from "../request/dialect.ts";
+import { CHAT_HABITS, type Provider, withQuery } from "../request/provider.ts";
 
 export const ANTHROPIC_VERSION = "2023-06-01";
 

@@ -2,7 +2,7 @@
  * Azure OpenAI. Without a version (or with `v1`) the model stands in the body; a dated version is the older API,
  * where the path names the deployment.
  */
-import { modelSegment, type Provider, withQuery } from "../dialects/provider.ts";
+import { modelSegment, type Provider, withQuery } from "../request/provider.ts";
 import { OPENAI_CHAT, openAiCompatible } from "./openai.ts";
 
 export interface AzureOptions {

@@ -2,9 +2,9 @@
  * Amazon Bedrock: converse and invoke are native, other dialects become converse; so do Anthropic's messages, unless the
  * model is a Claude, which reads them through invoke. So do models for embeddings. The model is in the path.
  */
-import { pathSegment, slashedName } from "../../lib/http/request-path.ts";
-import { type Format, isConversation } from "../dialects/dialect.ts";
-import { CHAT_HABITS, ModelNameError, type Provider, type UpstreamCall, withQuery } from "../dialects/provider.ts";
+import { pathSegment, slashedName } from "../../http/request-path.ts";
+import { type Format, isConversation } from "../request/dialect.ts";
+import { CHAT_HABITS, ModelNameError, type Provider, type UpstreamCall, withQuery } from "../request/provider.ts";
 
 export function bedrock(region: string): Provider {
   return {

@@ -3,9 +3,9 @@
  * stream. It needs no network and no key; other dialects reach it by translation, like any chat provider.
  */
 import { createHash } from "node:crypto";
-import type { OutEvent } from "../form/translation.ts";
+import { isMembers, type Members } from "../../json/json.ts";
+import type { OutEvent } from "../canonical/translation.ts";
 import { estimateTextTokens } from "../usage/estimate.ts";
-import { isMembers, type Members } from "../wire/json.ts";
 
 export const DEMO_MODEL = "demo";
 const DIMENSIONS = 8;

@@ -1,9 +1,9 @@
 /**
  * Gemini: its own API is native, other dialects and embeddings are translated into it.
  */
-import { slashedName } from "../../lib/http/request-path.ts";
-import { type Format, isConversation } from "../dialects/dialect.ts";
-import { CHAT_HABITS, ModelNameError, type Provider, type UpstreamCall, withQuery } from "../dialects/provider.ts";
+import { slashedName } from "../../http/request-path.ts";
+import { type Format, isConversation } from "../request/dialect.ts";
+import { CHAT_HABITS, ModelNameError, type Provider, type UpstreamCall, withQuery } from "../request/provider.ts";
 
 export function gemini(): Provider {
   return {

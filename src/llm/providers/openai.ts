@@ -3,8 +3,8 @@
  * same base path (images, audio, moderation) passes as it is. Other dialects become chat; so do responses where a server
  * has only chat.
  */
-import { type Format, isConversation } from "../dialects/dialect.ts";
-import { CHAT_HABITS, type ChatHabits, type Provider, withQuery } from "../dialects/provider.ts";
+import { type Format, isConversation } from "../request/dialect.ts";
+import { CHAT_HABITS, type ChatHabits, type Provider, withQuery } from "../request/provider.ts";
 
 const NATIVE = new Set<Format>(["chat", "embeddings", "opaque"]);
 /** OpenAI's newer models refuse the older member. */

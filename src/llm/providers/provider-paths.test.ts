@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { ModelNameError, type Provider } from "../dialects/provider.ts";
+import { ModelNameError, type Provider } from "../request/provider.ts";
 import { azure } from "./azure.ts";
 import { bedrock } from "./bedrock.ts";
 import { gemini } from "./gemini.ts";

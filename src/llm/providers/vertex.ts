@@ -2,8 +2,8 @@
  * Vertex AI: Gemini models in Gemini's own API, Claude models in Anthropic's (with the version in the body and the
  * model in the path).
  */
-import { type Format, isConversation } from "../dialects/dialect.ts";
-import { CHAT_HABITS, modelSegment, type Provider } from "../dialects/provider.ts";
+import { type Format, isConversation } from "../request/dialect.ts";
+import { CHAT_HABITS, modelSegment, type Provider } from "../request/provider.ts";
 import { geminiFormat, geminiPath } from "./gemini.ts";
 
 export interface VertexOptions {

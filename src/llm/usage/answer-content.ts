@@ -3,12 +3,12 @@
  * JSON is held until it is whole, of a stream one event at a time. What is larger than the limits is not read, and the
  * report says so.
  */
-import { createSseParser } from "../../lib/http/sse.ts";
-import { hasMoreTokens } from "../../lib/text/json-tokens.ts";
-import { createEventStreamReader } from "../wire/aws-event-stream.ts";
-import { decodeAnswer, isEncoded } from "../wire/decode-answer.ts";
-import { parseEvent } from "../wire/event-body.ts";
-import { isMembers, type Members } from "../wire/json.ts";
+import { createSseParser } from "../../http/sse.ts";
+import { isMembers, type Members } from "../../json/json.ts";
+import { hasMoreTokens } from "../../json/json-tokens.ts";
+import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
+import { decodeAnswer, isEncoded } from "../encoding/decode-answer.ts";
+import { parseEvent } from "../encoding/event-body.ts";
 import { awsEventText } from "./answer-reader.ts";
 import { textOf } from "./stream-event.ts";
 

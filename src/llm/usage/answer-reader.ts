@@ -2,13 +2,13 @@
  * Reads answers as they go by: JSON, server-sent events, AWS event streams, encoded or not. One event is held at a
  * time; what is too large to read is passed by.
  */
-import { createSseParser, type SseEvent } from "../../lib/http/sse.ts";
-import { createEventStreamReader } from "../wire/aws-event-stream.ts";
-import { decodeAnswer, isEncoded } from "../wire/decode-answer.ts";
-import { isTooComplex } from "../wire/event-body.ts";
-import { isMembers, type Members, parseMembers, parseValue } from "../wire/json.ts";
-import { jsonKeys } from "../wire/json-keys.ts";
-import { JsonScanner } from "../wire/json-scanner.ts";
+import { createSseParser, type SseEvent } from "../../http/sse.ts";
+import { isMembers, type Members, parseMembers, parseValue } from "../../json/json.ts";
+import { jsonKeys } from "../../json/json-keys.ts";
+import { JsonScanner } from "../../json/json-scanner.ts";
+import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
+import { decodeAnswer, isEncoded } from "../encoding/decode-answer.ts";
+import { isTooComplex } from "../encoding/event-body.ts";
 import { AnswerText } from "./estimate-answer.ts";
 import { type AnswerReport, createEventMeter } from "./event-meter.ts";
 import { createLargeEvent, type LargeEvent } from "./large-event.ts";

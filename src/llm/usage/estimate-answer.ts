@@ -4,7 +4,7 @@
  * without blanks is encoded data: it has the flat price of a picture.
  */
 import { isUtf8 } from "node:buffer";
-import { endOfString } from "../wire/json-string.ts";
+import { endOfString } from "../../json/json-string.ts";
 import { estimateJsonTextTokens, estimateTextTokens } from "./estimate.ts";
 import { flagsOfKey, SILENT } from "./prompt-keys.ts";
 

@@ -4,8 +4,8 @@
  * One pass over the bytes, no tree, no strings; encoded images are skipped, not read.
  */
 
-import { finish, type Steps } from "../../lib/process/turns.ts";
-import { endOfString } from "../wire/json-string.ts";
+import { finish, type Steps } from "../../base/turns.ts";
+import { endOfString } from "../../json/json-string.ts";
 import { estimateJsonTextTokens, SAMPLED_BYTES } from "./estimate.ts";
 import { CONTENT, DEFINITIONS, flagsOfKey, HOLDER, MEDIA, PROMPT, ROLE, SILENT } from "./prompt-keys.ts";
 

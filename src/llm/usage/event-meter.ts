@@ -2,8 +2,8 @@
  * Adds up what the events of a stream say: the last usage, the model, and the text that no usage has counted yet.
  */
 
-import { isTooComplex } from "../wire/event-body.ts";
-import { type Members, parseMembers } from "../wire/json.ts";
+import { type Members, parseMembers } from "../../json/json.ts";
+import { isTooComplex } from "../encoding/event-body.ts";
 import { estimateTextTokens } from "./estimate.ts";
 import { usageAtEnd } from "./large-event.ts";
 import { modelOf, textOf, usageOf } from "./stream-event.ts";

@@ -2,8 +2,9 @@
  * Takes the usage chunk out of a chat stream whose client did not ask for it: the last chunk, the one without
  * choices. Every other byte goes on as it came; only the unfinished tail of an event is held until it is whole.
  */
-import { endOfEvent } from "../wire/event-end.ts";
-import { isMembers, parseMembers } from "../wire/json.ts";
+
+import { isMembers, parseMembers } from "../../json/json.ts";
+import { endOfEvent } from "../encoding/event-end.ts";
 import { endsEvent, mayHoldUsage } from "./stream-event.ts";
 
 export interface UsageHider {

@@ -3,8 +3,9 @@
  * says its usage behind everything that it repeats. The bytes `"usage":{` cannot stand inside a JSON string (its quotes
  * would be escaped), so what they begin is an object of that name; one without counts is not taken.
  */
-import { endOfEvent } from "../wire/event-end.ts";
-import { isMembers, type Members, parseValue } from "../wire/json.ts";
+
+import { isMembers, type Members, parseValue } from "../../json/json.ts";
+import { endOfEvent } from "../encoding/event-end.ts";
 import { endOfObject } from "./quick-usage.ts";
 import { readUsage } from "./usage.ts";
 

@@ -4,7 +4,7 @@
  * names fills one series, not the memory.
  */
 import type { LlmFacts } from "../../core/facts.ts";
-import type { Histogram, Metrics } from "../../lib/log/metrics.ts";
+import type { Histogram, Metrics } from "../../observe/log/metrics.ts";
 
 export interface LlmTimes {
   readonly durationMs: number;

@@ -3,10 +3,10 @@
  * Where several members say it, the largest counts: which one the provider goes by is its own affair. A request for
  * several answers may get each of them in full.
  */
-import { finish, type Steps } from "../../lib/process/turns.ts";
-import { parseValue } from "../wire/json.ts";
-import { jsonKeysOfAnyCase } from "../wire/json-keys.ts";
-import { JsonScanner } from "../wire/json-scanner.ts";
+import { finish, type Steps } from "../../base/turns.ts";
+import { parseValue } from "../../json/json.ts";
+import { jsonKeysOfAnyCase } from "../../json/json-keys.ts";
+import { JsonScanner } from "../../json/json-scanner.ts";
 
 /** Chat, Responses, Messages and older completions; Gemini; Bedrock's Converse, and its models' own bodies. */
 const MAXIMA: ReadonlySet<string> = new Set([

@@ -4,7 +4,7 @@
  * is a member of the outermost object shows in what follows: one closing brace and no other bracket. Whatever is
  * less clear than that is left to the parser.
  */
-import { isMembers, type Members, parseValue } from "../wire/json.ts";
+import { isMembers, type Members, parseValue } from "../../json/json.ts";
 
 export interface QuickAnswer {
   readonly usage: Members;

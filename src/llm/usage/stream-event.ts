@@ -2,7 +2,7 @@
  * What one event of a provider's stream says, in whichever dialect: usage, model, and the text that it adds.
  * Only members at their proper place count: a `usage` or `[DONE]` inside a model's text is text.
  */
-import { isMembers, type Members } from "../wire/json.ts";
+import { isMembers, type Members } from "../../json/json.ts";
 
 /** A cheap test before parsing: an event without this holds no usage, one with it may. */
 const MAY_HOLD_USAGE = /"(?:usage|usageMetadata|amazon-bedrock-invocationMetrics)"\s*:\s*\{/;

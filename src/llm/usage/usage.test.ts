@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { HeaderList } from "../../lib/http/headers.ts";
+import { HeaderList } from "../../http/headers.ts";
 import { mergeUsage, readHeaderUsage, readUsage } from "./usage.ts";
 
 const cases: { name: string; usage: unknown; expected: ReturnType<typeof readUsage> }[] = [

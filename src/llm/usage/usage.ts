@@ -5,8 +5,8 @@
  * neither raise a budget nor poison a metric. Zero is a count; absent is not.
  */
 import type { LlmFacts } from "../../core/facts.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
-import { isMembers, type Members } from "../wire/json.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import { isMembers, type Members } from "../../json/json.ts";
 
 export interface Usage {
   /** With cached tokens. */

@@ -4,7 +4,7 @@
  */
 import type { ConnectedAccounts } from "../../core/backend.ts";
 import { shownPrincipal } from "../../core/principal.ts";
-import type { Fetch } from "../../lib/http/fetch.ts";
+import type { Fetch } from "../../http/fetch.ts";
 import type { Connection, ServerLogin } from "./server-login.ts";
 import { placeName } from "./vault.ts";
 

@@ -5,13 +5,9 @@
  */
 import { personDescription } from "../../core/person.ts";
 import type { WireTap } from "../../core/wire.ts";
-import { asModernResult } from "../eras/modern-text.ts";
-import { discoverResult } from "../many/fan-out-listen.ts";
-import { GATEWAY_INFO } from "../many/merge.ts";
-import type { Loss } from "../servers/link-contract.ts";
-import type { Target } from "../servers/target.ts";
-import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../servers/upstream.ts";
-import { LISTS, withAnswer } from "../wire/access.ts";
+import { discoverResult } from "../aggregation/fan-out-listen.ts";
+import { GATEWAY_INFO } from "../aggregation/merge.ts";
+import { LISTS, withAnswer } from "../protocol/access.ts";
 import {
   type Call,
   isLoginRequired,
@@ -20,15 +16,19 @@ import {
   type Question,
   type Running,
   serverFailure,
-} from "../wire/call.ts";
-import { type Era, MODERN_VERSIONS } from "../wire/era.ts";
+} from "../protocol/call.ts";
+import { type Era, MODERN_VERSIONS } from "../protocol/era.ts";
 import {
   asServerMessage,
   type ClientNotification,
   notificationText,
   resultText,
   type ServerMessage,
-} from "../wire/json-rpc.ts";
+} from "../protocol/json-rpc.ts";
+import type { Loss } from "../server-side/link-contract.ts";
+import { asModernResult } from "../server-side/modern-text.ts";
+import type { Target } from "../server-side/target.ts";
+import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../server-side/upstream.ts";
 import type { ServerLogin } from "./server-login.ts";
 
 /** 2025-11-25: the client should open these addresses and try again. */

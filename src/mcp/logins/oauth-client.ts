@@ -4,8 +4,8 @@
  */
 
 import { createHash, randomBytes } from "node:crypto";
-import type { Fetch } from "../../lib/http/fetch.ts";
-import { parseBoundedObject } from "../../lib/text/bounded-json.ts";
+import type { Fetch } from "../../http/fetch.ts";
+import { parseBoundedObject } from "../../json/bounded-json.ts";
 import type { OauthServer } from "./oauth-server.ts";
 
 const TOKEN_MS = 15_000;

@@ -4,8 +4,8 @@
  * nothing but https is used unless the MCP server itself is reached by http.
  */
 
-import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
-import { parseBoundedObject } from "../../lib/text/bounded-json.ts";
+import type { Fetch, FetchResponse } from "../../http/fetch.ts";
+import { parseBoundedObject } from "../../json/bounded-json.ts";
 
 const METADATA_MS = 10_000;
 const MAX_METADATA_BYTES = 256 * 1024;

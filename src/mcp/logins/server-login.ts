@@ -4,10 +4,10 @@
  * replicas share the vault: what one renewed or took back, the others see.
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import type { Fetch } from "../../lib/http/fetch.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { OauthConfig } from "../servers/oauth-config.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { Fetch } from "../../http/fetch.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import type { OauthConfig } from "../server-side/oauth-config.ts";
 import {
   authorizationUrl,
   createVerifier,

@@ -4,9 +4,9 @@
  */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
-import type { Fetch } from "../../lib/http/fetch.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { ExchangeConfig } from "../servers/identity-config.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { Fetch } from "../../http/fetch.ts";
+import type { ExchangeConfig } from "../server-side/identity-config.ts";
 import { requestTokens } from "./oauth-client.ts";
 
 const MAX_EXCHANGED_TOKENS = 10_000;

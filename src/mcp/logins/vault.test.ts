@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemClock } from "../../lib/process/clock.ts";
-import { createMemoryStore } from "../../lib/store/memory-store.ts";
+import { systemClock } from "../../base/clock.ts";
+import { createMemoryStore } from "../../store/memory-store.ts";
 import { Vault } from "./vault.ts";
 
 const SECRET = "a secret of at least thirty-two characters";

@@ -4,8 +4,8 @@
  * nor users.
  */
 import { createHash } from "node:crypto";
-import { Sealer } from "../../lib/store/sealer.ts";
-import type { Store } from "../../lib/store/store.ts";
+import { Sealer } from "../../store/sealer.ts";
+import type { Store } from "../../store/store.ts";
 
 export class Vault {
   readonly #store: Store;

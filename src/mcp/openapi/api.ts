@@ -2,14 +2,15 @@
  * One HTTP API behind a target: its description, loaded once and made into tools in slices, and its connections. The
  * address and the credentials are the configuration's; redirects are not followed.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
-import { openHttpPool } from "../../lib/client/http-pool.ts";
-import type { Fetch } from "../../lib/http/fetch.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
-import type { HttpCall, HttpPool, TlsOptions } from "../../lib/http/http-client.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { withoutSecrets } from "../../trace/redact.ts";
+import { openHttpPool } from "../../http/client/http-pool.ts";
+import type { Fetch } from "../../http/fetch.ts";
+import { HeaderList } from "../../http/headers.ts";
+import type { HttpCall, HttpPool, TlsOptions } from "../../http/http-client.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import { withoutSecrets } from "../../observe/trace/redact.ts";
 import { type OpenApiDocument, parseOpenApi } from "./document.ts";
 import type { OpenApiConfig } from "./openapi-config.ts";
 import { type Operations, operationsOf } from "./operations.ts";

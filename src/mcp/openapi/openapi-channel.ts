@@ -2,11 +2,11 @@
  * An HTTP API as an MCP server inside the gateway: it answers the few methods of a server that has only tools, and makes
  * a request of each call. It keeps nothing of its clients.
  */
-import type { HttpCall } from "../../lib/http/http-client.ts";
+import type { HttpCall } from "../../http/http-client.ts";
+import { find, slice } from "../../json/json-text.ts";
+import { isLegacyVersion, LATEST_LEGACY } from "../protocol/era.ts";
+import { asServerMessage, errorText, INVALID_PARAMS, METHOD_NOT_FOUND, resultText } from "../protocol/json-rpc.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/channel.ts";
-import { isLegacyVersion, LATEST_LEGACY } from "../wire/era.ts";
-import { asServerMessage, errorText, INVALID_PARAMS, METHOD_NOT_FOUND, resultText } from "../wire/json-rpc.ts";
-import { find, slice } from "../wire/json-text.ts";
 import type { LoadedApi, OpenApi } from "./api.ts";
 import { isObject } from "./document.ts";
 import { ArgumentProblem, apiRequest } from "./request.ts";

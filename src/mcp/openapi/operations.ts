@@ -4,8 +4,8 @@
  * made a tool is left out with its reason.
  */
 
-import { includesHeader, isSameHeader, MESSAGE_HEADERS } from "../../lib/http/header-rules.ts";
-import { pathFault } from "../../lib/http/request-path.ts";
+import { includesHeader, isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
+import { pathFault } from "../../http/request-path.ts";
 import { isObject, type Json, type OpenApiDocument, resolved } from "./document.ts";
 import { SchemaTooLarge, ToolSchemas } from "./schema-text.ts";
 

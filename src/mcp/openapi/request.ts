@@ -3,9 +3,10 @@
  * can lead to another host, path or header. Refused with a reason: what is missing, unknown, or cannot stand where it
  * should.
  */
-import { HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
-import { canonicalPath, pathFault, pathSegment } from "../../lib/http/request-path.ts";
-import { ExpectedError } from "../../lib/text/expected-error.ts";
+
+import { ExpectedError } from "../../base/expected-error.ts";
+import { HeaderList, isHeaderValue } from "../../http/headers.ts";
+import { canonicalPath, pathFault, pathSegment } from "../../http/request-path.ts";
 import { isObject, type Json } from "./document.ts";
 import { type Operation, type Parameter, placeholders } from "./operations.ts";
 

@@ -2,8 +2,8 @@
  * An API's response as the result of a tool: JSON as structured content and as text, images and sound as such, other
  * bytes only by their size. A status of 300 or more is an error that the model can read.
  */
-import type { HeaderList } from "../../lib/http/headers.ts";
-import { jsonProblem } from "../wire/json-check.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import { jsonProblem } from "../../json/text-check.ts";
 
 /** What a model is told of an error page. */
 const MAX_ERROR_CHARS = 10_000;

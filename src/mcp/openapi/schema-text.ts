@@ -2,7 +2,7 @@
  * Schemas of an OpenAPI description as schemas of a tool: references become `$defs` of the tool itself, also where they
  * go in circles, and what OpenAPI 3.0 says in its own way (`nullable`, boolean `exclusiveMinimum`) is said as JSON Schema.
  */
-import { putMember } from "../../lib/text/put-member.ts";
+import { putMember } from "../../json/put-member.ts";
 import { isObject, type Json, type OpenApiDocument, pointedTo } from "./document.ts";
 
 /** A tool whose schema is longer is not worth its tokens: the body is then any object. */

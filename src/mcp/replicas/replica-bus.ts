@@ -3,11 +3,11 @@
  * bound to their channel: whoever can write to Redis can neither read nor invent one. Without a bus nobody is told anything.
  */
 import { randomBytes } from "node:crypto";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { Sealer } from "../../lib/store/sealer.ts";
-import type { SigningKey } from "../../lib/store/signing-key.ts";
-import { type Bus, type BusChannel, type Store, storeNamespace } from "../../lib/store/store.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import { Sealer } from "../../store/sealer.ts";
+import type { SigningKey } from "../../store/signing-key.ts";
+import { type Bus, type BusChannel, type Store, storeNamespace } from "../../store/store.ts";
 
 /** Messages that are on their way to Redis; beyond it they are dropped, as while Redis is away. */
 const MAX_SENDS = 1_000;

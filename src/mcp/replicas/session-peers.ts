@@ -3,11 +3,11 @@
  * reach any of them. What the client has set is set everywhere before it is answered; what it tells reaches all; what servers
  * tell it reaches the replica that it listens to.
  */
-import type { Clock } from "../../lib/process/clock.ts";
-import type { BusChannel } from "../../lib/store/store.ts";
-import { withAnswer } from "../wire/access.ts";
-import type { Call } from "../wire/call.ts";
-import { type ClientNotification, type ClientRequest, parseClientMessage } from "../wire/json-rpc.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { BusChannel } from "../../store/store.ts";
+import { withAnswer } from "../protocol/access.ts";
+import type { Call } from "../protocol/call.ts";
+import { type ClientNotification, type ClientRequest, parseClientMessage } from "../protocol/json-rpc.ts";
 import type { Heard, ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
 import { isSetting, type SessionSettings } from "./session-settings.ts";
 

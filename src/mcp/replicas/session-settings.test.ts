@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { silentLogger } from "../../lib/log/logger.ts";
-import { systemClock } from "../../lib/process/clock.ts";
-import { createMemoryStore } from "../../lib/store/memory-store.ts";
-import type { SigningKey } from "../../lib/store/signing-key.ts";
-import { noStore, type Store } from "../../lib/store/store.ts";
-import { asClientRequest } from "../wire/json-rpc.ts";
+import { systemClock } from "../../base/clock.ts";
+import { silentLogger } from "../../observe/log/logger.ts";
+import { createMemoryStore } from "../../store/memory-store.ts";
+import type { SigningKey } from "../../store/signing-key.ts";
+import { noStore, type Store } from "../../store/store.ts";
+import { asClientRequest } from "../protocol/json-rpc.ts";
 import { SessionSettings } from "./session-settings.ts";
 
 const key: SigningKey = { sign: (text) => `signed ${text}`, isSignature: () => true, isGiven: true };

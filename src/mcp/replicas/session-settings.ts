@@ -2,9 +2,9 @@
  * What the client of a session has set at its servers, log level and subscriptions, kept with the session in the store: a
  * process that takes the session over sets it again. The record is sealed; a list that grows beyond all use is cut.
  */
-import { Sealer } from "../../lib/store/sealer.ts";
-import { type Store, storeNamespace } from "../../lib/store/store.ts";
-import { asClientRequest, type ClientRequest } from "../wire/json-rpc.ts";
+import { Sealer } from "../../store/sealer.ts";
+import { type Store, storeNamespace } from "../../store/store.ts";
+import { asClientRequest, type ClientRequest } from "../protocol/json-rpc.ts";
 import type { ReplicaEnv } from "./replica-bus.ts";
 
 /** Of one session; what a client subscribes to beyond it is not set again in another process. */

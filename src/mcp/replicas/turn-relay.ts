@@ -3,10 +3,10 @@
  * reach another replica than the one where the call waits. That one hands it over and gets what comes of it.
  */
 import { createHash, randomBytes } from "node:crypto";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
-import type { BusChannel } from "../../lib/store/store.ts";
-import { type Call, type Failure, type Running, refuseQuestion, serverFailure } from "../wire/call.ts";
-import { asServerMessage, INVALID_PARAMS, parseClientMessage } from "../wire/json-rpc.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import type { BusChannel } from "../../store/store.ts";
+import { type Call, type Failure, type Running, refuseQuestion, serverFailure } from "../protocol/call.ts";
+import { asServerMessage, INVALID_PARAMS, parseClientMessage } from "../protocol/json-rpc.ts";
 import type { ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
 
 /** A larger answer does not go over the bus. */

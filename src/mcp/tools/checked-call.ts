@@ -2,13 +2,20 @@
  * What happens to the calls of a target on their way: everything that the server sends for a call passes the guards of the
  * target, and a call may run only for a limited time.
  */
-import type { Clock } from "../../lib/process/clock.ts";
-import { finish, SLICED_BYTES } from "../../lib/process/turns.ts";
-import type { Upstream } from "../servers/upstream.ts";
-import { withAnswer } from "../wire/access.ts";
-import { type Call, NOTHING_RUNS, type Question, type Running, type ShadowTold, serverFailure } from "../wire/call.ts";
-import { INTERNAL_ERROR, type ServerMessage } from "../wire/json-rpc.ts";
-import { largeOrSmall } from "../wire/large-or-small.ts";
+import type { Clock } from "../../base/clock.ts";
+import { finish, SLICED_BYTES } from "../../base/turns.ts";
+import { withAnswer } from "../protocol/access.ts";
+import {
+  type Call,
+  NOTHING_RUNS,
+  type Question,
+  type Running,
+  type ShadowTold,
+  serverFailure,
+} from "../protocol/call.ts";
+import { INTERNAL_ERROR, type ServerMessage } from "../protocol/json-rpc.ts";
+import { largeOrSmall } from "../protocol/large-or-small.ts";
+import type { Upstream } from "../server-side/upstream.ts";
 import { guardedMessage, refusedAnswer, watchedMessage } from "./guarded-message.ts";
 import type { ResultGuard, ToolProduct } from "./tool-product.ts";
 

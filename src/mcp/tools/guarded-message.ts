@@ -5,9 +5,12 @@
  * Consecutive `text` members at the same depth (the items of `content`) are parts of one text. Base64 in `data` and `blob`
  * is checked decoded if it decodes to text; images and other binary data are not checked.
  */
-import type { Steps } from "../../lib/process/turns.ts";
-import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../lib/text/encoded-text.ts";
-import { LISTS } from "../wire/access.ts";
+
+import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
+import type { Steps } from "../../base/turns.ts";
+import { type Edit, keyOf, type Span, skipSpace, slice, splice, stringEnd } from "../../json/json-text.ts";
+import { elementsInSteps, findInSteps } from "../../json/text-steps.ts";
+import { LISTS } from "../protocol/access.ts";
 import {
   asServerMessage,
   edited,
@@ -15,9 +18,7 @@ import {
   INTERNAL_ERROR,
   resultText,
   type ServerMessage,
-} from "../wire/json-rpc.ts";
-import { elementsInSteps, findInSteps } from "../wire/json-steps.ts";
-import { type Edit, keyOf, type Span, skipSpace, slice, splice, stringEnd } from "../wire/json-text.ts";
+} from "../protocol/json-rpc.ts";
 import type { ResultGuard, ResultWatch, WatchFinding } from "./tool-product.ts";
 
 const QUOTE = 34;

@@ -2,17 +2,18 @@
  * Asks a server for its tools outside of any session, as `gwctl mcp lock` needs them: the server's own definitions,
  * compared with what was accepted, with what is suspicious in them. The gateway itself is the client.
  */
+
+import { finish } from "../../base/turns.ts";
+import { VERSION } from "../../base/version.ts";
 import type { InspectedTarget, InspectedTool } from "../../core/backend.ts";
-import { finish } from "../../lib/process/turns.ts";
-import { VERSION } from "../../lib/text/version.ts";
-import { LegacyUpstream } from "../eras/legacy-upstream.ts";
-import type { LinkEnv } from "../servers/link-contract.ts";
-import type { Target } from "../servers/target.ts";
-import type { Upstream, UpstreamUser } from "../servers/upstream.ts";
-import { refuseQuestion } from "../wire/call.ts";
-import { LATEST_LEGACY } from "../wire/era.ts";
-import { asClientRequest, type ServerMessage } from "../wire/json-rpc.ts";
-import { listProblem } from "../wire/list-check.ts";
+import { refuseQuestion } from "../protocol/call.ts";
+import { LATEST_LEGACY } from "../protocol/era.ts";
+import { asClientRequest, type ServerMessage } from "../protocol/json-rpc.ts";
+import { listProblem } from "../protocol/list-check.ts";
+import { LegacyUpstream } from "../server-side/legacy-upstream.ts";
+import type { LinkEnv } from "../server-side/link-contract.ts";
+import type { Target } from "../server-side/target.ts";
+import type { Upstream, UpstreamUser } from "../server-side/upstream.ts";
 import { injectionMarkers } from "./injection-markers.ts";
 import type { QuarantinedTool } from "./quarantine.ts";
 import {

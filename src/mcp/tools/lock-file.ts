@@ -4,9 +4,9 @@
  */
 import { createHash } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
+import { fileProblem } from "../../base/file-problem.ts";
+import { replaceFile } from "../../base/replace-file.ts";
 import type { InspectedTarget } from "../../core/backend.ts";
-import { fileProblem } from "../../lib/text/file-problem.ts";
-import { replaceFile } from "../../lib/text/replace-file.ts";
 import { canonical, diffLines, lockSchema, lockText, pinnedDefinition, type ToolDefinition } from "./tool-lock.ts";
 
 /** Some ten thousand tools. The gateway reads no larger one, so none is written. */

@@ -3,8 +3,8 @@
  * suspicious in them, and the definition that a person may accept. Kept per target, for the log and the admin interface.
  */
 
-import type { Logger } from "../../lib/log/logger.ts";
-import { hasMoreTokens } from "../../lib/text/json-tokens.ts";
+import { hasMoreTokens } from "../../json/json-tokens.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { injectionMarkers } from "./injection-markers.ts";
 import { pinnedDefinition, type ToolDefinition, type ToolLock } from "./tool-lock.ts";
 

@@ -4,13 +4,14 @@
  * dropped; the same argument in another case is an error, because the server may ignore case; a value that cannot be found
  * denies the call.
  */
+
+import { foldCase } from "../../base/fold-case.ts";
 import type { AttributeSource, Expression } from "../../cel/expression.ts";
-import { foldCase } from "../../lib/text/fold-case.ts";
-import type { ArgumentOverride } from "../servers/tool-settings.ts";
-import { editedRequest } from "../wire/edited-request.ts";
-import { withMembers } from "../wire/json-members.ts";
-import type { ClientRequest } from "../wire/json-rpc.ts";
-import { elements, find, insertMembers, member, type Span, slice } from "../wire/json-text.ts";
+import { elements, find, insertMembers, member, type Span, slice } from "../../json/json-text.ts";
+import { withMembers } from "../../json/text-members.ts";
+import { editedRequest } from "../protocol/edited-request.ts";
+import type { ClientRequest } from "../protocol/json-rpc.ts";
+import type { ArgumentOverride } from "../server-side/tool-settings.ts";
 
 export interface CompiledArgument {
   readonly name: string;

@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import { lookupTable } from "../../lib/text/lookup-table.ts";
+import { lookupTable } from "../../base/lookup-table.ts";
 
 /**
  * Version 2 pins every member of a tool, and the server's instructions. Version 1 left out these members and the

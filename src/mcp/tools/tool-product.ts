@@ -2,11 +2,12 @@
  * A target's tools as the configuration offers them: some left out, some under other names and descriptions, with
  * arguments that are filled here, and only as they were accepted where there is a lock file. Compiled once per load.
  */
+
+import { lookupTable } from "../../base/lookup-table.ts";
+import type { Steps } from "../../base/turns.ts";
 import type { Expression } from "../../cel/expression.ts";
-import type { Steps } from "../../lib/process/turns.ts";
-import { lookupTable } from "../../lib/text/lookup-table.ts";
-import type { ToolsConfig } from "../servers/tool-settings.ts";
-import { type Edit, member, type Span, slice, splice } from "../wire/json-text.ts";
+import { type Edit, member, type Span, slice, splice } from "../../json/json-text.ts";
+import type { ToolsConfig } from "../server-side/tool-settings.ts";
 import { type CompiledArgument, compileArgument, shownSchema } from "./tool-arguments.ts";
 import type { ToolLock } from "./tool-lock.ts";
 

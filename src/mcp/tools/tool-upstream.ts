@@ -3,14 +3,13 @@
  * their way; everything else passes. With a lock file no tool is shown or called before its definition, as this server
  * gives it now, was compared.
  */
+
+import type { Clock } from "../../base/clock.ts";
+import { finish, type Steps } from "../../base/turns.ts";
 import type { WireTap } from "../../core/wire.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { finish, type Steps } from "../../lib/process/turns.ts";
-import { envelopeOf } from "../eras/modern-text.ts";
-import type { Loss } from "../servers/link-contract.ts";
-import type { Target } from "../servers/target.ts";
-import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../servers/upstream.ts";
-import { listOf, unknownName, withAnswer, withAnswerInTurns } from "../wire/access.ts";
+import { find, type Span, slice } from "../../json/json-text.ts";
+import { elementsInSteps, findInSteps, memberOf } from "../../json/text-steps.ts";
+import { listOf, unknownName, withAnswer, withAnswerInTurns } from "../protocol/access.ts";
 import {
   type Call,
   type Failure,
@@ -19,9 +18,9 @@ import {
   type Running,
   refuseQuestion,
   serverFailure,
-} from "../wire/call.ts";
-import { editedRequest } from "../wire/edited-request.ts";
-import { SERVER_INFO } from "../wire/era.ts";
+} from "../protocol/call.ts";
+import { editedRequest } from "../protocol/edited-request.ts";
+import { SERVER_INFO } from "../protocol/era.ts";
 import {
   asClientRequest,
   asResult,
@@ -31,11 +30,13 @@ import {
   INVALID_PARAMS,
   resultText,
   type ServerMessage,
-} from "../wire/json-rpc.ts";
-import { elementsInSteps, findInSteps, memberOf } from "../wire/json-steps.ts";
-import { find, type Span, slice } from "../wire/json-text.ts";
-import { largeOrSmall } from "../wire/large-or-small.ts";
-import { listProblem } from "../wire/list-check.ts";
+} from "../protocol/json-rpc.ts";
+import { largeOrSmall } from "../protocol/large-or-small.ts";
+import { listProblem } from "../protocol/list-check.ts";
+import type { Loss } from "../server-side/link-contract.ts";
+import { envelopeOf } from "../server-side/modern-text.ts";
+import type { Target } from "../server-side/target.ts";
+import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../server-side/upstream.ts";
 import { checkedCall, checkedNow, checkedQuestion, timedCall } from "./checked-call.ts";
 import { guardedMessage, refusedAnswer } from "./guarded-message.ts";
 import type { Quarantine } from "./quarantine.ts";

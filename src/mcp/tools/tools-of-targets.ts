@@ -2,8 +2,8 @@
  * What the configuration makes of the tools of each target, and what is withheld of them. It outlives sessions: what
  * one session found out is told to everybody who asks.
  */
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Target } from "../servers/target.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import type { Target } from "../server-side/target.ts";
 import { Quarantine } from "./quarantine.ts";
 import type { ToolProduct } from "./tool-product.ts";
 

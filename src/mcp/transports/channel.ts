@@ -3,9 +3,9 @@
  * HTTP session, or the old pair of event stream and POST. What is said over it is not its concern.
  */
 import type { WireTap } from "../../core/wire.ts";
-import type { LoginRequired } from "../wire/call.ts";
-import type { Era } from "../wire/era.ts";
-import type { ServerMessage } from "../wire/json-rpc.ts";
+import type { LoginRequired } from "../protocol/call.ts";
+import type { Era } from "../protocol/era.ts";
+import type { ServerMessage } from "../protocol/json-rpc.ts";
 
 export interface Outgoing {
   readonly text: string;

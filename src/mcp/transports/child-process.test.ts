@@ -6,9 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { eventually } from "../../../test/support/eventually.ts";
-import { silentLogger } from "../../lib/log/logger.ts";
-import { systemClock } from "../../lib/process/clock.ts";
-import { MessagePool } from "../../lib/process/memory-budget.ts";
+import { systemClock } from "../../base/clock.ts";
+import { MessagePool } from "../../base/memory-budget.ts";
+import { silentLogger } from "../../observe/log/logger.ts";
 import { StdioProcess } from "./child-process.ts";
 
 // The clock's timers do not keep a process alive, and these tests wait for nothing else at times.

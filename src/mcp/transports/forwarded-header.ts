@@ -3,7 +3,7 @@
  * connection, because the gateway writes them itself.
  */
 import { headerName } from "../../core/schema.ts";
-import { foldHeaderName, HOP_BY_HOP_HEADERS } from "../../lib/http/header-rules.ts";
+import { foldHeaderName, HOP_BY_HOP_HEADERS } from "../../http/header-rules.ts";
 
 /** What the gateway says to a server in its own name: a client's value would contradict the message or the connection. */
 const PROTOCOL_HEADERS: ReadonlySet<string> = new Set([

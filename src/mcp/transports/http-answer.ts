@@ -2,9 +2,9 @@
  * What the server says in one POST or GET: texts become messages in the order in which they came, large ones in turns
  * with everybody else's, and what ends the exchange waits for them.
  */
-import { InOrder, type InOrderEvents } from "../../lib/process/in-order.ts";
-import { finish, SLICED_BYTES } from "../../lib/process/turns.ts";
-import { wireIdOf } from "../wire/json-rpc.ts";
+import { InOrder, type InOrderEvents } from "../../base/in-order.ts";
+import { finish, SLICED_BYTES } from "../../base/turns.ts";
+import { wireIdOf } from "../protocol/json-rpc.ts";
 import type { ChannelHandlers } from "./channel.ts";
 import type { HttpExchange } from "./http-exchange.ts";
 import { type BrokenMessage, type ReadMessages, readServerTextInSteps } from "./incoming.ts";

@@ -3,12 +3,13 @@
  * on the POST's own stream, which is resumed where the server allows it; the legacy era also has a session and a
  * general stream. A session that the server has forgotten is reported, so that it can be opened anew.
  */
-import type { HeaderList } from "../../lib/http/headers.ts";
-import type { SseEvent } from "../../lib/http/sse.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { InOrderEvents } from "../../lib/process/in-order.ts";
-import type { LoginRequired } from "../wire/call.ts";
-import type { Era } from "../wire/era.ts";
+
+import type { Clock } from "../../base/clock.ts";
+import type { InOrderEvents } from "../../base/in-order.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import type { SseEvent } from "../../http/sse.ts";
+import type { LoginRequired } from "../protocol/call.ts";
+import type { Era } from "../protocol/era.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
 import { afterTexts, bodyFailure, isBlank, readText, takeMessages } from "./http-answer.ts";
 import { createExchange, endSession, type HttpExchange, noteEvent, protocolHeaders } from "./http-exchange.ts";

@@ -2,14 +2,15 @@
  * One POST or GET at a streamable HTTP server while its answer is read: what is known of it, when it may be asked
  * for again, and the headers that go with it.
  */
-import { isHeaderValue } from "../../lib/http/headers.ts";
-import type { HttpCall } from "../../lib/http/http-client.ts";
-import type { SseEvent } from "../../lib/http/sse.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
-import type { InOrder } from "../../lib/process/in-order.ts";
-import type { Era } from "../wire/era.ts";
-import { find, slice } from "../wire/json-text.ts";
-import { MIRRORED, mirrorHeader } from "../wire/mirror-headers.ts";
+
+import type { Clock, Timer } from "../../base/clock.ts";
+import type { InOrder } from "../../base/in-order.ts";
+import { isHeaderValue } from "../../http/headers.ts";
+import type { HttpCall } from "../../http/http-client.ts";
+import type { SseEvent } from "../../http/sse.ts";
+import { find, slice } from "../../json/json-text.ts";
+import type { Era } from "../protocol/era.ts";
+import { MIRRORED, mirrorHeader } from "../protocol/mirror-headers.ts";
 import type { Outgoing } from "./channel.ts";
 import type { RemoteServer } from "./remote-server.ts";
 

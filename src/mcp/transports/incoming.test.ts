@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { withId } from "../wire/json-rpc.ts";
+import { withId } from "../protocol/json-rpc.ts";
 import { type BrokenMessage, readServerText, reportBroken } from "./incoming.ts";
 
 const lines = [

@@ -4,11 +4,11 @@
  * its reason and, where it can be read, the call that it answers: that call fails, nothing waits for it in vain.
  */
 
-import { finish, type Steps } from "../../lib/process/turns.ts";
-import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "../wire/json-check.ts";
-import { errorText, INVALID_REQUEST, type ServerMessage, wireIdOf } from "../wire/json-rpc.ts";
-import { elements, keyOf, type Member, members, skipSpace, slice } from "../wire/json-text.ts";
-import { serverKeyProblem } from "../wire/message-rules.ts";
+import { finish, type Steps } from "../../base/turns.ts";
+import { elements, keyOf, type Member, members, skipSpace, slice } from "../../json/json-text.ts";
+import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "../../json/text-check.ts";
+import { errorText, INVALID_REQUEST, type ServerMessage, wireIdOf } from "../protocol/json-rpc.ts";
+import { serverKeyProblem } from "../protocol/message-rules.ts";
 import type { ChannelHandlers, Outgoing } from "./channel.ts";
 
 const QUOTE = 34;

@@ -4,8 +4,8 @@
  * was given, but copies of them.
  */
 
-import { ExpectedError } from "../../lib/text/expected-error.ts";
-import { TextPieces } from "../../lib/text/text-pieces.ts";
+import { ExpectedError } from "../../base/expected-error.ts";
+import { TextPieces } from "../../base/text-pieces.ts";
 
 const LF = 10;
 const CR = 13;

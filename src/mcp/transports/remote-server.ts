@@ -2,10 +2,13 @@
  * A remote MCP server as HTTP sees it: its address, its connections, and the headers that every request carries.
  * Nothing of the client's request is among them unless the configuration names it.
  */
+
+import { type MessagePool, type MessageRoom, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
+import { TextPieces } from "../../base/text-pieces.ts";
 import type { WireTap } from "../../core/wire.ts";
-import { openHttpPool } from "../../lib/client/http-pool.ts";
-import { BodyTooLarge } from "../../lib/http/body.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
+import { BodyTooLarge } from "../../http/body.ts";
+import { openHttpPool } from "../../http/client/http-pool.ts";
+import { HeaderList } from "../../http/headers.ts";
 import type {
   HttpCall,
   HttpClientError,
@@ -13,12 +16,10 @@ import type {
   OutgoingRequest,
   ResponseHandler,
   TlsOptions,
-} from "../../lib/http/http-client.ts";
-import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../lib/http/sse.ts";
-import { type MessagePool, type MessageRoom, SMALL_MESSAGE_BYTES } from "../../lib/process/memory-budget.ts";
-import { TextPieces } from "../../lib/text/text-pieces.ts";
-import { withoutSecrets } from "../../trace/redact.ts";
-import { LOGIN_REQUIRED, type LoginRequired } from "../wire/call.ts";
+} from "../../http/http-client.ts";
+import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../http/sse.ts";
+import { withoutSecrets } from "../../observe/trace/redact.ts";
+import { LOGIN_REQUIRED, type LoginRequired } from "../protocol/call.ts";
 
 export interface RemoteOptions {
   readonly url: string;

@@ -3,8 +3,8 @@
  * Nothing was said to a spare and it was told of no user: whoever comes next may have it. One that ends by itself is
  * not replaced until the next session is opened, so that a program that does not run is not started over and over.
  */
-import type { Clock, Timer } from "../../lib/process/clock.ts";
-import type { ServerMessage } from "../wire/json-rpc.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import type { ServerMessage } from "../protocol/json-rpc.ts";
 import type { Channel, ChannelHandlers } from "./channel.ts";
 
 /** By then most programs are up: others may start. */

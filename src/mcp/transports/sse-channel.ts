@@ -4,11 +4,11 @@
  * a server cannot send our messages elsewhere.
  */
 
-import type { HttpCall } from "../../lib/http/http-client.ts";
-import type { SseEvent } from "../../lib/http/sse.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
-import { InOrder } from "../../lib/process/in-order.ts";
-import { SLICED_BYTES } from "../../lib/process/turns.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { InOrder } from "../../base/in-order.ts";
+import { SLICED_BYTES } from "../../base/turns.ts";
+import type { HttpCall } from "../../http/http-client.ts";
+import type { SseEvent } from "../../http/sse.ts";
 import type { Channel, ChannelHandlers } from "./channel.ts";
 import { type ReadMessages, readServerTextInSteps, reportBroken } from "./incoming.ts";
 import type { RemoteServer } from "./remote-server.ts";

@@ -3,9 +3,9 @@
  * and the admin interface. A child that floods it costs us nothing but the reading.
  */
 
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { withoutSecrets } from "../../trace/redact.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import { withoutSecrets } from "../../observe/trace/redact.ts";
 
 const KEPT_LINES = 20;
 const MAX_LINE_CHARS = 1024;

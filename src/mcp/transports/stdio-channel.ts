@@ -2,11 +2,12 @@
  * A child process as a channel: one message per line. Lines that are no messages are counted and left out, since
  * many programs print a greeting to stdout before they speak the protocol.
  */
-import type { Logger } from "../../lib/log/logger.ts";
-import { InOrder } from "../../lib/process/in-order.ts";
-import { SLICED_BYTES } from "../../lib/process/turns.ts";
-import { withoutSecrets } from "../../trace/redact.ts";
-import { singleLine } from "../wire/json-text.ts";
+
+import { InOrder } from "../../base/in-order.ts";
+import { SLICED_BYTES } from "../../base/turns.ts";
+import { singleLine } from "../../json/json-text.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import { withoutSecrets } from "../../observe/trace/redact.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
 import { StdioProcess, type StdioProcessOptions } from "./child-process.ts";
 import { type ReadMessages, readServerTextInSteps, reportBroken } from "./incoming.ts";

@@ -2,8 +2,8 @@
  * The bodies of described requests: an MCP message as a client of the modern era sends it, which needs no session, and a
  * minimal LLM call.
  */
-import { CLIENT_CAPABILITIES, LATEST_LEGACY, LATEST_MODERN, PROTOCOL_VERSION } from "../../mcp/wire/era.ts";
-import { MIRRORED, mirrorHeader } from "../../mcp/wire/mirror-headers.ts";
+import { CLIENT_CAPABILITIES, LATEST_LEGACY, LATEST_MODERN, PROTOCOL_VERSION } from "../../mcp/protocol/era.ts";
+import { MIRRORED, mirrorHeader } from "../../mcp/protocol/mirror-headers.ts";
 
 export interface DryMessage {
   /** Default: `tools/call` with a tool, `prompts/get` with a prompt, `resources/read` with a resource, else `tools/list`. */

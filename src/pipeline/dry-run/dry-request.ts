@@ -2,13 +2,14 @@
  * A request that is only described: what a dry run walks through the pipeline. It is read by the same edge as a request
  * from a socket, so that what the edge rejects is rejected here too.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, NO_BODY, type RequestBody } from "../../core/exchange.ts";
 import type { LlmFacts, McpFacts } from "../../core/facts.ts";
 import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
 import type { Listener } from "../../core/topology.ts";
-import { MESSAGE_HEADERS } from "../../lib/http/header-rules.ts";
-import type { Clock } from "../../lib/process/clock.ts";
+import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { readHead } from "../listen/edge.ts";
 import { forwardedClient, type IsTrustedPeer } from "../listen/trusted-peers.ts";
 import type { RecordedRequest } from "../records/recorded-request.ts";

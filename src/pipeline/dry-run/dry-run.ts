@@ -2,11 +2,12 @@
  * Walks a described or recorded request through the real pipeline. Nothing is sent, and of a described one nothing stays
  * charged. Most walks end within one call: those cost no promise and no timer, because rehearsals make thousands.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import type { Listener, Topology } from "../../core/topology.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import { trustedPeers } from "../listen/trusted-peers.ts";
 import { handle } from "../phases/pipeline.ts";
 import type { PipelineEnv, Served } from "../phases/pipeline-env.ts";

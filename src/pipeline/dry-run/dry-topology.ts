@@ -7,7 +7,7 @@ import type { Backend, BackendCall, BackendRun } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Charge, CompiledPolicy, CompiledScope, Hooks, Outcome } from "../../core/policy.ts";
 import type { Listener, Route, Topology } from "../../core/topology.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
+import { HeaderList } from "../../http/headers.ts";
 import type { DryRequest } from "./dry-request.ts";
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };

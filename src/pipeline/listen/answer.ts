@@ -4,15 +4,15 @@
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { Clock } from "../../base/clock.ts";
+import type { Linked, LinkedList } from "../../base/linked-list.ts";
+import { MemoryAccount, type MemoryPool } from "../../base/memory-budget.ts";
 import { clientKey } from "../../core/principal.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
-import type { ParsedRequest } from "../../lib/http1/parse-request-head.ts";
-import { writeAround } from "../../lib/http1/write-around.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { MemoryAccount, type MemoryPool } from "../../lib/process/memory-budget.ts";
-import type { Linked, LinkedList } from "../../lib/text/linked-list.ts";
+import type { ParsedRequest } from "../../http/h1/parse-request-head.ts";
+import { writeAround } from "../../http/h1/write-around.ts";
+import type { HeaderList } from "../../http/headers.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "./idle.ts";
 import { responseHead, trailerLines, upgradeHead } from "./response-head.ts";
 

@@ -4,9 +4,9 @@
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { Linked } from "../../base/linked-list.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { RequestBody } from "../../core/exchange.ts";
-import type { Linked } from "../../lib/text/linked-list.ts";
 import type { AnswerOwner } from "./answer.ts";
 import type { Refusal } from "./edge-refusal.ts";
 import type { EnteringHead, EntrySink } from "./request-entry.ts";

@@ -2,14 +2,15 @@
  * A request that is refused before any policy sees it: a head that is not acceptable or cannot be read, an expectation,
  * overload. Log, metrics, recent requests and the trace hear of it all the same, with what could be read of it.
  */
+
+import { isHeaderName } from "../../base/header-names.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
 import { errorReply, type Reply } from "../../core/reply.ts";
 import { requestState, responseState } from "../../core/snapshot.ts";
-import { HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
-import { isHeaderName } from "../../lib/text/header-names.ts";
-import { redactUrl } from "../../trace/redact.ts";
-import type { Trace } from "../../trace/trace.ts";
+import { HeaderList, isHeaderValue } from "../../http/headers.ts";
+import { redactUrl } from "../../observe/trace/redact.ts";
+import type { Trace } from "../../observe/trace/trace.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 

@@ -5,9 +5,9 @@
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
-import { END_TO_END_HEADERS, foldHeaderName, imitatesReservedHeader } from "../../lib/http/header-rules.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
-import { canonicalPath, isPlainPath, pathFault } from "../../lib/http/request-path.ts";
+import { END_TO_END_HEADERS, foldHeaderName, imitatesReservedHeader } from "../../http/header-rules.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { canonicalPath, isPlainPath, pathFault } from "../../http/request-path.ts";
 
 /** More lines than this are refused; fewer are never silently dropped (16 KiB bound their size). */
 const MAX_HEADER_LINES = 100;

@@ -2,7 +2,7 @@
  * Finds connections on which nothing moves: a client that stops sending its body, or one that stops reading the
  * answer. One timer looks at all of them, so that an active request costs nothing but an entry in a set.
  */
-import type { Clock } from "../../lib/process/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 
 /** Long enough for a bad network, short enough that stuck clients do not pile up. */
 export const IDLE_LIMIT_MS = 60_000;

@@ -1,13 +1,14 @@
 /**
  * What a listener is given: where it listens, what it may use, and its limits.
  */
-import type { ListenerTls } from "../../lib/http/tls-listener.ts";
-import { SILENT_PEER_MS } from "../../lib/http2/life-signs.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { HeapPressure } from "../../lib/process/heap-pressure.ts";
-import type { MemoryBudget } from "../../lib/process/memory-budget.ts";
-import type { IdSource } from "../../lib/text/ids.ts";
+
+import type { Clock } from "../../base/clock.ts";
+import type { HeapPressure } from "../../base/heap-pressure.ts";
+import type { IdSource } from "../../base/ids.ts";
+import type { MemoryBudget } from "../../base/memory-budget.ts";
+import { SILENT_PEER_MS } from "../../http/h2/life-signs.ts";
+import type { ListenerTls } from "../../http/tls-listener.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 
 export interface ListenerAddress {

@@ -4,9 +4,9 @@
  */
 import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { LinkedList } from "../../base/linked-list.ts";
 import { clientKey } from "../../core/principal.ts";
-import type { ListenerTls } from "../../lib/http/tls-listener.ts";
-import { LinkedList } from "../../lib/text/linked-list.ts";
+import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Served } from "../phases/pipeline-env.ts";
 import { ClientConnection } from "./client-connection.ts";
 import type { ConnectionOwner, OpenConnection } from "./connection-owner.ts";

@@ -2,10 +2,11 @@
  * All open listeners. Applying a configuration opens what is new, hands the rest their new routes at once, and
  * lets what is gone finish its requests. A port that cannot be bound leaves everything as it was.
  */
+
+import { wait } from "../../base/clock.ts";
+import type { Task, Tasks } from "../../base/tasks.ts";
 import type { Listener, Topology } from "../../core/topology.ts";
-import { boundAddress } from "../../lib/http/bound-address.ts";
-import { wait } from "../../lib/process/clock.ts";
-import type { Task, Tasks } from "../../lib/process/tasks.ts";
+import { boundAddress } from "../../http/bound-address.ts";
 import type { Served } from "../phases/pipeline-env.ts";
 import { createRouteTable } from "../route/match-route.ts";
 import type { InheritedSockets } from "./inherited-sockets.ts";

@@ -4,7 +4,7 @@
  */
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Reply } from "../../core/reply.ts";
-import type { RequestError, RequestErrorKind } from "../../lib/http1/parse-request-head.ts";
+import type { RequestError, RequestErrorKind } from "../../http/h1/parse-request-head.ts";
 import { responseHead } from "./response-head.ts";
 
 const CODES: Readonly<Record<RequestErrorKind, ErrorCode>> = {

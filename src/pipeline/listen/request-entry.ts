@@ -4,12 +4,12 @@
  */
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
+import { isRequestId } from "../../base/ids.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, type GatewayRequest, type RequestBody } from "../../core/exchange.ts";
 import { asGatewayError, errorReply, type Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
-import { isRequestId } from "../../lib/text/ids.ts";
+import type { HeaderList } from "../../http/headers.ts";
 import { handle } from "../phases/pipeline.ts";
 import type { Served } from "../phases/pipeline-env.ts";
 import { type Head, type ReadHead, readHead } from "./edge.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { HeaderList } from "../../lib/http/headers.ts";
+import { HeaderList } from "../../http/headers.ts";
 import { responseHead, trailerLines } from "./response-head.ts";
 
 const kept = { isChunked: false, keptSeconds: 65, now: Date.UTC(2026, 0, 1) };

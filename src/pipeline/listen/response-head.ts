@@ -3,9 +3,9 @@
  * a value that could end its line is refused, the last gate before the client.
  */
 import { STATUS_CODES } from "node:http";
-import { MESSAGE_HEADERS } from "../../lib/http/header-rules.ts";
-import { type HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
-import { isHeaderName } from "../../lib/text/header-names.ts";
+import { isHeaderName } from "../../base/header-names.ts";
+import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
+import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 
 /** What frames or routes a message, or changes the client's state, comes too late in a trailer (RFC 9110 section 6.5.1). */
 const NO_TRAILERS: ReadonlySet<string> = new Set([

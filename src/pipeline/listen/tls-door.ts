@@ -5,8 +5,8 @@
 import type { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
 import { createSecureContext, createServer, type SecureContext, type TLSSocket } from "node:tls";
-import { createServerNames } from "../../lib/http/server-names.ts";
-import type { ListenerCertificate, ListenerTls } from "../../lib/http/tls-listener.ts";
+import { createServerNames } from "../../http/server-names.ts";
+import type { ListenerCertificate, ListenerTls } from "../../http/tls-listener.ts";
 
 export interface TlsDoor {
   enter(socket: Socket): void;

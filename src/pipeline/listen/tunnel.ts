@@ -4,8 +4,8 @@
  * with a close frame where one may stand, so that clients come back elsewhere.
  */
 import type { Duplex } from "node:stream";
-import { closeFrame, FrameCounter } from "../../lib/http/websocket-frames.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { closeFrame, FrameCounter } from "../../http/websocket-frames.ts";
 import { IDLE_LIMIT_MS, type IdleConnections, type Watched, type WatchedPlace } from "./idle.ts";
 
 /** How long a tunnel lives on after one side has ended or was told to go: enough for the last bytes of the other. */

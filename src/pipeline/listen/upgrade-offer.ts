@@ -2,7 +2,7 @@
  * What becomes of a request that asks for an upgrade. WebSocket is passed on; any other offer (clients make one of
  * h2c with their first request) is ignored, as RFC 9110 section 7.8 allows.
  */
-import type { ParsedRequest } from "../../lib/http1/parse-request-head.ts";
+import type { ParsedRequest } from "../../http/h1/parse-request-head.ts";
 
 /**
  * The only upgrade that is passed on. It needs HTTP/1.1 (RFC 9110 section 7.8), has no body and so nothing to expect

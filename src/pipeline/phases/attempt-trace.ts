@@ -2,12 +2,13 @@
  * What the trace and the spans say of one attempt: each request as it was sent, each response head as it came, each failure. Costs
  * nothing while no client watches.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { receivedState, requestState, sentState } from "../../core/snapshot.ts";
 import type { Sent } from "../../core/wire.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import { HeaderList } from "../../http/headers.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import { bodyBytes, captureSentBody } from "../records/body-capture.ts";
 
 export interface AttemptTraceEnv {

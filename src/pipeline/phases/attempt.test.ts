@@ -9,9 +9,9 @@ import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import type { Backend, BackendCall } from "../../core/backend.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
-import { HttpClientError } from "../../lib/http/http-client.ts";
-import { createRedaction } from "../../trace/redact.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { HttpClientError } from "../../http/http-client.ts";
+import { createRedaction } from "../../observe/trace/redact.ts";
 import { Attempt, type AttemptDelivery, type AttemptOwner } from "./attempt.ts";
 
 const EVENTS = ["head", "503", "data", "end", "fail", "upgraded", "abort", "resume", "timeout"] as const;

@@ -4,17 +4,17 @@
  * never with a body that was already sent.
  */
 import type { Duplex } from "node:stream";
+import type { Clock, Timer } from "../../base/clock.ts";
 import type { Backend, BackendCall, BackendProblem, BackendRun } from "../../core/backend.ts";
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import type { Sent } from "../../core/wire.ts";
-import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../lib/http/attempt-state.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
-import { HttpClientError } from "../../lib/http/http-client.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/attempt-state.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import { HttpClientError } from "../../http/http-client.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import { AttemptTrace } from "./attempt-trace.ts";
 import { backendError } from "./backend-error.ts";
 import type { Delivery } from "./delivery.ts";

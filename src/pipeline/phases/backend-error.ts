@@ -2,7 +2,7 @@
  * What a failure of a backend is in the gateway's own words: whose fault it was, and which status tells so.
  */
 import { GatewayError } from "../../core/errors.ts";
-import { HttpClientError } from "../../lib/http/http-client.ts";
+import { HttpClientError } from "../../http/http-client.ts";
 
 export function backendError(error: unknown): GatewayError {
   if (error instanceof GatewayError) return error;

@@ -9,7 +9,7 @@ import type { CompiledPolicy, CompiledScope, Outcome } from "../../core/policy.t
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { responseState } from "../../core/snapshot.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
+import type { HeaderList } from "../../http/headers.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 import { responseHooks, runResponseHooks } from "./run-hooks.ts";

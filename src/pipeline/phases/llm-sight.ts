@@ -6,18 +6,19 @@
  * bodies that could be read in two ways are rejected, and forms are read, too. Only bodies that may begin like JSON, and
  * these forms, are held; uploads stream.
  */
+
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayResponse, RequestBody } from "../../core/exchange.ts";
 import type { LlmFacts } from "../../core/facts.ts";
 import type { CompiledScope } from "../../core/policy.ts";
-import { hiddenBody } from "../../lib/http/charset.ts";
-import { finish, inTurns, SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
-import { beginningOf, detectLlmRequest, headOf, mayNameModel, modelsInHead } from "../../llm/dialects/detect.ts";
-import { dialectOf } from "../../llm/dialects/dialect.ts";
-import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
-import { ModelNames, modelsInQuery } from "../../llm/dialects/named-models.ts";
-import { scanForm } from "../../llm/dialects/scan-form.ts";
-import { noteFreeRequest, noteSizedRequest } from "../../llm/dialects/sized-facts.ts";
+import { hiddenBody } from "../../http/charset.ts";
+import { beginningOf, detectLlmRequest, headOf, mayNameModel, modelsInHead } from "../../llm/request/detect.ts";
+import { dialectOf } from "../../llm/request/dialect.ts";
+import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
+import { ModelNames, modelsInQuery } from "../../llm/request/named-models.ts";
+import { scanForm } from "../../llm/request/scan-form.ts";
+import { noteFreeRequest, noteSizedRequest } from "../../llm/request/sized-facts.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/usage-tap.ts";
 import type { RequestRun } from "./run-hooks.ts";
 

@@ -4,7 +4,7 @@
  * widens that.
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
-import { HttpClientError } from "../../lib/http/http-client.ts";
+import { HttpClientError } from "../../http/http-client.ts";
 
 /** Safe to send twice (RFC 9110 section 9.2.2). */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);

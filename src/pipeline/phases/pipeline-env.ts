@@ -1,13 +1,14 @@
 /**
  * What the pipeline needs from the gateway: time, redaction, chance, and those who hear how a request ended.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import type { Listener } from "../../core/topology.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { Redaction } from "../../trace/redact.ts";
-import type { Trace } from "../../trace/trace.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
+import type { Trace } from "../../observe/trace/trace.ts";
 import type { RouteTable } from "../route/match-route.ts";
 
 export interface PipelineEnv {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GatewayError } from "../../core/errors.ts";
-import { HttpClientError } from "../../lib/http/http-client.ts";
+import { HttpClientError } from "../../http/http-client.ts";
 import { Retries } from "./retries.ts";
 
 const unavailable = new GatewayError("backend_unavailable");

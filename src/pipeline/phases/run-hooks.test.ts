@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
+import { systemClock } from "../../base/clock.ts";
 import type { Charge, Hooks } from "../../core/policy.ts";
-import { systemClock } from "../../lib/process/clock.ts";
-import { createRedaction } from "../../trace/redact.ts";
+import { createRedaction } from "../../observe/trace/redact.ts";
 import { type AdmissionHook, runAdmission, runParsedHooks } from "./run-hooks.ts";
 import { settle } from "./settle.ts";
 

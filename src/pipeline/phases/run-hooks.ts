@@ -2,12 +2,13 @@
  * Runs hooks one after another: synchronously as long as they answer at once, because most do and a promise per
  * hook would be paid by every request. Each hook's verdict and time go into the exchange's step list.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { Exchange, Step } from "../../core/exchange.ts";
 import { type Charge, type CompiledPolicy, type CompiledScope, rejectPromise } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { Phase, PolicyMoment } from "../../trace/events.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import type { Phase, PolicyMoment } from "../../observe/trace/events.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 
 export interface HookRun {
   readonly exchange: Exchange;

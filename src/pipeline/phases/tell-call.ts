@@ -2,9 +2,10 @@
  * What is told of a request when it begins, and of a call to a backend before it is made: to the backend (where its spans
  * belong), to the spans, the audit trail and the trace. Throws if the audit trail is required and cannot be written.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/policy.ts";
-import type { Clock } from "../../lib/process/clock.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 
 export function tellStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {

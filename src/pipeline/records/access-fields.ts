@@ -5,8 +5,8 @@
  */
 import { compileExpression, type Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { LogValue } from "../../lib/log/logger.ts";
-import { type Redaction, redactJson, withoutSecrets } from "../../trace/redact.ts";
+import type { LogValue } from "../../observe/log/logger.ts";
+import { type Redaction, redactJson, withoutSecrets } from "../../observe/trace/redact.ts";
 
 /** A line is read by people and shipped by the megabyte. */
 const FIELD_CHARS = 2_048;

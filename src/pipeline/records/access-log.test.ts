@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anAnsweredExchange } from "../../../test/support/exchange.ts";
-import { silentLogger } from "../../lib/log/logger.ts";
+import { silentLogger } from "../../observe/log/logger.ts";
 import { createAccessLog } from "./access-log.ts";
 
 const levels: [status: number | undefined, level: string][] = [

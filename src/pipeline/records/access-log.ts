@@ -5,7 +5,7 @@
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
-import type { LogFields, Logger, LogValue } from "../../lib/log/logger.ts";
+import type { LogFields, Logger, LogValue } from "../../observe/log/logger.ts";
 import type { AccessFields } from "./access-fields.ts";
 
 export type AccessLog = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;

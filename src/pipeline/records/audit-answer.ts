@@ -2,9 +2,10 @@
  * What the audit record of an LLM call says of its answer, as the client got it: why the model ended, and what it said,
  * if `results` asks for that.
  */
-import type { LogValue } from "../../lib/log/logger.ts";
+
 import { type ContentReport, createAnswerContent } from "../../llm/usage/answer-content.ts";
-import type { AnswerObserver } from "../../trace/audit-trail.ts";
+import type { LogValue } from "../../observe/log/logger.ts";
+import type { AnswerObserver } from "../../observe/trace/audit-trail.ts";
 import type { RecordedValue } from "./audit-value.ts";
 
 export interface AnswerRecord extends AnswerObserver {

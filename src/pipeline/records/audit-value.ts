@@ -4,8 +4,8 @@
  */
 import { createHash, createHmac } from "node:crypto";
 import type { Exchange } from "../../core/exchange.ts";
-import type { LogValue } from "../../lib/log/logger.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import type { LogValue } from "../../observe/log/logger.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import { shown } from "./access-fields.ts";
 import type { AuditSettings } from "./audit-settings.ts";
 

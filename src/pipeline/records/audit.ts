@@ -2,13 +2,14 @@
  * The audit stream: one record for each call of an MCP tool, prompt or resource and of an LLM, with who called, what was
  * called with which arguments, and how it ended. Recording never holds up a call unless `required` says so.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
-import type { LogFields, LogValue } from "../../lib/log/logger.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { AnswerObserver, AuditTrail } from "../../trace/audit-trail.ts";
-import { type Redaction, redactJson } from "../../trace/redact.ts";
+import type { LogFields, LogValue } from "../../observe/log/logger.ts";
+import type { AnswerObserver, AuditTrail } from "../../observe/trace/audit-trail.ts";
+import { type Redaction, redactJson } from "../../observe/trace/redact.ts";
 import { type AnswerRecord, createAnswerRecord } from "./audit-answer.ts";
 import type { AuditSettings } from "./audit-settings.ts";
 import { MARGIN_CHARS, type RecordedValue, recordValue } from "./audit-value.ts";

@@ -4,7 +4,7 @@ import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { TraceMessage } from "../../trace/events.ts";
+import type { TraceMessage } from "../../observe/trace/events.ts";
 import { BodyCapture, bodyBytes, captureSentBody } from "./body-capture.ts";
 
 function traced(exchange: Exchange): TraceMessage[] {

@@ -4,11 +4,11 @@
  */
 
 import type { RequestBody } from "../../core/exchange.ts";
-import { observeChunks } from "../../lib/http/body.ts";
-import type { BodyStream } from "../../lib/http/body-stream.ts";
-import type { BodyStage } from "../../trace/events.ts";
-import { redactBody } from "../../trace/redact.ts";
-import type { Trace } from "../../trace/trace.ts";
+import { observeChunks } from "../../http/body.ts";
+import type { BodyStream } from "../../http/body-stream.ts";
+import type { BodyStage } from "../../observe/trace/events.ts";
+import { redactBody } from "../../observe/trace/redact.ts";
+import type { Trace } from "../../observe/trace/trace.ts";
 
 const MAX_CAPTURED_BYTES = 64 * 1024;
 

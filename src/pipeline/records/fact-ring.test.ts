@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Exchange, NO_BODY } from "../../core/exchange.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
-import { createRedaction } from "../../trace/redact.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { createRedaction } from "../../observe/trace/redact.ts";
 import { createFactRing, RECORDED_REQUESTS, readSegments, trafficIn } from "./fact-ring.ts";
 import { findOlder } from "./older-requests.ts";
 

@@ -5,7 +5,7 @@
 import { Buffer } from "node:buffer";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import { type RecordedRequest, readRecord, recordText, timeOf } from "./recorded-request.ts";
 
 export const RECORDED_REQUESTS = 10_000;

@@ -6,9 +6,9 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { Facts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { SnapshotSource } from "../../core/snapshot.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
-import { redactUrl } from "../../trace/redact.ts";
-import type { RequestRecord } from "../../trace/request-record.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { redactUrl } from "../../observe/trace/redact.ts";
+import type { RequestRecord } from "../../observe/trace/request-record.ts";
 
 export interface FinishedRequest {
   readonly seq: number;

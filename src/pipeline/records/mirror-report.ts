@@ -3,8 +3,8 @@
  * examples. Bounded in every direction; what does not fit is only counted.
  */
 import type { Exchange } from "../../core/exchange.ts";
-import type { Metrics } from "../../lib/log/metrics.ts";
-import type { MirrorComparison } from "../../trace/mirrored.ts";
+import type { Metrics } from "../../observe/log/metrics.ts";
+import type { MirrorComparison } from "../../observe/trace/mirrored.ts";
 
 /** Mirrors of a route that have an entry of their own; comparisons beyond are counted together. */
 const MAX_MIRROR_ENTRIES = 100;

@@ -4,9 +4,9 @@
  */
 
 import { Buffer } from "node:buffer";
-import { canonicalPath, pathAndQuery } from "../../lib/http/request-path.ts";
-import { explainRequest } from "../../trace/explain.ts";
-import type { RequestDetail, RequestRecord } from "../../trace/request-record.ts";
+import { canonicalPath, pathAndQuery } from "../../http/request-path.ts";
+import { explainRequest } from "../../observe/trace/explain.ts";
+import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
 import { type FactRing, readSegments } from "./fact-ring.ts";
 import { type RecordedRequest, readRecord, timeOf } from "./recorded-request.ts";
 

@@ -4,9 +4,9 @@ import { anExchange, type ExchangeParts } from "../../../test/support/exchange.t
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
-import { createKeptTraces } from "../../trace/kept-traces.ts";
-import { createRedaction } from "../../trace/redact.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { createKeptTraces } from "../../observe/trace/kept-traces.ts";
+import { createRedaction } from "../../observe/trace/redact.ts";
 import { createRecentRequests, RECENT_REQUESTS, type RecentRequestsOptions } from "./recent-requests.ts";
 
 function recentRequests(options: Partial<RecentRequestsOptions> = {}) {

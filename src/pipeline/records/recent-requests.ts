@@ -3,16 +3,17 @@
  * one object with references to what the exchange already had; what is shown is built when somebody asks.
  * Bodies are never kept.
  */
+
+import type { Clock } from "../../base/clock.ts";
+import { LinkedList } from "../../base/linked-list.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { requestState } from "../../core/snapshot.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { LinkedList } from "../../lib/text/linked-list.ts";
-import { explainRequest } from "../../trace/explain.ts";
-import type { KeptTraces, TraceRecording } from "../../trace/kept-traces.ts";
-import type { Redaction } from "../../trace/redact.ts";
-import type { RequestDetail, RequestRecord } from "../../trace/request-record.ts";
-import { bothWatchers, createTrace, type Trace, type TraceWatcher } from "../../trace/trace.ts";
+import { explainRequest } from "../../observe/trace/explain.ts";
+import type { KeptTraces, TraceRecording } from "../../observe/trace/kept-traces.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
+import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
+import { bothWatchers, createTrace, type Trace, type TraceWatcher } from "../../observe/trace/trace.ts";
 import {
   dropHeaders,
   type FinishedRequest,

@@ -9,7 +9,7 @@ import type { Claims, LlmFacts, McpFacts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { Source } from "../../core/source.ts";
-import { REDACTED, type Redaction, withoutCopies } from "../../trace/redact.ts";
+import { REDACTED, type Redaction, withoutCopies } from "../../observe/trace/redact.ts";
 import { subjectOf } from "./finished-request.ts";
 
 export interface RecordedRequest {

@@ -4,7 +4,7 @@
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
-import { type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "../../lib/log/metrics.ts";
+import { type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "../../observe/log/metrics.ts";
 
 const LABELS = ["gateway", "route", "backend", "method", "status", "error"] as const;
 /** Statuses and methods come from outside: a flood of odd ones must not grow this without end. */

@@ -3,7 +3,7 @@
  * often, and some examples. Bounded in every direction; what does not fit is only counted.
  */
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
-import type { Metrics } from "../../lib/log/metrics.ts";
+import type { Metrics } from "../../observe/log/metrics.ts";
 import { subjectOf } from "./finished-request.ts";
 
 /** Rules that have an entry of their own; denials beyond are counted together. */

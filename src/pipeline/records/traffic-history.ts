@@ -5,10 +5,10 @@
  * can hold it over a restart.
  */
 import { z } from "zod";
+import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { HistoryPoint, HistoryReport } from "../../trace/traffic-report.ts";
+import type { HistoryPoint, HistoryReport } from "../../observe/trace/traffic-report.ts";
 
 const FINE = { slotMs: 10_000, slots: 180 };
 const COARSE = { slotMs: 300_000, slots: 288 };

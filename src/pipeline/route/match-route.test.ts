@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
 import { anExchange } from "../../../test/support/exchange.ts";
 import type { Route, RouteMatch } from "../../core/topology.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
+import { HeaderList } from "../../http/headers.ts";
 import { createRouteTable } from "./match-route.ts";
 
 function route(name: string, matches: RouteMatch[], hostnames: string[] = []): Route {

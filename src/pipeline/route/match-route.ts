@@ -4,10 +4,11 @@
  * request takes the first that matches. A request is refused if the choice depends on a header or query parameter that a
  * backend could read in another way: by one of several lines, or by another spelling of the name.
  */
+
+import { linearRegex } from "../../base/regex.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
-import { linearRegex } from "../../lib/text/regex.ts";
 
 export interface RouteTable {
   /**

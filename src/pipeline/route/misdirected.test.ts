@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { createServerNames } from "../../lib/http/server-names.ts";
+import { createServerNames } from "../../http/server-names.ts";
 import { refuseMisdirected } from "./misdirected.ts";
 
 const NAMES = ["second.org", "*.wild.org", "fourth.wild.org"];

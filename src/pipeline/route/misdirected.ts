@@ -4,7 +4,7 @@
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { NamedEntries } from "../../lib/http/server-names.ts";
+import type { NamedEntries } from "../../http/server-names.ts";
 import { hostnameOf } from "./match-route.ts";
 
 export function refuseMisdirected(

@@ -5,7 +5,7 @@
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Route } from "../../core/topology.ts";
-import { ambiguityIn, mayBeAmbiguous, otherReadings } from "../../lib/http/request-path.ts";
+import { ambiguityIn, mayBeAmbiguous, otherReadings } from "../../http/request-path.ts";
 import type { RouteTable } from "./match-route.ts";
 
 /** Names in a message; a gateway may have thousands of routes. */

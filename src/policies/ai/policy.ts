@@ -4,15 +4,15 @@
  * wanted; the `ai` backend, which knows the dialects, does it.
  */
 import { z } from "zod";
+import { urlLabel } from "../../base/url-label.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
-import { urlLabel } from "../../lib/text/url-label.ts";
-import type { PromptRules, TextGuard, WebhookGuard } from "../../llm/dialects/llm-call.ts";
-import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { createGuardWebhook } from "../../llm/guards/guard-webhook.ts";
 import { hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
+import type { PromptRules, TextGuard, WebhookGuard } from "../../llm/request/llm-call.ts";
+import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 
 const message = z.strictObject({
   role: z.enum(["system", "developer", "user", "assistant"]).describe("The role of the message."),

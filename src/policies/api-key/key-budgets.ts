@@ -1,17 +1,18 @@
 /**
  * The budget of a key itself: like one of the `budgets` policy, but with the key's own limit, wherever the key is used.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Charge, CompileEnv, Hooks } from "../../core/policy.ts";
 import type { KeyBudget } from "../../identity/passwords/api-keys.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { counterOf, type Store, storeNamespace } from "../../lib/store/store.ts";
 import { accountOf, type Budget } from "../../llm/budgets/budget.ts";
 import { budgetBooks } from "../../llm/budgets/budget-books.ts";
 import { BudgetCharge } from "../../llm/budgets/budget-charge.ts";
 import { writeBudgetHeaders } from "../../llm/budgets/budget-readings.ts";
 import { claimsOf, settleCharge, watchStream } from "../../llm/budgets/call-claims.ts";
 import { fromCounted, toCounted } from "../../llm/budgets/money.ts";
+import { counterOf, type Store, storeNamespace } from "../../store/store.ts";
 
 /** What the budgets of keys are called; each key has its account under its id. */
 const NAME = "key";

@@ -6,10 +6,10 @@
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { ModelAccess } from "../../core/facts.ts";
-import { includesHeader } from "../../lib/http/header-rules.ts";
-import { dialectOf } from "../../llm/dialects/dialect.ts";
-import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
-import { matchPattern } from "../../llm/dialects/model-pattern.ts";
+import { includesHeader } from "../../http/header-rules.ts";
+import { dialectOf } from "../../llm/request/dialect.ts";
+import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
+import { matchPattern } from "../../llm/request/model-pattern.ts";
 
 export function modelAccess(models: readonly string[] | undefined): ModelAccess | undefined {
   if (models === undefined) return undefined;

@@ -21,7 +21,7 @@ import {
 } from "../../identity/access/credential-location.ts";
 import { type ApiKeyEntry, createApiKeys, digestOf } from "../../identity/passwords/api-keys.ts";
 import { createStoredKeys, keyBudget, keyId, keyModels, type StoredKey } from "../../identity/passwords/stored-keys.ts";
-import { StoreUnavailable } from "../../lib/store/store.ts";
+import { StoreUnavailable } from "../../store/store.ts";
 import { keyBudgetHooks } from "./key-budgets.ts";
 import { bothAccesses, checkModel, modelAccess } from "./key-models.ts";
 

@@ -20,7 +20,7 @@ import {
   denial,
   enforcement,
 } from "../../identity/access/access-rules.ts";
-import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
+import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 import { readsBody, readsTooEarly, splitRules } from "./body-rules.ts";
 
 export const authorization = definePolicy({

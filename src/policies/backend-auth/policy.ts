@@ -8,8 +8,8 @@ import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { changeableHeaderName, exactlyOneOf, secret } from "../../core/schema.ts";
 import { filePath } from "../../core/schema-marks.ts";
-import { isSameHeader } from "../../lib/http/header-rules.ts";
-import { isHeaderValue } from "../../lib/http/headers.ts";
+import { isSameHeader } from "../../http/header-rules.ts";
+import { isHeaderValue } from "../../http/headers.ts";
 
 const keyFile = z.strictObject({ file: filePath().describe("A file that contains only the key.") });
 

@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
 import { filePath } from "../../core/schema-marks.ts";
-import { checkCertificates } from "../../lib/http/certificates.ts";
+import { checkCertificates } from "../../http/certificates.ts";
 
 export const backendTls = definePolicy({
   kind: "backendTLS",

@@ -7,9 +7,9 @@ import { compileExpression } from "../../cel/expression.ts";
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompileEnv, Hooks, Outcome } from "../../core/policy.ts";
-import { createMemoryStore } from "../../lib/store/memory-store.ts";
-import { type Store, StoreUnavailable } from "../../lib/store/store.ts";
-import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
+import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
+import { createMemoryStore } from "../../store/memory-store.ts";
+import { type Store, StoreUnavailable } from "../../store/store.ts";
 import { budgets } from "./policy.ts";
 
 for (const [why, config] of Object.entries({

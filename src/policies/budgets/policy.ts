@@ -14,7 +14,7 @@ import { writeBudgetHeaders } from "../../llm/budgets/budget-readings.ts";
 import { budgetView } from "../../llm/budgets/budget-views.ts";
 import { claimsOf, settleCharge, watchStream } from "../../llm/budgets/call-claims.ts";
 import { toCounted } from "../../llm/budgets/money.ts";
-import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
+import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 import { type BudgetConfig, budgetsSchema } from "./schema.ts";
 
 export const budgets = definePolicy({

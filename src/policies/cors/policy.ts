@@ -3,11 +3,11 @@
  * Runs first, because a preflight carries no credentials and must not be refused for that.
  */
 import { z } from "zod";
+import { isHeaderName } from "../../base/header-names.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { duration } from "../../core/schema.ts";
-import { isHeaderName } from "../../lib/text/header-names.ts";
 import { compileOrigins } from "./origins.ts";
 
 /** Enough for MCP clients in a browser (decisions.md); other routes name their own. */

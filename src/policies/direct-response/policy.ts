@@ -4,7 +4,7 @@
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
 import { changeableHeaderName, headerValue } from "../../core/schema.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
+import { HeaderList } from "../../http/headers.ts";
 
 export const directResponse = definePolicy({
   kind: "directResponse",

@@ -4,12 +4,12 @@
  */
 
 import type { Client, MethodDefinition, ServiceDefinition, ServiceError } from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
+import { exportsOf } from "../../base/exports-of.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { plainChannel } from "../../lib/client/grpc-credentials.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
-import { pathAndQuery } from "../../lib/http/request-path.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { exportsOf } from "../../lib/text/exports-of.ts";
+import { plainChannel } from "../../http/client/grpc-credentials.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import { pathAndQuery } from "../../http/request-path.ts";
 import { type CheckRequest, type CheckResponse, type HeaderOption, PROTOCOL, SERVICE_NAME } from "./check-protocol.ts";
 import { changedHeader, mayRemove, refusalStatus, type Verdict } from "./verdict.ts";
 

@@ -4,9 +4,9 @@
  */
 
 import type { Exchange } from "../../core/exchange.ts";
-import type { Fetch } from "../../lib/http/fetch.ts";
-import { addForwarded, type HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
-import { pathAndQuery } from "../../lib/http/request-path.ts";
+import type { Fetch } from "../../http/fetch.ts";
+import { addForwarded, type HeaderList, isHeaderValue } from "../../http/headers.ts";
+import { pathAndQuery } from "../../http/request-path.ts";
 import { changedHeader, refusalStatus, type Verdict } from "./verdict.ts";
 
 const ANSWER_BYTES = 64 * 1024;

@@ -3,9 +3,9 @@
  * HTTP does not allow, and headers that belong to the connection, are left out.
  */
 
-import { mayServiceChange } from "../../lib/http/header-rules.ts";
-import { isHeaderValue } from "../../lib/http/headers.ts";
-import { isHeaderName } from "../../lib/text/header-names.ts";
+import { isHeaderName } from "../../base/header-names.ts";
+import { mayServiceChange } from "../../http/header-rules.ts";
+import { isHeaderValue } from "../../http/headers.ts";
 
 export interface Allowed {
   readonly allowed: true;

@@ -5,6 +5,7 @@
  */
 import { z } from "zod";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import { parseHttpUrl } from "../../http/fetch.ts";
 import {
   type AcceptedIssuer,
   authenticationMode,
@@ -20,7 +21,6 @@ import {
 } from "../../identity/keys/key-source.ts";
 import { plain } from "../../identity/providers/plain.ts";
 import { AUDIENCE_MEND } from "../../identity/providers/provider.ts";
-import { parseHttpUrl } from "../../lib/http/fetch.ts";
 
 const audiences = z
   .array(z.string().min(1))

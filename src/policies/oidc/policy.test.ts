@@ -5,7 +5,7 @@ import { createSigningKey, keySetOf, signToken } from "../../../test/support/ide
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
-import { createMemoryStore } from "../../lib/store/memory-store.ts";
+import { createMemoryStore } from "../../store/memory-store.ts";
 import { oidc } from "./policy.ts";
 
 const ISSUER = "https://id.example.com";

@@ -11,13 +11,13 @@ import { definePolicy } from "../../core/policy.ts";
 import { tokenPrincipal } from "../../core/principal.ts";
 import { emptyReply, jsonReply, type Reply, textReply } from "../../core/reply.ts";
 import { duration, httpUrl, secret } from "../../core/schema.ts";
+import { canonicalPath } from "../../http/request-path.ts";
 import { keepDiscovery, keepVerifier, keySourceOf } from "../../identity/keys/key-source.ts";
 import { BrowserCookie, foreignOrigin } from "../../identity/login/browser-flow.ts";
 import { createBrowserLogin } from "../../identity/login/browser-login.ts";
 import { type BrowserSession, createBrowserSessions } from "../../identity/login/browser-sessions.ts";
 import { plain } from "../../identity/providers/plain.ts";
-import { canonicalPath } from "../../lib/http/request-path.ts";
-import { StoreUnavailable } from "../../lib/store/store.ts";
+import { StoreUnavailable } from "../../store/store.ts";
 
 const DEFAULT_SESSION_MS = 8 * 3_600_000;
 const MAX_SESSION_MS = 30 * 86_400_000;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { startLimitThreads } from "../../../test/support/limit-threads.ts";
-import { createSharedMemory, givenSharedMemory } from "../../lib/process/shared-memory.ts";
+import { createSharedMemory, givenSharedMemory } from "../../base/shared-memory.ts";
 import type { BucketRule } from "./bucket.ts";
 import { BucketStore } from "./bucket-store.ts";
 import { keyHash } from "./key-hash.ts";

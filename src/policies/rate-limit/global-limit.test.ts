@@ -10,11 +10,11 @@ import {
   type ServiceLimit,
   startRateLimitService,
 } from "../../../test/support/rate-limit-service/service.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Facts } from "../../core/facts.ts";
 import type { Hooks } from "../../core/policy.ts";
-import type { Clock } from "../../lib/process/clock.ts";
 import { rateLimit } from "./policy.ts";
 
 const perUser = { entries: [{ key: "user", value: "jwt.sub" }] };

@@ -8,7 +8,7 @@ import { keyOf } from "../../cel/limit-key.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompileEnv } from "../../core/policy.ts";
-import type { Counter } from "../../lib/log/metrics.ts";
+import type { Counter } from "../../observe/log/metrics.ts";
 import { addReading, refusal } from "./readings.ts";
 import { openRlsClient, type RlsClient } from "./rls-client.ts";
 import { CODE_OK, CODE_OVER_LIMIT, type RlsDescriptor, type RlsRequest, type RlsResponse } from "./rls-protocol.ts";

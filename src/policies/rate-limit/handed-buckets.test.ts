@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import type { Clock } from "../../lib/process/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { BucketRule } from "./bucket.ts";
 import { BucketStore } from "./bucket-store.ts";
 import { createHandedBuckets } from "./handed-buckets.ts";

@@ -3,8 +3,9 @@
  * it, then what the requests that end here still use, which it adds to its own counts. Times are those of the wall clock,
  * because each process has a monotonic clock of its own.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { HandedLimit, UsedBucket } from "../../core/policy.ts";
-import type { Clock } from "../../lib/process/clock.ts";
 import { type BucketRule, windowsEnded } from "./bucket.ts";
 import { type BucketStore, UNUSED } from "./bucket-store.ts";
 

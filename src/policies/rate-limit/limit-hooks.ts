@@ -3,10 +3,11 @@
  * when a request is authenticated and authorised, token limits when its body is parsed; tokens are estimated then and
  * settled when the response has ended (spec 3 and 8).
  */
+
+import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
+import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/token-count.ts";
 import type { GlobalLimit } from "./global-limit.ts";
 import { ask, keysOf, LocalCharge, ONE } from "./local-admission.ts";

@@ -6,7 +6,7 @@ import type { Expression } from "../../cel/expression.ts";
 import { boundedKey, keyDisplay, keyOf } from "../../cel/limit-key.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
 import type { CompileEnv, LimitView } from "../../core/policy.ts";
-import type { Counter } from "../../lib/log/metrics.ts";
+import type { Counter } from "../../observe/log/metrics.ts";
 import type { BucketRule } from "./bucket.ts";
 import { BucketStore, type BucketView, MAX_BUCKETS, SHARED_SLOT } from "./bucket-store.ts";
 import { createHandedBuckets } from "./handed-buckets.ts";

@@ -6,6 +6,7 @@ import { limitEnv, limitExchange, settleAll } from "../../../test/support/rate-l
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
+import { createRedaction } from "../../observe/trace/redact.ts";
 import {
   type AdmissionHook,
   type HookRun,
@@ -13,7 +14,6 @@ import {
   runParsedHooks,
   type ScopedPolicy,
 } from "../../pipeline/phases/run-hooks.ts";
-import { createRedaction } from "../../trace/redact.ts";
 import { rateLimit } from "./policy.ts";
 
 const STAGES: readonly AdmissionHook[] = ["admit", "admitParsed", "llmRequest"];

@@ -4,10 +4,10 @@
  * is loaded only when a global limit is configured: it costs more start time than the rest of the gateway.
  */
 import type { Client, ServiceError } from "@grpc/grpc-js";
-import { plainChannel } from "../../lib/client/grpc-credentials.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { Task, Tasks } from "../../lib/process/tasks.ts";
-import { exportsOf } from "../../lib/text/exports-of.ts";
+import type { Clock } from "../../base/clock.ts";
+import { exportsOf } from "../../base/exports-of.ts";
+import type { Task, Tasks } from "../../base/tasks.ts";
+import { plainChannel } from "../../http/client/grpc-credentials.ts";
 import { PROTOCOL, type RlsRequest, type RlsResponse, SERVICE_NAME } from "./rls-protocol.ts";
 
 export interface RlsClient {

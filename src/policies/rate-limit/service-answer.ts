@@ -2,10 +2,11 @@
  * What a rate limit service's answer means here: a reading for the headers, and what it wants to add to requests and
  * responses. The answer comes from outside: names and values that HTTP does not allow are left out.
  */
+
+import { isHeaderName } from "../../base/header-names.ts";
 import type { LimitReading } from "../../core/exchange.ts";
-import { mayServiceChange } from "../../lib/http/header-rules.ts";
-import { isHeaderValue } from "../../lib/http/headers.ts";
-import { isHeaderName } from "../../lib/text/header-names.ts";
+import { mayServiceChange } from "../../http/header-rules.ts";
+import { isHeaderValue } from "../../http/headers.ts";
 import { LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER, VENDOR_HEADER } from "./readings.ts";
 import { type RlsHeader, type RlsResponse, type RlsStatus, UNIT_SECONDS } from "./rls-protocol.ts";
 

@@ -9,10 +9,10 @@ import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { exactlyOneOf } from "../../core/schema.ts";
 import { markLocal } from "../../core/schema-marks.ts";
-import { openEndpointPools } from "../../lib/client/endpoint-pools.ts";
-import { parseAddress } from "../../lib/http/backend-address.ts";
-import { addForwarded } from "../../lib/http/headers.ts";
-import { pathAndQuery } from "../../lib/http/request-path.ts";
+import { parseAddress } from "../../http/backend-address.ts";
+import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
+import { addForwarded } from "../../http/headers.ts";
+import { pathAndQuery } from "../../http/request-path.ts";
 import { ComparedAnswer, compareCopies, expectCopy, watchBackend } from "./compare-answers.ts";
 
 /** Copies of larger bodies would be felt. */

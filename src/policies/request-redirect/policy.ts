@@ -7,7 +7,7 @@ import { pathChange } from "../../core/path-change.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { authority } from "../../core/schema.ts";
-import { canonicalPath } from "../../lib/http/request-path.ts";
+import { canonicalPath } from "../../http/request-path.ts";
 
 const DEFAULT_STATUS = 302;
 

@@ -9,7 +9,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { evaluatedText } from "../../core/header-changes.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { celSource, changeableHeaderName, isAuthority } from "../../core/schema.ts";
-import { type HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
+import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 
 const changes = z.strictObject({
   set: z

@@ -3,7 +3,7 @@
  * at every chunking.
  */
 import { crc32 } from "node:zlib";
-import { createEventStreamReader } from "../../../src/llm/wire/aws-event-stream.ts";
+import { createEventStreamReader } from "../../../src/llm/encoding/aws-event-stream.ts";
 import { waysToArrive } from "../pieces.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expectSame, refusalOf } from "../target.ts";

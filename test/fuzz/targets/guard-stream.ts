@@ -3,8 +3,9 @@
  * arguments of a tool call) is put together from its pieces, whatever stands between them, and compared with the text that
  * a reference masks as a whole. Texts without a match arrive complete; a guard that rejects lets no match through.
  */
-import type { SseEvent } from "../../../src/lib/http/sse.ts";
-import { finish } from "../../../src/lib/process/turns.ts";
+
+import { finish } from "../../../src/base/turns.ts";
+import type { SseEvent } from "../../../src/http/sse.ts";
 import { GuardRejection } from "../../../src/llm/guards/guarded-text.ts";
 import { createStreamGuard } from "../../../src/llm/guards/stream-guard.ts";
 import { streamTexts } from "../../../src/llm/guards/stream-texts.ts";

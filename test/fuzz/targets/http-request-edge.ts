@@ -3,8 +3,8 @@
  * reading. Judged by Node's parser, by the URL parser of the platform and by rules written a second time from the RFCs.
  */
 import { GatewayError } from "../../../src/core/errors.ts";
-import { type ParsedRequest, RequestError } from "../../../src/lib/http1/parse-request-head.ts";
-import { RequestParser } from "../../../src/lib/http1/request-parser.ts";
+import { type ParsedRequest, RequestError } from "../../../src/http/h1/parse-request-head.ts";
+import { RequestParser } from "../../../src/http/h1/request-parser.ts";
 import { type Head, readHead } from "../../../src/pipeline/listen/edge.ts";
 import { type NodeMessage, readWithNode } from "../node-parser.ts";
 import type { Random } from "../random.ts";

@@ -2,8 +2,8 @@
  * The reader of backends' answers: the same for every chunking, never more lenient than Node's own parser, the same body
  * as that, and nothing accepted whose length could be read in two ways.
  */
-import { ResponseError } from "../../../src/lib/http1/parse-response-head.ts";
-import { ResponseParser } from "../../../src/lib/http1/response-parser.ts";
+import { ResponseError } from "../../../src/http/h1/parse-response-head.ts";
+import { ResponseParser } from "../../../src/http/h1/response-parser.ts";
 import { readWithNode } from "../node-parser.ts";
 import { waysToArrive } from "../pieces.ts";
 import type { Random } from "../random.ts";

@@ -3,17 +3,17 @@
  * for the member that was meant.
  */
 
-import { finish } from "../../../src/lib/process/turns.ts";
-import { createNames } from "../../../src/mcp/many/names.ts";
+import { finish } from "../../../src/base/turns.ts";
+import { insertMembers, members, removeMembers, splice } from "../../../src/json/json-text.ts";
+import { createNames } from "../../../src/mcp/aggregation/names.ts";
 import {
   renamedItem,
   renamedNotification,
   renamedRequest,
   renamedResult,
-} from "../../../src/mcp/many/rewrite-names.ts";
+} from "../../../src/mcp/aggregation/rewrite-names.ts";
+import { idOf, JsonRpcProblem, parseClientMessages, withId } from "../../../src/mcp/protocol/json-rpc.ts";
 import { readServerText } from "../../../src/mcp/transports/incoming.ts";
-import { idOf, JsonRpcProblem, parseClientMessages, withId } from "../../../src/mcp/wire/json-rpc.ts";
-import { insertMembers, members, removeMembers, splice } from "../../../src/mcp/wire/json-text.ts";
 import { isRecord, parsed, randomJson, randomObject, writtenName } from "../json.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";

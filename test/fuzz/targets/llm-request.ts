@@ -3,9 +3,9 @@
  * stream are those that JSON.parse sees, what is ambiguous is refused, and what was not changed is still there.
  */
 
-import { scanRequest } from "../../../src/llm/dialects/scan-request.ts";
-import { applyEdits } from "../../../src/llm/wire/edit-bytes.ts";
-import { readSkeleton } from "../../../src/llm/wire/skeleton.ts";
+import { applyEdits } from "../../../src/json/edit-bytes.ts";
+import { readSkeleton } from "../../../src/json/skeleton.ts";
+import { scanRequest } from "../../../src/llm/request/scan-request.ts";
 import { isRecord, parsed, randomObject } from "../json.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";

@@ -15,7 +15,7 @@ import {
   redactText,
   redactUrl,
   withoutSecrets,
-} from "../../../src/trace/redact.ts";
+} from "../../../src/observe/trace/redact.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 

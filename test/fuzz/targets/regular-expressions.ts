@@ -2,7 +2,7 @@
  * Patterns of the configuration: where RE2 and JavaScript mean the same by a pattern, they match the same, and no pattern
  * takes more than a moment, not even on a text that is made for it.
  */
-import { linearRegex } from "../../../src/lib/text/regex.ts";
+import { linearRegex } from "../../../src/base/regex.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 
 type Input = { readonly pattern: string; readonly text: string };

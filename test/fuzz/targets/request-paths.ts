@@ -3,13 +3,7 @@
  * form is a single spelling and keeps the meaning; no accepted path steps out of its place, however often it is decoded;
  * a value in an outgoing path stays one segment.
  */
-import {
-  ambiguityIn,
-  canonicalPath,
-  otherReadings,
-  pathFault,
-  pathSegment,
-} from "../../../src/lib/http/request-path.ts";
+import { ambiguityIn, canonicalPath, otherReadings, pathFault, pathSegment } from "../../../src/http/request-path.ts";
 import { respelled } from "../../support/path-spellings.ts";
 import { Random } from "../random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";

@@ -5,8 +5,8 @@
 import type { GatewayRequest } from "../../../src/core/exchange.ts";
 import { pathChange } from "../../../src/core/path-change.ts";
 import type { Route, RouteMatch } from "../../../src/core/topology.ts";
-import { HeaderList } from "../../../src/lib/http/headers.ts";
-import { canonicalPath } from "../../../src/lib/http/request-path.ts";
+import { HeaderList } from "../../../src/http/headers.ts";
+import { canonicalPath } from "../../../src/http/request-path.ts";
 import { createRouteTable } from "../../../src/pipeline/route/match-route.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";

@@ -2,7 +2,7 @@
  * Server-sent events: the same as a reader written from the standard finds, at every chunking; what is written is read
  * again as it was; and what takes usage out of a stream leaves every other event.
  */
-import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../../../src/lib/http/sse.ts";
+import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../../../src/http/sse.ts";
 import { createAnswerReader } from "../../../src/llm/usage/answer-reader.ts";
 import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
 import { usageEventAt } from "../../../src/llm/usage/stream-event.ts";

@@ -4,10 +4,10 @@
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import { createRequire } from "node:module";
+import type { Clock } from "../../../src/base/clock.ts";
 import { createInlineKeySet } from "../../../src/identity/keys/key-set.ts";
 import { createTokenVerifier } from "../../../src/identity/keys/token-verifier.ts";
 import { readKeySet } from "../../../src/identity/keys/verification-key.ts";
-import type { Clock } from "../../../src/lib/process/clock.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 

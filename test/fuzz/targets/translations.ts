@@ -2,14 +2,15 @@
  * Requests, answers and streams between the dialects of providers: only the named refusals are thrown, what comes out is
  * JSON, every text of a request arrives, and usage comes out as it went in.
  */
-import type { Format } from "../../../src/llm/dialects/dialect.ts";
-import { CHAT_HABITS } from "../../../src/llm/dialects/provider.ts";
-import { Losses } from "../../../src/llm/form/losses.ts";
-import type { OutEvent, Translation } from "../../../src/llm/form/translation.ts";
-import { TranslationError, UpstreamAnswerError } from "../../../src/llm/form/translation-error.ts";
-import { translationBetween } from "../../../src/llm/translate/index.ts";
+
+import type { Members } from "../../../src/json/json.ts";
+import { Losses } from "../../../src/llm/canonical/losses.ts";
+import type { OutEvent, Translation } from "../../../src/llm/canonical/translation.ts";
+import { TranslationError, UpstreamAnswerError } from "../../../src/llm/canonical/translation-error.ts";
+import { translationBetween } from "../../../src/llm/dialects/translate.ts";
+import type { Format } from "../../../src/llm/request/dialect.ts";
+import { CHAT_HABITS } from "../../../src/llm/request/provider.ts";
 import { readUsage } from "../../../src/llm/usage/usage.ts";
-import type { Members } from "../../../src/llm/wire/json.ts";
 import { isRecord, parsed, randomJson } from "../json.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";

@@ -2,8 +2,8 @@
  * Everything that the request parser makes of some pieces of bytes, as data: the requests with their bodies, and how it
  * ends. Fed as a connection feeds it: what follows a request is read when that one is done with.
  */
-import { type ParsedRequest, RequestError } from "../../../src/lib/http1/parse-request-head.ts";
-import { RequestParser } from "../../../src/lib/http1/request-parser.ts";
+import { type ParsedRequest, RequestError } from "../../../src/http/h1/parse-request-head.ts";
+import { RequestParser } from "../../../src/http/h1/request-parser.ts";
 
 export interface ReadRequest {
   readonly head: ParsedRequest;

@@ -1,8 +1,8 @@
 /**
  * The door to identity providers in unit tests: answers by URL, counts what was asked, and can be shut.
  */
-import { type Fetch, FetchError, type FetchRequest, type FetchResponse } from "../../../src/lib/http/fetch.ts";
-import { HeaderList } from "../../../src/lib/http/headers.ts";
+import { type Fetch, FetchError, type FetchRequest, type FetchResponse } from "../../../src/http/fetch.ts";
+import { HeaderList } from "../../../src/http/headers.ts";
 
 export interface Answer {
   readonly status?: number;

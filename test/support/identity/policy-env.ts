@@ -2,12 +2,13 @@
  * What a policy gets in unit tests: a clock that stands still, a fetch that answers from a table, and exchanges made
  * from a few words.
  */
+
+import { createTasks } from "../../../src/base/tasks.ts";
 import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../../../src/core/exchange.ts";
 import type { CompileEnv } from "../../../src/core/policy.ts";
 import type { Reply } from "../../../src/core/reply.ts";
-import { HeaderList } from "../../../src/lib/http/headers.ts";
-import { type LogFields, type Logger, silentLogger } from "../../../src/lib/log/logger.ts";
-import { createTasks } from "../../../src/lib/process/tasks.ts";
+import { HeaderList } from "../../../src/http/headers.ts";
+import { type LogFields, type Logger, silentLogger } from "../../../src/observe/log/logger.ts";
 import { testEnv } from "../exchange.ts";
 import { type FakeClock, fakeClock } from "../fake-clock.ts";
 import { createFakeFetch, type FakeFetch } from "./fake-fetch.ts";

@@ -2,7 +2,7 @@
  * Answers of an OpenAI or Anthropic provider as bytes on the wire: JSON or a stream, of any size, with a text and
  * counts of one's own, so that a test can tell which provider an answer or a charge came from.
  */
-import { parseMembers } from "../../../src/llm/wire/json.ts";
+import { parseMembers } from "../../../src/json/json.ts";
 
 export type Family = "openAI" | "anthropic";
 

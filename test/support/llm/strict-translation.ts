@@ -2,12 +2,12 @@
  * The translation between two dialects with everything that it cannot translate refused.
  */
 import assert from "node:assert/strict";
-import type { Format } from "../../../src/llm/dialects/dialect.ts";
-import { CHAT_HABITS } from "../../../src/llm/dialects/provider.ts";
-import { Losses } from "../../../src/llm/form/losses.ts";
-import type { OutEvent, Translation, TranslationContext } from "../../../src/llm/form/translation.ts";
-import { translationBetween } from "../../../src/llm/translate/index.ts";
-import type { Members } from "../../../src/llm/wire/json.ts";
+import type { Members } from "../../../src/json/json.ts";
+import { Losses } from "../../../src/llm/canonical/losses.ts";
+import type { OutEvent, Translation, TranslationContext } from "../../../src/llm/canonical/translation.ts";
+import { translationBetween } from "../../../src/llm/dialects/translate.ts";
+import type { Format } from "../../../src/llm/request/dialect.ts";
+import { CHAT_HABITS } from "../../../src/llm/request/provider.ts";
 
 export function context(overrides: Partial<TranslationContext> = {}): TranslationContext {
   let ids = 0;

@@ -2,12 +2,12 @@
  * One request, answer or stream through the translation between two dialects.
  */
 import assert from "node:assert/strict";
-import type { Format } from "../../../src/llm/dialects/dialect.ts";
-import { CHAT_HABITS } from "../../../src/llm/dialects/provider.ts";
-import { Losses, type Unsupported } from "../../../src/llm/form/losses.ts";
-import type { OutEvent, TranslationContext } from "../../../src/llm/form/translation.ts";
-import { translationBetween } from "../../../src/llm/translate/index.ts";
-import type { Members } from "../../../src/llm/wire/json.ts";
+import type { Members } from "../../../src/json/json.ts";
+import { Losses, type Unsupported } from "../../../src/llm/canonical/losses.ts";
+import type { OutEvent, TranslationContext } from "../../../src/llm/canonical/translation.ts";
+import { translationBetween } from "../../../src/llm/dialects/translate.ts";
+import type { Format } from "../../../src/llm/request/dialect.ts";
+import { CHAT_HABITS } from "../../../src/llm/request/provider.ts";
 
 export function context(model = "m", how: Unsupported = "drop"): TranslationContext {
   let ids = 0;

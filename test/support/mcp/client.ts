@@ -2,7 +2,7 @@
  * A small MCP client for tests that sees the wire: statuses, headers, event ids, raw text. The official SDKs are
  * used elsewhere; they hide what these tests are about.
  */
-import { createSseParser, type SseEvent } from "../../../src/lib/http/sse.ts";
+import { createSseParser, type SseEvent } from "../../../src/http/sse.ts";
 
 export const LEGACY_HEADERS = { "content-type": "application/json", accept: "application/json, text/event-stream" };
 

@@ -2,8 +2,8 @@
  * The real time, except that a session waits for all its targets to start however busy the machine is. Tests of what
  * happens after that wait advance a clock of their own.
  */
-import { type Clock, systemClock } from "../../../src/lib/process/clock.ts";
-import { OPEN_WAIT_MS } from "../../../src/mcp/many/late-targets.ts";
+import { type Clock, systemClock } from "../../../src/base/clock.ts";
+import { OPEN_WAIT_MS } from "../../../src/mcp/aggregation/late-targets.ts";
 
 const PATIENT_MS = 60_000;
 

@@ -4,19 +4,19 @@
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { mcp } from "../../../src/backends/mcp/backend.ts";
+import type { Clock } from "../../../src/base/clock.ts";
+import { createMemoryBudget } from "../../../src/base/memory-budget.ts";
+import { createTasks, type Tasks } from "../../../src/base/tasks.ts";
 import type { Backend, BackendCall, BackendEnv, BackendRun } from "../../../src/core/backend.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
 import type { Facts, McpAccess } from "../../../src/core/facts.ts";
 import { tokenPrincipal } from "../../../src/core/principal.ts";
 import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.ts";
-import { HeaderList } from "../../../src/lib/http/headers.ts";
-import type { Clock } from "../../../src/lib/process/clock.ts";
-import { createMemoryBudget } from "../../../src/lib/process/memory-budget.ts";
-import { createTasks, type Tasks } from "../../../src/lib/process/tasks.ts";
-import { createMemoryStore } from "../../../src/lib/store/memory-store.ts";
-import { createSigningKey } from "../../../src/lib/store/signing-key.ts";
+import { HeaderList } from "../../../src/http/headers.ts";
+import { mcp } from "../../../src/mcp/backend.ts";
 import { Hub } from "../../../src/mcp/hub.ts";
+import { createMemoryStore } from "../../../src/store/memory-store.ts";
+import { createSigningKey } from "../../../src/store/signing-key.ts";
 import { testEnv } from "../exchange.ts";
 import { patientClock } from "./patient-clock.ts";
 

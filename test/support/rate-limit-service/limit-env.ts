@@ -3,20 +3,20 @@
  * compilation as they survive a reload, and exchanges without a socket.
  */
 
+import type { Clock } from "../../../src/base/clock.ts";
+import { createMemoryBudget } from "../../../src/base/memory-budget.ts";
+import { createTasks } from "../../../src/base/tasks.ts";
 import { compileExpression } from "../../../src/cel/expression.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
 import type { Facts } from "../../../src/core/facts.ts";
 import type { CompileEnv, Hooks, LimitView, Outcome } from "../../../src/core/policy.ts";
-import { HeaderList } from "../../../src/lib/http/headers.ts";
-import { silentLogger } from "../../../src/lib/log/logger.ts";
-import { createMetrics } from "../../../src/lib/log/metrics.ts";
-import type { Clock } from "../../../src/lib/process/clock.ts";
-import { createMemoryBudget } from "../../../src/lib/process/memory-budget.ts";
-import { createTasks } from "../../../src/lib/process/tasks.ts";
-import { createMemoryStore } from "../../../src/lib/store/memory-store.ts";
-import { noSigningKey } from "../../../src/lib/store/signing-key.ts";
+import { HeaderList } from "../../../src/http/headers.ts";
+import { silentLogger } from "../../../src/observe/log/logger.ts";
+import { createMetrics } from "../../../src/observe/log/metrics.ts";
+import { createRedaction } from "../../../src/observe/trace/redact.ts";
 import { runAdmission } from "../../../src/pipeline/phases/run-hooks.ts";
-import { createRedaction } from "../../../src/trace/redact.ts";
+import { createMemoryStore } from "../../../src/store/memory-store.ts";
+import { noSigningKey } from "../../../src/store/signing-key.ts";
 import { fakeClock } from "../fake-clock.ts";
 
 export interface LimitEnv {

@@ -2,7 +2,7 @@
  * A clock that only a test moves, with real timers: windows pass when the test says so, however slow the machine is. For
  * whole gateways, whose sockets need real timers.
  */
-import { type Clock, systemClock } from "../../../src/lib/process/clock.ts";
+import { type Clock, systemClock } from "../../../src/base/clock.ts";
 
 export interface ShiftedClock extends Clock {
   advance(ms: number): void;

@@ -3,9 +3,9 @@
  * It ends by being killed. `node folder-writer.js <folder>`
  */
 import { writeSync } from "node:fs";
-import { silentLogger } from "../../../src/lib/log/logger.ts";
-import { systemClock } from "../../../src/lib/process/clock.ts";
-import { openFolderStore } from "../../../src/lib/store/folder-store.ts";
+import { systemClock } from "../../../src/base/clock.ts";
+import { silentLogger } from "../../../src/observe/log/logger.ts";
+import { openFolderStore } from "../../../src/store/folder-store.ts";
 
 const [, , folder = ""] = process.argv;
 const store = await openFolderStore(folder, { clock: systemClock, logger: silentLogger });

@@ -3,7 +3,7 @@
  * a busy gateway then pays the same for an open page as an idle one.
  */
 import { signal } from "@preact/signals";
-import type { RequestDetail, RequestRecord } from "../../../src/trace/request-record.ts";
+import type { RequestDetail, RequestRecord } from "../../../src/observe/trace/request-record.ts";
 import { page } from "../frame/router.ts";
 import { getJson } from "./api.ts";
 import { onReturn } from "./connection.ts";

@@ -2,7 +2,7 @@
  * "Trace the next request that matches": waits at `/debug/trace` and keeps the events as they come. One at a time.
  */
 import { signal } from "@preact/signals";
-import type { TraceEvent } from "../../../src/trace/events.ts";
+import type { TraceEvent } from "../../../src/observe/trace/events.ts";
 import { streamLines } from "./api.ts";
 
 export type { TraceEvent };

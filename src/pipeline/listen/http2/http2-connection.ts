@@ -5,8 +5,8 @@
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { NO_BODY } from "../../../core/exchange.ts";
-import { endSessionLater } from "../../../lib/http2/later-ends.ts";
-import { LifeSigns } from "../../../lib/http2/life-signs.ts";
+import { endSessionLater } from "../../../http/h2/later-ends.ts";
+import { LifeSigns } from "../../../http/h2/life-signs.ts";
 import { KEEP_ALIVE_MS } from "../answer.ts";
 import type { ConnectionOwner, OpenConnection } from "../connection-owner.ts";
 import { StreamAnswer, type StreamOwner } from "./stream-answer.ts";

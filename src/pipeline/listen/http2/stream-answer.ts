@@ -4,12 +4,12 @@
  */
 import { constants, type ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
+import type { LinkedList } from "../../../base/linked-list.ts";
+import type { MemoryPool } from "../../../base/memory-budget.ts";
 import type { Reply } from "../../../core/reply.ts";
-import type { HeaderList } from "../../../lib/http/headers.ts";
-import { type BodyCarrier, RequestBodySource } from "../../../lib/http1/request-body.ts";
-import { closeStreamLater } from "../../../lib/http2/later-ends.ts";
-import type { MemoryPool } from "../../../lib/process/memory-budget.ts";
-import type { LinkedList } from "../../../lib/text/linked-list.ts";
+import { type BodyCarrier, RequestBodySource } from "../../../http/h1/request-body.ts";
+import { closeStreamLater } from "../../../http/h2/later-ends.ts";
+import type { HeaderList } from "../../../http/headers.ts";
 import { Backlog, type LastingAnswer } from "../answer.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "../idle.ts";
 import type { EntrySink } from "../request-entry.ts";

@@ -3,8 +3,8 @@
  * (RFC 9113 section 8.2.2), and repeated names become lists.
  */
 import type { OutgoingHttpHeaders } from "node:http2";
-import { HOP_BY_HOP_HEADERS } from "../../../lib/http/header-rules.ts";
-import type { HeaderList } from "../../../lib/http/headers.ts";
+import { HOP_BY_HOP_HEADERS } from "../../../http/header-rules.ts";
+import type { HeaderList } from "../../../http/headers.ts";
 
 export function responseFields(status: number, headers: HeaderList): OutgoingHttpHeaders {
   return fieldsOf(headers.pairs, { ":status": status });

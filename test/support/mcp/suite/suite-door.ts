@@ -5,7 +5,7 @@
 import { createServer, type IncomingMessage, type ServerResponse, request as sendRequest } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
-import { mirrorHeader, readMirrorHeader } from "../../../../src/mcp/wire/mirror-headers.ts";
+import { mirrorHeader, readMirrorHeader } from "../../../../src/mcp/protocol/mirror-headers.ts";
 
 interface Message {
   method?: string;

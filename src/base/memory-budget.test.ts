@@ -1,0 +1,283 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { fakeClock } from "../../test/support/fake-clock.ts";
+import {
+  BodyPool,
+  type BodyReservation,
+  createMemoryBudget,
+  MemoryAccount,
+  type MemoryBudget,
+  MemoryPool,
+  MessagePool,
+  type MessageRoom,
+  memoryLimits,
+} from "./memory-budget.ts";
+
+const MIB = 1024 * 1024;
+const RUNS = { seed: 1, numRuns: 300 };
+
+test("the pools of a container leave room for the process itself, whatever its size", () => {
+  for (const mib of [512, 600, 1024, 4096, 65_536])
+    for (const heapShare of [0.25, 0.5, 0.9]) {
+      const limits = memoryLimits(mib * MIB, mib * MIB * heapShare);
+      const { bodyBytes, sessionBytes, responseBytes, messageBytes, storeBytes, cacheBytes } = limits;
+      const sum = bodyBytes + sessionBytes + responseBytes + messageBytes + storeBytes;
+      assert.ok(sum <= 0.6 * mib * MIB, `${mib} ${heapShare}`);
+      assert.ok(sessionBytes + storeBytes + bodyBytes / 2 <= 0.8 * mib * MIB * heapShare, `${mib} ${heapShare}`);
+      assert.ok(cacheBytes <= storeBytes / 2 && cacheBytes <= 64 * MIB);
+    }
+});
+
+test("threads divide the memory of the process, and none has too little for one body", () => {
+  const [one, eight] = [memoryLimits(8192 * MIB, 4096 * MIB), memoryLimits(8192 * MIB, 4096 * MIB, 8)];
+  assert.ok(eight.bodyBytes * 8 <= one.bodyBytes * 8 && eight.bodyBytes < one.bodyBytes);
+  assert.ok(memoryLimits(64 * MIB, 32 * MIB).bodyBytes >= 64 * MIB);
+});
+
+test("after any charges and releases the sums are exact, and no client is beyond its share [R50]", () => {
+  const step = fc.record({
+    holder: fc.nat(5),
+    action: fc.constantFrom("grow" as const, "grow" as const, "shrink" as const, "close" as const),
+    bytes: fc.integer({ min: 1, max: 60 }),
+  });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+      const pool = new MemoryPool(100);
+      const accounts = Array.from({ length: 6 }, (_, n) => new MemoryAccount(pool, `client ${n % 3}`));
+      for (const { holder, action, bytes } of steps) {
+        const account = accounts[holder] as MemoryAccount;
+        const before = pool.bytesOf(account.client);
+        if (action === "close") account.close();
+        else if (action === "shrink") account.shrink(Math.min(bytes, account.bytes));
+        else if (account.tryGrow(bytes))
+          assert.ok(before === 0 || pool.bytesOf(account.client) <= pool.clientLimitBytes);
+        assert.equal(
+          pool.usedBytes,
+          accounts.reduce((sum, one) => sum + one.bytes, 0),
+        );
+        assert.ok(pool.usedBytes <= pool.limitBytes);
+      }
+      for (const account of accounts) account.close();
+      assert.deepEqual([pool.usedBytes, pool.clients], [0, 0]);
+    }),
+    RUNS,
+  );
+});
+
+interface TestBody {
+  readonly reservation: BodyReservation;
+  readonly bytes: number;
+  outcome: "waiting" | "granted" | "rejected";
+}
+
+function reserve(pool: BodyPool, client: string, bytes: number): TestBody {
+  const body: TestBody = { reservation: pool.open(client), bytes, outcome: "waiting" };
+  body.reservation.reserve(
+    bytes,
+    () => {
+      body.outcome = "granted";
+    },
+    () => {
+      body.outcome = "rejected";
+    },
+  );
+  return body;
+}
+
+test("any sequence of bodies keeps the sum exact and within the limit, and every body ends granted or rejected [R50]", async () => {
+  const step = fc.oneof(
+    fc.record({ kind: fc.constant("open" as const), client: fc.nat(3), mib: fc.integer({ min: 1, max: 32 }) }),
+    fc.record({ kind: fc.constantFrom("finish" as const, "release" as const), body: fc.nat(30) }),
+    fc.record({ kind: fc.constant("wait" as const), ms: fc.integer({ min: 1, max: 12_000 }) }),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
+      const clock = fakeClock();
+      const pool = new BodyPool(160 * MIB, clock);
+      const bodies: TestBody[] = [];
+      for (const one of steps) {
+        if (one.kind === "open") bodies.push(reserve(pool, `client ${one.client}`, one.mib * MIB));
+        else if (one.kind === "wait") await clock.advance(one.ms);
+        else {
+          const body = bodies[one.body % Math.max(1, bodies.length)];
+          if (one.kind === "release") body?.reservation.release();
+          else if (body?.outcome === "granted") body.reservation.finish();
+        }
+        const chargedBytes = bodies.reduce((sum, { reservation }) => sum + reservation.chargedBytes, 0);
+        assert.equal(pool.usedBytes, chargedBytes);
+        assert.ok(chargedBytes <= pool.limitBytes);
+      }
+      await clock.advance(10_000);
+      assert.equal(pool.waiting, 0);
+      for (const { reservation } of bodies) reservation.release();
+      assert.equal(pool.usedBytes, 0);
+    }),
+    { ...RUNS, numRuns: 150 },
+  );
+});
+
+test("a client that holds nothing can always send one body of the largest size, whatever others hold open [R51]", async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.record({ client: fc.nat(2), mib: fc.integer({ min: 1, max: 32 }) }), { maxLength: 30 }),
+      async (held) => {
+        const clock = fakeClock();
+        const pool = new BodyPool(128 * MIB, clock);
+        for (const { client, mib } of held) reserve(pool, `hostile ${client}`, mib * MIB);
+        const small = reserve(pool, "honest", 100 * 1024);
+        const hasLarger = held.length === 0 || small.outcome === "granted";
+        assert.ok(hasLarger, "a small body takes the room of a larger client's");
+        small.reservation.finish();
+        small.reservation.release();
+        for (const name of ["hostile 0", "hostile 1", "hostile 2"])
+          assert.ok(pool.bytesOf(name) <= 64 * MIB, "no client holds more than one largest body or its share");
+      },
+    ),
+    { ...RUNS, numRuns: 150 },
+  );
+  const clock = fakeClock();
+  const pool = new BodyPool(64 * MIB, clock);
+  assert.equal(reserve(pool, "alone", 32 * MIB).outcome, "granted", "also where the pool is smaller than the body");
+});
+
+test("the newest unfinished body of the client that holds the most makes room; finished ones stay [R51]", () => {
+  const pool = new BodyPool(160 * MIB, fakeClock());
+  const finished = reserve(pool, "large", 20 * MIB);
+  finished.reservation.finish();
+  const older = reserve(pool, "large", 6 * MIB);
+  const newer = reserve(pool, "large", 6 * MIB);
+  const other = reserve(pool, "other", 25 * MIB);
+  assert.deepEqual(
+    [finished, older, newer, other].map(({ outcome }) => outcome),
+    Array(4).fill("granted"),
+  );
+  const small = reserve(pool, "small", 6 * MIB);
+  assert.equal(small.outcome, "granted");
+  assert.deepEqual(
+    [finished, older, newer, other].map(({ outcome }) => outcome),
+    ["granted", "granted", "rejected", "granted"],
+  );
+});
+
+test("the room that a large client's body had is not taken by another body of that client", () => {
+  const pool = new BodyPool(64 * MIB, fakeClock());
+  const large = Array.from({ length: 3 }, () => reserve(pool, "large", 30 * MIB));
+  const small = reserve(pool, "small", MIB);
+  assert.deepEqual(
+    [...large, small].map(({ outcome }) => outcome),
+    ["rejected", "waiting", "waiting", "granted"],
+  );
+  small.reservation.release();
+  assert.equal(large[1]?.outcome, "granted");
+});
+
+test("a body waits for its own client's share without holding up others, and is rejected after 10 s", async () => {
+  const clock = fakeClock();
+  const pool = new BodyPool(400 * MIB, clock);
+  const all = Array.from({ length: 4 }, () => reserve(pool, "one", 24 * MIB));
+  assert.deepEqual(
+    all.map(({ outcome }) => outcome),
+    ["granted", "granted", "granted", "waiting"],
+  );
+  assert.equal(reserve(pool, "two", 24 * MIB).outcome, "granted");
+  all[0]?.reservation.release();
+  assert.equal(all[3]?.outcome, "granted");
+  const late = reserve(pool, "one", 24 * MIB);
+  await clock.advance(9_999);
+  assert.equal(late.outcome, "waiting");
+  await clock.advance(1);
+  assert.equal(late.outcome, "rejected");
+  assert.equal(pool.waiting, 0);
+});
+
+test("a body of unknown length grows step by step, and its copies are released when the response begins", () => {
+  const pool = new BodyPool(200 * MIB, fakeClock());
+  const { reservation } = reserve(pool, "one", MIB);
+  let isGranted = false;
+  reservation.reserve(4 * MIB, () => (isGranted = true), assert.fail);
+  assert.ok(isGranted);
+  assert.equal(pool.bytesOf("one"), 8 * MIB);
+  reservation.dropCopies();
+  assert.equal(pool.bytesOf("one"), 8 * MIB, "not while it arrives");
+  reservation.finish();
+  reservation.dropCopies();
+  assert.equal(pool.bytesOf("one"), 4 * MIB);
+  reservation.release();
+  reservation.release();
+  assert.equal(pool.usedBytes, 0);
+});
+
+test("small bodies use a part of the pool that needs no reservation, and no more than that part", () => {
+  const pool = new BodyPool(64 * MIB, fakeClock());
+  let held = 0;
+  while (pool.holdSmall(64 * 1024)) held += 1;
+  assert.equal(held, 256);
+  assert.equal(reserve(pool, "one", 64 * 1024).outcome, "granted");
+  pool.releaseSmall(64 * 1024);
+  assert.ok(pool.holdSmall(64 * 1024));
+});
+
+test("under pressure caches go first, then idle sessions, then bodies wait, and the newest is rejected last [R52]", () => {
+  const freed: string[] = [];
+  const clock = fakeClock();
+  const memory: MemoryBudget = createMemoryBudget(clock);
+  const left = { cache: 1, sessions: 2 };
+  for (const of of ["cache", "sessions"] as const)
+    memory.onShortage(of, {
+      reclaim(largest) {
+        if (left[of] === 0) return false;
+        left[of] -= 1;
+        freed.push(of === "sessions" ? `sessions of ${largest}` : of);
+        return true;
+      },
+    });
+  new MemoryAccount(memory.sessions, "small").tryGrow(10);
+  new MemoryAccount(memory.sessions, "greedy").tryGrow(1_000);
+  const body = reserve(memory.bodies, "one", MIB);
+  for (let i = 0; i < 4; i++) memory.relieve("tight");
+  assert.deepEqual(freed, ["cache", "sessions of greedy", "sessions of greedy"]);
+  assert.equal(body.outcome, "granted");
+  const paused = reserve(memory.bodies, "two", MIB);
+  assert.equal(paused.outcome, "waiting");
+  assert.equal(reserve(memory.bodies, "three", 64 * 1024).outcome, "granted", "small bodies are read");
+  memory.relieve("full");
+  assert.equal(body.outcome, "rejected");
+  memory.relieve("normal");
+  assert.equal(paused.outcome, "granted");
+});
+
+test("large messages of servers keep an exact sum, the oldest never waits, and every waiting one goes on [R50]", () => {
+  const step = fc.record({ message: fc.nat(5), bytes: fc.nat(40), isOver: fc.boolean() });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+      const pool = new MessagePool(100);
+      /** By message, the oldest first: its room, and whether it may be read. */
+      const open = new Map<number, { room: MessageRoom; bytes: number; mayRead: boolean }>();
+      for (const { message, bytes, isOver } of steps) {
+        let state = open.get(message);
+        if (state === undefined) {
+          const resume = (): void => {
+            opened.mayRead = true;
+          };
+          const opened = { room: pool.open(resume), bytes: 0, mayRead: true };
+          state = opened;
+          open.set(message, state);
+        }
+        if (isOver) {
+          open.delete(message);
+          state.room.release();
+        } else if (state.mayRead) {
+          state.bytes += bytes;
+          state.mayRead = state.room.resize(state.bytes);
+        }
+        const sum = [...open.values()].reduce((all, one) => all + one.bytes, 0);
+        assert.equal(pool.usedBytes, 3 * sum);
+        const [oldest] = open.values();
+        assert.ok(oldest === undefined || oldest.mayRead, "the oldest one waits");
+        if (pool.usedBytes <= pool.limitBytes) assert.ok([...open.values()].every(({ mayRead }) => mayRead));
+      }
+    }),
+    RUNS,
+  );
+});

@@ -1,0 +1,552 @@
+/**
+ * The memory that clients can make the gateway retain, divided into pools: request bodies, MCP sessions with their event
+ * logs, large messages of servers, responses that wait for slow readers, and the store with its cache. The limits of all pools together are about
+ * half of what the process may use, so that filling every pool at once leaves room for the gateway itself and for
+ * garbage. In each pool a client has a share, so that one client cannot use up what all clients need.
+ *
+ * Pools bound what is charged to them. Memory that is used in other ways is measured (`heap-pressure.ts`), and while it
+ * is short, `relieve` frees memory in a fixed order: caches, idle sessions of the client that holds the most, then
+ * request bodies are not read, and at last the newest body of the largest client is rejected. Rate limit buckets,
+ * budgets and API keys are never evicted.
+ */
+
+import type { Clock, Timer } from "./clock.ts";
+import { ExpectedError } from "./expected-error.ts";
+import { HEAP_LEVELS, type HeapLevel, oldGeneration, processMemory } from "./heap-pressure.ts";
+
+/** A body is charged twice: as bytes, and for the text or the objects that are made of it. */
+const BODY_COPIES = 2;
+/** The largest body that is documented for every client (LLM requests, 32 MiB), as it is charged. */
+const LARGEST_BODY_BYTES = 64 * 1024 * 1024;
+/** A large message of a server exists as pieces, as a string, and as the bytes that are sent on. */
+const MESSAGE_COPIES = 3;
+/** Smaller messages of servers are not counted. */
+export const SMALL_MESSAGE_BYTES = 64 * 1024;
+/** A client may hold this part of a pool. */
+const CLIENT_SHARE = 0.5;
+/** This part of the body pool is for small bodies that arrived with their heads; it is not divided between clients. */
+const SMALL_BODIES_SHARE = 0.25;
+/** A body waits this long for room before it is rejected. */
+const MAX_BODY_WAIT_MS = 10_000;
+/** Bodies up to this size are read even while memory is short. */
+const SMALL_BODY_BYTES = 64 * 1024;
+/** Small stores and caches are of no use, and small limits would break gateways on small machines. */
+const MIN_POOL_BYTES = 8 * 1024 * 1024;
+const DEFAULT_CACHE_BYTES = 64 * 1024 * 1024;
+
+export interface MemoryLimits {
+  readonly bodyBytes: number;
+  readonly sessionBytes: number;
+  readonly responseBytes: number;
+  /** Large messages of MCP servers while they arrive. */
+  readonly messageBytes: number;
+  /** What a store in memory may hold, the cache included. */
+  readonly storeBytes: number;
+  readonly cacheBytes: number;
+}
+
+/**
+ * The limits of the pools, by the memory of the process (or its container) and the heap of this thread. Sessions and
+ * the store are on the heap; bodies and responses are mostly outside of it, but what is made of a body is not.
+ */
+export function memoryLimits(processBytes: number, heapBytes: number, threads = 1): MemoryLimits {
+  const part = (ofProcess: number, ofHeap: number): number =>
+    Math.max(MIN_POOL_BYTES, Math.floor(Math.min((processBytes * ofProcess) / threads, heapBytes * ofHeap)));
+  const storeBytes = part(0.1, 0.2);
+  return {
+    bodyBytes: Math.max(LARGEST_BODY_BYTES, part(0.2, 0.4)),
+    sessionBytes: part(0.1, 0.2),
+    responseBytes: part(0.1, Number.POSITIVE_INFINITY),
+    messageBytes: part(0.1, 0.15),
+    storeBytes,
+    cacheBytes: Math.min(DEFAULT_CACHE_BYTES, Math.floor(storeBytes / 2)),
+  };
+}
+
+/** For this thread, by what the process may use and what Node was started with. */
+export function fittingMemoryLimits(flags: readonly string[], threads: number): MemoryLimits {
+  return memoryLimits(processMemory()().limitBytes, oldGeneration(flags)().limitBytes, threads);
+}
+
+/** The memory pool that would have to hold it is full. */
+export class MemoryExhausted extends ExpectedError {
+  constructor(message: string) {
+    super(message);
+    this.name = "MemoryExhausted";
+  }
+}
+
+/** Bytes by client. What is charged must be released in the same amounts. */
+export class MemoryPool {
+  readonly limitBytes: number;
+  readonly clientLimitBytes: number;
+  rejections = 0;
+  #usedBytes = 0;
+  readonly #clients = new Map<string, number>();
+
+  constructor(limitBytes: number, clientLimitBytes = Math.ceil(limitBytes * CLIENT_SHARE)) {
+    this.limitBytes = limitBytes;
+    this.clientLimitBytes = clientLimitBytes;
+  }
+
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
+  get clients(): number {
+    return this.#clients.size;
+  }
+
+  bytesOf(client: string): number {
+    return this.#clients.get(client) ?? 0;
+  }
+
+  /** Whether the client's share allows it. The first of a client may be larger than the share. */
+  fitsShare(client: string, bytes: number): boolean {
+    const heldBytes = this.bytesOf(client);
+    return heldBytes === 0 || heldBytes + bytes <= this.clientLimitBytes;
+  }
+
+  fits(client: string, bytes: number): boolean {
+    return this.#usedBytes + bytes <= this.limitBytes && this.fitsShare(client, bytes);
+  }
+
+  /** False if it does not fit: then nothing is charged. */
+  tryCharge(client: string, bytes: number): boolean {
+    if (!this.fits(client, bytes)) {
+      this.rejections += 1;
+      return false;
+    }
+    this.charge(client, bytes);
+    return true;
+  }
+
+  /** Also beyond the limits, for what cannot be rejected any more. */
+  charge(client: string, bytes: number): void {
+    this.#usedBytes += bytes;
+    this.#clients.set(client, this.bytesOf(client) + bytes);
+  }
+
+  release(client: string, bytes: number): void {
+    this.#usedBytes -= bytes;
+    const left = this.bytesOf(client) - bytes;
+    if (left > 0) this.#clients.set(client, left);
+    else this.#clients.delete(client);
+  }
+
+  /** The client that holds the most; undefined if nothing is held. */
+  largest(): string | undefined {
+    let largest: string | undefined;
+    let mostBytes = 0;
+    for (const [client, bytes] of this.#clients) {
+      if (bytes <= mostBytes) continue;
+      largest = client;
+      mostBytes = bytes;
+    }
+    return largest;
+  }
+}
+
+/** What one holder, for example a session, has charged to a pool. */
+export class MemoryAccount {
+  readonly client: string;
+  readonly #pool: MemoryPool;
+  #bytes = 0;
+  #isClosed = false;
+
+  constructor(pool: MemoryPool, client: string) {
+    this.#pool = pool;
+    this.client = client;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** False if it does not fit, or the holder is gone: then nothing is charged. */
+  tryGrow(bytes: number): boolean {
+    if (this.#isClosed || !this.#pool.tryCharge(this.client, bytes)) return false;
+    this.#bytes += bytes;
+    return true;
+  }
+
+  shrink(bytes: number): void {
+    if (this.#isClosed) return;
+    this.#bytes -= bytes;
+    this.#pool.release(this.client, bytes);
+  }
+
+  /** Releases everything. */
+  close(): void {
+    if (this.#bytes > 0) this.#pool.release(this.client, this.#bytes);
+    this.#bytes = 0;
+    this.#isClosed = true;
+  }
+}
+
+/** Called at once or later, and only one of them. */
+interface Waiter {
+  readonly bytes: number;
+  readonly timer: Timer;
+  granted(): void;
+}
+
+/**
+ * The request bodies that are read whole. Room for a body is reserved before it is read: for its announced length, or in
+ * steps. A body without room is not read, so that its client waits, and is rejected after 10 s. A client that holds
+ * little takes the room of the newest unfinished body of the client that holds the most.
+ */
+export class BodyPool {
+  readonly #clock: Clock;
+  readonly #pool: MemoryPool;
+  readonly #smallLimitBytes: number;
+  #smallBytes = 0;
+  #isPaused = false;
+  #isMakingRoom = false;
+  /** In the order in which they were made: the newest is the last. */
+  readonly #unfinished = new Set<BodyReservation>();
+  /** First come, first served. */
+  readonly #waiting = new Map<BodyReservation, Waiter>();
+
+  constructor(limitBytes: number, clock: Clock) {
+    this.#clock = clock;
+    this.#smallLimitBytes = Math.floor(limitBytes * SMALL_BODIES_SHARE);
+    const sharedBytes = limitBytes - this.#smallLimitBytes;
+    this.#pool = new MemoryPool(sharedBytes, Math.max(LARGEST_BODY_BYTES, Math.ceil(sharedBytes * CLIENT_SHARE)));
+  }
+
+  get limitBytes(): number {
+    return this.#pool.limitBytes + this.#smallLimitBytes;
+  }
+
+  get usedBytes(): number {
+    return this.#pool.usedBytes + this.#smallBytes;
+  }
+
+  get rejections(): number {
+    return this.#pool.rejections;
+  }
+
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
+  bytesOf(client: string): number {
+    return this.#pool.bytesOf(client);
+  }
+
+  /** For a small body that is there already. False: it needs a reservation. Released with `releaseSmall`. */
+  holdSmall(bytes: number): boolean {
+    if (this.#smallBytes + bytes > this.#smallLimitBytes) return false;
+    this.#smallBytes += bytes;
+    return true;
+  }
+
+  releaseSmall(bytes: number): void {
+    this.#smallBytes -= bytes;
+  }
+
+  /** Nothing is reserved yet. */
+  open(client: string): BodyReservation {
+    const reservation = new BodyReservation(client, this);
+    this.#unfinished.add(reservation);
+    return reservation;
+  }
+
+  /** While memory is short, only small bodies are read. */
+  set isPaused(isPaused: boolean) {
+    this.#isPaused = isPaused;
+    if (!isPaused) this.#admitWaiting();
+  }
+
+  /** Rejects the newest unfinished body of the client that holds the most; false if there is none. */
+  rejectLargest(): boolean {
+    return this.#reject(this.#candidates(0), 1) > 0;
+  }
+
+  /** Of a reservation. */
+  reserve(reservation: BodyReservation, bytes: number, granted: () => void): void {
+    if (this.#mayReserve(reservation, bytes) && this.#makeRoom(reservation, bytes)) {
+      this.#grant(reservation, bytes, granted);
+      if (this.#waiting.size > 0) this.#admitWaiting();
+      return;
+    }
+    const timer = this.#clock.after(MAX_BODY_WAIT_MS, () => reservation.reject());
+    this.#waiting.set(reservation, { bytes, timer, granted });
+  }
+
+  countRejection(): void {
+    this.#pool.rejections += 1;
+  }
+
+  /** Of a reservation: it needs less. `isOver`: it is released. */
+  free(reservation: BodyReservation, bytes: number, isOver: boolean): void {
+    if (bytes > 0) this.#pool.release(reservation.client, bytes);
+    if (isOver) {
+      this.#unfinished.delete(reservation);
+      this.#waiting.get(reservation)?.timer.cancel();
+      this.#waiting.delete(reservation);
+    }
+    if (this.#waiting.size > 0 && !this.#isMakingRoom) this.#admitWaiting();
+  }
+
+  /** Of a reservation: the body has arrived, so that rejecting it would lose a request. */
+  finished(reservation: BodyReservation): void {
+    this.#unfinished.delete(reservation);
+  }
+
+  #mayReserve({ client, chargedBytes }: BodyReservation, bytes: number): boolean {
+    if (this.#isPaused && chargedBytes + bytes > SMALL_BODY_BYTES * BODY_COPIES) return false;
+    // One body of a client always fits its share; a body that grows is still that one body.
+    return this.#pool.bytesOf(client) === chargedBytes || this.#pool.fitsShare(client, bytes);
+  }
+
+  #hasRoom(bytes: number): boolean {
+    return this.#pool.usedBytes === 0 || this.#pool.usedBytes + bytes <= this.#pool.limitBytes;
+  }
+
+  /** Whether it fits, if need be in the place of others. */
+  #makeRoom(reservation: BodyReservation, bytes: number): boolean {
+    const { client, chargedBytes } = reservation;
+    // Nothing else is held: it could not fit any better later.
+    if (this.#pool.usedBytes === chargedBytes || this.#hasRoom(bytes)) return true;
+    const missingBytes = this.#pool.usedBytes + bytes - this.#pool.limitBytes;
+    // Bodies that wait would take the room otherwise.
+    this.#isMakingRoom = true;
+    this.#reject(this.#candidates(this.#pool.bytesOf(client) + bytes), missingBytes);
+    this.#isMakingRoom = false;
+    return this.#hasRoom(bytes);
+  }
+
+  /** Unfinished bodies of clients that hold more than `bytes`; those of the largest client first, newest first. */
+  #candidates(bytes: number): BodyReservation[] {
+    return [...this.#unfinished]
+      .filter(({ client, chargedBytes }) => chargedBytes > 0 && this.#pool.bytesOf(client) > bytes)
+      .reverse()
+      .sort((a, b) => this.#pool.bytesOf(b.client) - this.#pool.bytesOf(a.client));
+  }
+
+  /** Rejects as many as needed, or none if all of them together are not enough. */
+  #reject(candidates: readonly BodyReservation[], bytes: number): number {
+    const rejected: BodyReservation[] = [];
+    let freedBytes = 0;
+    for (const candidate of candidates) {
+      if (freedBytes >= bytes) break;
+      rejected.push(candidate);
+      freedBytes += candidate.chargedBytes;
+    }
+    if (freedBytes < bytes) return 0;
+    for (const reservation of rejected) reservation.reject();
+    return rejected.length;
+  }
+
+  #grant(reservation: BodyReservation, bytes: number, granted: () => void): void {
+    this.#pool.charge(reservation.client, bytes);
+    reservation.chargedBytes += bytes;
+    granted();
+  }
+
+  /** A body that waits for room in the pool is not overtaken; one that waits for its own client is. */
+  #admitWaiting(): void {
+    for (const [reservation, { bytes, timer, granted }] of [...this.#waiting]) {
+      if (!this.#waiting.has(reservation) || !this.#mayReserve(reservation, bytes)) continue;
+      if (this.#pool.usedBytes !== reservation.chargedBytes && !this.#hasRoom(bytes)) return;
+      timer.cancel();
+      this.#waiting.delete(reservation);
+      this.#grant(reservation, bytes, granted);
+    }
+  }
+}
+
+/** The room of one body, until the request has ended. */
+export class BodyReservation {
+  readonly client: string;
+  /** Kept by the pool. */
+  chargedBytes = 0;
+  readonly #pool: BodyPool;
+  #isOver = false;
+  #isFinished = false;
+  #rejected: ((error: MemoryExhausted) => void) | undefined = undefined;
+
+  constructor(client: string, pool: BodyPool) {
+    this.client = client;
+    this.#pool = pool;
+  }
+
+  /**
+   * Makes room for a body of this length, or of this length so far. `granted` is called now or later, unless the
+   * reservation is released. `rejected` is called if there is no room in time, and also later, until `finish`, if
+   * another client needs the room more: then nothing is reserved any more.
+   */
+  reserve(bodyBytes: number, granted: () => void, rejected: (error: MemoryExhausted) => void): void {
+    if (this.#isOver) return;
+    this.#rejected = rejected;
+    const bytes = bodyBytes * BODY_COPIES - this.chargedBytes;
+    if (bytes <= 0) granted();
+    else this.#pool.reserve(this, bytes, granted);
+  }
+
+  /** The body has arrived. */
+  finish(): void {
+    this.#isFinished = true;
+    this.#rejected = undefined;
+    this.#pool.finished(this);
+  }
+
+  /** Nothing but the body itself is held any more. */
+  dropCopies(): void {
+    if (!this.#isFinished || this.#isOver) return;
+    const bytes = this.chargedBytes - Math.ceil(this.chargedBytes / BODY_COPIES);
+    this.chargedBytes -= bytes;
+    this.#pool.free(this, bytes, false);
+  }
+
+  release(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const bytes = this.chargedBytes;
+    this.chargedBytes = 0;
+    this.#pool.free(this, bytes, true);
+  }
+
+  reject(): void {
+    const rejected = this.#rejected;
+    this.#pool.countRejection();
+    this.release();
+    rejected?.(new MemoryExhausted("there is no memory for the body of the request"));
+  }
+}
+
+/**
+ * Large messages of servers while they arrive and are parsed. Without room a message is not read any further, so that its
+ * server waits. The oldest one always goes on, so that messages that wait for each other cannot stop all of them.
+ */
+export class MessagePool {
+  readonly limitBytes: number;
+  #usedBytes = 0;
+  /** The oldest first. */
+  readonly #rooms = new Set<MessageRoom>();
+
+  constructor(limitBytes: number) {
+    this.limitBytes = limitBytes;
+  }
+
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
+  /** `resume` is called when a message that waits may be read on. */
+  open(resume: () => void): MessageRoom {
+    const room = new MessageRoom(this, resume);
+    this.#rooms.add(room);
+    return room;
+  }
+
+  /** Of a room. */
+  mayGoOn(room: MessageRoom): boolean {
+    return this.#usedBytes <= this.limitBytes || this.#rooms.values().next().value === room;
+  }
+
+  /** Of a room. */
+  changed(room: MessageRoom, bytes: number, isOver: boolean): void {
+    this.#usedBytes += bytes;
+    if (isOver) this.#rooms.delete(room);
+    if (bytes > 0) return;
+    for (const waiting of this.#rooms) if (waiting.isWaiting && this.mayGoOn(waiting)) waiting.goOn();
+  }
+}
+
+/** The room of one message, until it was handed on. */
+export class MessageRoom {
+  isWaiting = false;
+  readonly #pool: MessagePool;
+  readonly #resume: () => void;
+  #chargedBytes = 0;
+  #isOver = false;
+
+  constructor(pool: MessagePool, resume: () => void) {
+    this.#pool = pool;
+    this.#resume = resume;
+  }
+
+  /** The message has this many bytes now. False: read no more of it until `resume`. */
+  resize(messageBytes: number): boolean {
+    if (this.#isOver) return true;
+    const bytes = messageBytes * MESSAGE_COPIES - this.#chargedBytes;
+    this.#chargedBytes += bytes;
+    this.#pool.changed(this, bytes, false);
+    this.isWaiting = !this.#pool.mayGoOn(this);
+    return !this.isWaiting;
+  }
+
+  release(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.isWaiting = false;
+    this.#pool.changed(this, -this.#chargedBytes, true);
+  }
+
+  /** Of the pool. */
+  goOn(): void {
+    this.isWaiting = false;
+    this.#resume();
+  }
+}
+
+/** Frees what it can do without; called while memory is short. */
+export interface Reclaimer {
+  /** `largest`: the client that holds the most of the pool; others follow. Returns whether anything was freed. */
+  reclaim(largest: string | undefined): boolean;
+}
+
+export class MemoryBudget {
+  readonly limits: MemoryLimits;
+  readonly bodies: BodyPool;
+  readonly sessions: MemoryPool;
+  readonly responses: MemoryPool;
+  readonly messages: MessagePool;
+  /** How short memory is in this thread, for the other threads of the process. */
+  readonly sharedLevel = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
+  readonly #level = new Int32Array(this.sharedLevel);
+  readonly #caches = new Set<Reclaimer>();
+  readonly #sessionHolders = new Set<Reclaimer>();
+
+  constructor(limits: MemoryLimits, clock: Clock) {
+    this.limits = limits;
+    this.bodies = new BodyPool(limits.bodyBytes, clock);
+    this.sessions = new MemoryPool(limits.sessionBytes);
+    this.responses = new MemoryPool(limits.responseBytes);
+    this.messages = new MessagePool(limits.messageBytes);
+  }
+
+  /** Returns how to take it out again. */
+  onShortage(of: "cache" | "sessions", reclaimer: Reclaimer): () => void {
+    const reclaimers = of === "cache" ? this.#caches : this.#sessionHolders;
+    reclaimers.add(reclaimer);
+    return () => void reclaimers.delete(reclaimer);
+  }
+
+  /** Called each time that memory is measured. One step at a time: the next measurement shows whether it was enough. */
+  relieve(level: HeapLevel): void {
+    Atomics.store(this.#level, 0, HEAP_LEVELS.indexOf(level));
+    this.bodies.isPaused = level !== "normal";
+    if (level === "normal" || reclaimFrom(this.#caches, undefined) || this.reclaimSessions()) return;
+    if (level === "full") this.bodies.rejectLargest();
+  }
+
+  /** Ends idle sessions of the client that holds the most; false if there are none. */
+  reclaimSessions(): boolean {
+    return reclaimFrom(this.#sessionHolders, this.sessions.largest());
+  }
+}
+
+/** For a configuration that does not serve, and for tests: the limits of a machine with 4 GiB. */
+export function createMemoryBudget(clock: Clock, limits: Partial<MemoryLimits> = {}): MemoryBudget {
+  return new MemoryBudget({ ...memoryLimits(2 ** 32, 2 ** 31), ...limits }, clock);
+}
+
+function reclaimFrom(reclaimers: ReadonlySet<Reclaimer>, largest: string | undefined): boolean {
+  let isAnyFreed = false;
+  for (const reclaimer of reclaimers) if (reclaimer.reclaim(largest)) isAnyFreed = true;
+  return isAnyFreed;
+}

@@ -1,0 +1,234 @@
+/**
+ * Reads bodies from streams: whole up to a limit, exactly as long as announced, or only how they begin. What is larger
+ * than its limit is rejected as soon as the limit is passed, and never held.
+ */
+
+import { ExpectedError } from "../base/expected-error.ts";
+import type { BodyStream, RequestBodyStream } from "./body-stream.ts";
+
+export class BodyTooLarge extends ExpectedError {
+  constructor(maxBytes: number) {
+    super(`the body is larger than ${maxBytes} bytes`);
+    this.name = "BodyTooLarge";
+  }
+}
+
+/** The sender left, or its connection failed. */
+export class BodyIncomplete extends ExpectedError {
+  constructor(cause?: unknown) {
+    super("the connection closed before the body was complete", { cause });
+    this.name = "BodyIncomplete";
+  }
+}
+
+export interface BodyEvents {
+  data(chunk: Buffer): void;
+  end(): void;
+  failed(error: Error): void;
+}
+
+/** Reports a stream's chunks, then its end or a BodyIncomplete, once. The returned function stops that. */
+export function followBody(stream: BodyStream, events: BodyEvents): () => void {
+  const stop = (): void => {
+    stream.off("data", onData);
+    stream.off("end", onEnd);
+    stream.off("error", onError);
+    stream.off("close", onClose);
+  };
+  const onData = (chunk: Buffer): void => events.data(chunk);
+  const onEnd = (): void => {
+    stop();
+    events.end();
+  };
+  const onError = (error: Error): void => {
+    stop();
+    events.failed(new BodyIncomplete(error));
+  };
+  const onClose = (): void => {
+    stop();
+    events.failed(new BodyIncomplete());
+  };
+  stream.on("data", onData);
+  stream.on("end", onEnd);
+  stream.on("error", onError);
+  stream.on("close", onClose);
+  return stop;
+}
+
+/** Memory for a body (`BodyReservation`). `granted` is called now or later; `rejected` also after it, until `finish`. */
+export interface BodyRoom {
+  reserve(bytes: number, granted: () => void, rejected: (error: Error) => void): void;
+  /** The body is complete. */
+  finish(): void;
+}
+
+export interface ReadOptions {
+  readonly room?: BodyRoom | undefined;
+  /** Takes over from the chunk that is too much, instead of a rejection with BodyTooLarge. */
+  tooLarge?(kept: Buffer, chunk: Buffer): Promise<Buffer>;
+}
+
+/** For readers that are not limited beyond the body's own limit. */
+const UNLIMITED: BodyRoom = { reserve: (_bytes, granted) => granted(), finish: () => undefined };
+
+/** Room for a body whose length is not known grows in steps, from this one on. */
+const FIRST_ROOM_BYTES = 64 * 1024;
+
+/** Collects a body in one buffer: many tiny pieces would take many times the memory of their bytes. */
+export class BodyBuffer {
+  #whole: Buffer | undefined = undefined;
+  #isOwn = false;
+  #bytes = 0;
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** `capacity`: what the body may become, where that is known. */
+  add(chunk: Buffer, capacity = 0): void {
+    const start = this.#bytes;
+    this.#bytes += chunk.length;
+    if (this.#whole === undefined && chunk.length >= capacity) {
+      // Most bodies come in one piece, which need not be copied.
+      this.#whole = chunk;
+      return;
+    }
+    const before = this.#whole;
+    if (before === undefined || !this.#isOwn || before.length < this.#bytes) {
+      const grown = Buffer.allocUnsafeSlow(Math.max(capacity, this.#bytes, 2 * start));
+      before?.copy(grown, 0, 0, start);
+      this.#whole = grown;
+      this.#isOwn = true;
+    }
+    chunk.copy(this.#whole as Buffer, start);
+  }
+
+  take(): Buffer {
+    const whole = this.#whole ?? Buffer.alloc(0);
+    this.#whole = undefined;
+    return whole.length === this.#bytes ? whole : whole.subarray(0, this.#bytes);
+  }
+}
+
+/**
+ * With the length announced, the buffer is made once: 20 MB of images are then held once and not twice. Without room
+ * the stream is not read, so that its sender waits.
+ */
+export function readAll(
+  stream: BodyStream,
+  maxBytes: number,
+  length?: number,
+  { room = UNLIMITED, tooLarge }: ReadOptions = {},
+): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    let reservedBytes = length ?? 0;
+    let stop: () => void = () => undefined;
+    const body = new BodyBuffer();
+    const fail = (error: Error): void => {
+      stop();
+      stream.pause();
+      body.take();
+      reject(error);
+    };
+    const reserveMore = (): void => {
+      reservedBytes = Math.min(maxBytes, Math.max(2 * reservedBytes, body.bytes, FIRST_ROOM_BYTES));
+      let isGranted = false;
+      let isPaused = false;
+      const granted = (): void => {
+        isGranted = true;
+        if (isPaused) stream.resume();
+      };
+      room.reserve(reservedBytes, granted, fail);
+      if (isGranted) return;
+      isPaused = true;
+      stream.pause();
+    };
+    const read = (): void => {
+      stop = followBody(stream, {
+        data(chunk) {
+          if (body.bytes + chunk.length > (length ?? maxBytes)) {
+            if (tooLarge === undefined) fail(new BodyTooLarge(length ?? maxBytes));
+            else {
+              stop();
+              resolve(tooLarge(body.take(), chunk));
+            }
+            return;
+          }
+          body.add(chunk, length);
+          if (body.bytes > reservedBytes) reserveMore();
+        },
+        end() {
+          room.finish();
+          if (length !== undefined && body.bytes !== length) reject(new BodyIncomplete());
+          else resolve(body.take());
+        },
+        failed: reject,
+      });
+    };
+    if (length !== undefined && length > maxBytes) reject(new BodyTooLarge(maxBytes));
+    else if (length === undefined) read();
+    else room.reserve(length, read, fail);
+  });
+}
+
+/** Reads a body whose length is known; no promise, because every small request passes here. */
+export function readExactly(
+  stream: BodyStream,
+  length: number,
+  done: (error: Error | undefined, bytes: Buffer) => void,
+): void {
+  const body = new BodyBuffer();
+  const stop = (error: Error | undefined): void => {
+    stream.off("data", onData);
+    stream.off("close", onClose);
+    stream.off("error", onError);
+    done(error, body.take());
+  };
+  const onData = (chunk: Buffer): void => {
+    body.add(chunk, length);
+    // The parser delivers exactly the announced length; the stream's own end need not be waited for.
+    if (body.bytes >= length) stop(undefined);
+  };
+  const onClose = (): void => stop(new BodyIncomplete());
+  const onError = (error: Error): void => stop(new BodyIncomplete(error));
+  // No piece will come that could end the wait.
+  if (length === 0) {
+    process.nextTick(stop, undefined);
+    return;
+  }
+  stream.on("data", onData);
+  stream.on("close", onClose);
+  stream.on("error", onError);
+}
+
+/**
+ * The first piece of a body, which stays in the stream; undefined if there is none. For those who must know how a body
+ * begins, and need not hold it.
+ */
+export function peekFirst(
+  stream: RequestBodyStream,
+  done: (error: Error | undefined, first: Buffer | undefined) => void,
+): void {
+  const onClose = (): void => done(new BodyIncomplete(), undefined);
+  if (stream.destroyed) {
+    process.nextTick(onClose);
+    return;
+  }
+  stream.once("close", onClose);
+  stream.peek((first) => {
+    stream.off("close", onClose);
+    done(undefined, first);
+  });
+}
+
+/**
+ * Sees chunks as their reader gets them. A second `data` listener would start the stream before the reader is
+ * ready, and a stream in between would buffer more: so the event itself is looked at.
+ */
+export function observeChunks(stream: BodyStream, seen: (chunk: Buffer) => void): void {
+  const emit = stream.emit.bind(stream);
+  stream.emit = (event: string | symbol, ...values: unknown[]): boolean => {
+    if (event === "data") seen(values[0] as Buffer);
+    return emit(event, ...values);
+  };
+}

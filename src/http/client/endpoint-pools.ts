@@ -1,0 +1,93 @@
+/**
+ * The connection pools of a list of addresses that changes: one is opened when its address is first used, and closed
+ * when the address is gone.
+ */
+
+import type { Clock } from "../../base/clock.ts";
+import { parseAddress } from "../backend-address.ts";
+import type { HttpPool, HttpTarget } from "../http-client.ts";
+import { type HealthEvents, HostHealth } from "./host-health.ts";
+import { openHttpPool } from "./http-pool.ts";
+
+export interface Endpoint {
+  readonly address: string;
+  readonly pool: HttpPool;
+  readonly health: HostHealth;
+}
+
+export interface EndpointPools {
+  /** The address whose turn it is, passing over those that cannot be reached now; undefined if there is none. */
+  next(addresses: readonly string[]): Endpoint | undefined;
+  /** Those that could not be reached when they were last asked. */
+  failing(): Readonly<Record<string, unknown>>;
+  connections(): { open: number; idle: number };
+  close(): void;
+}
+
+const UNTOLD: HealthEvents = { rests: () => undefined, isBack: () => undefined };
+
+export function openEndpointPools(
+  target: Pick<HttpTarget, "protocol" | "tls" | "http">,
+  clock: Clock,
+  events: (address: string) => HealthEvents = () => UNTOLD,
+  open: (target: HttpTarget, clock: Clock) => HttpPool = openHttpPool,
+): EndpointPools {
+  const pools = new Map<string, Endpoint>();
+  let known: readonly string[] = [];
+  let turn = 0;
+
+  function adopt(addresses: readonly string[]): void {
+    known = addresses;
+    for (const [address, { pool }] of pools) {
+      if (addresses.includes(address)) continue;
+      pools.delete(address);
+      pool.close();
+    }
+  }
+
+  function endpointOf(address: string): Endpoint | undefined {
+    const before = pools.get(address);
+    if (before) return before;
+    const parsed = parseAddress(address);
+    if (!parsed.ok) return undefined;
+    const pool = open({ ...parsed.target, ...target }, clock);
+    const endpoint = { address, pool, health: new HostHealth(clock, events(address)) };
+    pools.set(address, endpoint);
+    return endpoint;
+  }
+
+  return {
+    next(addresses) {
+      if (addresses !== known) adopt(addresses);
+      let first: Endpoint | undefined;
+      for (let i = 0; i < addresses.length; i++) {
+        turn = turn + 1 >= addresses.length ? 0 : turn + 1;
+        const endpoint = endpointOf(addresses[turn] as string);
+        if (endpoint !== undefined && !endpoint.health.isResting) return endpoint;
+        first ??= endpoint;
+      }
+      // None can be reached as far as is known: asking beats refusing.
+      return first;
+    },
+    failing: () =>
+      Object.fromEntries(
+        [...pools.values()].flatMap(({ address, health }) => {
+          const told = health.describe().health;
+          return told ? [[address, told]] : [];
+        }),
+      ),
+    connections() {
+      const sum = { open: 0, idle: 0 };
+      for (const { pool } of pools.values()) {
+        const { open: opened, idle } = pool.connections();
+        sum.open += opened;
+        sum.idle += idle;
+      }
+      return sum;
+    },
+    close() {
+      for (const { pool } of pools.values()) pool.close();
+      pools.clear();
+    },
+  };
+}

@@ -1,0 +1,36 @@
+/**
+ * Credentials of a gRPC connection without TLS. A confined one, which a document of a cluster named, is ended before its
+ * first byte when it leads to this machine: looked at is the address that was connected to, so a name that changes its
+ * address is no way around.
+ */
+import type { ChannelCredentials, ChannelOptions } from "@grpc/grpc-js";
+import { isLocalAddress, localAddressError } from "../local-address.ts";
+
+type Grpc = Pick<typeof import("@grpc/grpc-js"), "credentials">;
+
+export interface PlainChannel {
+  readonly credentials: ChannelCredentials;
+  readonly options: ChannelOptions;
+}
+
+export function plainChannel(grpc: Grpc, isConfined: boolean): PlainChannel {
+  const credentials = grpc.credentials.createInsecure();
+  if (!isConfined) return { credentials, options: {} };
+  const create = credentials._createSecureConnector.bind(credentials);
+  credentials._createSecureConnector = (...parts) => {
+    const connector = create(...parts);
+    return {
+      waitForReady: () => connector.waitForReady(),
+      getCallCredentials: () => connector.getCallCredentials(),
+      destroy: () => connector.destroy(),
+      async connect(socket) {
+        const { remoteAddress } = socket;
+        if (remoteAddress === undefined || isLocalAddress(remoteAddress))
+          throw localAddressError(remoteAddress ?? "the socket");
+        return connector.connect(socket);
+      },
+    };
+  };
+  // A connection that another configuration opened without this check must not be taken.
+  return { credentials, options: { "grpc.use_local_subchannel_pool": 1 } };
+}

@@ -1,0 +1,84 @@
+/**
+ * The connections to one target: opened when they are needed, kept while they are warm, closed before the server
+ * closes them. A general client library would cost a third more than the connections in http1/ (docs/adr/0003).
+ */
+
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { Connection, type ConnectionOwner } from "../h1/connection.ts";
+import { openHttp2Pool } from "../h2/http2-pool.ts";
+import type { HttpPool, HttpTarget } from "../http-client.ts";
+import { createLookup, type Resolve } from "../lookup.ts";
+
+/** Below the 5 s after which a Node server closes an idle connection, so that we close first. */
+const IDLE_MS = 4_000;
+/** Of what a server says about itself, for the same reason. */
+const SHARE_OF_HINT = 0.8;
+const LOOK_EVERY_MS = 1_000;
+
+/** Over the HTTP that the target asks for. */
+export function openHttpPool(target: HttpTarget, clock: Clock = systemClock, resolve?: Resolve): HttpPool {
+  const { http = "http1", protocol } = target;
+  // Without TLS nobody can choose.
+  if (http === "http1" || (http === "auto" && protocol === "http")) return openHttp1Pool(target, clock, resolve);
+  const fallback = http === "auto" ? () => openHttp1Pool(target, clock, resolve) : undefined;
+  return openHttp2Pool(target, clock, resolve, fallback);
+}
+
+/**
+ * Free connections are a stack: the most recently used one is the warmest, and taking it is O(1) however many
+ * streams are open.
+ */
+function openHttp1Pool(target: HttpTarget, clock: Clock, resolve: Resolve | undefined): HttpPool {
+  const idle: Connection[] = [];
+  let open = 0;
+  let isClosed = false;
+
+  const owner: ConnectionOwner = {
+    clock,
+    lookup: createLookup(clock, resolve),
+    free(connection) {
+      if (isClosed) {
+        connection.close();
+        return;
+      }
+      connection.idleSinceMs = clock.monotonicMs();
+      idle.push(connection);
+    },
+    gone(connection) {
+      open -= 1;
+      const index = idle.lastIndexOf(connection);
+      if (index >= 0) idle.splice(index, 1);
+    },
+  };
+
+  // The oldest are at the bottom of the stack.
+  const timer = clock.every(LOOK_EVERY_MS, () => {
+    const nowMs = clock.monotonicMs();
+    while (idle[0] !== undefined && isTooOld(idle[0], nowMs)) idle[0].close();
+  });
+
+  /** A look comes too late for a connection that the server closes between two of them, or while the loop is held. */
+  function take(): Connection {
+    for (let warm = idle.pop(); warm !== undefined; warm = idle.pop()) {
+      if (!isTooOld(warm, clock.monotonicMs())) return warm;
+      warm.close();
+    }
+    open += 1;
+    return new Connection(target, owner);
+  }
+
+  return {
+    send: (request, handler) => take().send(request, handler),
+    connections: () => ({ open, idle: idle.length }),
+    close() {
+      isClosed = true;
+      timer.cancel();
+      for (const connection of [...idle]) connection.close();
+    },
+  };
+}
+
+function isTooOld({ idleSinceMs, serverKeepsMs }: Connection, nowMs: number): boolean {
+  const limitMs = serverKeepsMs === undefined ? IDLE_MS : Math.min(IDLE_MS, serverKeepsMs * SHARE_OF_HINT);
+  return nowMs - idleSinceMs >= limitMs;
+}

@@ -1,0 +1,268 @@
+/**
+ * One connection to one server, one request at a time: connects on first use, writes the request, feeds the parser,
+ * and says when it is free again or of no more use.
+ */
+import type { LookupFunction, Socket } from "node:net";
+import type { Clock } from "../../base/clock.ts";
+import { contain, surface } from "../../base/contain.ts";
+import { copied } from "../../base/one-read-buffer.ts";
+import { type Carrier, HttpAttempt } from "../http-attempt.ts";
+import {
+  type HttpCall,
+  HttpClientError,
+  type HttpClientErrorKind,
+  type HttpTarget,
+  type OutgoingRequest,
+  type ResponseHandler,
+} from "../http-client.ts";
+import { describeSocketError, openSocket } from "../open-socket.ts";
+import { type BodyWriter, writeBody } from "./body-writer.ts";
+import { type ParsedHead, ResponseError } from "./parse-response-head.ts";
+import { framingOf, requestHead } from "./request-head.ts";
+import { type ParserEvents, ResponseParser } from "./response-parser.ts";
+import { wholeChunks } from "./whole-chunks.ts";
+
+const CONNECT_TIMEOUT_MS = 10_000;
+/** Up to this a body is copied into one write with the head. */
+const ONE_WRITE_BYTES = 16 * 1024;
+/** Up to this a read is passed on as text. */
+const TEXT_BYTES = 16 * 1024;
+
+export interface ConnectionOwner {
+  readonly clock: Clock;
+  /** Finds the addresses of the target's name. */
+  readonly lookup: LookupFunction;
+  /** The response is complete and another request may follow. */
+  free(connection: Connection): void;
+  /** It is of no more use; called once. */
+  gone(connection: Connection): void;
+}
+
+export class Connection implements ParserEvents, Carrier {
+  /** When it became free; monotonic. */
+  idleSinceMs = 0;
+  /** How long the server keeps it open, by what its first answer said; undefined if it did not say. */
+  serverKeepsMs: number | undefined = undefined;
+  readonly #owner: ConnectionOwner;
+  readonly #parser = new ResponseParser(this);
+  readonly #socket: Socket;
+  /** The attempt under way; once it is over, its handle can no longer touch the next one on this connection. */
+  #attempt: HttpAttempt | undefined = undefined;
+  /** The response has ended; whether the connection is free is decided when all bytes that came with it were read. */
+  #isComplete = false;
+  #pending: OutgoingRequest | undefined = undefined;
+  #bodyWriter: BodyWriter | undefined = undefined;
+  #isConnected = false;
+  #isGone = false;
+  #isUpgraded = false;
+  #served = 0;
+  #answering = false;
+  #keepAlive = true;
+
+  constructor(target: HttpTarget, owner: ConnectionOwner) {
+    this.#owner = owner;
+    this.#socket = openSocket(target, owner.lookup, ["http/1.1"], (bytes) => this.#received(bytes));
+    const timer = owner.clock.after(CONNECT_TIMEOUT_MS, () =>
+      this.#fail("connect-timeout", `no connection within ${CONNECT_TIMEOUT_MS} ms`),
+    );
+    const giveUp = (): void => this.#fail("response", "the connection was given up");
+    this.#socket.once(target.protocol === "https" ? "secureConnect" : "connect", () => {
+      timer.cancel();
+      this.#isConnected = true;
+      contain(() => this.#pending && this.#write(this.#pending), giveUp);
+    });
+    this.#socket.on("error", (error) =>
+      contain(() => this.#fail(this.#faultKind(), describeSocketError(error), error), giveUp),
+    );
+    this.#socket.on("end", () => contain(() => this.#onEnd(), giveUp));
+    this.#socket.on("close", () => {
+      timer.cancel();
+      contain(() => this.#fail(this.#faultKind(), "the connection was closed"), giveUp);
+    });
+  }
+
+  send(request: OutgoingRequest, handler: ResponseHandler): HttpCall {
+    const attempt = new HttpAttempt(this, handler);
+    this.#attempt = attempt;
+    this.#isComplete = false;
+    if (this.#isConnected) this.#write(request);
+    else this.#pending = request;
+    return attempt;
+  }
+
+  /** Gives the request up: the connection cannot be used again, because its answer may still come. */
+  stop(attempt: HttpAttempt): void {
+    if (attempt !== this.#attempt) return;
+    this.#attempt = undefined;
+    this.#retire();
+  }
+
+  proceed(attempt: HttpAttempt): void {
+    if (attempt === this.#attempt && !this.#isGone) this.#socket.resume();
+  }
+
+  close(): void {
+    this.#retire();
+  }
+
+  head(head: ParsedHead): void {
+    this.#answering = true;
+    this.#keepAlive = head.keepAlive;
+    // A server says the same every time: one look for each connection.
+    if (this.#served === 0) this.serverKeepsMs = keptMs(head.headers.get("keep-alive"));
+    this.#attempt?.head(head.status, head.headers);
+  }
+
+  data(chunk: Buffer): void {
+    if (this.#attempt?.data(chunk) === false && !this.#isGone) this.#socket.pause();
+  }
+
+  end(trailers: string[]): void {
+    const attempt = this.#attempt;
+    this.#attempt = undefined;
+    this.#answering = false;
+    this.#isComplete = true;
+    attempt?.end(trailers);
+  }
+
+  upgrade(head: ParsedHead, rest: Buffer): void {
+    const attempt = this.#attempt;
+    this.#attempt = undefined;
+    this.#isGone = true;
+    this.#isUpgraded = true;
+    this.#owner.gone(this);
+    this.#socket.removeAllListeners();
+    // Until somebody else listens, and if nobody does.
+    this.#socket.on("error", ignore);
+    this.#socket.pause();
+    if (rest.length > 0) this.#socket.unshift(rest);
+    if (attempt) attempt.upgraded(head.status, head.headers, this.#socket);
+    else this.#socket.destroy();
+  }
+
+  #write(request: OutgoingRequest): void {
+    this.#pending = undefined;
+    const { method, path, headers, body, upgrade } = request;
+    const framing = framingOf(request);
+    let text: string;
+    try {
+      text = requestHead(method, path, headers, framing, upgrade);
+    } catch (error) {
+      // Later: whoever sends must hold the attempt before it hears of it.
+      process.nextTick(() => this.#fail("request", (error as Error).message, error as Error));
+      return;
+    }
+    this.#parser.expect(method, upgrade !== undefined);
+    const socket = this.#socket;
+    if (body === undefined) socket.write(text, "latin1");
+    else if (Buffer.isBuffer(body)) {
+      if (body.length <= ONE_WRITE_BYTES) socket.write(text + body.toString("latin1"), "latin1");
+      else {
+        socket.write(text, "latin1");
+        socket.write(body);
+      }
+    } else {
+      socket.write(text, "latin1");
+      this.#bodyWriter = writeBody(body, socket, framing.kind === "length" ? framing.length : undefined, (error) => {
+        this.#bodyWriter = undefined;
+        if (error) this.#fail("request", error.message, error);
+      });
+    }
+  }
+
+  #received(bytes: Buffer): boolean {
+    // Others read it now.
+    if (this.#isUpgraded) return this.#socket.push(copied(bytes));
+    if (!this.#passAsText(bytes)) this.#onData(copied(bytes));
+    return true;
+  }
+
+  /** Whole chunks of a stream, for who takes text: no bytes are copied for it. */
+  #passAsText(bytes: Buffer): boolean {
+    const attempt = this.#attempt;
+    if (attempt?.takesText !== true || !this.#parser.isBetweenChunks || bytes.length > TEXT_BYTES) return false;
+    const framed = bytes.toString("latin1");
+    const text = wholeChunks(framed);
+    if (text === undefined) return false;
+    if (!attempt.text(text, framed) && !this.#isGone) this.#socket.pause();
+    return true;
+  }
+
+  #onData(chunk: Buffer): void {
+    try {
+      this.#parser.push(chunk);
+    } catch (error) {
+      contain(() => this.#unreadable(error), ignore);
+      return;
+    }
+    if (this.#isComplete)
+      contain(
+        () => this.#release(),
+        () => this.#retire(),
+      );
+  }
+
+  /** What a parser throws besides ResponseError is a defect of ours; its message may quote what was sent. */
+  #unreadable(error: unknown): void {
+    if (error instanceof ResponseError) this.#fail("response", error.message, error);
+    else {
+      surface(error);
+      this.#fail("internal", "the response could not be read", error as Error);
+    }
+  }
+
+  /**
+   * Only now, with nothing left to read: bytes that follow a response would otherwise be taken for the answer to
+   * the next request. And not if an answer came before the whole request was sent: its rest would be a new request.
+   */
+  #release(): void {
+    this.#isComplete = false;
+    if (!this.#keepAlive || this.#bodyWriter !== undefined || this.#isGone) {
+      this.#retire();
+      return;
+    }
+    this.#served += 1;
+    if (this.#socket.isPaused()) this.#socket.resume();
+    this.#owner.free(this);
+  }
+
+  #onEnd(): void {
+    try {
+      this.#parser.eof();
+      this.#retire();
+    } catch (error) {
+      this.#fail(this.#faultKind(), (error as Error).message, error as Error);
+    }
+  }
+
+  #faultKind(): HttpClientErrorKind {
+    if (!this.#isConnected) return "connect";
+    return this.#served > 0 && !this.#answering ? "stale" : "response";
+  }
+
+  #fail(kind: HttpClientErrorKind, message: string, cause?: Error): void {
+    const attempt = this.#attempt;
+    this.#attempt = undefined;
+    this.#retire();
+    attempt?.fail(new HttpClientError(kind, message, cause));
+  }
+
+  #retire(): void {
+    if (this.#isGone) return;
+    this.#isGone = true;
+    this.#bodyWriter?.stop();
+    this.#bodyWriter = undefined;
+    this.#socket.destroy();
+    this.#owner.gone(this);
+  }
+}
+
+function ignore(): void {
+  // What can be done about it was done already.
+}
+
+/** `timeout=5, max=100` */
+function keptMs(hint: string | undefined): number | undefined {
+  const seconds = hint === undefined ? undefined : /\btimeout=(\d{1,6})\b/i.exec(hint)?.[1];
+  return seconds === undefined ? undefined : Number(seconds) * 1000;
+}

@@ -1,0 +1,184 @@
+/**
+ * The head of an HTTP/1.1 request, from its text. A line that breaks the grammar is refused (RequestError); a head that
+ * is readable but could be framed two ways (RFC 9112 section 6.3, section 11) is returned with its fault, so that the
+ * refusal can be logged with the request it was for. This is the only reading of the head: framing, routing and what is
+ * forwarded all come from it.
+ */
+
+import { ExpectedError } from "../../base/expected-error.ts";
+import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
+import { isHeaderValue } from "../headers.ts";
+import { trimmed } from "./header-line.ts";
+
+/** `bad`: not HTTP/1.1; `too-large`: the head; `version`: another HTTP; `extensions`: of chunks, all together. */
+export type RequestErrorKind = "bad" | "too-large" | "version" | "extensions";
+
+export class RequestError extends ExpectedError {
+  readonly kind: RequestErrorKind;
+  /** What came of the head, if it is the head that cannot be read. */
+  head: Buffer | undefined = undefined;
+
+  constructor(kind: RequestErrorKind, message: string) {
+    super(message);
+    this.name = "RequestError";
+    this.kind = kind;
+  }
+}
+
+export interface ParsedRequest {
+  readonly method: string;
+  readonly target: string;
+  readonly version: "1.0" | "1.1";
+  /** name, value, name, value, …; the names are lower case, order and repeats as sent. */
+  readonly pairs: string[];
+  readonly areLinesSafe: true;
+  readonly isChunked: boolean;
+  /** Undefined if it was not said. */
+  readonly contentLength: number | undefined;
+  /** Another request may follow on the connection. */
+  readonly keepAlive: boolean;
+  /** What `expect` says; only HTTP/1.1 can. */
+  readonly expects: "nothing" | "continue" | "unknown";
+  /** The protocol that the client offers to change to, where `connection` lists the offer. */
+  readonly upgrade: string | undefined;
+  /** Why its body cannot be framed safely; such a request must be refused and the connection closed. */
+  readonly fault: string | undefined;
+}
+
+/** Others are refused: what is not known cannot be judged safe to forward. */
+const METHODS = new Set(
+  (
+    "GET POST PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE ACL BIND CHECKOUT COPY LINK LOCK M-SEARCH MERGE MKACTIVITY " +
+    "MKCALENDAR MKCOL MOVE NOTIFY PROPFIND PROPPATCH PURGE REBIND REPORT SEARCH SOURCE SUBSCRIBE UNBIND UNLINK UNLOCK UNSUBSCRIBE"
+  ).split(" "),
+);
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
+const FORBIDDEN_SO_FAR = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|$)|(?<!\r)\n/;
+const METHOD_SO_FAR = /^[A-Z][A-Z-]{0,14}(?: |$)/;
+/** A path, `*`, or an absolute URL (RFC 9112 section 3.2); CONNECT alone names an authority. */
+const TARGET = /^(?:\/[\x21-\x7e]*|\*|[A-Za-z]+:\/\/[A-Za-z0-9._~:@[\]-]+(?:[/?][\x21-\x7e]*)?)$/;
+const AUTHORITY = /^[A-Za-z0-9._~:[\]-]+$/;
+/** Of use to smuggle another end of the body past a reader that takes trailers for headers. */
+const FRAMING_TRAILER = /^(?:content-length|transfer-encoding|host)$/i;
+const LENGTH = /^[0-9]{1,15}$/;
+const OTHER_HTTP = /^HTTP\/(?:0\.9|2\.0)$/;
+const TOKEN = "[!#$%&'*+\\-.^_`|~0-9A-Za-z]+";
+const EXTENSIONS = new RegExp(
+  `^(?:;${TOKEN}(?:=(?:${TOKEN}|"(?:[\\t !#-\\[\\]-~\\x80-\\xff]|\\\\[\\t -~\\x80-\\xff])*"))?)+$`,
+);
+
+/** Text that cannot become a head any more is refused before its end comes. */
+export function checkPartialHead(text: string): void {
+  if (!METHOD_SO_FAR.test(text)) throw new RequestError("bad", "the request does not begin with a method");
+  if (FORBIDDEN_SO_FAR.test(text)) throw new RequestError("bad", "a control character in the head");
+}
+
+/** `text` is the head without the empty line that ends it. */
+export function parseRequestHead(text: string): ParsedRequest {
+  let lineEnd = text.indexOf("\r\n");
+  const line = lineEnd < 0 ? text : text.slice(0, lineEnd);
+  const methodEnd = line.indexOf(" ");
+  const targetEnd = line.indexOf(" ", methodEnd + 1);
+  const method = line.slice(0, Math.max(0, methodEnd));
+  if (!METHODS.has(method)) throw new RequestError("bad", "the method is not known");
+  const target = line.slice(methodEnd + 1, targetEnd < 0 ? undefined : targetEnd);
+  if (!(method === "CONNECT" ? AUTHORITY : TARGET).test(target))
+    throw new RequestError("bad", "the request target is malformed");
+  const isOld = isHttp10(targetEnd < 0 ? "HTTP/0.9" : line.slice(targetEnd + 1));
+
+  const pairs: string[] = [];
+  let length: string | undefined;
+  let coding: string | undefined;
+  let connection: string | undefined;
+  let upgrade: string | undefined;
+  let expect: string | undefined;
+  let fault: string | undefined;
+  while (lineEnd >= 0) {
+    const start = lineEnd + 2;
+    lineEnd = text.indexOf("\r\n", start);
+    const end = lineEnd < 0 ? text.length : lineEnd;
+    const colon = text.indexOf(":", start);
+    const name = lowerHeaderName(text.slice(start, colon < start || colon > end ? start : colon));
+    if (name === undefined) throw new RequestError("bad", "a malformed header line");
+    const value = trimmed(text, colon + 1, end);
+    if (!isHeaderValue(value)) throw new RequestError("bad", "a control character in the head");
+    pairs.push(name, value);
+    switch (name) {
+      case "content-length":
+        fault ??= tabFault(text, colon, end);
+        if (length !== undefined) fault ??= "more than one content-length header";
+        length = value;
+        break;
+      case "transfer-encoding":
+        fault ??= tabFault(text, colon, end);
+        if (coding !== undefined) fault ??= "more than one transfer-encoding header";
+        coding = value;
+        break;
+      case "connection":
+        connection = connection === undefined ? value : `${connection},${value}`;
+        break;
+      case "upgrade":
+        upgrade = upgrade === undefined ? value : `${upgrade},${value}`;
+        break;
+      case "expect":
+        expect = value;
+    }
+  }
+  fault ??= framingFault(length, coding, isOld);
+  const tokens = connection === undefined ? "" : connection.toLowerCase();
+  return {
+    method,
+    target,
+    version: isOld ? "1.0" : "1.1",
+    pairs,
+    areLinesSafe: true,
+    isChunked: coding !== undefined,
+    contentLength: length === undefined ? undefined : Number(length),
+    keepAlive: isOld ? lists(tokens, "keep-alive") && !lists(tokens, "close") : !lists(tokens, "close"),
+    expects:
+      expect === undefined || isOld ? "nothing" : expect.toLowerCase() === "100-continue" ? "continue" : "unknown",
+    upgrade: upgrade !== undefined && lists(tokens, "upgrade") ? upgrade : undefined,
+    fault,
+  };
+}
+
+/** The extensions of a chunk, with their first semicolon. */
+export function checkExtensions(text: string): void {
+  if (!EXTENSIONS.test(text)) throw new RequestError("bad", "a malformed chunk extension");
+}
+
+/** A line of a trailer section; its content means nothing here, but it may not hide anything. */
+export function checkTrailer(line: string): void {
+  if (!isHeaderValue(line)) throw new RequestError("bad", "a control character in a trailer");
+  const name = line.slice(0, Math.max(0, line.indexOf(":")));
+  if (!isHeaderName(name)) throw new RequestError("bad", "a malformed trailer");
+  if (FRAMING_TRAILER.test(name)) throw new RequestError("bad", "a trailer that frames the message");
+}
+
+function isHttp10(version: string): boolean {
+  if (version === "HTTP/1.1") return false;
+  if (version === "HTTP/1.0") return true;
+  throw new RequestError(OTHER_HTTP.test(version) ? "version" : "bad", "the HTTP version is not 1.0 or 1.1");
+}
+
+function framingFault(length: string | undefined, coding: string | undefined, isOld: boolean): string | undefined {
+  if (coding !== undefined) {
+    if (length !== undefined) return "both content-length and transfer-encoding";
+    return isOld || coding.toLowerCase() !== "chunked" ? "transfer-encoding other than chunked" : undefined;
+  }
+  return length !== undefined && !LENGTH.test(length) ? "the content-length is not a number" : undefined;
+}
+
+/** A tab is white space to some readers of these lines and a character to others. */
+function tabFault(text: string, from: number, to: number): string | undefined {
+  const tab = text.indexOf("\t", from);
+  return tab >= 0 && tab < to ? "a tab in a header that frames the message" : undefined;
+}
+
+/** Whether a comma-separated list, in lower case, names the token. */
+function lists(list: string, token: string): boolean {
+  if (list === token) return true;
+  if (!list.includes(token)) return false;
+  return list.split(",").some((one) => trimmed(one, 0, one.length) === token);
+}

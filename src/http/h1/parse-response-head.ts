@@ -1,0 +1,99 @@
+/**
+ * The head of an HTTP/1.1 response, from its text. What could be framed two ways (RFC 9112 section 6.3, section 11) is
+ * refused: repeated or combined length headers, codings other than chunked, folded lines, bare line breaks.
+ */
+
+import { ExpectedError } from "../../base/expected-error.ts";
+import { lowerHeaderName } from "../../base/header-names.ts";
+import { HeaderList, isHeaderValue } from "../headers.ts";
+import { trimmed } from "./header-line.ts";
+
+export interface ParsedHead {
+  readonly status: number;
+  readonly headers: HeaderList;
+  /** Whether the connection may serve another request after this response. */
+  readonly keepAlive: boolean;
+}
+
+export class ResponseError extends ExpectedError {
+  constructor(message: string) {
+    super(message);
+    this.name = "ResponseError";
+  }
+}
+
+/** The reason may be anything that a value may be. */
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?$/;
+const LENGTH = /^[0-9]{1,15}$/;
+
+export interface Framing {
+  readonly chunked: boolean;
+  /** Undefined: until the connection closes. */
+  readonly length: number | undefined;
+}
+
+export function parseResponseHead(text: string): { head: ParsedHead; framing: Framing } {
+  let lineEnd = text.indexOf("\r\n");
+  const status = STATUS_LINE.exec(lineEnd < 0 ? text : text.slice(0, lineEnd));
+  if (!status) throw new ResponseError("the response does not begin with an HTTP/1.1 status line");
+  const isOld = status[1] === "0";
+  // HTTP/1.0 has no interim responses: to its readers this one would be the answer, and what follows its body.
+  if (isOld && (status[2] as string) < "200") throw new ResponseError("an interim response in HTTP/1.0");
+  const pairs: string[] = [];
+  let length: number | undefined;
+  let chunked = false;
+  let connection = "";
+  while (lineEnd >= 0) {
+    const start = lineEnd + 2;
+    lineEnd = text.indexOf("\r\n", start);
+    const end = lineEnd < 0 ? text.length : lineEnd;
+    const colon = text.indexOf(":", start);
+    const name = nameBefore(text, start, colon, end);
+    const value = valueAfter(text, colon, end);
+    pairs.push(name, value);
+    // Readers differ about a tab beside a length or a coding, and so about where the body ends.
+    if (name === "content-length" || name === "transfer-encoding") {
+      const tab = text.indexOf("\t", colon);
+      if (tab >= 0 && tab < end) throw new ResponseError("a tab in a header that frames the body");
+    }
+    if (name === "content-length") {
+      if (length !== undefined || !LENGTH.test(value))
+        throw new ResponseError("the content-length is repeated or not a number");
+      length = Number(value);
+    } else if (name === "transfer-encoding") {
+      if (chunked || isOld || value.toLowerCase() !== "chunked")
+        throw new ResponseError("a transfer-encoding other than chunked");
+      chunked = true;
+    } else if (name === "connection") connection += `,${value.toLowerCase()}`;
+  }
+  if (chunked && length !== undefined) throw new ResponseError("both content-length and transfer-encoding");
+  // Only the plain word keeps a connection; whatever looks like the other one ends it.
+  const isKept = (): boolean => connection.split(",").some((token) => token.trim() === "keep-alive");
+  const keepAlive = !connection.includes("close") && (!isOld || isKept());
+  return {
+    head: { status: Number(status[2]), headers: new HeaderList(pairs, true), keepAlive },
+    framing: { chunked, length },
+  };
+}
+
+/** A line of a trailer section. */
+export function parseTrailer(line: string): [name: string, value: string] {
+  const colon = line.indexOf(":");
+  const name = nameBefore(line, 0, colon, line.length);
+  // The body is over: a length that comes now could only be meant for another reader (RFC 9110 section 6.5.1).
+  if (name === "content-length" || name === "transfer-encoding") throw new ResponseError(`a ${name} in the trailers`);
+  return [name, valueAfter(line, colon, line.length)];
+}
+
+function nameBefore(text: string, start: number, colon: number, end: number): string {
+  const name = lowerHeaderName(text.slice(start, colon < start || colon > end ? start : colon));
+  if (name === undefined) throw new ResponseError("a malformed header line");
+  return name;
+}
+
+/** A line ends with CR LF and nothing else: neither of both alone can stand in a value. */
+function valueAfter(text: string, colon: number, end: number): string {
+  const value = trimmed(text, colon + 1, end);
+  if (!isHeaderValue(value)) throw new ResponseError("a control character in the response head");
+  return value;
+}

@@ -1,0 +1,187 @@
+/**
+ * One request and its answer on an HTTP/2 connection to a server. The request waits until the connection is there; it may
+ * then turn out that the server speaks HTTP/1.1, and another pool carries it.
+ */
+import { type ClientHttp2Session, type ClientHttp2Stream, constants } from "node:http2";
+import { contain } from "../../base/contain.ts";
+import type { BodyStream } from "../body-stream.ts";
+import { type Carrier, HttpAttempt } from "../http-attempt.ts";
+import {
+  type HttpCall,
+  HttpClientError,
+  type HttpClientErrorKind,
+  type HttpPool,
+  type OutgoingRequest,
+  type ResponseHandler,
+} from "../http-client.ts";
+import { headerList, plainPairs, requestFields } from "./request-fields.ts";
+
+const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+
+export class StreamCall implements Carrier {
+  readonly attempt: HttpAttempt;
+  readonly #request: OutgoingRequest;
+  readonly #scheme: "http" | "https";
+  readonly #done: (call: StreamCall) => void;
+  #stream: ClientHttp2Stream | undefined = undefined;
+  /** Over HTTP/1.1 instead. */
+  #other: HttpCall | undefined = undefined;
+  #hasHead = false;
+  #hasEnded = false;
+  #isDone = false;
+  #trailers: string[] = [];
+  #error: Error | undefined = undefined;
+
+  /** `done`: called once, when the stream is gone or was never opened. */
+  constructor(
+    request: OutgoingRequest,
+    handler: ResponseHandler,
+    scheme: "http" | "https",
+    done: (call: StreamCall) => void,
+  ) {
+    this.#request = request;
+    this.#scheme = scheme;
+    this.#done = done;
+    this.attempt = new HttpAttempt(this, handler);
+  }
+
+  /** `isKept`: the connection has served before, so that its end may be no fault of this request. */
+  start(session: ClientHttp2Session, isKept: boolean): void {
+    if (this.attempt.isOver) return;
+    const { body } = this.#request;
+    let stream: ClientHttp2Stream;
+    try {
+      // A body that breaks off must not look whole: only trailers, if none but empty ones, end it.
+      stream = session.request(requestFields(this.#request, this.#scheme), {
+        endStream: body === undefined,
+        waitForTrailers: body !== undefined && !Buffer.isBuffer(body),
+      });
+    } catch (error) {
+      this.fail("request", (error as Error).message, error as Error);
+      return;
+    }
+    this.#stream = stream;
+    const giveUp = (): void => void setImmediate(() => stream.destroy());
+    stream.on("response", (fields, flags: number, raw?: readonly string[]) =>
+      contain(() => this.#head(Number(fields[":status"]), flags, raw ?? rawOf(fields)), giveUp),
+    );
+    stream.on("trailers", (fields, _flags: number, raw?: readonly string[]) => {
+      this.#trailers = plainPairs(raw ?? rawOf(fields));
+    });
+    stream.on("data", (chunk: Buffer) =>
+      contain(() => {
+        if (!this.attempt.data(chunk)) stream.pause();
+      }, giveUp),
+    );
+    stream.on("end", () => contain(() => this.#end(), giveUp));
+    stream.on("error", (error: Error) => {
+      this.#error = error;
+    });
+    stream.on("close", () => contain(() => this.#closed(isKept), giveUp));
+    if (Buffer.isBuffer(body)) stream.end(body);
+    else if (body !== undefined) pump(body, stream, (error) => this.fail("request", error.message, error));
+  }
+
+  /** The server speaks HTTP/1.1. */
+  divert(pool: HttpPool): void {
+    if (this.attempt.isOver) return;
+    const { attempt } = this;
+    this.#finish();
+    this.#other = pool.send(this.#request, {
+      head: (status, headers) => attempt.head(status, headers),
+      data: (chunk) => attempt.data(chunk),
+      end: (trailers) => attempt.end(trailers),
+      error: (error) => attempt.fail(error),
+      upgraded: (status, headers, socket) => attempt.upgraded(status, headers, socket),
+    });
+  }
+
+  fail(kind: HttpClientErrorKind, message: string, cause?: Error): void {
+    this.#stream?.close(NGHTTP2_CANCEL);
+    this.attempt.fail(new HttpClientError(kind, message, cause));
+    if (this.#stream === undefined) this.#finish();
+  }
+
+  stop(): void {
+    if (this.#other !== undefined) this.#other.abort();
+    else if (this.#stream !== undefined) this.#stream.close(NGHTTP2_CANCEL);
+    else this.#finish();
+  }
+
+  proceed(): void {
+    if (this.#other !== undefined) this.#other.resume();
+    else this.#stream?.resume();
+  }
+
+  #head(status: number, flags: number, raw: readonly string[]): void {
+    this.#hasHead = true;
+    this.attempt.head(status, headerList(raw));
+    // In one turn, so that an answer that is a head alone is passed on as one.
+    if ((flags & NGHTTP2_FLAG_END_STREAM) !== 0) this.#end();
+  }
+
+  #end(): void {
+    const { rstCode = NGHTTP2_NO_ERROR } = this.#stream ?? {};
+    if (!this.#hasHead || this.#hasEnded || rstCode !== NGHTTP2_NO_ERROR) return;
+    this.#hasEnded = true;
+    this.attempt.end(this.#trailers);
+  }
+
+  #closed(isKept: boolean): void {
+    const { rstCode } = this.#stream ?? {};
+    this.#finish();
+    // Refused before it was looked at, or lost with a connection that was kept: it may be sent again.
+    const isStale = !this.#hasHead && (rstCode === NGHTTP2_REFUSED_STREAM || (isKept && this.#error === undefined));
+    const reason = this.#error?.message ?? "the stream was closed before the response was complete";
+    if (!this.#hasEnded) this.attempt.fail(new HttpClientError(isStale ? "stale" : "response", reason, this.#error));
+  }
+
+  #finish(): void {
+    if (this.#isDone) return;
+    this.#isDone = true;
+    this.#done(this);
+  }
+}
+
+/** As fast as the server takes it and no faster. */
+function pump(body: BodyStream, stream: ClientHttp2Stream, failed: (error: Error) => void): void {
+  const onData = (chunk: Buffer): void => {
+    if (chunk.length > 0 && !stream.write(chunk)) body.pause();
+  };
+  const onEnd = (): void => {
+    stop();
+    stream.on("wantTrailers", () => stream.sendTrailers({}));
+    stream.end();
+  };
+  const onError = (error: Error): void => {
+    stop();
+    failed(error);
+  };
+  const onClose = (): void => onError(new Error("the client's connection closed before its body was complete"));
+  const onDrain = (): void => void body.resume();
+  const stop = (): void => {
+    body.off("data", onData);
+    body.off("end", onEnd);
+    body.off("error", onError);
+    body.off("close", onClose);
+    stream.off("drain", onDrain);
+  };
+  stream.on("drain", onDrain);
+  stream.once("close", () => {
+    stop();
+    // Nobody wants the rest; it must not keep the client waiting.
+    if (!body.readableEnded && !body.destroyed) body.resume();
+  });
+  body.on("data", onData);
+  body.on("end", onEnd);
+  body.on("error", onError);
+  body.on("close", onClose);
+  if (body.readableEnded) process.nextTick(onEnd);
+  else if (body.destroyed) process.nextTick(onClose);
+}
+
+function rawOf(fields: object): string[] {
+  return Object.entries(fields).flatMap(([name, value]) =>
+    (Array.isArray(value) ? value : [value]).flatMap((one) => [name, String(one)]),
+  );
+}

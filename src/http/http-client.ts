@@ -1,0 +1,103 @@
+/**
+ * Outgoing HTTP as its users see it: one small callback interface (head, data, end, error, abort), so that what
+ * is behind it can be replaced without touching a backend. Promises, streams and abort controllers per request would
+ * cost 1.1 to 2.2 times the CPU each (docs/adr/0003).
+ */
+import type { Duplex } from "node:stream";
+import { ExpectedError } from "../base/expected-error.ts";
+import type { BodyStream } from "./body-stream.ts";
+import type { HeaderList } from "./headers.ts";
+
+/** `auto`: HTTP/2 where the server chooses it by ALPN. Without TLS, HTTP/2 is spoken with prior knowledge. */
+export type HttpChoice = "http1" | "http2" | "auto";
+
+export interface HttpTarget {
+  readonly protocol: "http" | "https";
+  /** `http1` if undefined. */
+  readonly http?: HttpChoice;
+  readonly host: string;
+  readonly port: number;
+  /** A unix domain socket to connect to instead of host and port. */
+  readonly socketPath?: string;
+  readonly tls?: TlsOptions;
+  /** A document of a cluster names it: addresses of this machine are refused. */
+  readonly isConfined?: boolean | undefined;
+}
+
+export interface TlsOptions {
+  readonly ca?: string;
+  readonly cert?: string;
+  readonly key?: string;
+  readonly servername?: string;
+  /** The certificate must have one of them, DNS names or URIs, instead of the server's name. */
+  readonly names?: readonly string[];
+  /** Only for tests and development: the certificate is not verified. */
+  readonly insecure?: boolean;
+}
+
+export interface OutgoingRequest {
+  readonly method: string;
+  /** Origin form: path and query. */
+  readonly path: string;
+  /** Without hop-by-hop headers: the client adds its own. */
+  readonly headers: HeaderList;
+  readonly body?: Buffer | BodyStream | undefined;
+  /** Trailers are read (`te: trailers`); HTTP/2 servers such as those of gRPC ask for it. */
+  readonly wantsTrailers?: boolean;
+  /** The protocol of an upgrade request, for example `websocket`. */
+  readonly upgrade?: string | undefined;
+}
+
+/**
+ * The contract of every call, held by http-attempt.ts:
+ * - Nothing is called before `send` has returned. After that all may be called, several in one turn.
+ * - `head` once, then `data` any number of times, then `end`; or `upgraded` alone; or `error` at any point. `end`,
+ *   `upgraded` and `error` are the last.
+ * - After `abort` nothing is called, whoever calls it and inside whichever callback: who aborts knows that it is over.
+ * - `abort` and `resume` may be called inside any callback and at any time after; they do nothing to a call that is over.
+ *   A `resume` inside `data` counts also if that `data` then returns false.
+ * - After `data` has returned false, what was read already (at most one read of the socket) may still be handed over.
+ * - A callback that throws fails its own call: the connection is closed and `error` follows with the kind `internal`,
+ *   also after an `end` that threw. What `error` throws is a warning of the process.
+ */
+export interface ResponseHandler {
+  head(status: number, headers: HeaderList): void;
+  /** Returns false to pause; `HttpCall.resume` goes on. */
+  data(chunk: Buffer): boolean;
+  /** Instead of `data`, for pieces that came as text, one character for each byte; `framed`: as chunks. Who has it gets either. */
+  text?(text: string, framed: string): boolean;
+  end(trailers: string[]): void;
+  error(error: HttpClientError): void;
+  upgraded?(status: number, headers: HeaderList, socket: Duplex): void;
+}
+
+export interface HttpCall {
+  /** Nothing more will be called. */
+  readonly isOver: boolean;
+  /** Closes the connection, unless the answer has ended. */
+  abort(): void;
+  resume(): void;
+}
+
+export interface HttpPool {
+  send(request: OutgoingRequest, handler: ResponseHandler): HttpCall;
+  connections(): { open: number; idle: number };
+  /** Lets running requests finish, then closes the connections. */
+  close(): void;
+}
+
+/**
+ * `connect`: nothing was sent. `stale`: a kept connection turned out to be closed. `response`: it broke or made no sense.
+ * `request`: it cannot be sent as it is. `internal`: the consumer threw.
+ */
+export type HttpClientErrorKind = "connect" | "connect-timeout" | "stale" | "response" | "request" | "internal";
+
+export class HttpClientError extends ExpectedError {
+  readonly kind: HttpClientErrorKind;
+
+  constructor(kind: HttpClientErrorKind, message: string, cause?: unknown) {
+    super(message, { cause });
+    this.name = "HttpClientError";
+    this.kind = kind;
+  }
+}

@@ -1,0 +1,94 @@
+/**
+ * Finds the addresses of one backend's name, anew for each connection, so that a change of the name is followed.
+ * A resolver that fails or hangs does not take a working backend away: the last good addresses serve on. A name
+ * that no longer exists is believed, because its old address may be somebody else's by now.
+ */
+import { lookup as systemLookup } from "node:dns";
+import type { LookupFunction } from "node:net";
+import type { Clock } from "../base/clock.ts";
+
+export interface Address {
+  readonly address: string;
+  readonly family: number;
+}
+
+/** Calls back with all addresses of a name. */
+export type Resolve = (name: string, done: (error: Error | null, addresses: readonly Address[]) => void) => void;
+
+/** A client waits no longer for the system's resolver, which may try for half a minute. */
+const LIMIT_MS = 5_000;
+const LAST_GOOD_MS = 60 * 60_000;
+
+type Answer = (error: Error | null, addresses: readonly Address[]) => void;
+
+/**
+ * For one name: whoever asks while an answer is under way shares it, because the system works on few at a time, and
+ * one that hangs must not be joined by more.
+ */
+export function createLookup(clock: Clock, resolve: Resolve = systemResolve): LookupFunction {
+  let lastGood: readonly Address[] = [];
+  let goodSinceMs = 0;
+  let waiting: Answer[] = [];
+  let asks: "no" | "yes" | "too long" = "no";
+
+  function ask(name: string): void {
+    asks = "yes";
+    const timer = clock.after(LIMIT_MS, () => {
+      asks = "too long";
+      settle(tooSlow(name));
+    });
+    resolve(name, (error, addresses) => {
+      timer.cancel();
+      asks = "no";
+      if (!error && addresses.length > 0) {
+        lastGood = addresses;
+        goodSinceMs = clock.monotonicMs();
+      } else if (!error || isGone(error)) lastGood = [];
+      settle(error ?? (addresses.length > 0 ? null : noAddress(name)));
+    });
+  }
+
+  function settle(error: Error | null): void {
+    const answers = waiting;
+    waiting = [];
+    for (const answer of answers) finish(answer, error);
+  }
+
+  function finish(answer: Answer, error: Error | null): void {
+    const serves = lastGood.length > 0 && clock.monotonicMs() - goodSinceMs < LAST_GOOD_MS;
+    answer(serves ? null : error, serves ? lastGood : []);
+  }
+
+  return (name, options, callback) => {
+    const answer = (error: Error | null, all: readonly Address[]): void => {
+      const { family } = options;
+      const fitting = family === 4 || family === 6 ? all.filter((one) => one.family === family) : all;
+      const [first] = fitting;
+      const failed = error ?? (first ? null : noAddress(name));
+      if (options.all) callback(failed, [...fitting]);
+      else callback(failed, first?.address ?? "", first?.family ?? 0);
+    };
+    if (asks === "too long") {
+      finish(answer, tooSlow(name));
+      return;
+    }
+    waiting.push(answer);
+    if (asks === "no") ask(name);
+  };
+}
+
+function isGone(error: NodeJS.ErrnoException): boolean {
+  return error.code === "ENOTFOUND";
+}
+
+function noAddress(name: string): Error {
+  return Object.assign(new Error(`${name} has no address`), { code: "ENOTFOUND" });
+}
+
+function tooSlow(name: string): Error {
+  return Object.assign(new Error(`no address of ${name} within ${LIMIT_MS} ms`), { code: "EAI_AGAIN" });
+}
+
+function systemResolve(name: string, done: Parameters<Resolve>[1]): void {
+  systemLookup(name, { all: true }, (error, addresses) => done(error, addresses ?? []));
+}

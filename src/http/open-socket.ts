@@ -1,0 +1,48 @@
+/**
+ * A connection to a server, plain or with TLS, as its target says.
+ */
+import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:net";
+import { connect as connectTls, type PeerCertificate } from "node:tls";
+import { type Received, readInto } from "../base/one-read-buffer.ts";
+import { hasOneName } from "./certificate-names.ts";
+import type { HttpTarget } from "./http-client.ts";
+import { confinedLookup, isLocalAddress, localAddressError } from "./local-address.ts";
+
+/** `protocols`: what is offered by ALPN. `received` is told what comes, in place of `data` events. */
+export function openSocket(
+  { protocol, host, port, socketPath, tls, isConfined }: HttpTarget,
+  unconfined: LookupFunction,
+  protocols: readonly string[],
+  received?: Received,
+): Socket {
+  // A name is looked at when it has an address; an address that is written is never looked up.
+  if (isConfined && (socketPath !== undefined || isLocalAddress(host)))
+    return new Socket().destroy(localAddressError(socketPath ?? host));
+  const lookup = isConfined ? confinedLookup(unconfined) : unconfined;
+  const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
+  const reading = received ? { onread: readInto(received) } : {};
+  if (protocol === "http") return connectTcp({ ...at, noDelay: true, ...reading });
+  return connectTls({
+    ...at,
+    ...reading,
+    ALPNProtocols: [...protocols],
+    ...(isIP(host) === 0 ? { servername: host } : {}),
+    ...(tls?.servername === undefined ? {} : { servername: tls.servername }),
+    ...(tls?.ca === undefined ? {} : { ca: tls.ca }),
+    ...(tls?.cert === undefined ? {} : { cert: tls.cert }),
+    ...(tls?.key === undefined ? {} : { key: tls.key }),
+    ...(tls?.insecure === true ? { rejectUnauthorized: false } : {}),
+    ...(tls?.names === undefined ? {} : { checkServerIdentity: namesChecked(tls.names) }),
+  });
+}
+
+function namesChecked(names: readonly string[]): (host: string, shown: PeerCertificate) => Error | undefined {
+  return (_host, { raw }) =>
+    hasOneName(raw, names) ? undefined : new Error(`the certificate has none of the names ${names.join(", ")}`);
+}
+
+/** Connecting to a name with several addresses fails with one error per address; the first says enough. */
+export function describeSocketError(error: Error & { code?: string; errors?: Error[] }): string {
+  const first = error.message === "" && error.errors?.[0] ? error.errors[0] : error;
+  return first.message === "" ? (error.code ?? "connection failed") : first.message;
+}

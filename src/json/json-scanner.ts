@@ -1,0 +1,311 @@
+/**
+ * Finds the values of a few keys in a JSON object without building its tree, in bytes that may come in pieces.
+ * A chat request can carry 30 MB of images and `JSON.parse` of 10 MB blocks the process for a third of a second;
+ * this skips strings at memory speed and holds nothing but the values that were asked for.
+ * It checks structure (strings closed, brackets balanced, depth), not grammar: whoever gets the bytes parses them.
+ */
+
+import { foldCase } from "../base/fold-case.ts";
+import { JsonCapture, type JsonSpan } from "./json-capture.ts";
+import { decodeKey, type JsonKeys, OTHER_KEY } from "./json-keys.ts";
+import { endOfString } from "./json-string.ts";
+
+const QUOTE = 34;
+const BACKSLASH = 92;
+const OPEN_BRACE = 123;
+const CLOSE_BRACE = 125;
+const OPEN_BRACKET = 91;
+const CLOSE_BRACKET = 93;
+const COLON = 58;
+const COMMA = 44;
+const SPACE = 32;
+const [TAB, LF, CR] = [9, 10, 13];
+/** Allowed at the very start, and skipped by most servers. */
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
+/** Most strings are short: a native search pays only for those that are not. */
+const SHORT_STRING_BYTES = 96;
+
+export interface JsonScannerOptions {
+  readonly keys: JsonKeys;
+  /** Called when a value is complete. `bytes` is undefined if it was larger than `maxValueBytes`. */
+  value(key: string, span: JsonSpan, bytes: Buffer | undefined): void;
+  readonly maxValueBytes: number;
+  /** Deeper nesting makes the scan invalid. */
+  readonly maxDepth: number;
+}
+
+export class JsonScanner {
+  /** The first byte after the opening brace of the outermost object: the place to insert a member. */
+  bodyStart = -1;
+  /** The outermost value is complete (and, for an object or array, balanced). */
+  complete = false;
+  invalid: string | undefined = undefined;
+  /** A key that was found although its case is another, as it stands there. */
+  otherCase: string | undefined = undefined;
+  /** Something other than white space follows the outermost value. */
+  trailing = false;
+  readonly #options: JsonScannerOptions;
+  readonly #wanted: ReadonlySet<string>;
+  readonly #parents: ReadonlySet<string>;
+  readonly #mayBegin: Uint8Array;
+  #offset = 0;
+  #depth = 0;
+  /** The depth at which keys are read: 1, or 2 inside a parent; one more when the outermost value is an array. */
+  #keyDepth = 0;
+  #rootDepth = 0;
+  #parent = "";
+  #expectKey = false;
+  #inString = false;
+  #stringIsKey = false;
+  #escaped = false;
+  #keyStart = -1;
+  #keyParts: Buffer[] = [];
+  #key: string | undefined = undefined;
+  #afterColon = false;
+  #lastSolid = -1;
+  readonly #capture: JsonCapture;
+  #stringBytes = 0;
+
+  constructor(options: JsonScannerOptions) {
+    this.#options = options;
+    this.#wanted = options.keys.wanted;
+    this.#parents = options.keys.parents;
+    this.#mayBegin = options.keys.mayBegin;
+    this.#capture = new JsonCapture(options.maxValueBytes);
+  }
+
+  push(chunk: Buffer): void {
+    const length = chunk.length;
+    let i = 0;
+    while (i < length && this.invalid === undefined) {
+      if (this.#inString) {
+        const end = this.#skipString(chunk, i);
+        this.#stringBytes += end - i;
+        i = end;
+        continue;
+      }
+      if (this.#depth > this.#keyDepth && this.#keyDepth > 0) {
+        i = this.#skipNested(chunk, i);
+        continue;
+      }
+      const byte = chunk[i] as number;
+      if (byte <= SPACE) {
+        // Some servers take other control characters for blanks, and NUL for half of a character of UTF-16.
+        if (byte !== SPACE && byte !== LF && byte !== CR && byte !== TAB) this.invalid = "not plain text";
+        i += 1;
+        continue;
+      }
+      if (this.#rootDepth === 0 && byte !== OPEN_BRACE && byte !== OPEN_BRACKET) {
+        if (byte !== BYTE_ORDER_MARK[this.#offset + i]) this.invalid = "not one JSON object";
+        i += 1;
+        continue;
+      }
+      if (this.complete) this.trailing = true;
+      if (this.#afterColon) this.#beginValue(i);
+      switch (byte) {
+        case QUOTE:
+          this.#inString = true;
+          this.#stringIsKey = this.#expectKey && this.#depth === this.#keyDepth;
+          if (this.#stringIsKey) this.#keyStart = i + 1;
+          break;
+        case OPEN_BRACE:
+        case OPEN_BRACKET:
+          this.#open(byte, i);
+          break;
+        case CLOSE_BRACE:
+        case CLOSE_BRACKET:
+          this.#close(chunk, i);
+          break;
+        case COLON:
+          if (this.#depth === this.#keyDepth && this.#key !== undefined) this.#afterColon = true;
+          break;
+        case COMMA:
+          if (this.#depth === this.#keyDepth) {
+            this.#endValue(chunk);
+            this.#expectKey = true;
+          }
+          break;
+      }
+      this.#lastSolid = this.#offset + i + 1;
+      i += 1;
+    }
+    this.#keepPieces(chunk);
+    this.#offset += length;
+  }
+
+  /** Bytes outside of strings so far: each is looked at by itself, which is what scanning costs. */
+  get syntaxBytes(): number {
+    return this.#offset - this.#stringBytes;
+  }
+
+  /** After the last chunk: true if the outermost value was whole and nothing but white space followed. */
+  get wellFormed(): boolean {
+    return this.complete && !this.trailing && this.invalid === undefined && !this.#inString;
+  }
+
+  /** Inside a value whose members nobody asked for only brackets count; this is where most bytes are spent. */
+  #skipNested(chunk: Buffer, from: number): number {
+    const { length } = chunk;
+    const { maxDepth } = this.#options;
+    const floor = this.#keyDepth;
+    let depth = this.#depth;
+    let i = from;
+    while (i < length) {
+      const byte = chunk[i];
+      i += 1;
+      if (byte === QUOTE) {
+        const end = endOfString(chunk, i);
+        if (end >= length) {
+          this.#inString = true;
+          this.#stringIsKey = false;
+          break;
+        }
+        this.#stringBytes += end + 1 - i;
+        i = end + 1;
+      } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+        depth += 1;
+        if (depth > maxDepth) {
+          this.invalid = "nested too deeply";
+          break;
+        }
+      } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
+        depth -= 1;
+        if (depth === floor) break;
+      }
+    }
+    this.#depth = depth;
+    this.#lastSolid = this.#offset + i;
+    return i;
+  }
+
+  #open(byte: number, i: number): void {
+    this.#depth += 1;
+    if (this.#depth > this.#options.maxDepth) {
+      this.invalid = "nested too deeply";
+      return;
+    }
+    if (this.#depth === 1) {
+      this.complete = false;
+      this.#rootDepth = byte === OPEN_BRACKET ? 2 : 1;
+      this.#keyDepth = this.#rootDepth;
+      if (byte === OPEN_BRACE) this.bodyStart = this.#offset + i + 1;
+      this.#expectKey = byte === OPEN_BRACE;
+      return;
+    }
+    if (byte !== OPEN_BRACE) return;
+    if (this.#depth === this.#rootDepth && this.#rootDepth === 2) this.#expectKey = true;
+    else if (
+      this.#depth === this.#rootDepth + 1 &&
+      this.#key !== undefined &&
+      this.#parents.has(this.#key) &&
+      this.#parent === ""
+    ) {
+      this.#parent = this.#key;
+      this.#keyDepth = this.#depth;
+      this.#key = undefined;
+      this.#expectKey = true;
+    }
+  }
+
+  #close(chunk: Buffer, i: number): void {
+    if (this.#depth === this.#keyDepth) {
+      this.#endValue(chunk);
+      if (this.#depth === this.#rootDepth + 1) {
+        this.#keyDepth = this.#rootDepth;
+        this.#parent = "";
+      }
+    }
+    this.#depth -= 1;
+    if (this.#depth === 0) {
+      this.complete = true;
+      this.#keyDepth = 0;
+    } else if (this.#depth < 0) this.invalid = `unexpected bracket at byte ${this.#offset + i}`;
+  }
+
+  #beginValue(i: number): void {
+    this.#afterColon = false;
+    const name = this.#parent === "" ? this.#key : `${this.#parent}.${this.#key}`;
+    if (name !== undefined && this.#wanted.has(name)) this.#capture.begin(name, this.#offset + i);
+  }
+
+  #endValue(chunk: Buffer): void {
+    this.#key = undefined;
+    const { key } = this.#capture;
+    if (key === undefined) return;
+    const { span, bytes } = this.#capture.end(chunk, this.#offset, this.#lastSolid);
+    this.#options.value(key, span, bytes);
+  }
+
+  /** The chunk is used up: what it holds of a wanted value or of a key is kept for the next. */
+  #keepPieces(chunk: Buffer): void {
+    if (this.#capture.key !== undefined) this.#capture.keep(chunk, this.#offset);
+    if (this.#inString && this.#stringIsKey) {
+      this.#keyParts.push(chunk.subarray(this.#keyStart));
+      this.#keyStart = 0;
+    }
+  }
+
+  #skipString(chunk: Buffer, from: number): number {
+    let i = from;
+    if (this.#escaped) {
+      this.#escaped = false;
+      i += 1;
+    }
+    const length = chunk.length;
+    for (;;) {
+      const stop = Math.min(length, i + SHORT_STRING_BYTES);
+      while (i < stop) {
+        const byte = chunk[i];
+        if (byte === QUOTE) return this.#endString(chunk, i);
+        i += byte === BACKSLASH ? 2 : 1;
+      }
+      if (i >= length) break;
+      const quote = chunk.indexOf(QUOTE, i);
+      const end = quote < 0 ? length : quote;
+      let backslashes = 0;
+      while (end - 1 - backslashes >= i && chunk[end - 1 - backslashes] === BACKSLASH) backslashes += 1;
+      if (quote < 0) {
+        this.#escaped = backslashes % 2 === 1;
+        return length;
+      }
+      if (backslashes % 2 === 0) return this.#endString(chunk, quote);
+      i = quote + 1;
+    }
+    this.#escaped = i > length;
+    return length;
+  }
+
+  #endString(chunk: Buffer, quote: number): number {
+    this.#inString = false;
+    this.#lastSolid = this.#offset + quote + 1;
+    if (this.#stringIsKey) {
+      this.#key = this.#known(
+        this.#keyParts.length === 0 ? this.#keyAt(chunk, quote) : this.#keyInPieces(chunk, quote),
+      );
+      this.#expectKey = false;
+    }
+    return quote + 1;
+  }
+
+  #known(key: string): string {
+    const { withoutCase } = this.#options.keys;
+    if (withoutCase === undefined || key === OTHER_KEY || this.#wanted.has(key)) return key;
+    const meant = withoutCase.get(foldCase(key));
+    if (meant === undefined || meant === key) return key;
+    this.otherCase ??= key;
+    return meant;
+  }
+
+  /** An object may have a hundred thousand keys that nobody asked for: they are not even decoded. */
+  #keyAt(chunk: Buffer, quote: number): string {
+    return this.#mayBegin[chunk[this.#keyStart] as number] === 1
+      ? decodeKey(chunk.toString("utf8", this.#keyStart, quote))
+      : OTHER_KEY;
+  }
+
+  #keyInPieces(chunk: Buffer, quote: number): string {
+    const bytes = Buffer.concat([...this.#keyParts, chunk.subarray(this.#keyStart, quote)]);
+    this.#keyParts = [];
+    return decodeKey(bytes.toString("utf8"));
+  }
+}

@@ -1,0 +1,196 @@
+/**
+ * Large JSON parsed and written in steps: JavaScript's own functions do the work, on some kilobytes at a time. What
+ * comes out is what `JSON.parse` and `JSON.stringify` would have made of the whole.
+ */
+import type { Steps } from "../base/turns.ts";
+import { isMembers, type Members } from "./json.ts";
+import { endOfString } from "./json-string.ts";
+import { putMember } from "./put-member.ts";
+
+/** Parsed at once: about 0.3 ms. */
+const GROUP_BYTES = 16 * 1024;
+/** Written at once, in values: about 0.3 ms. */
+const GROUP_VALUES = 2_000;
+/** A text counts as one value more for so many characters. */
+const CHARACTERS_PER_VALUE = 64;
+/** Deeper, what is left is parsed at once: each level costs a look at all that is below it. */
+const SPLIT_DEPTH = 32;
+
+const QUOTE = 34;
+const COMMA = 44;
+const OPEN_BRACKET = 91;
+const CLOSE_BRACKET = 93;
+const OPEN_BRACE = 123;
+const CLOSE_BRACE = 125;
+
+/** The members of a JSON object, or undefined if the bytes are anything else. */
+export function* parseMembersInSteps(bytes: Buffer): Steps<Members | undefined> {
+  try {
+    const value = yield* parse(bytes, 0, bytes.length, 0);
+    return isMembers(value) ? value : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+/** The text of a value that came from JSON. */
+export function* stringifyInSteps(value: unknown): Steps<string> {
+  const parts: string[] = [];
+  yield* write(value, parts);
+  return parts.join("");
+}
+
+function* parse(bytes: Buffer, from: number, to: number, depth: number): Steps<unknown> {
+  let start = from;
+  let end = to;
+  while (start < end && isBlank(bytes[start])) start += 1;
+  while (end > start && isBlank(bytes[end - 1])) end -= 1;
+  const isList = bytes[start] === OPEN_BRACKET;
+  if (end - start <= GROUP_BYTES || depth >= SPLIT_DEPTH || (!isList && bytes[start] !== OPEN_BRACE))
+    return JSON.parse(bytes.toString("utf8", start, end));
+  if (bytes[end - 1] !== (isList ? CLOSE_BRACKET : CLOSE_BRACE)) throw new SyntaxError();
+  const whole = isList ? new ListParts() : new ObjectParts();
+  const last = end - 1;
+  /** Where the items begin that were not parsed yet, and the last of them. */
+  let group = start + 1;
+  let item = group;
+  let open = 0;
+  let child = 0;
+  let pausedAt = group;
+  for (let i = group; i < last; i++) {
+    const byte = bytes[i];
+    if (byte === QUOTE) i = endOfString(bytes, i + 1);
+    else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+      if (open === 0) child = i;
+      open += 1;
+    } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
+      open -= 1;
+      if (open < 0) throw new SyntaxError();
+      if (open === 0 && i - child >= GROUP_BYTES) {
+        if (item > group) whole.add(bytes.toString("utf8", group, item - 1));
+        const name = bytes.toString("utf8", item, child);
+        whole.addOne(name, yield* parse(bytes, child, i + 1, depth + 1));
+        // Nothing but a comma may follow, which begins the next item.
+        i += 1;
+        while (i < last && isBlank(bytes[i])) i += 1;
+        if (i < last && bytes[i] !== COMMA) throw new SyntaxError();
+        group = i + 1;
+        item = group;
+        pausedAt = i;
+      }
+    } else if (byte === COMMA && open === 0) {
+      item = i + 1;
+      if (i - group >= GROUP_BYTES) {
+        whole.add(bytes.toString("utf8", group, i));
+        group = item;
+      }
+    }
+    if (i - pausedAt >= GROUP_BYTES) {
+      pausedAt = i;
+      yield;
+    }
+  }
+  if (open !== 0) throw new SyntaxError();
+  if (group === start + 1) return JSON.parse(bytes.toString("utf8", start, end));
+  // Behind the last comma something must stand; behind the last large item there is neither.
+  if (group <= last) whole.add(bytes.toString("utf8", group, last));
+  return whole.value;
+}
+
+class ListParts {
+  readonly value: unknown[] = [];
+
+  add(text: string): void {
+    const items = JSON.parse(`[${text}]`) as unknown[];
+    // A comma without anything behind it.
+    if (items.length === 0) throw new SyntaxError();
+    for (const item of items) this.value.push(item);
+  }
+
+  addOne(before: string, item: unknown): void {
+    if (!/^[ \t\r\n]*$/.test(before)) throw new SyntaxError();
+    this.value.push(item);
+  }
+}
+
+class ObjectParts {
+  readonly value: Record<string, unknown> = {};
+
+  add(text: string): void {
+    const entries = Object.entries(JSON.parse(`{${text}}`) as Members);
+    if (entries.length === 0) throw new SyntaxError();
+    for (const [name, member] of entries) putMember(this.value, name, member);
+  }
+
+  addOne(before: string, member: unknown): void {
+    const [name, ...others] = Object.keys(JSON.parse(`{${before}[]}`) as Members);
+    if (name === undefined || others.length > 0) throw new SyntaxError();
+    putMember(this.value, name, member);
+  }
+}
+
+function isBlank(byte: number | undefined): boolean {
+  return byte === 32 || byte === 10 || byte === 13 || byte === 9;
+}
+
+function* write(value: unknown, parts: string[]): Steps<void> {
+  if (weightOf(value, GROUP_VALUES) < GROUP_VALUES || typeof value !== "object" || value === null) {
+    parts.push(JSON.stringify(value) ?? "null");
+    return;
+  }
+  const isList = Array.isArray(value);
+  parts.push(isList ? "[" : "{");
+  let list: unknown[] = [];
+  let object: Record<string, unknown> = {};
+  let weight = 0;
+  let isFirst = true;
+  const comma = (): void => {
+    if (!isFirst) parts.push(",");
+    isFirst = false;
+  };
+  const flush = (): void => {
+    if (weight === 0) return;
+    const text = JSON.stringify(isList ? list : object);
+    // Members that are undefined are not written.
+    if (text.length > 2) {
+      comma();
+      parts.push(text.slice(1, -1));
+    }
+    list = [];
+    object = {};
+    weight = 0;
+  };
+  for (const [name, item] of Object.entries(value)) {
+    const itsWeight = weightOf(item, GROUP_VALUES);
+    if (itsWeight >= GROUP_VALUES && typeof item === "object") {
+      flush();
+      comma();
+      if (!isList) parts.push(`${JSON.stringify(name)}:`);
+      yield* write(item, parts);
+    } else {
+      if (isList) list.push(item);
+      else putMember(object, name, item);
+      weight += itsWeight;
+      if (weight >= GROUP_VALUES) {
+        flush();
+        yield;
+      }
+    }
+  }
+  flush();
+  parts.push(isList ? "]" : "}");
+}
+
+/** How many values it has, as far as that matters. */
+function weightOf(value: unknown, limit: number): number {
+  if (typeof value === "string") return 1 + Math.floor(value.length / CHARACTERS_PER_VALUE);
+  if (typeof value !== "object" || value === null) return 1;
+  let weight = 1;
+  const items: readonly unknown[] = Array.isArray(value) ? value : Object.values(value);
+  for (const item of items) {
+    weight += weightOf(item, limit - weight);
+    if (weight >= limit) break;
+  }
+  return weight;
+}

@@ -1,0 +1,49 @@
+/**
+ * JSON that people look at in a terminal. `JSON.stringify` escapes the control characters below space only; the others
+ * (DEL, the C1 range, line and paragraph separators) could move a cursor or begin a line, and what is shown here comes
+ * from requests and child processes.
+ */
+/** As `base/turns.ts` takes them. */
+type Steps = Generator<undefined, string, undefined>;
+
+const UNSAFE = /[\u007f-\u009f\u2028\u2029]/g;
+
+export function safeJson(value: unknown, indent?: number): string {
+  return escaped(JSON.stringify(value, null, indent));
+}
+
+/**
+ * The same text as `safeJson(value, 2)`, in steps: a large object need not hold the loop for all of it. What can be
+ * iterated is written as a list.
+ */
+export function* safeJsonInSteps(value: Readonly<Record<string, unknown>>): Steps {
+  const members: string[] = [];
+  for (const [name, member] of Object.entries(value)) {
+    if (member === undefined) continue;
+    yield;
+    const text = isIterable(member) ? yield* listInSteps(member) : indented(member);
+    members.push(`  ${safeJson(name)}: ${text}`);
+  }
+  return members.length === 0 ? "{}" : `{\n${members.join(",\n")}\n}`;
+}
+
+function isIterable(value: unknown): value is Iterable<unknown> {
+  return typeof value === "object" && value !== null && Symbol.iterator in value;
+}
+
+function* listInSteps(list: Iterable<unknown>): Steps {
+  const items: string[] = [];
+  for (const item of list) {
+    items.push(`    ${indented(item, "    ")}`);
+    yield;
+  }
+  return items.length === 0 ? "[]" : `[\n${items.join(",\n")}\n  ]`;
+}
+
+function indented(value: unknown, indent = "  "): string {
+  return safeJson(value ?? null, 2).replaceAll("\n", `\n${indent}`);
+}
+
+function escaped(json: string): string {
+  return json.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}

@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { cpuMs } from "../../test/support/cpu-time.ts";
+import { readSkeleton, type Skeleton } from "./skeleton.ts";
+
+const NONCE = "0123456789abcdef";
+const base64 = (bytes: number): string => Buffer.alloc(bytes, "some bytes of an image").toString("base64");
+
+function read(value: unknown, maxTreeBytes = 1_000_000): Skeleton {
+  const skeleton = readSkeleton(Buffer.from(JSON.stringify(value)), maxTreeBytes, NONCE);
+  if (skeleton === "not JSON" || "tooLarge" in skeleton) throw new Error(JSON.stringify(skeleton));
+  return skeleton;
+}
+
+test("images are taken out of the tree and put back where their mark went", () => {
+  const image = base64(50_000);
+  const file = base64(30_000);
+  const { value, write } = read({ url: `data:image/png;base64,${image}`, other: { data: file }, text: "short" });
+  assert.ok(JSON.stringify(value).length < 300);
+  assert.match(String(value.url), /^data:image\/png;base64,@blob-/);
+  const moved = {
+    a: (value.other as { data: string }).data,
+    b: String(value.url).slice("data:image/png;base64,".length),
+    text: value.text,
+  };
+  assert.deepEqual(JSON.parse(Buffer.concat(write(moved)).toString()), { a: file, b: image, text: "short" });
+});
+
+test("a long text stays in the tree, with its escapes", () => {
+  const text = 'A "quoted" line.\n'.repeat(3000);
+  const { value, write } = read({ text });
+  assert.equal(value.text, text);
+  assert.deepEqual(JSON.parse(Buffer.concat(write(value)).toString()), { text });
+});
+
+test("a client that writes a mark itself gets its text back", () => {
+  const { value, write } = read({ text: "@blob-0000-0@", data: base64(20_000) });
+  assert.equal(JSON.parse(Buffer.concat(write(value)).toString()).text, "@blob-0000-0@");
+});
+
+test("only what remains counts against the limit", () => {
+  assert.ok(read({ data: base64(3_000_000) }, 1000));
+  const long = Buffer.from(JSON.stringify({ text: "a b ".repeat(1000) }));
+  assert.deepEqual(readSkeleton(long, 1000, NONCE), { tooLarge: "of more than 1000 bytes besides images" });
+  assert.equal(readSkeleton(Buffer.from("[1]"), 1000, NONCE), "not JSON");
+});
+
+test("20 MB of images take a moment", () => {
+  const bytes = Buffer.from(
+    JSON.stringify({
+      messages: [{ content: Array.from({ length: 4 }, () => ({ url: `data:image/png;base64,${base64(3_750_000)}` })) }],
+    }),
+  );
+  const before = cpuMs();
+  const skeleton = readSkeleton(bytes, 1000, NONCE);
+  assert.ok(skeleton !== "not JSON" && !("tooLarge" in skeleton));
+  assert.equal(Buffer.concat(skeleton.write(skeleton.value)).equals(bytes), true);
+  assert.ok(cpuMs() - before < 200, String(cpuMs() - before));
+});
+
+const TOKENS = 60_000;
+const FILLINGS: [name: string, text: string, tokens: number][] = [
+  ["numbers", "1,", 1],
+  ["strings full of signs", '"[{,:",', 1],
+  ["lists", "[],", 2],
+  ["objects", '{"a":1},', 4],
+  ["messages", '{"role":"user","content":"\\","},', 7],
+];
+for (const [name, text, each] of FILLINGS) {
+  test(`a tree of more than ${TOKENS} values and names is not parsed: ${name}`, () => {
+    // Around them: an object, a name, a list.
+    const fits = Math.floor((TOKENS - 4) / each);
+    const filled = (count: number): Buffer => Buffer.from(`{"x":[${text.repeat(count)}0]}`);
+    const read = readSkeleton(filled(fits), 10_000_000, NONCE);
+    assert.ok(read !== "not JSON" && "value" in read);
+    assert.deepEqual(readSkeleton(filled(fits + 1), 10_000_000, NONCE), {
+      tooLarge: `of more than ${TOKENS} values and names`,
+    });
+  });
+}

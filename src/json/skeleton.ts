@@ -1,0 +1,153 @@
+/**
+ * A request as a tree without its encoded images and files: each is replaced by a mark of a few bytes while the
+ * tree is changed or translated, and put back as it was when it is written. The tree of a 20 MB request is then as
+ * small as its text, and neither parsing nor writing it blocks the process.
+ */
+import { finish, type Steps } from "../base/turns.ts";
+import type { Members } from "./json.ts";
+import { parseMembersInSteps } from "./json-steps.ts";
+import { endOfString } from "./json-string.ts";
+
+export interface Skeleton {
+  readonly value: Members;
+  /** JSON in pieces; every mark in it, wherever it went, is the encoded data again. */
+  write(value: Members): readonly Buffer[];
+  /** A string of the tree with the encoded data in the place of its mark; only the beginning if `maxBytes` is given. */
+  resolve(text: string, maxBytes?: number): string;
+}
+
+/** Smaller strings are not worth a mark. */
+const MIN_BLOB_BYTES = 16 * 1024;
+const SAMPLE_BYTES = 64;
+/**
+ * Commas, opening brackets and, twice, colons: a name costs more. 100,000 of them took 102 ms of CPU to parse, translate
+ * and write again; the tools and messages of a large request have some 10,000.
+ */
+const MAX_TREE_TOKENS = 60_000;
+
+/** About 0.3 ms. */
+const STEP_BYTES = 32 * 1024;
+
+const QUOTE = 34;
+const BACKSLASH = 92;
+const COMMA = 44;
+const COLON = 58;
+const OPEN_BRACKET = 91;
+const OPEN_BRACE = 123;
+
+/** Why there is no tree, in the words of a sentence that begins with "a request". */
+export type NoSkeleton = { readonly tooLarge: string } | "not JSON";
+
+/** `nonce` must not be known to the client. */
+export function readSkeleton(bytes: Buffer, maxTreeBytes: number, nonce: string): Skeleton | NoSkeleton {
+  return finish(skeletonSteps(bytes, maxTreeBytes, nonce));
+}
+
+/** The same in steps. */
+export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: string): Steps<Skeleton | NoSkeleton> {
+  const tooLarge = { tooLarge: `of more than ${maxTreeBytes} bytes besides images` };
+  const pieces: Buffer[] = [];
+  const blobs: Buffer[] = [];
+  let from = 0;
+  let size = 0;
+  let pausedAt = 0;
+  const keep = (start: number, end: number): void => {
+    pieces.push(bytes.subarray(start, end));
+    size += end - start;
+  };
+  for (let quote = bytes.indexOf(QUOTE); quote >= 0; ) {
+    const start = quote + 1;
+    const end = endOfString(bytes, start);
+    if (end - start >= MIN_BLOB_BYTES) {
+      const dataStart = startOfBlob(bytes, start, end);
+      if (dataStart !== undefined) {
+        keep(from, dataStart);
+        pieces.push(Buffer.from(markOf(nonce, blobs.length)));
+        blobs.push(bytes.subarray(dataStart, end));
+        from = end;
+      }
+    }
+    // Known too large: the rest is not even looked at.
+    if (size + end - from > maxTreeBytes) return tooLarge;
+    quote = bytes.indexOf(QUOTE, end + 1);
+    if (end - pausedAt > STEP_BYTES) {
+      pausedAt = end;
+      yield;
+    }
+  }
+  keep(from, bytes.length);
+  if (size > maxTreeBytes) return tooLarge;
+  const tree = pieces.length === 1 ? bytes : Buffer.concat(pieces);
+  if (yield* hasTooManyTokens(tree)) return { tooLarge: `of more than ${MAX_TREE_TOKENS} values and names` };
+  yield;
+  const value = yield* parseMembersInSteps(tree);
+  if (value === undefined) return "not JSON";
+  return {
+    value,
+    write: (changed) => restore(JSON.stringify(changed), nonce, blobs),
+    resolve(text, maxBytes) {
+      if (blobs.length === 0 || !text.includes("@blob-")) return text;
+      const shown = (piece: Buffer): string => piece.toString("utf8", 0, maxBytes ?? piece.length);
+      return restore(text, nonce, blobs).map(shown).join("");
+    },
+  };
+}
+
+function* hasTooManyTokens(tree: Buffer): Steps<boolean> {
+  // Most requests cannot have as many: nothing is counted then.
+  if (tree.length <= MAX_TREE_TOKENS) return false;
+  let tokens = 0;
+  for (let from = 0; from < tree.length && tokens <= MAX_TREE_TOKENS; yield) {
+    const counted = countTokens(tree, from, from + STEP_BYTES);
+    tokens += counted.tokens;
+    from = counted.end;
+  }
+  return tokens > MAX_TREE_TOKENS;
+}
+
+/** Up to `end`, or the end of the string that stands there. */
+function countTokens(tree: Buffer, from: number, end: number): { tokens: number; end: number } {
+  let tokens = 0;
+  let i = from;
+  for (const stop = Math.min(end, tree.length); i < stop; i++) {
+    const byte = tree[i];
+    if (byte === QUOTE) i = endOfString(tree, i + 1);
+    else if (byte === COLON) tokens += 2;
+    else if (byte === COMMA || byte === OPEN_BRACE || byte === OPEN_BRACKET) tokens += 1;
+  }
+  return { tokens, end: i };
+}
+
+function restore(text: string, nonce: string, blobs: readonly Buffer[]): readonly Buffer[] {
+  if (blobs.length === 0) return [Buffer.from(text)];
+  const pieces: Buffer[] = [];
+  for (const [i, part] of text.split(new RegExp(`@blob-${nonce}-(\\d+)@`)).entries()) {
+    // A split by a group alternates between text and the group.
+    const piece = i % 2 === 0 ? Buffer.from(part) : blobs[Number(part)];
+    if (piece && piece.length > 0) pieces.push(piece);
+  }
+  return pieces;
+}
+
+function markOf(nonce: string, index: number): string {
+  return `@blob-${nonce}-${index}@`;
+}
+
+/** Where the encoded data begins: behind the comma of a data URL, or at once if it looks like base64 throughout. */
+function startOfBlob(bytes: Buffer, start: number, end: number): number | undefined {
+  if (bytes.toString("latin1", start, start + 5) === "data:") {
+    const comma = bytes.indexOf(COMMA, start);
+    return comma > 0 && comma - start < 256 && isBase64(bytes, comma + 1, end) ? comma + 1 : undefined;
+  }
+  return isBase64(bytes, start, end) ? start : undefined;
+}
+
+/** By samples: a text of that size has blanks everywhere. A backslash would be an escape, which is not base64 either. */
+function isBase64(bytes: Buffer, start: number, end: number): boolean {
+  const middle = start + ((end - start) >> 1);
+  const samples = [start, middle, end - SAMPLE_BYTES].map((at) => bytes.toString("latin1", at, at + SAMPLE_BYTES));
+  return (
+    samples.every((sample) => /^[A-Za-z0-9+/_-]+={0,2}$/.test(sample)) &&
+    bytes.subarray(start, end).indexOf(BACKSLASH) < 0
+  );
+}

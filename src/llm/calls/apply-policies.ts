@@ -1,0 +1,146 @@
+/**
+ * The rules of the `ai` policies, applied to a call before a target is chosen: the result is a call like any other,
+ * with other bytes.
+ */
+
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { GatewayError } from "../../core/errors.ts";
+import type { Members } from "../../json/json.ts";
+import { type Skeleton, skeletonSteps } from "../../json/skeleton.ts";
+import { hasCacheMarks } from "../canonical/cache-marks.ts";
+import { BodyTexts } from "../guards/body-texts.ts";
+import type { GuardWatch } from "../guards/guard-watch.ts";
+import { checkAll } from "../guards/guard-webhook.ts";
+import { GuardRejection } from "../guards/guarded-text.ts";
+import { applyRules, editsRequest, hasTokenNumbers, mergeRules } from "../guards/prompt-rules.ts";
+import type { Candidate } from "../models/model-table.ts";
+import type { LlmCall, PromptRules, TextGuard } from "../request/llm-call.ts";
+import { scanSteps } from "../request/scan-request.ts";
+import { PlanError } from "./plan-error.ts";
+import type { PlanEnv } from "./upstream-request.ts";
+
+export interface PolicedCall {
+  readonly llm: LlmCall;
+  /** What is asked for, after overrides and aliases. */
+  readonly model: string | undefined;
+  readonly rules: PromptRules;
+}
+
+/** What a call asks for after overrides and aliases: the `model` that `applyPolicies` will find. */
+export function modelAsked({ dialect, scan, rules: list }: LlmCall): string | undefined {
+  const rules = mergeRules(list);
+  const isEdited = dialect.format !== "opaque" && !scan.isForm;
+  const set = isEdited ? (rules.overrides?.model ?? scan.model ?? rules.defaults?.model) : scan.model;
+  const model = dialect.pathModel ?? (typeof set === "string" ? set : undefined);
+  return (model !== undefined && rules.aliases?.(model)) || model;
+}
+
+/** Throws PlanError with what the client is to be told. `watch` hears what guards in shadow mode find. */
+export function* applyPolicies(llm: LlmCall, env: PlanEnv, watch: GuardWatch): Steps<PolicedCall> {
+  const rules = mergeRules(llm.rules);
+  // What is passed on unread (images, speech, older completions) has no place for messages, but its texts are guarded.
+  const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
+  // Nothing but the model is read of a form with files.
+  const edited = editsRequest(applicable) && !llm.scan.isForm ? yield* edit(llm, applicable, env) : llm;
+  if (rules.watchedRequests && !edited.scan.isForm) yield* watchRequest(edited, rules.watchedRequests, env, watch);
+  const model = edited.dialect.pathModel ?? edited.scan.model;
+  const caching = llm.dialect.free ? undefined : rules.promptCaching;
+  return {
+    llm: caching === undefined ? edited : { ...edited, caching },
+    model: (model !== undefined && rules.aliases?.(model)) || model,
+    rules,
+  };
+}
+
+/** For targets that speak another dialect: the tree of a large request is read in steps before it is planned. */
+export function* withTree(
+  policed: PolicedCall,
+  candidates: readonly Candidate[] | undefined,
+  env: PlanEnv,
+): Steps<PolicedCall> {
+  const { llm } = policed;
+  if (candidates === undefined || llm.scan.isForm || !candidates.some((one) => needsTree(llm, one))) return policed;
+  const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
+  return { ...policed, llm: { ...llm, tree } };
+}
+
+function needsTree({ dialect, caching }: LlmCall, { target: { provider }, model }: Candidate): boolean {
+  const format = provider.upstreamFormat(dialect.format, model);
+  if (format === undefined) return false;
+  if (format !== dialect.format || provider.needsAdapting?.({ format }) === true) return true;
+  return caching !== undefined && hasCacheMarks(format, model);
+}
+
+/** Throws PlanError where there is no tree. `purpose` follows "cannot". */
+function* treeOf(llm: LlmCall, env: PlanEnv, purpose: string): Steps<Skeleton> {
+  const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
+  if (tree === "not JSON")
+    throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
+  if ("tooLarge" in tree)
+    throw new PlanError({
+      status: 413,
+      message: `a request ${tree.tooLarge} cannot ${purpose}`,
+      code: "request_too_large",
+    });
+  return tree;
+}
+
+/** The call with other members. `maker` is told of if they cannot be read. */
+function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string): Steps<LlmCall> {
+  yield;
+  const bytes = Buffer.concat(tree.write(value));
+  yield;
+  const scanned = yield* scanSteps(bytes);
+  if (!scanned.ok)
+    throw new GatewayError("internal", { detail: `${maker} made an invalid request: ${scanned.reason}` });
+  return { ...llm, bytes, scan: scanned.scan };
+}
+
+function* edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): Steps<LlmCall> {
+  const tree = yield* treeOf(llm, env, "pass the prompt policies");
+  try {
+    if (rules.requestGuards) refuseTokenNumbers(tree.value);
+    const value = yield* applyRules(tree.value, llm.dialect.format, rules, tree.resolve);
+    return yield* rewritten(llm, tree, value, "a prompt policy");
+  } catch (error) {
+    if (!(error instanceof GuardRejection)) throw error;
+    throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });
+  }
+}
+
+/** The call with the texts that guards by webhook leave. Rejects with PlanError. */
+export async function applyWebhooks(policed: PolicedCall, env: PlanEnv, isOver: () => boolean): Promise<PolicedCall> {
+  const { llm, model, rules } = policed;
+  if (rules.requestWebhooks === undefined || llm.scan.isForm) return policed;
+  const run = <T>(steps: Steps<T>): T | Promise<T> =>
+    llm.bytes.length > SLICED_BYTES ? inTurns(steps, isOver) : finish(steps);
+  const tree = await run(treeOf(llm, env, "pass the guards"));
+  refuseTokenNumbers(tree.value);
+  const found = new BodyTexts(tree.value, { direction: "request", resolve: tree.resolve });
+  const { texts } = found;
+  try {
+    const judged = await checkAll(rules.requestWebhooks, { direction: "request", model, texts });
+    if (judged === texts) return policed;
+    return { ...policed, llm: await run(rewritten(llm, tree, found.replaced(judged), "a guard")) };
+  } catch (error) {
+    if (!(error instanceof GuardRejection)) throw error;
+    throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });
+  }
+}
+
+function refuseTokenNumbers(body: Members): void {
+  if (!hasTokenNumbers(body)) return;
+  const message = "the guards of this route cannot read a prompt of token numbers: send it as text";
+  throw new PlanError({ status: 400, message, code: "unsupported_format" });
+}
+
+/** The same texts as an enforced guard reads; what it could not read it would reject. */
+function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanEnv, watch: GuardWatch): Steps<void> {
+  const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
+  if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");
+  else if ("tooLarge" in tree) watch.unread(guards, `a request ${tree.tooLarge} cannot be read`);
+  else
+    yield* new BodyTexts(tree.value, { direction: "request", resolve: tree.resolve }).guarded(guards, (guard) =>
+      watch.found(guard),
+    );
+}

@@ -1,0 +1,159 @@
+/**
+ * What is sent to a provider without being an LLM call: a list of models, files, forms. It goes to the first target
+ * as it came, with the provider's credential, below the provider's base path.
+ */
+import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { HttpCall } from "../../http/http-client.ts";
+import { slashedName } from "../../http/request-path.ts";
+import { CredentialError } from "../credentials/renewed.ts";
+import { hasGuards, unreadRulesOf } from "../guards/prompt-rules.ts";
+import type { ModelTable } from "../models/model-table.ts";
+import { dialectOf, modelsPathOf } from "../request/dialect.ts";
+import { ModelNameError, withQuery } from "../request/provider.ts";
+import { guardAnswers } from "./guard-answers.ts";
+import { NativeAnswer } from "./native-answer.ts";
+import { isWebsocket, UPLOAD } from "./prepare-call.ts";
+import { UNREADABLE_STREAM } from "./refusals.ts";
+import type { CallSettlement, Settlement } from "./settlement.ts";
+import { NOTHING_HEARD } from "./target-attempt.ts";
+import { NO_BETAS, NO_LOSSES, NO_TOOLS, type PlanEnv, upstreamRequest, withoutKey } from "./upstream-request.ts";
+
+/** The provider's own base path takes the place of the client's up to and with its version. */
+const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
+
+/** `settlement`: of what token limits count, which is every request with a body. */
+export function forwardPlain(
+  table: ModelTable,
+  exchange: Exchange,
+  call: BackendCall,
+  env: PlanEnv,
+  settlement: Settlement | undefined,
+): BackendRun {
+  const target = table.targets[0];
+  const { request } = exchange;
+  if (!target) throw new GatewayError("no_backend");
+  // Among several providers nothing says whose account is meant.
+  if (target.credential.kind === "aws" || (table.isClosed && table.targets.length > 1))
+    throw new GatewayError("not_found", { message: "only model calls are supported here" });
+  const upgrade = isWebsocket(request) ? "websocket" : undefined;
+  const rules = unreadRulesOf(exchange);
+  if (upgrade && hasGuards(rules))
+    throw new GatewayError("bad_request", { message: "the guards of this route cannot read a WebSocket: use HTTP" });
+  const guarding = guardAnswers({ rules, model: undefined }, dialectOf(request.path), exchange);
+  if (guarding === "unreadable") throw new GatewayError("bad_request", { message: UNREADABLE_STREAM.message });
+  const { shown, from } = guarding(call);
+  const models = modelsPathOf(request.path);
+  const suffix = models
+    ? `/models${models.name === undefined ? "" : `/${modelName(models.name)}`}`
+    : request.path.replace(VERSION, "");
+  const query = withoutKey(request.query);
+  // Google's WebSockets lie beside its API, not below it.
+  const isBeside = upgrade !== undefined && request.path.startsWith("/ws/");
+  // So do its uploads of files.
+  const upload = UPLOAD.test(request.path) ? "/upload" : "";
+  const own = isBeside ? request.path : `${upload}${target.basePath}${suffix}`;
+  const path = withQuery(target.pathOverride ?? own, query);
+  const { body } = request;
+  const sent = upstreamRequest(
+    exchange,
+    {
+      call: { format: "opaque", suffix, model: "", stream: false, counts: false, query },
+      path,
+      body: body.kind === "bytes" ? [body.bytes] : [],
+      clientFormat: "opaque",
+      more: [],
+      translation: undefined,
+      context: {
+        model: "",
+        stream: false,
+        chat: target.provider.chat,
+        losses: NO_LOSSES,
+        textTools: NO_TOOLS,
+        betas: NO_BETAS,
+        newId: env.newId,
+        createdSeconds: 0,
+        includeUsage: false,
+      },
+      hidesUsage: false,
+      framing: "events",
+    },
+    { target, model: "" },
+  );
+  if (body.kind === "stream") {
+    body.taken = true;
+    if (body.length === undefined) sent.headers.delete("content-length");
+    else sent.headers.set("content-length", String(body.length));
+  } else if (body.kind === "none") sent.headers.delete("content-length");
+  if (exchange.facts.llm) exchange.facts.llm.provider = target.provider.name;
+  const answer = new NativeAnswer(shown, "opaque", settlement ?? NOT_COUNTED, false);
+  let hasAnswered = false;
+  const send = (): HttpCall => {
+    const outgoing = body.kind === "stream" ? { ...sent, body: body.stream } : upgrade ? { ...sent, upgrade } : sent;
+    const scheme = target.address.protocol;
+    call.attempt(target.display, exchange.trace && { over: "http", scheme, request: outgoing });
+    return target.upstream.send(outgoing, {
+      head: (status, headers) => {
+        hasAnswered = true;
+        shown.received(status, headers);
+        answer.head(status, headers);
+      },
+      data: (chunk) => answer.data(chunk),
+      end: (trailers) => answer.end(trailers),
+      error: (error) => answer.fail(error),
+      upgraded: (status, headers, socket) => call.upgraded(status, headers, socket),
+    });
+  };
+  const { protocol, host, port } = target.address;
+  const { method, headers } = sent;
+  const sealing = target.seal?.({ method, protocol, hostname: host, port, path, headers, body: [] });
+  let run: BackendRun | undefined;
+  from({ abort: () => run?.abort(), resume: () => run?.resume() });
+  run = sealing === undefined ? send() : sendLater(sealing, send, call);
+  return {
+    abort() {
+      run.abort();
+      // The provider may have worked all the same: what was asked counts, and what was delivered.
+      if (hasAnswered) answer.abort();
+      else settlement?.counted(NOTHING_HEARD);
+    },
+    resume: () => run.resume(),
+  };
+}
+
+/** Slashes belong to the names of models at some providers. */
+function modelName(name: string): string {
+  const segment = slashedName(name, "%2F");
+  if (segment === undefined) throw new GatewayError("bad_request", { message: new ModelNameError().message });
+  return segment;
+}
+
+/** The same run, once there is a credential. */
+function sendLater(sealing: Promise<void>, send: () => HttpCall, call: BackendCall): BackendRun {
+  let http: HttpCall | undefined;
+  let aborted = false;
+  sealing
+    .then(() => {
+      if (!aborted) http = send();
+    })
+    .catch((error) => call.fail(error instanceof CredentialError ? notReady(error) : error));
+  return {
+    abort() {
+      aborted = true;
+      http?.abort();
+    },
+    resume: () => http?.resume(),
+  };
+}
+
+function notReady(error: CredentialError): GatewayError {
+  const headers = { "retry-after": String(error.retryAfterSeconds) };
+  return new GatewayError("not_ready", { message: error.message, headers, cause: error });
+}
+
+function ignore(): void {
+  // Nothing is counted here.
+}
+
+const NOT_COUNTED: CallSettlement = { firstByte: ignore, counted: ignore, nothing: ignore };

@@ -1,0 +1,228 @@
+/**
+ * One request that a provider takes only in parts: a few calls at a time, which look like one call to whoever asked. The
+ * answers come together and in order when the last is whole. The first part that fails is the answer, and ends the others.
+ */
+import { HeaderList } from "../../http/headers.ts";
+import { type HttpCall, HttpClientError, type OutgoingRequest, type ResponseHandler } from "../../http/http-client.ts";
+import { decodeAnswer, isEncoded } from "../encoding/decode-answer.ts";
+
+const MAX_CALLS_AT_ONCE = 8;
+/** All answers together, with room for what is put around them: one answer is not larger either. */
+const MAX_ANSWERS_BYTES = 15 * 1024 * 1024;
+
+export interface Parts {
+  readonly count: number;
+  /** What is sent for one part, signed. */
+  request(at: number): OutgoingRequest | Promise<OutgoingRequest>;
+  send(request: OutgoingRequest, handler: ResponseHandler): HttpCall;
+  /** What a part used, by its answer; undefined if the provider does not say. */
+  tokensOf(headers: HeaderList, answer: Buffer): number | undefined;
+  estimateOf(at: number): number;
+  /** Puts the sum of what the provider counted, if it counted all, into the head of the whole. */
+  total(headers: HeaderList, tokens: number | undefined): void;
+  /** Something came: the provider is not silent. */
+  heard(): void;
+  /** The request failed or was given up: what its parts used until then. */
+  spent(tokens: number): void;
+}
+
+export class PartCalls implements HttpCall {
+  readonly #parts: Parts;
+  readonly #handler: ResponseHandler;
+  readonly #open = new Set<Part>();
+  readonly #answers: Buffer[] = [];
+  #next = 0;
+  #answered = 0;
+  #bytes = 0;
+  /** Of the parts that were answered. */
+  #tokens = 0;
+  #areCounted = true;
+  #firstHead: HeaderList | undefined = undefined;
+  /** The one that failed, whose answer is passed on. */
+  #failed: Part | undefined = undefined;
+  #isTold = false;
+  #isOver = false;
+
+  constructor(parts: Parts, handler: ResponseHandler) {
+    this.#parts = parts;
+    this.#handler = handler;
+    this.#fill();
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  abort(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#tell();
+    this.#close(undefined);
+  }
+
+  resume(): void {
+    this.#failed?.http?.resume();
+  }
+
+  // FROM THE PARTS
+
+  heard(): void {
+    if (!this.#isOver) this.#parts.heard();
+  }
+
+  /** A head that is no success: from here on the part is all there is. */
+  fails(part: Part, status: number, headers: HeaderList): void {
+    if (this.#isOver || this.#failed) return;
+    this.#failed = part;
+    this.#open.delete(part);
+    this.#tell();
+    this.#close(part);
+    this.#handler.head(status, headers);
+  }
+
+  /** The request is at fault, and says so like a provider does. */
+  refuse(part: Part): void {
+    if (this.#isOver || this.#failed) return;
+    this.#tell();
+    part.http?.abort();
+    this.fails(part, 400, HeaderList.of({ "content-type": "application/json" }));
+    const message = "the answers to all parts of the request are too large together: send fewer at once";
+    this.passes(Buffer.from(JSON.stringify({ message })));
+    this.passesEnd([]);
+  }
+
+  passes(chunk: Buffer): boolean {
+    return this.#isOver || this.#handler.data(chunk);
+  }
+
+  passesEnd(trailers: string[]): void {
+    if (this.#isOver) return;
+    this.#handler.end(trailers);
+    this.#isOver = true;
+  }
+
+  breaks(part: Part, error: HttpClientError): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#open.delete(part);
+    this.#tell();
+    this.#close(part);
+    this.#handler.error(error);
+  }
+
+  /** Answers of one model have one size: that too many were asked for is known early. */
+  isTooMuch(bytes: number): boolean {
+    return (this.#bytes + bytes) * this.#parts.count > MAX_ANSWERS_BYTES * (this.#answered + 1);
+  }
+
+  answered(part: Part, headers: HeaderList, answer: Buffer): void {
+    if (this.#isOver || this.#failed) return;
+    this.#open.delete(part);
+    const tokens = this.#parts.tokensOf(headers, answer);
+    this.#tokens += tokens ?? this.#parts.estimateOf(part.at);
+    if (tokens === undefined) this.#areCounted = false;
+    if (part.at === 0) this.#firstHead = headers;
+    this.#answers[part.at] = answer;
+    this.#bytes += answer.length;
+    this.#answered += 1;
+    if (this.#answered < this.#parts.count) this.#fill();
+    else this.#finish();
+  }
+
+  #fill(): void {
+    while (!this.#isOver && this.#open.size < MAX_CALLS_AT_ONCE && this.#next < this.#parts.count) {
+      const part = new Part(this, this.#next++);
+      this.#open.add(part);
+      const request = this.#parts.request(part.at);
+      if (!(request instanceof Promise)) part.http = this.#parts.send(request, part);
+      else
+        request
+          .then((ready) => {
+            if (!this.#isOver && this.#failed === undefined) part.http = this.#parts.send(ready, part);
+          })
+          .catch((error: Error) => {
+            if (this.#failed === undefined) this.breaks(part, new HttpClientError("connect", error.message, error));
+          });
+    }
+  }
+
+  #finish(): void {
+    const headers = this.#firstHead;
+    if (headers === undefined) return;
+    for (const name of ["content-length", "content-encoding", "etag"]) headers.delete(name);
+    headers.set("content-type", "application/json");
+    this.#parts.total(headers, this.#areCounted ? this.#tokens : undefined);
+    const pieces = this.#answers.flatMap((answer, at) => (at === 0 ? [answer] : [COMMA, answer]));
+    this.#isTold = true;
+    this.#handler.head(200, headers);
+    if (!this.#isOver) this.#handler.data(Buffer.concat([BEGIN, ...pieces, END]));
+    if (!this.#isOver) this.#handler.end([]);
+    this.#isOver = true;
+  }
+
+  /** Once. A part that was asked is paid, whether its answer was heard or not; one that failed is not. */
+  #tell(): void {
+    if (this.#isTold) return;
+    this.#isTold = true;
+    let tokens = this.#tokens;
+    for (const { at, http } of this.#open) if (http !== undefined) tokens += this.#parts.estimateOf(at);
+    this.#parts.spent(tokens);
+  }
+
+  #close(but: Part | undefined): void {
+    if (but === undefined) this.#failed?.http?.abort();
+    for (const part of this.#open) if (part !== but) part.http?.abort();
+    this.#open.clear();
+  }
+}
+
+const BEGIN = Buffer.from('{"parts":[');
+const COMMA = Buffer.from(",");
+const END = Buffer.from("]}");
+
+class Part implements ResponseHandler {
+  readonly at: number;
+  http: HttpCall | undefined = undefined;
+  readonly #whole: PartCalls;
+  readonly #held: Buffer[] = [];
+  #heldBytes = 0;
+  #headers: HeaderList | undefined = undefined;
+
+  constructor(whole: PartCalls, at: number) {
+    this.#whole = whole;
+    this.at = at;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    if (status >= 200 && status < 300) this.#headers = headers;
+    else this.#whole.fails(this, status, headers);
+  }
+
+  data(chunk: Buffer): boolean {
+    if (this.#headers === undefined) return this.#whole.passes(chunk);
+    this.#whole.heard();
+    this.#held.push(chunk);
+    this.#heldBytes += chunk.length;
+    if (this.#whole.isTooMuch(this.#heldBytes)) this.#whole.refuse(this);
+    return true;
+  }
+
+  end(trailers: string[]): void {
+    const headers = this.#headers;
+    if (headers === undefined) {
+      this.#whole.passesEnd(trailers);
+      return;
+    }
+    const encoding = headers.get("content-encoding");
+    const raw = this.#held.length === 1 && this.#held[0] ? this.#held[0] : Buffer.concat(this.#held);
+    const answer = isEncoded(encoding) ? decodeAnswer(raw, encoding) : raw;
+    if (answer === undefined)
+      this.#whole.breaks(this, new HttpClientError("response", "the provider's answer cannot be decoded"));
+    else if (this.#whole.isTooMuch(answer.length)) this.#whole.refuse(this);
+    else this.#whole.answered(this, headers, answer);
+  }
+
+  error(error: HttpClientError): void {
+    this.#whole.breaks(this, error);
+  }
+}

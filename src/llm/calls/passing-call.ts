@@ -1,0 +1,40 @@
+/**
+ * A call that passes on to another what it does not look at: what looks at heads and bodies extends it.
+ */
+import type { Duplex } from "node:stream";
+import type { BackendCall, BackendProblem } from "../../core/backend.ts";
+import type { Sent } from "../../core/wire.ts";
+import type { HeaderList } from "../../http/headers.ts";
+
+export abstract class PassingCall implements BackendCall {
+  protected readonly call: BackendCall;
+
+  constructor(call: BackendCall) {
+    this.call = call;
+  }
+
+  abstract head(status: number, headers: HeaderList): void;
+  abstract data(chunk: Buffer): boolean;
+  abstract end(trailers?: readonly string[]): void;
+  abstract fail(error: unknown): void;
+
+  attempt(target: string, sent?: Sent): void {
+    this.call.attempt(target, sent);
+  }
+
+  received(status: number, headers: HeaderList): void {
+    this.call.received(status, headers);
+  }
+
+  missed(reason: string): void {
+    this.call.missed(reason);
+  }
+
+  problem(problem: BackendProblem): void {
+    this.call.problem(problem);
+  }
+
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
+    this.call.upgraded(status, headers, socket);
+  }
+}

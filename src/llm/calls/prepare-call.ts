@@ -1,0 +1,231 @@
+/**
+ * Reading a request before any provider is chosen: the body is checked and its call found; lists of models are answered,
+ * WebSockets and what is not read are told apart. What is wrong is said in the client's dialect.
+ */
+
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
+import type { HookResult } from "../../core/policy.ts";
+import { readBody } from "../../core/read-body.ts";
+import type { Reply } from "../../core/reply.ts";
+import { foreignCharset } from "../../http/charset.ts";
+import type { ModelPolicies } from "../models/model-policies.ts";
+import type { ModelTable } from "../models/model-table.ts";
+import { modelsReply } from "../models/models-list.ts";
+import type { Quotes } from "../models/quotes.ts";
+import { type Dialect, dialectOf, modelsPathOf } from "../request/dialect.ts";
+import type { LlmError } from "../request/error-shape.ts";
+import { LlmRequestFacts } from "../request/llm-facts.ts";
+import { ModelNames, modelsInHeaders, modelsInQuery } from "../request/named-models.ts";
+import { readingSteps } from "../request/read-request.ts";
+import { scanForm } from "../request/scan-form.ts";
+import { noteFreeRequest, noteSizedRequest } from "../request/sized-facts.ts";
+import { bytesPerToken } from "../usage/estimate-size.ts";
+import { modelNotFound, refusal } from "./refusals.ts";
+
+const NO_BYTES = Buffer.alloc(0);
+const NO_NAMES: readonly string[] = [];
+/** A body means nothing with these; what a provider would make of it is unknown. */
+const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
+
+export interface Reading {
+  readonly table: ModelTable;
+  readonly policies: ModelPolicies | undefined;
+  readonly maxBodyBytes: number;
+  readonly quotes: Quotes | undefined;
+}
+
+export function prepareCall(exchange: Exchange, reading: Reading, needsModel: boolean): HookResult {
+  const { table, policies, maxBodyBytes } = reading;
+  const { request } = exchange;
+  if (request.body.kind !== "none" && BODILESS.has(request.method)) {
+    return refusal(exchange, dialectOf(request.path), {
+      status: 400,
+      message: `a ${request.method} request with a body is not supported; use POST`,
+      code: "unexpected_body",
+    });
+  }
+  // The body of any other method is judged like that of a POST where something must know the model.
+  const isJudged = request.body.kind !== "none" && (needsModel || exchange.modelAccess !== undefined);
+  if (request.method !== "POST" && !isJudged) {
+    const models =
+      (table.isClosed || exchange.modelAccess !== undefined) && (request.method === "GET" || request.method === "HEAD")
+        ? modelsPathOf(request.path)
+        : undefined;
+    if (isWebsocket(request)) return prepareUpgrade(exchange, table);
+    if (models === undefined) noteUnread(exchange, dialectOf(request.path));
+    const mayUse = (model: string): boolean => policies?.mayUse(exchange, model) !== false;
+    return models && modelsReply(table, models, exchange.modelAccess, mayUse);
+  }
+  const { body } = request;
+  // A second attempt: the body was read by the first.
+  const known = LlmRequestFacts.callOf(exchange);
+  if (known) {
+    request.body = { kind: "bytes", bytes: known.bytes };
+    return undefined;
+  }
+  const encoding = request.headers.get("content-encoding");
+  const dialect = dialectOf(request.path);
+  if (encoding !== undefined && encoding !== "identity") {
+    return refusal(exchange, dialect, {
+      status: 415,
+      message: `a request body with content-encoding ${encoding} is not supported`,
+      code: "unsupported_encoding",
+    });
+  }
+  const charset = foreignCharset(request.headers);
+  if (charset !== undefined) {
+    return refusal(exchange, dialect, {
+      status: 415,
+      message: `a request body with the charset ${charset} is not supported`,
+      code: "unsupported_charset",
+    });
+  }
+  const form = isForm(request, dialect);
+  if (form && readsForm(exchange, reading, needsModel)) {
+    const read = (bytes: Buffer): Reply | undefined => understandForm(exchange, dialect, bytes);
+    return body.kind === "stream"
+      ? readBody(exchange, body, maxBodyBytes).then(read)
+      : read(body.kind === "bytes" ? body.bytes : NO_BYTES);
+  }
+  if (form || isUnread(request, dialect, isJudged)) {
+    noteUnread(exchange, dialect);
+    return undefined;
+  }
+  const understood = (bytes: Buffer): Reply | undefined | Promise<Reply | undefined> =>
+    bytes.length <= SLICED_BYTES
+      ? finish(understand(exchange, bytes, reading, isJudged))
+      : inTurns(understand(exchange, bytes, reading, isJudged), () => exchange.isOver);
+  if (body.kind === "stream") return readBody(exchange, body, maxBodyBytes).then(understood);
+  return understood(body.kind === "bytes" ? body.bytes : NO_BYTES);
+}
+
+/** Clients that try a WebSocket first (Codex) must hear at once that there is none. */
+function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefined {
+  const { path } = exchange.request;
+  const [target] = table.targets;
+  if (table.targets.length === 1 && target?.provider.upgrades?.(path) === true) {
+    // What goes through it is not read: it needs a budget that is not used up.
+    noteFreeRequest(exchange, modelsInHead(exchange));
+    return undefined;
+  }
+  return refusal(exchange, dialectOf(path), {
+    status: 426,
+    message: "there is no WebSocket at this path: use HTTP",
+    code: "upgrade_required",
+  });
+}
+
+/**
+ * What is only stored has no call to read. Anything else is JSON, whatever its content type says: many servers do not look at
+ * it. Where the model is judged, so is what is stored, unless it is an upload.
+ */
+function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dialect, isJudged: boolean): boolean {
+  if (format !== "opaque") return false;
+  // Google's uploads begin with JSON too.
+  if (free && UPLOAD.test(path)) return true;
+  const type = headers.get("content-type") ?? "";
+  if (!free) return body.kind === "none";
+  return isJudged ? /^multipart\/form-data\s*;/i.test(type) : !/^application\/json\s*(?:;|$)/i.test(type);
+}
+
+export function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolean {
+  return FORMS.has(suffix) && /^multipart\/form-data\s*;/i.test(headers.get("content-type") ?? "");
+}
+
+/** Where only one provider can be meant and nobody asks for the model, a form streams unread; so does one that is too long to hold. */
+function readsForm({ modelAccess, request }: Exchange, { table, maxBodyBytes }: Reading, needsModel: boolean): boolean {
+  if (table.isClosed || modelAccess !== undefined) return true;
+  if (table.targets.some(({ provider }) => provider.readsForms === true)) return true;
+  const { body } = request;
+  return needsModel && !(body.kind === "stream" && (body.length ?? maxBodyBytes + 1) > maxBodyBytes);
+}
+
+function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Reply | undefined {
+  const { request } = exchange;
+  const scanned = scanForm(bytes, request.headers.get("content-type") ?? "");
+  request.body = { kind: "bytes", bytes };
+  if (!scanned.ok)
+    return refusal(exchange, dialect, { status: 400, message: scanned.reason, code: "invalid_request_body" });
+  const { scan } = scanned;
+  const call = { dialect, bytes, scan, rules: [] };
+  const others = [...(scan.formModels ?? []), ...modelsInHead(exchange)];
+  const facts = new LlmRequestFacts(scan.model, scan.stream ?? false, NO_BYTES, call, others);
+  facts.estimatedTokens = Math.ceil(bytes.length / bytesPerToken(request));
+  exchange.facts.llm = facts;
+  return undefined;
+}
+
+/** What takes forms; elsewhere a body that says it is one is JSON to servers that do not look at the type. */
+const FORMS: ReadonlySet<string> = new Set([
+  ...["/videos", "/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations"],
+]);
+
+/** Token limits count every request with a body: what is not read, by its size. */
+function noteUnread(exchange: Exchange, { free }: Dialect): void {
+  if (exchange.request.body.kind === "none") return;
+  if (free) noteFreeRequest(exchange);
+  else noteSizedRequest(exchange);
+}
+
+/** Providers get a path of the gateway's own, but the client's query and headers. */
+function modelsInHead({ request: { query }, sentPairs }: Exchange): readonly string[] {
+  const found = new ModelNames();
+  modelsInQuery(query, found);
+  modelsInHeaders(sentPairs, found);
+  return found.names;
+}
+
+function* understand(
+  exchange: Exchange,
+  bytes: Buffer,
+  { quotes, table }: Reading,
+  isJudged: boolean,
+): Steps<Reply | undefined> {
+  const read = yield* readingSteps(exchange.request.path, bytes, "exact");
+  const { dialect } = read;
+  exchange.request.body = bytes.length === 0 ? NO_BODY : { kind: "bytes", bytes };
+  if (!read.ok) return refusal(exchange, dialect, { status: 400, message: read.reason, code: "invalid_request_body" });
+  const { model, streaming, scan } = read;
+  const quote = quotes?.(model, scan.hasAlternatives ? () => LlmRequestFacts.modelsOf(facts).slice(1) : undefined);
+  const others = isJudged ? modelsInHead(exchange) : NO_NAMES;
+  const facts: LlmRequestFacts = new LlmRequestFacts(
+    model,
+    streaming,
+    bytes,
+    { dialect, bytes, scan, rules: [], quote },
+    others,
+  );
+  if (dialect.free) facts.makeFree();
+  if (bytes.length > SLICED_BYTES) {
+    yield* facts.count();
+    if (isJudged) yield* facts.findModels();
+  }
+  exchange.facts.llm = facts;
+  const problem = scan.hasAlternatives
+    ? alternativeProblem(LlmRequestFacts.modelsOf(facts).slice(1), table)
+    : undefined;
+  return problem && refusal(exchange, dialect, problem);
+}
+
+/** A list of models, and policies of models, hold for every model that a provider may go on to. */
+function alternativeProblem(names: readonly string[], table: ModelTable): LlmError | undefined {
+  for (const name of names) {
+    const possible = table.possible(name);
+    if (table.isClosed && possible.length === 0) return modelNotFound(name);
+    if (table.ownScope(name) !== undefined || possible.some(({ scope }) => scope !== undefined))
+      return {
+        status: 400,
+        message: `the model ${JSON.stringify(name)} has policies of its own: ask for it as 'model', not as an alternative`,
+        code: "invalid_request_body",
+      };
+  }
+  return undefined;
+}
+
+/** Where Google takes files. */
+export const UPLOAD = /(?:^|\/)upload\/v1(?:beta)?\//;
+
+export function isWebsocket({ method, headers }: GatewayRequest): boolean {
+  return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket";
+}

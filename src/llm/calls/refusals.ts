@@ -1,0 +1,73 @@
+/**
+ * Refusals of the gateway on LLM routes: in the client's dialect, and for the log and `explain` under the codes of the
+ * catalogue.
+ */
+import type { ErrorCode, GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { jsonReply, type Reply } from "../../core/reply.ts";
+import { type Dialect, dialectOf } from "../request/dialect.ts";
+import { errorBody, errorHeaders, type LlmError } from "../request/error-shape.ts";
+
+/** The SDKs of providers read no other shape. A stream that is limited reads the literal text (spec 7). */
+export function shapeError(exchange: Exchange, error: GatewayError): Reply | undefined {
+  const { status, message, code } = error;
+  if (code === "rate_limited" && exchange.facts.llm?.streaming !== false) return undefined;
+  const { errorFormat } = dialectOf(exchange.request.path);
+  const headers = { "x-gateway-error": code, ...errorHeaders(errorFormat, status), ...error.headers };
+  return jsonReply(status, errorBody(errorFormat, { status, message, code }), headers);
+}
+
+export const MISSING_MODEL: LlmError = {
+  status: 400,
+  message: "the body has no 'model'",
+  code: "missing_model",
+  param: "model",
+};
+
+export const UNREADABLE_STREAM: LlmError = {
+  status: 400,
+  message: "response guards cannot read this kind of stream; ask without streaming",
+  code: "unsupported_format",
+};
+
+export function modelNotFound(model: string | undefined): LlmError {
+  return {
+    status: 404,
+    message: `the model ${JSON.stringify(model ?? "")} does not exist or is not available here`,
+    code: "model_not_found",
+    param: "model",
+  };
+}
+
+/** Of a virtual model with conditions. */
+export function noModelFits(model: string | undefined): LlmError {
+  return {
+    status: 400,
+    message: `no model of ${JSON.stringify(model ?? "")} takes this request: it meets none of their conditions`,
+    code: "no_model_fits",
+    param: "model",
+  };
+}
+
+const REFUSALS: Readonly<Record<number, ErrorCode>> = {
+  404: "not_found",
+  413: "body_too_large",
+  415: "unsupported_media_type",
+};
+
+/** The client gets it in its own dialect; the log and `explain` say why, too. */
+export function noteRefusal(exchange: Exchange, { status, message }: LlmError): void {
+  exchange.failure ??= { code: codeOf({ status }), source: "client", message, detail: undefined };
+}
+
+function codeOf({ status }: Pick<LlmError, "status">): ErrorCode {
+  return REFUSALS[status] ?? "bad_request";
+}
+
+export function refusal(exchange: Exchange, { errorFormat }: Dialect, error: LlmError): Reply {
+  noteRefusal(exchange, error);
+  return jsonReply(error.status, errorBody(errorFormat, error), {
+    "x-gateway-error": codeOf(error),
+    ...errorHeaders(errorFormat, error.status),
+  });
+}

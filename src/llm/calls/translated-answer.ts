@@ -1,0 +1,292 @@
+/**
+ * An answer in another dialect than the client's. JSON is held until it is whole; a stream is translated event by
+ * event, each as soon as it has come. Errors keep their status and say the same in the client's shape.
+ */
+
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import type { BackendCall } from "../../core/backend.ts";
+import { GatewayError } from "../../core/errors.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import { createSseParser, encodeSseEvent } from "../../http/sse.ts";
+import { isMembers, type Members } from "../../json/json.ts";
+import { parseMembersInSteps, stringifyInSteps } from "../../json/json-steps.ts";
+import type { OutEvent, StreamTranslation, Translation } from "../canonical/translation.ts";
+import { UpstreamAnswerError } from "../canonical/translation-error.ts";
+import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
+import { decodeAnswer, isEncoded } from "../encoding/decode-answer.ts";
+import { parseEvent } from "../encoding/event-body.ts";
+import { errorBody, errorEvent, errorMessage } from "../request/error-shape.ts";
+import { readHeaderUsage } from "../usage/usage.ts";
+import { createUsageTap, type UsageTap } from "../usage/usage-tap.ts";
+import { type Answer, brokenStreamEvent, failAfter, isEventStream } from "./native-answer.ts";
+import type { CallSettlement } from "./settlement.ts";
+import type { UpstreamPlan } from "./upstream-request.ts";
+
+/** It is held and parsed whole. */
+const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+const MAX_EVENT_BYTES = 2 * 1024 * 1024;
+/** Each is looked at in one turn: 0.25 µs. Numbers, as of embeddings, are passed on unseen. */
+const MAX_ANSWER_OBJECTS = 200_000;
+const COUNTED_BYTES = 64 * 1024;
+const OPEN_BRACE = 123;
+/** Names the members of the request that the provider was not told. */
+const DROPPED_HEADER = "x-gateway-dropped";
+const AWS_STREAM = "application/vnd.amazon.eventstream";
+
+export interface AnswerSource {
+  /** Ends the provider's answer when it cannot be translated any further. */
+  stop(): void;
+  /** Nobody waits for the answer any more. */
+  readonly isLeft: boolean;
+}
+
+export class TranslatedAnswer implements Answer {
+  readonly #call: BackendCall;
+  readonly #plan: UpstreamPlan;
+  readonly #translation: Translation;
+  readonly #settlement: CallSettlement;
+  #tap: UsageTap | undefined;
+  #status = 0;
+  #headers: HeaderList | undefined;
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+  #stream: { push(chunk: Buffer): void; translation: StreamTranslation } | undefined;
+  readonly #source: AnswerSource;
+  #out: string[] = [];
+  #hasWritten = false;
+  #over = false;
+
+  constructor(
+    call: BackendCall,
+    plan: UpstreamPlan,
+    translation: Translation,
+    settlement: CallSettlement,
+    source: AnswerSource,
+  ) {
+    this.#call = call;
+    this.#plan = plan;
+    this.#translation = translation;
+    this.#settlement = settlement;
+    this.#source = source;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    this.#status = status;
+    this.#headers = headers;
+    const dropped = this.#plan.context.losses.names;
+    if (dropped.length > 0) headers.set(DROPPED_HEADER, dropped.join(", "));
+    const contentType = headers.get("content-type");
+    const encoding = headers.get("content-encoding");
+    if (status < 400) this.#tap = createUsageTap(contentType, encoding, (report) => this.#settlement.counted(report));
+    const isAws = contentType?.startsWith(AWS_STREAM) === true;
+    if (status >= 400 || isEncoded(encoding) || !(isAws || isEventStream(contentType))) return;
+    this.#stream = this.#openStream(isAws);
+    headers.delete("content-length");
+    headers.set(
+      "content-type",
+      this.#plan.framing === "array" ? "application/json; charset=UTF-8" : "text/event-stream; charset=utf-8",
+    );
+    if (!headers.has("cache-control")) headers.add("cache-control", "no-cache");
+    this.#call.head(status, headers);
+  }
+
+  data(chunk: Buffer): boolean {
+    this.#settlement.firstByte();
+    this.#tap?.data(chunk);
+    if (this.#stream) return this.#streamData(chunk);
+    if (this.#over) return true;
+    this.#heldBytes += chunk.length;
+    this.#held.push(chunk);
+    if (this.#heldBytes > MAX_ANSWER_BYTES) this.#tooLarge();
+    return true;
+  }
+
+  end(trailers: readonly string[]): void {
+    if (this.#over) return;
+    if (!this.#stream) {
+      // What is counted from the whole answer is settled with it.
+      if (this.#translation.counts === undefined || this.#status >= 400) this.#settle(true);
+      // A small one is sent before the connection is used for anything else.
+      if (this.#heldBytes <= SLICED_BYTES) finish(this.#sendWhole());
+      else inTurns(this.#sendWhole(), () => this.#source.isLeft).catch((error) => this.#call.fail(error));
+      return;
+    }
+    try {
+      this.#collect(this.#stream.translation.end());
+      if (this.#plan.framing === "array") this.#out.push(this.#hasWritten ? "]" : "[]");
+    } catch (error) {
+      this.#breakStream(error);
+      return;
+    }
+    this.#settle(true);
+    this.#sendCollected();
+    this.#call.end(trailers);
+  }
+
+  fail(error: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#settle(false);
+    if (this.#stream) failAfter(this.#call, brokenStreamEvent(this.#plan.clientFormat), error);
+    else this.#call.fail(error);
+  }
+
+  abort(): void {
+    this.#over = true;
+    this.#settle(false);
+  }
+
+  #openStream(isAws: boolean): { push(chunk: Buffer): void; translation: StreamTranslation } {
+    const translation = this.#translation.stream(this.#plan.context);
+    const take = (type: string, text: string): void => {
+      const data = parseEvent(text);
+      if (data !== undefined) this.#collect(translation.event(type, data));
+      // An event that cannot be read may have been text: leaving it out would change the answer.
+      else if (text !== "" && text.trim() !== "[DONE]") throw new Error("an event of the stream is not a JSON object");
+    };
+    const reader = isAws
+      ? createEventStreamReader(
+          ({ messageType, type, payload }) =>
+            take(messageType === "event" ? type : "exception", payload.toString("utf8")),
+          MAX_EVENT_BYTES,
+        )
+      : createSseParser(({ event, data }) => take(event, data), MAX_EVENT_BYTES);
+    return { push: (chunk) => reader.push(chunk), translation };
+  }
+
+  #streamData(chunk: Buffer): boolean {
+    if (this.#over) return true;
+    try {
+      this.#stream?.push(chunk);
+    } catch (error) {
+      this.#breakStream(error);
+      return true;
+    }
+    return this.#sendCollected();
+  }
+
+  /** What was translated so far goes out, then the error in the client's dialect; there is no clean end. */
+  #breakStream(error: unknown): void {
+    this.#over = true;
+    this.#source.stop();
+    this.#sendCollected();
+    this.#settle(false);
+    const known = error instanceof UpstreamAnswerError;
+    const said = errorEvent(this.#plan.clientFormat, {
+      status: known ? error.status : 502,
+      message: known ? error.message : "the provider's stream could not be read",
+      code: "upstream_error",
+    });
+    failAfter(
+      this.#call,
+      Buffer.from(encodeSseEvent(said)),
+      new GatewayError("backend_response_invalid", { cause: error, detail: String(error) }),
+    );
+  }
+
+  #collect(events: readonly OutEvent[]): void {
+    for (const { event, data } of events) {
+      if (this.#plan.framing === "array") {
+        this.#out.push(this.#hasWritten ? ",\r\n" : "[", JSON.stringify(data));
+        this.#hasWritten = true;
+        continue;
+      }
+      this.#out.push(
+        encodeSseEvent({
+          ...(event === undefined ? {} : { event }),
+          data: data === "[DONE]" ? data : JSON.stringify(data),
+        }),
+      );
+    }
+  }
+
+  #sendCollected(): boolean {
+    if (this.#out.length === 0) return true;
+    const text = this.#out.join("");
+    this.#out = [];
+    return this.#call.data(Buffer.from(text));
+  }
+
+  /** Nobody waits for the end of an answer that will not be sent. */
+  #tooLarge(): void {
+    this.#over = true;
+    this.#held = [];
+    this.#source.stop();
+    this.#settle(false);
+    const detail = `the provider's answer is larger than ${MAX_ANSWER_BYTES} bytes`;
+    this.#call.fail(new GatewayError("backend_response_invalid", { detail }));
+  }
+
+  *#sendWhole(): Steps<void> {
+    const encoding = this.#headers?.get("content-encoding");
+    const raw = Buffer.concat(this.#held);
+    const bytes = isEncoded(encoding) ? decodeAnswer(raw, encoding) : raw;
+    const text = bytes?.toString("utf8") ?? "";
+    yield;
+    const isTooComplex = bytes !== undefined && (yield* hasManyObjects(bytes));
+    const parsed = isTooComplex ? undefined : bytes && (yield* parseMembersInSteps(bytes));
+    if (this.#status < 400 && parsed === undefined) {
+      this.#settle(true);
+      this.#call.fail(
+        new GatewayError("backend_response_invalid", {
+          detail: isTooComplex
+            ? `the provider's answer has more than ${MAX_ANSWER_OBJECTS} objects`
+            : "the provider's answer is not a JSON object",
+        }),
+      );
+      return;
+    }
+    const { clientFormat, context } = this.#plan;
+    // Some servers answer 200 with an error inside: an empty answer in the client's dialect would hide it.
+    if (this.#status < 400 && isMembers(parsed?.error)) this.#status = 502;
+    let body: Members;
+    try {
+      body =
+        parsed !== undefined && this.#status < 400
+          ? this.#translation.response(parsed, context)
+          : errorBody(clientFormat, { status: this.#status, message: errorMessage(parsed, text), code: undefined });
+    } catch (error) {
+      this.#status = error instanceof UpstreamAnswerError ? error.status : 502;
+      const message = error instanceof UpstreamAnswerError ? error.message : "the provider's answer cannot be read";
+      body = errorBody(clientFormat, { status: this.#status, message, code: "upstream_error" });
+    }
+    const { counts } = this.#translation;
+    if (counts && this.#tap !== undefined) body = this.#count(counts, parsed, body);
+    yield;
+    const out = Buffer.from(yield* stringifyInSteps(body));
+    const headers = this.#headers;
+    if (!headers) return;
+    for (const name of ["content-encoding", "etag", "x-amzn-errortype"]) headers.delete(name);
+    headers.set("content-type", "application/json");
+    headers.set("content-length", String(out.length));
+    this.#call.head(this.#status, headers);
+    this.#call.data(out);
+    this.#call.end();
+  }
+
+  /** By the provider's count, in the answer or beside it; else the estimate of what was asked. */
+  #count(counts: NonNullable<Translation["counts"]>, answer: Members | undefined, body: Members): Members {
+    const headers = this.#headers;
+    const tokens = (answer && counts.inputTokens(answer)) ?? (headers && readHeaderUsage(headers)?.inputTokens);
+    const usage = tokens === undefined ? undefined : { inputTokens: tokens, outputTokens: 0, totalTokens: tokens };
+    this.#settlement.counted({ usage, responseModel: undefined, uncountedTokens: 0, complete: usage !== undefined });
+    return tokens === undefined || this.#status >= 400 ? body : counts.tell(body, tokens);
+  }
+
+  #settle(complete: boolean): void {
+    if (this.#tap === undefined) this.#settlement.nothing(String(this.#status));
+    else if (complete) this.#tap.end();
+    else this.#tap.abort();
+  }
+}
+
+/** Braces inside of texts count as well: no text has as many. */
+function* hasManyObjects(bytes: Buffer): Steps<boolean> {
+  let objects = 0;
+  for (let at = 0; at < bytes.length && objects <= MAX_ANSWER_OBJECTS; at += COUNTED_BYTES) {
+    const end = Math.min(bytes.length, at + COUNTED_BYTES);
+    for (let i = at; i < end; i++) if (bytes[i] === OPEN_BRACE) objects += 1;
+    yield;
+  }
+  return objects > MAX_ANSWER_OBJECTS;
+}

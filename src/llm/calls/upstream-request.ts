@@ -1,0 +1,262 @@
+/**
+ * What one target is sent: the client's request as it came, with only what must change changed (the model's name,
+ * the wish for usage in a stream), or its translation into the provider's dialect.
+ */
+
+import { Readable } from "node:stream";
+import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import {
+  FORWARDING_HEADERS,
+  includesHeader,
+  MESSAGE_HEADERS,
+  PROVIDER_CREDENTIAL_HEADERS,
+} from "../../http/header-rules.ts";
+import { HeaderList } from "../../http/headers.ts";
+import type { OutgoingRequest } from "../../http/http-client.ts";
+import { applyEdits, type Edit } from "../../json/edit-bytes.ts";
+import { isMembers, parseMembers } from "../../json/json.ts";
+import { hasCacheMarks } from "../canonical/cache-marks.ts";
+import { Losses, type Unsupported } from "../canonical/losses.ts";
+import type { Translation, TranslationContext } from "../canonical/translation.ts";
+import { addKey, clientKey } from "../credentials/credential.ts";
+import { betasOf } from "../dialects/anthropic/claude-betas.ts";
+import { translationBetween } from "../dialects/translate.ts";
+import type { Candidate } from "../models/model-table.ts";
+import type { Format } from "../request/dialect.ts";
+import type { LlmCall } from "../request/llm-call.ts";
+import { ModelNameError, type UpstreamCall } from "../request/provider.ts";
+import { withoutCollection } from "../request/read-request.ts";
+import { markedBody } from "./marked-body.ts";
+import { PlanError } from "./plan-error.ts";
+import { treeBodies } from "./tree-body.ts";
+
+export interface UpstreamPlan {
+  readonly call: UpstreamCall;
+  readonly path: string;
+  readonly body: readonly Buffer[];
+  /** More calls that are made for the same request, each with a body of its own; `body` is that of the first. */
+  readonly more: readonly (readonly Buffer[])[];
+  readonly clientFormat: Format;
+  /** How the answer becomes the client's; undefined when it passes as it is. */
+  readonly translation: Translation | undefined;
+  readonly context: TranslationContext;
+  /** How a translated stream is written: Google's clients may ask for one JSON array instead of events. */
+  readonly framing: "events" | "array";
+  /** The provider was asked for usage that the client did not ask for. */
+  readonly hidesUsage: boolean;
+}
+
+export interface PlanEnv {
+  readonly maxTreeBytes: number;
+  /** What happens to members that a provider does not know. */
+  readonly unsupported: Unsupported;
+  newId(): string;
+  nowSeconds(): number;
+}
+
+/** Nothing is read of a request that passes as it is. */
+export const NO_LOSSES = new Losses("refuse");
+export const NO_TOOLS = new Set<string>();
+const NO_MORE: UpstreamPlan["more"] = [];
+export const NO_BETAS: readonly string[] = [];
+
+export function planRequest(
+  llm: LlmCall,
+  request: Pick<GatewayRequest, "query" | "headers">,
+  { target, model }: Candidate,
+  env: PlanEnv,
+): UpstreamPlan {
+  const { query } = request;
+  const { provider } = target;
+  const clientFormat = llm.dialect.format;
+  const format = provider.upstreamFormat(clientFormat, model);
+  // Where every call goes to one path, a question that costs nothing would be answered as one that does.
+  const isElsewhere = llm.dialect.free && (format !== clientFormat || target.pathOverride !== undefined);
+  if (format === undefined || isElsewhere) throw unsupported(clientFormat, provider.name);
+  const stream = llm.dialect.pathStream ?? llm.scan.stream ?? false;
+  const isNative = format === clientFormat;
+  const call: UpstreamCall = {
+    format,
+    suffix: isNative ? llm.dialect.suffix : suffixOf(format),
+    model,
+    stream,
+    counts: llm.dialect.free && clientFormat !== "opaque",
+    query: isNative ? withoutKey(query) : "",
+  };
+  const options = format === "chat" || clientFormat === "chat" ? streamOptionsOf(llm) : undefined;
+  const asksForUsage = stream && format === "chat" && provider.asksForStreamUsage;
+  const includeUsage = options?.include_usage === true;
+  const context: TranslationContext = {
+    model,
+    stream,
+    chat: provider.chat,
+    losses: isNative ? NO_LOSSES : new Losses(env.unsupported),
+    textTools: isNative ? NO_TOOLS : new Set(),
+    betas: isNative ? NO_BETAS : betasOf(request.headers.get("anthropic-beta")),
+    newId: env.newId,
+    createdSeconds: env.nowSeconds(),
+    includeUsage,
+  };
+  const translation = isNative ? undefined : translationBetween(clientFormat, format);
+  if (!isNative && translation === undefined) throw unsupported(clientFormat, provider.name);
+  const isEdited = translation !== undefined || provider.needsAdapting?.(call) === true;
+  const asItCame = (): readonly Buffer[] => nativeBody(llm, call, options, asksForUsage, provider.modelInBody);
+  const bodies = isEdited ? treeBodies(llm, call, translation, context, asksForUsage, target, env) : undefined;
+  return {
+    call,
+    path: target.pathOverride ?? pathOf(call, target),
+    more: bodies && bodies.length > 1 ? bodies.slice(1) : NO_MORE,
+    body:
+      bodies?.[0] ??
+      (llm.caching !== undefined && hasCacheMarks(format, model)
+        ? (markedBody(llm, call, llm.caching, provider.modelInBody, env) ?? asItCame())
+        : asItCame()),
+    clientFormat,
+    translation,
+    context,
+    hidesUsage: isNative && asksForUsage && !includeUsage,
+    framing:
+      !isNative && clientFormat === "generateContent" && !/(?:^|&)alt=sse(?:&|$)/.test(query) ? "array" : "events",
+  };
+}
+
+function pathOf(call: UpstreamCall, target: Candidate["target"]): string {
+  try {
+    return target.provider.path(call, target.basePath);
+  } catch (error) {
+    if (!(error instanceof ModelNameError)) throw error;
+    throw new PlanError({ status: 400, message: error.message, code: "invalid_model", param: "model" });
+  }
+}
+
+function nativeBody(
+  llm: LlmCall,
+  call: UpstreamCall,
+  options: Record<string, unknown> | undefined,
+  asksForUsage: boolean,
+  modelInBody: boolean,
+): readonly Buffer[] {
+  const { scan } = llm;
+  const edits: Edit[] = [];
+  if (scan.isForm) {
+    const renamed = scan.modelSpan && scan.model !== call.model && call.model !== "";
+    return applyEdits(llm.bytes, renamed && scan.modelSpan ? [{ ...scan.modelSpan, text: call.model }] : []);
+  }
+  const insert = (member: string): void => {
+    edits.push({ start: scan.bodyStart, end: scan.bodyStart, text: scan.isEmpty ? member : `${member},` });
+  };
+  const { model, modelSpan } = scan;
+  if (modelInBody || call.format === "embeddings") {
+    if (modelSpan === undefined) {
+      if (call.model !== "") insert(`"model":${JSON.stringify(call.model)}`);
+    } else if (model !== call.model) edits.push({ ...modelSpan, text: JSON.stringify(call.model) });
+  } else if (modelSpan && model !== undefined && withoutCollection(model) !== withoutCollection(call.model)) {
+    // The path names the model; a body that repeats it must name the same.
+    const collection = model.slice(0, model.length - withoutCollection(model).length);
+    edits.push({ ...modelSpan, text: JSON.stringify(collection + withoutCollection(call.model)) });
+  }
+  if (asksForUsage && options?.include_usage !== true) {
+    const wish = JSON.stringify({ ...options, include_usage: true });
+    const { streamOptionsSpan: span } = scan;
+    if (span) {
+      // Something that is no object is the provider's to refuse.
+      if (options || llm.bytes.toString("latin1", span.start, span.end) === "null") edits.push({ ...span, text: wish });
+    } else insert(`"stream_options":${wish}`);
+  }
+  return applyEdits(llm.bytes, edits);
+}
+
+/** Headers between the client and the gateway, and those that tell a provider about the client. */
+const WITHHELD: ReadonlySet<string> = new Set([
+  ...MESSAGE_HEADERS,
+  ...FORWARDING_HEADERS,
+  "expect",
+  "host",
+  "accept-encoding",
+  "cookie",
+  "origin",
+  "referer",
+  "proxy-authorization",
+  // The method that was judged is the one that counts.
+  "x-http-method",
+  "x-http-method-override",
+  "x-method-override",
+]);
+
+/** Whether a client's header of this name reaches the provider. `isReplaced`: the gateway sends a credential of its own. */
+export function isForwarded(name: string, isReplaced: boolean): boolean {
+  return (
+    !includesHeader(WITHHELD, name) &&
+    !name.startsWith("x-forwarded-") &&
+    !(isReplaced && includesHeader(PROVIDER_CREDENTIAL_HEADERS, name))
+  );
+}
+
+/** Above this a copy of the pieces costs more than a stream of them. */
+const COPIED_BYTES = 1024 * 1024;
+
+export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target }: Candidate): OutgoingRequest {
+  const headers = new HeaderList();
+  const { pairs } = exchange.request.headers;
+  const listed = exchange.request.headers.get("connection")?.toLowerCase();
+  // A key of ours replaces whatever the client sent; without one the client's goes into the header the provider reads.
+  const key =
+    target.credential.kind === "client"
+      ? clientKey(exchange, target.credential.explicit)
+      : target.credential.kind === "key"
+        ? target.credential.read()
+        : undefined;
+  const replaces = target.credential.kind !== "client" || key !== undefined;
+  headers.add("host", target.authority);
+  for (let i = 0; i < pairs.length; i += 2) {
+    const name = pairs[i] as string;
+    if (!isForwarded(name, replaces)) continue;
+    if (listed?.includes(name) && listed.split(",").some((one) => one.trim() === name)) continue;
+    headers.add(name, pairs[i + 1] as string);
+  }
+  if (key !== undefined) addKey(headers, target.provider.credential, key);
+  for (const [name, value] of Object.entries(target.provider.headers)) if (!headers.has(name)) headers.add(name, value);
+  headers.add("accept-encoding", "identity");
+  if (plan.translation) {
+    headers.set("content-type", "application/json");
+    headers.set("accept", "*/*");
+    // In the body, where the provider reads it.
+    if (plan.call.format !== "messages") headers.delete("anthropic-beta");
+  }
+  const size = plan.body.reduce((sum, piece) => sum + piece.length, 0);
+  headers.add("content-length", String(size));
+  return { method: exchange.request.method, path: plan.path, headers, body: bodyOf(plan.body, size) };
+}
+
+function bodyOf(pieces: readonly Buffer[], size: number): Buffer | Readable | undefined {
+  if (pieces.length === 1) return pieces[0];
+  return size <= COPIED_BYTES ? Buffer.concat(pieces, size) : Readable.from(pieces);
+}
+
+function streamOptionsOf(llm: LlmCall): Record<string, unknown> | undefined {
+  const span = llm.scan.streamOptionsSpan;
+  if (span === undefined) return undefined;
+  const value = parseMembers(`{"value":${llm.bytes.toString("utf8", span.start, span.end)}}`)?.value;
+  return isMembers(value) ? { ...value } : undefined;
+}
+
+/** Google's clients may send the key in the query; it is the credential then, not a parameter. */
+export function withoutKey(query: string): string {
+  if (!query.includes("key=")) return query;
+  return query
+    .split("&")
+    .filter((part) => !part.startsWith("key="))
+    .join("&");
+}
+
+function suffixOf(format: Format): string {
+  return format === "chat" ? "/chat/completions" : format === "messages" ? "/messages" : "";
+}
+
+function unsupported(format: Format, provider: string): PlanError {
+  return new PlanError({
+    status: 400,
+    message: `the provider ${provider} cannot be asked in the ${format} format`,
+    code: "unsupported_format",
+  });
+}

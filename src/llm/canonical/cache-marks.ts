@@ -1,0 +1,113 @@
+/**
+ * Marks for the prompt cache of a provider (`ai.promptCaching`): Anthropic's `cache_control` and Bedrock's `cachePoint`, at
+ * the end of the tools, of the system prompt and of the conversation. A request that has marks of its own is left as it
+ * is, and so is one that is too short to be cached.
+ */
+
+import { isMembers, type Members } from "../../json/json.ts";
+import type { Format } from "../request/dialect.ts";
+import type { PromptCaching } from "../request/llm-call.ts";
+
+/** Of English text; JSON has a bit fewer. */
+const CHARS_PER_TOKEN = 4;
+/** Models of Bedrock that refuse the mark are left alone. */
+const CLAUDE_ON_BEDROCK = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)/;
+const NOVA = /amazon\.nova/;
+
+/** Whether requests of this format can have marks. */
+export function hasCacheMarks(format: Format, model: string): boolean {
+  if (format === "messages") return true;
+  if (format === "invoke") return CLAUDE_ON_BEDROCK.test(model);
+  return format === "converse" && (CLAUDE_ON_BEDROCK.test(model) || NOVA.test(model));
+}
+
+export function markPrompt(body: Members, format: Format, model: string, caching: PromptCaching): Members {
+  if (!hasCacheMarks(format, model) || isMarked(body)) return body;
+  return format === "converse" ? markConverse(body, model, caching) : markMessages(body, caching);
+}
+
+function markMessages(body: Members, caching: PromptCaching): Members {
+  const mark = { cache_control: { type: "ephemeral", ...(caching.ttl === "1h" ? { ttl: "1h" } : {}) } };
+  const sizes = sizesOf(body.tools, body.system, body.messages);
+  const marked: Record<string, unknown> = { ...body };
+  if (caching.tools && sizes.tools >= caching.minTokens && Array.isArray(body.tools))
+    marked.tools = changeLast(body.tools, (tool) => ({ ...tool, ...mark }));
+  if (caching.system && sizes.system >= caching.minTokens)
+    marked.system = changeLast(textBlocks(body.system), (block) => (block.text === "" ? block : { ...block, ...mark }));
+  if (caching.messages && sizes.all >= caching.minTokens && Array.isArray(body.messages))
+    marked.messages = changeLast(body.messages, (message) => ({
+      ...message,
+      content: changeLast(textBlocks(message.content), (block) =>
+        // Thoughts and empty texts cannot have one.
+        /thinking$/.test(String(block.type)) || block.text === "" ? block : { ...block, ...mark },
+      ),
+    }));
+  return marked;
+}
+
+function markConverse(body: Members, model: string, caching: PromptCaching): Members {
+  const point = { cachePoint: { type: "default", ...(caching.ttl === "1h" ? { ttl: "1h" } : {}) } };
+  const { toolConfig, system, messages } = body;
+  const tools = isMembers(toolConfig) ? toolConfig.tools : undefined;
+  const sizes = sizesOf(tools, system, messages);
+  const marked: Record<string, unknown> = { ...body };
+  if (
+    caching.tools &&
+    sizes.tools >= caching.minTokens &&
+    isMembers(toolConfig) &&
+    isFilled(tools) &&
+    !NOVA.test(model)
+  )
+    marked.toolConfig = { ...toolConfig, tools: [...tools, point] };
+  if (caching.system && sizes.system >= caching.minTokens && isFilled(system)) marked.system = [...system, point];
+  if (caching.messages && sizes.all >= caching.minTokens && Array.isArray(messages))
+    marked.messages = changeLast(messages, (message) =>
+      isFilled(message.content) ? { ...message, content: [...message.content, point] } : message,
+    );
+  return marked;
+}
+
+/** What is before each place, in estimated tokens: a cache holds everything up to its mark. */
+function sizesOf(tools: unknown, system: unknown, messages: unknown): { tools: number; system: number; all: number } {
+  const sizeOf = (part: unknown): number => (part === undefined ? 0 : JSON.stringify(part).length / CHARS_PER_TOKEN);
+  const ofTools = sizeOf(tools);
+  const ofSystem = ofTools + sizeOf(system);
+  return { tools: ofTools, system: isEmpty(system) ? 0 : ofSystem, all: ofSystem + sizeOf(messages) };
+}
+
+function isEmpty(system: unknown): boolean {
+  return system === undefined || system === null || system === "" || (Array.isArray(system) && system.length === 0);
+}
+
+/** Wherever a mark may stand, and nowhere in what the client only quotes. */
+function isMarked(body: Members): boolean {
+  const { tools, toolConfig, system, messages, cache_control: whole } = body;
+  const lists = [tools, isMembers(toolConfig) ? toolConfig.tools : undefined, system];
+  const blocks = Array.isArray(messages) ? messages.map((one) => (isMembers(one) ? one.content : undefined)) : [];
+  return (
+    isSet(whole) ||
+    [...lists, ...blocks].some(
+      (list) =>
+        Array.isArray(list) &&
+        list.some((one) => isMembers(one) && (isSet(one.cache_control) || isSet(one.cachePoint))),
+    )
+  );
+}
+
+function isSet(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
+function textBlocks(content: unknown): readonly unknown[] {
+  if (typeof content === "string") return [{ type: "text", text: content }];
+  return Array.isArray(content) ? content : [];
+}
+
+function isFilled(list: unknown): list is readonly unknown[] {
+  return Array.isArray(list) && list.length > 0;
+}
+
+function changeLast(list: readonly unknown[], change: (last: Members) => Members): readonly unknown[] {
+  const last = list.at(-1);
+  return isMembers(last) ? [...list.slice(0, -1), change(last)] : list;
+}

@@ -1,0 +1,169 @@
+/**
+ * The credential for a provider: a configured key, a file that somebody renews, the client's own, an AWS signature or
+ * a Google access token. A configured one replaces whatever the client sent; it goes only where the configuration
+ * says, never to a place that a request names.
+ */
+import { readFileSync } from "node:fs";
+import type { Clock } from "../../base/clock.ts";
+import type { BackendEnv } from "../../core/backend.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import type { LlmError } from "../request/error-shape.ts";
+import type { CredentialForm } from "../request/provider.ts";
+import type { AuthConfig } from "./auth-schema.ts";
+import { AWS_SOURCES, obtainAwsKeys } from "./aws-credentials.ts";
+import type { AwsKeys } from "./aws-keys.ts";
+import { entraTokenSource } from "./entra-token.ts";
+import { googleKeySource, googleMetadataSource } from "./google-token.ts";
+import { createRenewed, fixedValue, type Renewed } from "./renewed.ts";
+import type { TokenSource } from "./token-request.ts";
+
+export type Credential =
+  | { readonly kind: "key"; read(): string }
+  | { readonly kind: "token"; readonly token: Renewed<string> }
+  | { readonly kind: "aws"; readonly keys: Renewed<AwsKeys> }
+  /** `explicit`: also a credential that authentication has read and withheld. */
+  | { readonly kind: "client"; readonly explicit: boolean };
+
+const FILE_CHECK_MS = 5_000;
+
+export type CredentialEnv = Pick<BackendEnv, "clock" | "fetch" | "logger" | "resolvePath" | "environment" | "keep">;
+
+/** `name`: of the target, for log lines. `region`: where an AWS token service is asked. */
+export function compileCredential(
+  config: AuthConfig | undefined,
+  name: string,
+  region: string,
+  env: CredentialEnv,
+): Credential {
+  if (config === undefined) return { kind: "client", explicit: false };
+  if (config.passthrough) return { kind: "client", explicit: true };
+  if (config.aws) return { kind: "aws", keys: awsKeys(config.aws, name, region, env) };
+  if (config.google) return { kind: "token", token: googleToken(config.google, name, env) };
+  if (config.azure) return { kind: "token", token: entraToken(config.azure, name, env) };
+  if (config.key !== undefined) {
+    const key = config.key;
+    return { kind: "key", read: () => key };
+  }
+  return { kind: "key", read: fileReader(env.resolvePath(config.file ?? ""), env.clock) };
+}
+
+function awsKeys(
+  config: NonNullable<AuthConfig["aws"]>,
+  name: string,
+  region: string,
+  env: CredentialEnv,
+): Renewed<AwsKeys> {
+  const { accessKeyId, secretAccessKey, sessionToken, profile } = config;
+  if (accessKeyId !== undefined && secretAccessKey !== undefined)
+    return fixedValue({ accessKeyId, secretAccessKey, sessionToken });
+  if (accessKeyId !== undefined || secretAccessKey !== undefined || sessionToken !== undefined)
+    throw new Error("`accessKeyId` and `secretAccessKey` belong together");
+  const { clock, fetch, environment: variables } = env;
+  return env.keep(`ai-credential aws ${name}`, { profile, region }, () =>
+    createRenewed({
+      name: `AWS keys for ${name}`,
+      clock,
+      logger: env.logger.for("llm"),
+      obtain: () => obtainAwsKeys({ profile, region, variables, clock, fetch }),
+    }),
+  );
+}
+
+function googleToken(config: NonNullable<AuthConfig["google"]>, name: string, env: CredentialEnv): Renewed<string> {
+  const { environment, clock, fetch } = env;
+  const path =
+    config.keyFile === undefined
+      ? environment.GOOGLE_APPLICATION_CREDENTIALS || undefined
+      : env.resolvePath(config.keyFile);
+  const keySource = (file: string): TokenSource => googleKeySource(readFileSync(file, "utf8"), { clock, fetch });
+  // Read at load, so that a wrong file fails there, and again for each token: keys are rotated.
+  if (path !== undefined) keySource(path);
+  const obtain: TokenSource =
+    path === undefined
+      ? googleMetadataSource(environment.GCE_METADATA_HOST, { clock, fetch })
+      : async () => keySource(path)();
+  return env.keep(`ai-credential google ${name}`, { path }, () =>
+    createRenewed({ name: `Google token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
+  );
+}
+
+function entraToken(config: NonNullable<AuthConfig["azure"]>, name: string, env: CredentialEnv): Renewed<string> {
+  const { environment, clock, fetch } = env;
+  const obtain = entraTokenSource(config, environment, { clock, fetch });
+  return env.keep(`ai-credential azure ${name}`, config, () =>
+    createRenewed({ name: `Entra ID token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
+  );
+}
+
+/** The file is read at load, so that a wrong path fails there, and again at most every few seconds. */
+function fileReader(path: string, clock: Clock): () => string {
+  let key = readFileSync(path, "utf8").trim();
+  if (key === "") throw new Error(`${path} is empty`);
+  let readAtMs = clock.monotonicMs();
+  return () => {
+    if (clock.monotonicMs() - readAtMs >= FILE_CHECK_MS) {
+      readAtMs = clock.monotonicMs();
+      try {
+        key = readFileSync(path, "utf8").trim() || key;
+      } catch {
+        // Being replaced right now: the last good key serves on.
+      }
+    }
+    return key;
+  };
+}
+
+/** Sets the key in the provider's own header. `headers` has no credential any more when this runs. */
+export function addKey(headers: HeaderList, form: CredentialForm, key: string): void {
+  switch (form) {
+    case "bearer":
+    case "aws":
+      headers.add("authorization", `Bearer ${key}`);
+      break;
+    case "x-api-key":
+      // Subscription tokens of Anthropic are bearer tokens, its keys are not.
+      if (key.startsWith("sk-ant-oat")) headers.add("authorization", `Bearer ${key}`);
+      else headers.add("x-api-key", key);
+      break;
+    default:
+      headers.add(form, key);
+  }
+}
+
+/** The key that the client sent, in whichever header, or undefined. */
+export function clientKey(exchange: Exchange, explicit: boolean): string | undefined {
+  const { headers } = exchange.request;
+  const direct =
+    headers.get("x-api-key") ??
+    headers.get("api-key") ??
+    headers.get("x-goog-api-key") ??
+    queryKey(exchange.request.query) ??
+    bearer(headers.get("authorization"));
+  if (direct !== undefined) return direct;
+  if (!explicit || !exchange.credential) return undefined;
+  const { header, value } = exchange.credential;
+  return header === "authorization" ? bearer(value) : value;
+}
+
+/** Google's clients may send the key as a query parameter. */
+function queryKey(query: string): string | undefined {
+  return query.includes("key=") ? (new URLSearchParams(query).get("key") ?? undefined) : undefined;
+}
+
+function bearer(value: string | undefined): string | undefined {
+  return value !== undefined && /^bearer /i.test(value) ? value.slice("bearer ".length).trim() : undefined;
+}
+
+/** The provider did not accept it. */
+export function doubt(credential: Credential): void {
+  if (credential.kind === "token") credential.token.doubt();
+  else if (credential.kind === "aws") credential.keys.doubt();
+}
+
+/** For the operator as much as for the client: it says what can be set. */
+export const MISSING_AWS_KEYS: LlmError = {
+  status: 401,
+  message: `this provider needs AWS credentials: \`auth.aws\` with keys or a profile, \`auth.aws: {}\` for ${AWS_SOURCES}, or \`auth.key\``,
+  code: "missing_credential",
+};

@@ -1,0 +1,95 @@
+/**
+ * Access tokens for Google Cloud: from a service account's key (RFC 7523: a signed assertion is exchanged for a token),
+ * from a person's refresh token as `gcloud auth application-default login` leaves it, or from the metadata server of
+ * the machine. A key file may name another token server, but not an unencrypted one outside this machine.
+ * Not supported: workload identity federation (`external_account`) and impersonation.
+ */
+import { createPrivateKey, createSign, type KeyObject } from "node:crypto";
+import type { Clock } from "../../base/clock.ts";
+import { parseHttpUrl } from "../../http/fetch.ts";
+import { parseMembers } from "../../json/json.ts";
+import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
+
+const WHO = "Google's token server";
+const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
+const TOKEN_URL = "https://oauth2.googleapis.com/token";
+const METADATA_HOST = "metadata.google.internal";
+const METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token";
+/** The longest that Google accepts. */
+const ASSERTION_SECONDS = 3600;
+const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
+
+/** Throws an Error that says what is wrong with the file; never quotes it. */
+export function googleKeySource(text: string, options: TokenSourceOptions): TokenSource {
+  const file = parseMembers(text);
+  if (file === undefined) throw new Error("the Google key file is not a JSON object");
+  const member = (name: string): string => {
+    const value = file[name];
+    if (typeof value !== "string" || value === "") throw new Error(`the Google key file has no \`${name}\``);
+    return value;
+  };
+  switch (file.type) {
+    case "service_account": {
+      const email = member("client_email");
+      const key = privateKey(member("private_key"));
+      const keyId = typeof file.private_key_id === "string" ? file.private_key_id : undefined;
+      const url = tokenUrl(file.token_uri);
+      return () => {
+        const assertion = signAssertion(email, key, keyId, url, options.clock);
+        return exchangeForm(options, WHO, url, {
+          grant_type: "urn:ietf:params:oauth:grant-type:jwt-bearer",
+          assertion,
+        });
+      };
+    }
+    case "authorized_user": {
+      const form = {
+        grant_type: "refresh_token",
+        client_id: member("client_id"),
+        client_secret: member("client_secret"),
+        refresh_token: member("refresh_token"),
+      };
+      return () => exchangeForm(options, WHO, TOKEN_URL, form);
+    }
+    default:
+      throw new Error(
+        `the Google key file is of type ${JSON.stringify(file.type ?? null)}; supported are service_account and authorized_user`,
+      );
+  }
+}
+
+/** `host`: where the metadata server is, if not at its usual name (GCE_METADATA_HOST). */
+export function googleMetadataSource(host: string | undefined, options: TokenSourceOptions): TokenSource {
+  return () =>
+    readToken(options, "the metadata server", {
+      url: `http://${host || METADATA_HOST}${METADATA_PATH}`,
+      headers: { "metadata-flavor": "Google" },
+    });
+}
+
+function privateKey(pem: string): KeyObject {
+  try {
+    const key = createPrivateKey(pem);
+    if (key.asymmetricKeyType === "rsa") return key;
+  } catch {
+    // The reason might quote the key.
+  }
+  throw new Error("the `private_key` of the Google key file is not an RSA key in PEM");
+}
+
+function tokenUrl(value: unknown): string {
+  if (value === undefined) return TOKEN_URL;
+  const url = typeof value === "string" ? parseHttpUrl(value) : undefined;
+  if (url === undefined || (url.protocol !== "https:" && !LOOPBACK.has(url.hostname)))
+    throw new Error("the `token_uri` of the Google key file must be an https URL");
+  return url.href;
+}
+
+function signAssertion(email: string, key: KeyObject, keyId: string | undefined, url: string, clock: Clock): string {
+  const nowSeconds = Math.floor(clock.now() / 1000);
+  const header = { alg: "RS256", typ: "JWT", ...(keyId === undefined ? {} : { kid: keyId }) };
+  const claims = { iss: email, scope: SCOPE, aud: url, iat: nowSeconds, exp: nowSeconds + ASSERTION_SECONDS };
+  const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString("base64url");
+  const signed = `${part(header)}.${part(claims)}`;
+  return `${signed}.${createSign("RSA-SHA256").update(signed).sign(key, "base64url")}`;
+}

@@ -1,0 +1,58 @@
+/**
+ * One question to a token server: an access token with its end, or an error that says who answered what and never quotes
+ * a secret.
+ */
+
+import type { Clock } from "../../base/clock.ts";
+import type { Fetch } from "../../http/fetch.ts";
+import { type Members, parseMembers } from "../../json/json.ts";
+import type { Lease } from "./renewed.ts";
+
+const TIMEOUT_MS = 5_000;
+const MAX_BYTES = 64 * 1024;
+
+export interface TokenSourceOptions {
+  readonly clock: Clock;
+  readonly fetch: Fetch;
+}
+
+/** Obtains a token each time it is called. */
+export type TokenSource = () => Promise<Lease<string>>;
+
+export function exchangeForm(
+  options: TokenSourceOptions,
+  who: string,
+  url: string,
+  form: Readonly<Record<string, string>>,
+): Promise<Lease<string>> {
+  return readToken(options, who, {
+    url,
+    method: "POST",
+    headers: { "content-type": "application/x-www-form-urlencoded" },
+    body: Buffer.from(new URLSearchParams(form).toString()),
+  });
+}
+
+export async function readToken(
+  { fetch, clock }: TokenSourceOptions,
+  who: string,
+  request: { url: string; method?: string; headers: Readonly<Record<string, string>>; body?: Buffer },
+): Promise<Lease<string>> {
+  const response = await fetch({ ...request, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES }).catch((error: Error) => {
+    throw new Error(`${who} cannot be reached: ${error.message}`);
+  });
+  const body = parseMembers(response.body.toString("utf8")) ?? {};
+  if (response.status !== 200) throw new Error(`${who} answered with status ${response.status}${reasonOf(body)}`);
+  const { access_token: token, expires_in: lifetime } = body;
+  // Azure's machines say it as a string.
+  const seconds = typeof lifetime === "string" ? Number(lifetime) : lifetime;
+  // It goes into a header: visible characters only.
+  if (typeof token !== "string" || !/^[\x21-\x7e]+$/.test(token) || typeof seconds !== "number" || !(seconds > 0))
+    throw new Error(`${who} answered without access_token and expires_in`);
+  return { value: token, expiresAtMs: clock.now() + seconds * 1000 };
+}
+
+/** The error codes of OAuth are words (RFC 6749 section 5.2); anything else is not repeated. */
+function reasonOf({ error }: Members): string {
+  return typeof error === "string" && /^[a-z_]{1,64}$/.test(error) ? ` (${error})` : "";
+}

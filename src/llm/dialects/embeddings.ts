@@ -1,0 +1,217 @@
+/**
+ * OpenAI's embeddings for providers with forms of their own: Titan, Cohere and Nova on Bedrock (`invoke`), Gemini
+ * (`batchEmbedContents`), Vertex (`predict`). What a form cannot say is refused or named; vectors come back as numbers or
+ * base64, as the client asked.
+ */
+
+import { isMembers, type Members } from "../../json/json.ts";
+import { compact } from "../canonical/fields.ts";
+import { type Losses, NOT_SUPPORTED } from "../canonical/losses.ts";
+import type { Translation, TranslationContext } from "../canonical/translation.ts";
+import { TranslationError, UpstreamAnswerError } from "../canonical/translation-error.ts";
+import type { Format } from "../request/dialect.ts";
+
+interface Asked {
+  readonly texts: readonly string[];
+  readonly dimensions: number | undefined;
+  /** What the vectors are for, in the provider's own word: not a member of OpenAI's, but clients add it. */
+  readonly purpose: string | undefined;
+}
+
+interface Answered {
+  readonly vectors: readonly unknown[];
+  /** undefined if the provider does not say. */
+  readonly tokens: number | undefined;
+}
+
+/** How one provider is asked and answers. */
+interface EmbeddingForm {
+  /** The member of the client's request that says what the vectors are for. */
+  readonly purpose?: "input_type" | "task_type";
+  /** It takes one text at a time: a list is asked in parts. */
+  readonly isForOne?: true;
+  request(asked: Asked, model: string): Members;
+  answer(body: Members): Answered;
+}
+
+/** What OpenAI takes. */
+const MAX_TEXTS = 2048;
+
+const KNOWN = new Set(["model", "input", "dimensions", "encoding_format", "user"]);
+
+/** undefined: this provider's models of this name make no embeddings. */
+export function embeddingsInto(format: Format): Translation | undefined {
+  if (format !== "invoke" && format !== "embedContent" && format !== "predict") return undefined;
+  const formOf = (model: string): EmbeddingForm =>
+    format === "invoke" ? bedrockForm(model) : format === "predict" ? VERTEX : GEMINI;
+  return {
+    parts(body, context) {
+      const { input } = body;
+      if (formOf(context.model).isForOne !== true || !Array.isArray(input) || input.length < 2) return undefined;
+      if (!input.every((text) => typeof text === "string")) return undefined;
+      if (input.length > MAX_TEXTS) throw new TranslationError("input", `a list has at most ${MAX_TEXTS} texts`);
+      context.parts = input.length;
+      return input.map((text) => ({ ...body, input: text }));
+    },
+    request(body, context) {
+      const form = formOf(context.model);
+      context.base64Vectors = body.encoding_format === "base64";
+      return context.losses.passInto(form.request(readAsked(body, form, context.losses), context.model));
+    },
+    response(body, context) {
+      const form = formOf(context.model);
+      const vectors = context.parts === undefined ? form.answer(body).vectors : vectorsOf(body, context.parts, form);
+      return writeAnswer(vectors, context);
+    },
+    counts: {
+      inputTokens: (answer) => (format === "invoke" ? bedrockTokens(answer) : formOf("").answer(answer).tokens),
+      tell: (body, tokens) => ({ ...body, usage: { prompt_tokens: tokens, total_tokens: tokens } }),
+    },
+    stream() {
+      throw new UpstreamAnswerError(502, "the provider sent a stream of embeddings");
+    },
+  };
+}
+
+function readAsked(body: Members, form: EmbeddingForm, losses: Losses): Asked {
+  const { input, dimensions, encoding_format: encoding } = body;
+  const texts = typeof input === "string" ? [input] : input;
+  if (!Array.isArray(texts) || texts.length === 0)
+    throw new TranslationError("input", "expected a text or a list of texts");
+  if (!texts.every((text) => typeof text === "string"))
+    throw new TranslationError("input", `a list of tokens ${NOT_SUPPORTED}`);
+  if (encoding !== undefined && encoding !== null && encoding !== "float" && encoding !== "base64")
+    throw new TranslationError("encoding_format", "expected float or base64");
+  if (dimensions !== undefined && dimensions !== null && !Number.isInteger(dimensions))
+    throw new TranslationError("dimensions", "expected a whole number");
+  for (const [name, value] of Object.entries(body))
+    if (!KNOWN.has(name) && name !== form.purpose && value !== null) losses.lose(name, value);
+  const purpose = form.purpose && body[form.purpose];
+  return {
+    texts,
+    dimensions: typeof dimensions === "number" ? dimensions : undefined,
+    purpose: typeof purpose === "string" ? purpose : undefined,
+  };
+}
+
+/** One of each answer. */
+function vectorsOf({ parts }: Members, count: number, form: EmbeddingForm): readonly unknown[] {
+  const answers = listOf(parts);
+  if (answers.length !== count) throw new UpstreamAnswerError(502, "the provider's answer cannot be read");
+  return answers.map((answer) => form.answer(answer).vectors[0]);
+}
+
+function writeAnswer(vectors: readonly unknown[], { model, base64Vectors }: TranslationContext): Members {
+  if (vectors.length === 0) throw new UpstreamAnswerError(502, "the provider's answer has no embeddings");
+  const data = vectors.map((vector, index) => {
+    if (!Array.isArray(vector) || !vector.every((value) => typeof value === "number"))
+      throw new UpstreamAnswerError(502, "the provider's answer has an embedding that is no list of numbers");
+    return { object: "embedding", index, embedding: base64Vectors ? base64Of(vector) : vector };
+  });
+  return { object: "list", data, model, usage: { prompt_tokens: 0, total_tokens: 0 } };
+}
+
+/** 32-bit floats, little endian, as OpenAI sends them. */
+function base64Of(vector: readonly number[]): string {
+  const bytes = Buffer.alloc(vector.length * 4);
+  vector.forEach((value, i) => void bytes.writeFloatLE(value, i * 4));
+  return bytes.toString("base64");
+}
+
+const TITAN: EmbeddingForm = {
+  isForOne: true,
+  request({ texts, dimensions }, model) {
+    // The first version has one size only, and refuses to be told.
+    const hasSizes = !/titan-embed-text-v1|titan-embed-g1/.test(model);
+    if (dimensions !== undefined && !hasSizes) throw new TranslationError("dimensions", NOT_SUPPORTED);
+    return compact({ inputText: texts[0], dimensions });
+  },
+  answer: ({ embedding }) => ({ vectors: [embedding], tokens: undefined }),
+};
+
+const COHERE: EmbeddingForm = {
+  purpose: "input_type",
+  request({ texts, dimensions, purpose }, model) {
+    if (dimensions !== undefined && !/embed-v4/.test(model)) throw new TranslationError("dimensions", NOT_SUPPORTED);
+    const input_type = purpose ?? "search_document";
+    return compact({ texts, input_type, embedding_types: ["float"], output_dimension: dimensions });
+  },
+  answer({ embeddings }) {
+    const vectors = isMembers(embeddings) ? embeddings.float : embeddings;
+    return { vectors: Array.isArray(vectors) ? vectors : [], tokens: undefined };
+  },
+};
+
+const NOVA: EmbeddingForm = {
+  purpose: "task_type",
+  isForOne: true,
+  request: ({ texts, dimensions, purpose }) => ({
+    taskType: "SINGLE_EMBEDDING",
+    singleEmbeddingParams: compact({
+      embeddingPurpose: purpose ?? "GENERIC_INDEX",
+      embeddingDimension: dimensions,
+      text: { truncationMode: "END", value: texts[0] },
+    }),
+  }),
+  answer: ({ embeddings }) => ({
+    vectors: listOf(embeddings).map((one) => one.embedding),
+    tokens: undefined,
+  }),
+};
+
+/** Others say it in a header only. */
+function bedrockTokens({ inputTextTokenCount: tokens }: Members): number | undefined {
+  return countOf(tokens);
+}
+
+/** Names may have a region before them, or be the end of an inference profile's ARN. */
+function bedrockForm(model: string): EmbeddingForm {
+  if (/(?:^|[./])cohere\.embed-/.test(model)) return COHERE;
+  if (/(?:^|[./])amazon\.titan-embed-/.test(model)) return TITAN;
+  if (/(?:^|[./])amazon\.nova.*embeddings/.test(model)) return NOVA;
+  throw new TranslationError("model", "is no model for embeddings that can be asked in this format");
+}
+
+const GEMINI: EmbeddingForm = {
+  purpose: "task_type",
+  request: ({ texts, dimensions, purpose }, model) => ({
+    requests: texts.map((text) =>
+      compact({
+        model: model.includes("/") ? model : `models/${model}`,
+        content: { parts: [{ text }] },
+        taskType: purpose,
+        outputDimensionality: dimensions,
+      }),
+    ),
+  }),
+  answer: ({ embeddings, usageMetadata: usage }) => ({
+    vectors: listOf(embeddings).map((one) => one.values),
+    tokens: isMembers(usage) ? countOf(usage.promptTokenCount) : undefined,
+  }),
+};
+
+const VERTEX: EmbeddingForm = {
+  purpose: "task_type",
+  request: ({ texts, dimensions, purpose }) =>
+    compact({
+      instances: texts.map((content) => compact({ content, task_type: purpose })),
+      parameters: dimensions === undefined ? undefined : { outputDimensionality: dimensions },
+    }),
+  answer({ predictions }) {
+    const found = listOf(predictions).map(({ embeddings }) => (isMembers(embeddings) ? embeddings : {}));
+    const counts = found.map(({ statistics }) => (isMembers(statistics) ? countOf(statistics.token_count) : undefined));
+    const known = counts.filter((count) => count !== undefined);
+    return {
+      vectors: found.map(({ values }) => values),
+      tokens: known.length === counts.length ? known.reduce((sum, count) => sum + count, 0) : undefined,
+    };
+  },
+};
+
+function listOf(value: unknown): readonly Members[] {
+  return Array.isArray(value) ? value.map((one) => (isMembers(one) ? one : {})) : [];
+}
+
+function countOf(value: unknown): number | undefined {
+  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? Math.round(value) : undefined;
+}

@@ -1,0 +1,251 @@
+/**
+ * From the three ways of writing (`provider`, `groups`, `models`) to one table of models.
+ */
+import type { BackendEnv } from "../../core/backend.ts";
+import type { CompiledScope } from "../../core/policy.ts";
+import type { AuthConfig } from "../credentials/auth-schema.ts";
+import { matchPattern } from "../request/model-pattern.ts";
+import type { Cooldown } from "./health.ts";
+import { lonelyScopes, modelScope } from "./model-policies.ts";
+import { type AskedCall, createModelTable, type ModelEntry, type ModelTable, type TargetGroup } from "./model-table.ts";
+import { PRESETS, presetOf } from "./presets.ts";
+import type { AiConfig, ModelConfig, ProviderConfig, VirtualModelConfig } from "./schema.ts";
+import { openTarget, type Target, type TargetOptions } from "./target.ts";
+
+export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
+  const { initial, max, maxRetryAfter, allowedFailures } = config.cooldown;
+  const cooldown = { allowedFailures, initialMs: initial, maxMs: max, maxRetryAfterMs: maxRetryAfter };
+  if (config.models) return fromModels(config.models, config.virtualModels ?? [], cooldown, env);
+  if (config.virtualModels) throw new Error("`virtualModels` needs `models`");
+  if (config.groups) {
+    const groups = config.groups.map(({ providers }, i) => ({
+      targets: providers.map((one, j) => {
+        const target = openTarget(
+          { ...written(one), cooldown, name: one.name ?? `${env.name}/group${i}/provider${j}`, provider: one.provider },
+          env,
+        );
+        return { target, weight: one.weight, model: undefined };
+      }),
+    }));
+    return createModelTable([{ name: "*", aliases: [], isPublic: true, groups }], false);
+  }
+  if (!config.provider) throw new Error("one of `provider`, `groups`, `models` is required");
+  const target = openTarget(
+    { ...written(config), cooldown, name: config.name ?? env.name, provider: config.provider },
+    env,
+  );
+  return createModelTable([{ name: "*", aliases: [], isPublic: true, groups: [single(target, undefined)] }], false);
+}
+
+function written(config: {
+  auth?: AuthConfig | undefined;
+  hostOverride?: string | undefined;
+  pathOverride?: string | undefined;
+  pathPrefix?: string | undefined;
+  timeouts?: TargetOptions["timeouts"];
+  perMinute?: TargetOptions["perMinute"];
+}) {
+  const { auth, hostOverride, pathOverride, pathPrefix, timeouts, perMinute } = config;
+  return { auth, hostOverride, pathOverride, pathPrefix, timeouts, perMinute };
+}
+
+function single(target: Target, model: string | undefined): TargetGroup {
+  return { targets: [{ target, weight: 1, model }] };
+}
+
+function fromModels(
+  models: readonly ModelConfig[],
+  virtualModels: readonly VirtualModelConfig[],
+  cooldown: Cooldown,
+  env: BackendEnv,
+): ModelTable {
+  const byName = new Map<string, KnownModel>();
+  const scopes = new Map<string, CompiledScope>();
+  for (const config of models) {
+    const scope = modelScope("model", config, env);
+    if (scope === undefined) continue;
+    if (scopes.has(config.name))
+      throw new Error(
+        `several entries of the model ${JSON.stringify(config.name)} have \`policies\`: keep them at one`,
+      );
+    scopes.set(config.name, scope);
+  }
+  const seen = new Map<string, number>();
+  for (const config of models) {
+    // Entries of one name are deployments of one model: each has a pool and a health of its own.
+    const nth = seen.get(config.name) ?? 0;
+    seen.set(config.name, nth + 1);
+    const target = openTarget(
+      {
+        ...written(config.params),
+        ...baseOf(config),
+        auth: authOf(config),
+        cooldown,
+        name: nth === 0 ? config.name : `${config.name}#${nth + 1}`,
+        provider: providerOf(config),
+        model: config.params.model,
+      },
+      env,
+    );
+    const isPattern = config.name.includes("*");
+    // Through an alias the provider still gets the model's own name.
+    const model = config.params.model ?? target.model ?? (isPattern ? undefined : config.name);
+    const known: KnownModel = byName.get(config.name) ?? { deployments: [], aliases: new Set(), isPublic: false };
+    byName.set(config.name, known);
+    known.deployments.push({ target, model, weight: config.weight, scope: scopes.get(config.name) });
+    for (const alias of config.aliases ?? []) known.aliases.add(alias);
+    known.isPublic ||= config.visibility === "public";
+  }
+  const entries: ModelEntry[] = [...byName].map(([name, { deployments, aliases, isPublic }]) => ({
+    name,
+    aliases: [...aliases],
+    isPublic,
+    groups: [{ targets: deployments }],
+  }));
+  for (const config of virtualModels) {
+    const groups = virtualGroups(config, byName);
+    for (const lonely of lonelyScopes(groups))
+      env.warn(
+        `the virtual model ${JSON.stringify(config.name)} does not fail over to ${lonely.of}, which has policies of its own: put them on the virtual model`,
+      );
+    entries.unshift({
+      name: config.name,
+      aliases: [],
+      isPublic: true,
+      groups,
+      scope: modelScope("virtual model", config, env),
+      ...conditionsOf(config, env),
+    });
+  }
+  return createModelTable(entries, true);
+}
+
+type Deployment = TargetGroup["targets"][number];
+
+interface KnownModel {
+  readonly deployments: Deployment[];
+  readonly aliases: Set<string>;
+  isPublic: boolean;
+}
+
+function virtualGroups(config: VirtualModelConfig, models: ReadonlyMap<string, KnownModel>): TargetGroup[] {
+  /** Its deployments share the weight. */
+  const find = (name: string, weight: number): Deployment[] => {
+    const share = (deployments: readonly Deployment[], starred: string | undefined): Deployment[] => {
+      const total = deployments.reduce((sum, one) => sum + one.weight, 0);
+      return deployments.map((one) => ({
+        target: one.target,
+        scope: one.scope,
+        model: starred === undefined ? one.model : (one.model ?? name).replace("*", starred),
+        weight: (weight * one.weight) / total,
+      }));
+    };
+    const exact = models.get(name);
+    if (exact && !name.includes("*")) return share(exact.deployments, undefined);
+    for (const [pattern, { deployments }] of models) {
+      const starred = matchPattern(pattern, name);
+      if (starred !== undefined && !name.includes("*")) return share(deployments, starred);
+    }
+    throw new Error(
+      `the virtual model ${JSON.stringify(config.name)} names ${JSON.stringify(name)}, which is not among \`models\``,
+    );
+  };
+  const { weighted, failover, conditional } = config.routing;
+  if (weighted) {
+    const targets = weighted.targets
+      .filter(({ weight }) => weight > 0)
+      .flatMap(({ model, weight }) => find(model, weight));
+    if (targets.length === 0) throw new Error(`all weights of the virtual model ${JSON.stringify(config.name)} are 0`);
+    return [{ targets }];
+  }
+  if (conditional) return conditional.targets.map(({ model }) => ({ targets: find(model, 1) }));
+  const targets = failover?.targets ?? [];
+  const priorities = [...new Set(targets.map(({ priority }) => priority))].sort((a, b) => a - b);
+  return priorities.map((rank) => ({
+    targets: targets.filter(({ priority }) => priority === rank).flatMap(({ model, weight }) => find(model, weight)),
+  }));
+}
+
+/** One condition per group. */
+function conditionsOf(
+  { routing }: VirtualModelConfig,
+  env: BackendEnv,
+): Pick<ModelEntry, "accepts" | "isCheapestFirst"> {
+  if (!routing.conditional) return {};
+  const { targets, order } = routing.conditional;
+  const accepts = targets.map(({ when, maxPromptTokens = Number.POSITIVE_INFINITY }) => {
+    const condition = when === undefined ? undefined : env.cel(when);
+    return (asked: AskedCall): boolean => {
+      if (condition !== undefined) {
+        const result = condition.evaluate(asked.attributes);
+        if (!result.ok || result.value !== true) return false;
+      }
+      return maxPromptTokens === Number.POSITIVE_INFINITY || asked.promptTokens() <= maxPromptTokens;
+    };
+  });
+  return { accepts, isCheapestFirst: order === "cheapest" };
+}
+
+/** A base URL for a provider with an API of its own is another host and another beginning of its paths. */
+function baseOf({ provider, params }: ModelConfig): { hostOverride?: string; pathPrefix?: string } {
+  const isCompatible =
+    typeof provider === "string" ? provider === "openAI" || provider === "openai" || provider in PRESETS : false;
+  if (params.baseUrl === undefined || isCompatible) return {};
+  const url = new URL(params.baseUrl);
+  return { hostOverride: url.origin, pathPrefix: url.pathname.replace(/\/+$/, "") };
+}
+
+function authOf({ params }: ModelConfig): AuthConfig | undefined {
+  if (params.awsAccessKeyId !== undefined || params.awsSecretAccessKey !== undefined) {
+    if (params.awsAccessKeyId === undefined || params.awsSecretAccessKey === undefined)
+      throw new Error("`awsAccessKeyId` and `awsSecretAccessKey` belong together");
+    return {
+      aws: {
+        accessKeyId: params.awsAccessKeyId,
+        secretAccessKey: params.awsSecretAccessKey,
+        sessionToken: params.awsSessionToken,
+      },
+    };
+  }
+  return typeof params.apiKey === "string" ? { key: params.apiKey } : params.apiKey;
+}
+
+/** A provider's name and the parameters that belong to it, as the object that `ai.provider` takes. */
+function providerOf({ provider, params, name }: ModelConfig): ProviderConfig {
+  if (typeof provider !== "string") return provider;
+  const needed = (value: string | undefined, field: string): string => {
+    if (value === undefined) throw new Error(`the model ${JSON.stringify(name)} needs \`params.${field}\``);
+    return value;
+  };
+  switch (provider) {
+    case "openAI":
+    case "openai":
+      return params.baseUrl === undefined
+        ? { openAI: {} }
+        : { openAICompatible: { baseUrl: params.baseUrl, name: "openai", streamUsage: true, responses: true } };
+    case "anthropic":
+      return { anthropic: {} };
+    case "gemini":
+      return { gemini: {} };
+    case "demo":
+      return { demo: {} };
+    case "vertex":
+      return {
+        vertex: { projectId: needed(params.vertexProject, "vertexProject"), region: params.vertexRegion ?? "global" },
+      };
+    case "bedrock":
+      return { bedrock: { region: needed(params.awsRegion, "awsRegion") } };
+    case "azure":
+      return {
+        azure: {
+          resourceName: needed(params.azureResourceName, "azureResourceName"),
+          resourceType: params.azureResourceType ?? "openAI",
+          apiVersion: params.azureApiVersion,
+        },
+      };
+    default: {
+      const { baseUrl, streamUsage = true, responses = false } = presetOf(provider);
+      return { openAICompatible: { baseUrl: params.baseUrl ?? baseUrl, name: provider, streamUsage, responses } };
+    }
+  }
+}

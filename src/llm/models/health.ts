@@ -1,0 +1,51 @@
+/**
+ * How the last calls of a target went: one that fails rests for a while and is asked last then, not never. It rests
+ * longer each time, or as long as it asked for; the settings are `ai.cooldown`.
+ */
+import type { Clock } from "../../base/clock.ts";
+
+export interface Cooldown {
+  /** Failures in a row that do not count yet. */
+  readonly allowedFailures: number;
+  readonly initialMs: number;
+  readonly maxMs: number;
+  /** The longest `retry-after` that is believed. */
+  readonly maxRetryAfterMs: number;
+}
+
+const MAX_DOUBLINGS = 16;
+
+export class Health {
+  readonly #clock: Clock;
+  readonly #cooldown: Cooldown;
+  #failures = 0;
+  #restsUntilMs = 0;
+
+  constructor(clock: Clock, cooldown: Cooldown) {
+    this.#clock = clock;
+    this.#cooldown = cooldown;
+  }
+
+  get isResting(): boolean {
+    return this.#failures > 0 && this.#clock.monotonicMs() < this.#restsUntilMs;
+  }
+
+  failed(retryAfterSeconds: number | undefined): void {
+    const { allowedFailures, initialMs, maxMs, maxRetryAfterMs } = this.#cooldown;
+    const counted = this.#failures - allowedFailures;
+    this.#failures += 1;
+    const now = this.#clock.monotonicMs();
+    if (retryAfterSeconds !== undefined)
+      this.#restsUntilMs = now + Math.min(Math.max(0, retryAfterSeconds * 1000), maxRetryAfterMs);
+    else if (counted >= 0)
+      this.#restsUntilMs = now + Math.min(initialMs * 2 ** Math.min(counted, MAX_DOUBLINGS), maxMs);
+  }
+
+  worked(): void {
+    this.#failures = 0;
+  }
+
+  describe(): Record<string, unknown> {
+    return { failures: this.#failures, resting: this.isResting };
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * Policies of models: which apply to a call, by the model that is really asked for, after overrides and aliases. Of a virtual
+ * model, targets whose rules deny the call are left out, and then the policies of the first target count. A call never goes
+ * on to a model whose policies it has not passed.
+ */
+import type { BackendEnv, InnerPolicies } from "../../core/backend.ts";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { type CompiledScope, rejectPromise } from "../../core/policy.ts";
+import type { LlmCall } from "../request/llm-call.ts";
+import { LlmRequestFacts } from "../request/llm-facts.ts";
+import type { AskedCall, Candidate, ModelTable, TargetGroup } from "./model-table.ts";
+import type { AiConfig } from "./schema.ts";
+
+type Kind = "model" | "virtual model";
+
+interface Policed {
+  readonly name: string;
+  readonly policies?: Readonly<Record<string, unknown>> | undefined;
+}
+
+export function innerPolicies({ models = [], virtualModels = [] }: AiConfig): readonly InnerPolicies[] {
+  const of = (kind: Kind, field: string, list: readonly Policed[]): InnerPolicies[] =>
+    list.flatMap(({ name, policies }, i) =>
+      policies === undefined ? [] : [{ name: `${kind} ${name}`, path: [field, i], policies }],
+    );
+  return [...of("model", "models", models), ...of("virtual model", "virtualModels", virtualModels)];
+}
+
+/** undefined without policies: then nothing is done per call. */
+export function modelScope(kind: Kind, { name, policies }: Policed, env: BackendEnv): CompiledScope | undefined {
+  if (policies === undefined || Object.keys(policies).length === 0) return undefined;
+  checkFields(name, policies);
+  return env.scopeOf?.({ name: `${kind} ${name}`, path: [], policies });
+}
+
+/** What would lead to another model, or comes too late to be read. */
+function checkFields(name: string, policies: Readonly<Record<string, unknown>>): void {
+  const { ai, transformations } = policies as {
+    readonly ai?: { readonly modelAliases?: unknown; readonly overrides?: object; readonly defaults?: object };
+    readonly transformations?: { readonly request?: { readonly body?: unknown } };
+  };
+  const refuse = (field: string, why: string): never => {
+    throw new Error(`the model ${JSON.stringify(name)} cannot have \`policies.${field}\`: ${why}`);
+  };
+  const elsewhere = "its policies were chosen by the model's name";
+  if (ai?.modelAliases !== undefined) refuse("ai.modelAliases", elsewhere);
+  if (ai?.overrides && "model" in ai.overrides) refuse("ai.overrides.model", elsewhere);
+  if (ai?.defaults && "model" in ai.defaults) refuse("ai.defaults.model", elsewhere);
+  if (transformations?.request?.body !== undefined)
+    refuse("transformations.request.body", "the body was read already: use `ai.overrides`");
+}
+
+/** Policies of targets that never stand in for the others of a virtual model. */
+export function lonelyScopes(groups: readonly TargetGroup[]): readonly CompiledScope[] {
+  const scopes = [...new Set(groups.flatMap(({ targets }) => targets.map(({ scope }) => scope)))];
+  return scopes.length < 2 ? [] : scopes.flatMap((scope) => (scope === undefined || isRulesOnly(scope) ? [] : [scope]));
+}
+
+export interface ModelPolicies {
+  inner(exchange: Exchange): readonly CompiledScope[];
+  /** The candidates that the policies were passed for. `model`: the one that will be asked for. */
+  chosen(llm: LlmCall, model: string | undefined): readonly Candidate[] | undefined;
+  /** Whether the rules of a model let this client use it. */
+  mayUse(exchange: Exchange, model: string): boolean;
+}
+
+interface Choice {
+  readonly model: string | undefined;
+  readonly candidates: readonly Candidate[] | undefined;
+}
+
+/** `modelOf`: what a call asks for. `asked`: where models have conditions. undefined: no model has policies. */
+export function createModelPolicies(
+  table: ModelTable,
+  modelOf: (llm: LlmCall) => string | undefined,
+  asked: (exchange: Exchange) => AskedCall | undefined,
+): ModelPolicies | undefined {
+  if (table.scopes.length === 0) return undefined;
+  const choices = new WeakMap<LlmCall, Choice>();
+  return {
+    inner(exchange) {
+      const llm = LlmRequestFacts.callOf(exchange);
+      const model = llm === undefined ? exchange.facts.llm?.requestModel : modelOf(llm);
+      // What names no model goes to the only provider that there is, with its credential.
+      if (llm === undefined && model === undefined) return table.targets.length === 1 ? table.scopes : [];
+      const candidates = table.candidates(model, asked(exchange));
+      const usable = candidates?.filter(({ scope }) => scope === undefined || admits(scope, exchange));
+      // Where none may be used, the first says why.
+      const able = usable?.length === 0 ? candidates : usable;
+      const first = able?.[0]?.scope;
+      const kept = able?.filter(({ scope }) => scope === undefined || scope === first || isRulesOnly(scope));
+      if (llm !== undefined) choices.set(llm, { model, candidates: kept });
+      return [table.ownScope(model), first].filter((scope) => scope !== undefined);
+    },
+    chosen(llm, model) {
+      const choice = choices.get(llm);
+      if (choice === undefined || choice.model !== model)
+        throw new GatewayError("internal", { detail: "the policies of another model were applied" });
+      return choice.candidates;
+    },
+    mayUse(exchange, model) {
+      const { facts } = exchange;
+      const before = facts.llm;
+      facts.llm = { requestModel: model };
+      try {
+        const own = table.ownScope(model);
+        if (own !== undefined && !admits(own, exchange)) return false;
+        return table.possible(model).some(({ scope }) => scope === undefined || admits(scope, exchange));
+      } finally {
+        if (before === undefined) delete facts.llm;
+        else facts.llm = before;
+      }
+    },
+  };
+}
+
+/** What its `authorization` says; limits are not asked. */
+function admits({ access, effectivePolicy }: CompiledScope, exchange: Exchange): boolean {
+  const rules = effectivePolicy.authorization as { readonly mode?: string } | undefined;
+  if (rules === undefined || rules.mode === "shadow") return true;
+  try {
+    for (const { kind, hooks } of access) {
+      if (kind !== "authorization") continue;
+      rejectPromise("request", hooks.request?.(exchange));
+      rejectPromise("parsed", hooks.parsed?.(exchange));
+    }
+    return true;
+  } catch (error) {
+    if (error instanceof GatewayError) return false;
+    throw error;
+  }
+}
+
+/** All of its policies are known to agree before a target is chosen. */
+function isRulesOnly({ effectivePolicy }: CompiledScope): boolean {
+  const rules = effectivePolicy.authorization as { readonly mode?: string } | undefined;
+  return Object.keys(effectivePolicy).length === 1 && rules !== undefined && rules.mode !== "shadow";
+}

@@ -1,0 +1,191 @@
+/**
+ * Which targets answer for which model: exact names first come first, then patterns with one `*`, in the order of
+ * the configuration. A virtual model stands for several: by weight, or by priority.
+ */
+import type { AttributeSource } from "../../cel/expression.ts";
+import type { CompiledScope } from "../../core/policy.ts";
+import { matchPattern } from "../request/model-pattern.ts";
+import type { Target } from "./target.ts";
+
+/** Targets of equal rank share the calls by weight. */
+export interface TargetGroup {
+  readonly targets: readonly {
+    readonly target: Target;
+    readonly weight: number /** The provider's name of the model, if it is fixed. */;
+    readonly model: string | undefined;
+    /** The policies of the model that it belongs to. */
+    readonly scope?: CompiledScope | undefined;
+  }[];
+}
+
+export interface ModelEntry {
+  /** A name, or a pattern with one `*`. */
+  readonly name: string;
+  readonly aliases: readonly string[];
+  readonly isPublic: boolean;
+  /** In order of priority. */
+  readonly groups: readonly TargetGroup[];
+  /** Of each group, whether it takes a call. Undefined: each takes all. */
+  readonly accepts?: readonly ((asked: AskedCall) => boolean)[];
+  readonly isCheapestFirst?: boolean;
+  /** Policies of a virtual model, besides those of the models that it stands for. */
+  readonly scope?: CompiledScope | undefined;
+}
+
+/** A call, as conditions see it. */
+export interface AskedCall {
+  readonly attributes: AttributeSource;
+  /** Estimated. */
+  promptTokens(): number;
+  /** In US dollars; undefined if it is not known. */
+  priceAt(candidate: Candidate): number | undefined;
+}
+
+/** A target with the model to ask it for. */
+export interface Candidate {
+  readonly target: Target;
+  readonly model: string;
+  readonly scope?: CompiledScope | undefined;
+}
+
+export interface ModelTable {
+  /** The targets for a model in the order in which to try them; undefined if nothing matches, none if no condition is met. */
+  candidates(model: string | undefined, asked?: AskedCall): readonly Candidate[] | undefined;
+  /** Some model has conditions: `candidates` must be told of the call. */
+  readonly hasConditions: boolean;
+  /** The same in no particular order, without taking anybody's turn. */
+  possible(model: string | undefined): readonly Candidate[];
+  /** The policies of a virtual model of this name. */
+  ownScope(model: string | undefined): CompiledScope | undefined;
+  /** All policies of models and virtual models. */
+  readonly scopes: readonly CompiledScope[];
+  /** The public names, without patterns. */
+  readonly names: readonly string[];
+  /** Whether it knows every name by itself: then it answers `/v1/models`. */
+  readonly isClosed: boolean;
+  /** Whether every target knows its model: then clients need not name one. */
+  readonly hasFixedModels: boolean;
+  readonly targets: readonly Target[];
+}
+
+export function createModelTable(entries: readonly ModelEntry[], isClosed: boolean): ModelTable {
+  const exact = new Map<string, CompiledEntry>();
+  const patterns: { readonly pattern: string; readonly entry: CompiledEntry }[] = [];
+  for (const entry of entries) {
+    if (!entry.isPublic) continue;
+    const compiled = {
+      rotations: entry.groups.map((group) => createRotation(group)),
+      members: entry.groups.flatMap((group) => group.targets),
+      accepts: entry.accepts,
+      isCheapestFirst: entry.isCheapestFirst === true,
+      scope: entry.scope,
+    };
+    for (const name of [entry.name, ...entry.aliases]) {
+      if (name.includes("*")) patterns.push({ pattern: name, entry: compiled });
+      else if (!exact.has(name)) exact.set(name, compiled);
+    }
+  }
+  const targets = [
+    ...new Set(entries.flatMap(({ groups }) => groups.flatMap((group) => group.targets.map(({ target }) => target)))),
+  ];
+  return {
+    isClosed,
+    hasFixedModels: !isClosed && targets.every(({ model }) => model !== undefined),
+    names: [...exact.keys()],
+    targets,
+    hasConditions: entries.some(({ accepts }) => accepts !== undefined),
+    candidates(model = "", asked) {
+      const found = find(model);
+      return found && order(found.entry, model, found.starred, asked);
+    },
+    ownScope: (model = "") => find(model)?.entry.scope,
+    scopes: [
+      ...new Set(
+        entries.flatMap(({ scope, groups }) => [
+          scope,
+          ...groups.flatMap(({ targets: members }) => members.map((one) => one.scope)),
+        ]),
+      ),
+    ].filter((scope) => scope !== undefined),
+    possible(model = "") {
+      const found = find(model);
+      return found?.entry.members.map((member) => candidateOf(member, model, found.starred)) ?? [];
+    },
+  };
+
+  function find(name: string): { readonly entry: CompiledEntry; readonly starred: string } | undefined {
+    const known = exact.get(name);
+    if (known) return { entry: known, starred: "" };
+    for (const { pattern, entry } of patterns) {
+      const starred = matchPattern(pattern, name);
+      if (starred !== undefined) return { entry, starred };
+    }
+    return undefined;
+  }
+}
+
+type Member = TargetGroup["targets"][number];
+
+interface CompiledEntry {
+  readonly rotations: readonly Rotation[];
+  readonly members: readonly Member[];
+  readonly accepts: ModelEntry["accepts"];
+  readonly isCheapestFirst: boolean;
+  readonly scope: CompiledScope | undefined;
+}
+
+function candidateOf({ target, model, scope }: Member, requested: string, starred: string): Candidate {
+  const fixed = model ?? target.model;
+  return { target, model: fixed === undefined ? requested : fixed.replace("*", starred), scope };
+}
+
+/** Healthy targets in order of priority, then those that rest, in the same order. */
+function order(entry: CompiledEntry, requested: string, starred: string, asked: AskedCall | undefined): Candidate[] {
+  const ready: Candidate[] = [];
+  const resting: Candidate[] = [];
+  for (const [i, rotation] of entry.rotations.entries()) {
+    if (entry.accepts !== undefined && (asked === undefined || entry.accepts[i]?.(asked) !== true)) continue;
+    for (const member of rotation.next()) {
+      const candidate = candidateOf(member, requested, starred);
+      (member.target.health.isResting ? resting : ready).push(candidate);
+    }
+  }
+  if (entry.isCheapestFirst && asked !== undefined) {
+    sortByPrice(ready, asked);
+    sortByPrice(resting, asked);
+  }
+  return resting.length === 0 ? ready : [...ready, ...resting];
+}
+
+/** Those without a price last; equal ones keep their order. */
+function sortByPrice(candidates: Candidate[], asked: AskedCall): void {
+  if (candidates.length < 2) return;
+  const prices = new Map(candidates.map((one) => [one, asked.priceAt(one) ?? Number.POSITIVE_INFINITY]));
+  const priceOf = (one: Candidate): number => prices.get(one) ?? Number.POSITIVE_INFINITY;
+  candidates.sort((one, other) => (priceOf(one) === priceOf(other) ? 0 : priceOf(one) - priceOf(other)));
+}
+
+interface Rotation {
+  /** All targets of the group, the one whose turn it is first. */
+  next(): readonly Member[];
+}
+
+/** Smooth weighted round robin: over any run of calls each target gets its share, evenly spread, without chance. */
+function createRotation(group: TargetGroup): Rotation {
+  const { targets } = group;
+  if (targets.length === 1) return { next: () => targets };
+  const credits = new Float64Array(targets.length);
+  const total = targets.reduce((sum, { weight }) => sum + weight, 0);
+  return {
+    next() {
+      let chosen = 0;
+      for (let i = 0; i < targets.length; i++) {
+        credits[i] = (credits[i] as number) + (targets[i]?.weight ?? 0);
+        if ((credits[i] as number) > (credits[chosen] as number)) chosen = i;
+      }
+      credits[chosen] = (credits[chosen] as number) - total;
+      const first = targets[chosen];
+      return first ? [first, ...targets.filter((_, i) => i !== chosen)] : targets;
+    },
+  };
+}

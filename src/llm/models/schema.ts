@@ -1,0 +1,280 @@
+/**
+ * What may be written under `ai` (and in the top-level section `llm`): one provider, groups of providers tried in
+ * order, or a list of models each with its provider.
+ */
+import { z } from "zod";
+import { duration, exactlyOneOf, httpUrl, secret } from "../../core/schema.ts";
+import { filePath, markLocal } from "../../core/schema-marks.ts";
+import { parseAddress } from "../../http/backend-address.ts";
+import { pathFault } from "../../http/request-path.ts";
+import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
+import { cooldown, failoverOn } from "./failover-schema.ts";
+import { PRESETS } from "./presets.ts";
+import { cache, perMinute } from "./quota-schema.ts";
+import { virtualModelSchema } from "./virtual-schema.ts";
+
+const model = z.string().min(1).max(256).optional().describe("The model to use. Default: the client's.");
+
+const region = z.string().regex(/^[a-z0-9-]+$/, "expected a region such as us-east-1");
+
+const PROVIDERS = {
+  openAI: z.strictObject({ model }).optional().describe("OpenAI."),
+  anthropic: z.strictObject({ model }).optional().describe("Anthropic."),
+  gemini: z.strictObject({ model }).optional().describe("Google Gemini."),
+  vertex: z
+    .strictObject({
+      model,
+      projectId: z
+        .string()
+        .regex(/^[a-z0-9.:-]+$/, "expected a Google Cloud project id")
+        .describe("The Google Cloud project."),
+      region: region.default("global").describe("The location. Default: global."),
+    })
+    .optional()
+    .describe("Google Vertex AI: Gemini and Claude models."),
+  bedrock: z
+    .strictObject({ model, region: region.describe("The AWS region.") })
+    .optional()
+    .describe("Amazon Bedrock."),
+  azure: z
+    .strictObject({
+      model,
+      resourceName: z
+        .string()
+        .regex(/^[A-Za-z0-9-]+$/, "expected the name of the resource, not its URL")
+        .describe("The name of the Azure resource."),
+      resourceType: z
+        .enum(["openAI", "foundry"])
+        .default("openAI")
+        .describe("Azure OpenAI or Azure AI Foundry. Default: openAI."),
+      apiVersion: z
+        .string()
+        .min(1)
+        .optional()
+        .describe("A dated version of the older API, which names deployments in its path. Default: v1."),
+    })
+    .optional()
+    .describe("Azure OpenAI."),
+  openAICompatible: z
+    .strictObject({
+      model,
+      baseUrl: httpUrl().describe("Where the server's API begins, for example http://localhost:8000/v1."),
+      name: z
+        .string()
+        .min(1)
+        .optional()
+        .describe("The provider's name in logs, metrics and price catalogues. Default: the host."),
+      streamUsage: z
+        .boolean()
+        .default(true)
+        .describe("Whether the server understands `stream_options.include_usage`. Default: true."),
+      responses: z
+        .boolean()
+        .default(true)
+        .describe("Whether the server has the Responses API; if not, such requests become chat. Default: true."),
+    })
+    .optional()
+    .describe("Any server with an OpenAI-compatible API."),
+  demo: z
+    .strictObject({
+      model,
+      delay: duration().optional().describe("The pause between two chunks of a stream. Default: none."),
+    })
+    .optional()
+    .describe("A demo provider inside the gateway, without network or key."),
+};
+
+export const providerSchema = exactlyOneOf(z.strictObject(PROVIDERS), Object.keys(PROVIDERS));
+
+const address = markLocal(
+  z
+    .string()
+    .refine((text) => parseAddress(text).ok, "expected host:port, or an http:// or https:// URL without a path"),
+  { what: "a unix socket", isLocal: (text) => /^unix:/i.test(String(text)) },
+).optional();
+
+const UNSAFE_PATH = "no server would accept this path: it has a dot segment, a backslash or a bad percent encoding";
+
+/** The query, which `pathOverride` may have, can hold anything. */
+function isSafePath(path: string): boolean {
+  return pathFault(path.split("?", 1)[0] ?? "") === undefined;
+}
+
+const overrides = {
+  hostOverride: address.describe("Sends the call to this `host:port` instead; plain HTTP unless `backendTLS` is set."),
+  pathOverride: z
+    .string()
+    .startsWith("/")
+    .refine(isSafePath, UNSAFE_PATH)
+    .optional()
+    .describe("Sends every call to this path."),
+  pathPrefix: z
+    .string()
+    .regex(/^\/.*[^/]$|^$/, "expected a path without a slash at its end")
+    .refine(isSafePath, UNSAFE_PATH)
+    .optional()
+    .describe("Replaces the beginning of the provider's path, for example `/v1`."),
+  perMinute,
+  timeouts: z
+    .strictObject({
+      firstByte: duration()
+        .optional()
+        .describe("How long it may take until the first byte of an answer's body. Then the next provider is tried."),
+      idle: duration()
+        .optional()
+        .describe("How long an answer may pause between two pieces. Then the answer ends with an error."),
+    })
+    .optional()
+    .describe("Time limits of this provider alone. Default: the route's `timeout`, and none between pieces."),
+};
+
+const namedProvider = {
+  provider: providerSchema.describe("Which provider; exactly one."),
+  auth: authSchema
+    .optional()
+    .describe("The credential for the provider. Default: what the client sent passes through."),
+  ...overrides,
+};
+
+export const targetSchema = z.strictObject({
+  name: z.string().min(1).optional().describe("For logs and dumps."),
+  ...namedProvider,
+  weight: z.int().min(1).max(10_000).default(1).describe("The share of calls within its group. Default: 1."),
+});
+
+const providerName = z.enum([
+  "openAI",
+  "openai",
+  "anthropic",
+  "gemini",
+  "vertex",
+  "bedrock",
+  "azure",
+  "demo",
+  ...(Object.keys(PRESETS) as (keyof typeof PRESETS)[]),
+]);
+
+const modelPattern = z
+  .string()
+  .min(1)
+  .max(256)
+  .refine((name) => name.split("*").length <= 2, "at most one * is allowed");
+
+export const modelSchema = z.strictObject({
+  name: modelPattern.describe(
+    "What clients ask for: a name, `prefix*`, `*suffix` or `*`. The first that matches is taken; entries of the same name share the calls.",
+  ),
+  aliases: z.array(modelPattern).optional().describe("Other names of the same model."),
+  weight: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(1)
+    .describe("The share of calls, where several entries have the same name. Default: 1."),
+  visibility: z
+    .enum(["public", "internal"])
+    .default("public")
+    .describe("`internal`: only as a target of virtual models. Default: public."),
+  provider: z
+    .union([providerName, providerSchema])
+    .describe("A provider's name, or the object as under `ai.provider`."),
+  params: z
+    .strictObject({
+      model: z
+        .string()
+        .min(1)
+        .max(256)
+        .optional()
+        .describe("The provider's name of the model; `*` stands for what matched. Default: the requested name."),
+      apiKey: apiKeySchema.describe(
+        "The provider's key, `{file}`, `{passthrough: {}}`, `{aws}`, `{google}` or `{azure}` as under `ai.auth`.",
+      ),
+      baseUrl: httpUrl().optional().describe("Where the provider's API begins."),
+      ...overrides,
+      awsRegion: region.optional().describe("For bedrock."),
+      awsAccessKeyId: z.string().min(1).optional().describe("For bedrock."),
+      awsSecretAccessKey: secret().optional().describe("For bedrock."),
+      awsSessionToken: secret().optional().describe("For bedrock, with temporary credentials."),
+      vertexRegion: region.optional().describe("For vertex."),
+      vertexProject: z.string().min(1).optional().describe("For vertex."),
+      azureResourceName: z.string().min(1).optional().describe("For azure."),
+      azureResourceType: z.enum(["openAI", "foundry"]).optional().describe("For azure."),
+      azureApiVersion: z.string().min(1).optional().describe("For azure."),
+    })
+    .default({})
+    .describe("How to reach it."),
+});
+
+export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
+export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
+
+/** What may be written, for models with or without policies. */
+function aiSchemaOf<Model extends z.ZodType, Virtual extends z.ZodType>(modelOf: Model, virtualModelOf: Virtual) {
+  return exactlyOneOf(
+    z.strictObject({
+      name: z.string().min(1).optional().describe("For logs and dumps."),
+      provider: providerSchema.optional().describe("Which provider; exactly one."),
+      auth: namedProvider.auth,
+      ...overrides,
+      groups: z
+        .array(z.strictObject({ providers: z.array(targetSchema).min(1).describe("Share the calls by weight.") }))
+        .min(1)
+        .optional()
+        .describe("Groups of providers in order of priority: the next is tried when all of one fail."),
+      models: z.array(modelOf).min(1).optional().describe("Models by name, each with its provider."),
+      virtualModels: z.array(virtualModelOf).optional().describe("Names that stand for several of `models`."),
+      failoverOn,
+      cooldown,
+      unsupported: z
+        .enum(["drop", "pass", "refuse"])
+        .default("drop")
+        .describe(
+          "What happens to parameters that a provider's API does not have: `drop` leaves them out and names them in `x-gateway-dropped`, `pass` sends them unchanged, `refuse` rejects the request. Default: drop.",
+        ),
+      modelCatalog: filePath().optional().describe("A JSON file with prices per model; adds the cost to each call."),
+      shippedPrices: z
+        .boolean()
+        .default(true)
+        .describe(
+          "Whether models that `modelCatalog` does not name have the prices of the shipped list. Default: true.",
+        ),
+      cache,
+      maxBodyBytes: z
+        .int()
+        .min(1024)
+        .max(256 * 1024 * 1024)
+        .default(DEFAULT_MAX_BODY_BYTES)
+        .describe("The largest request body. Default: 32 MiB."),
+      maxTreeBytes: z
+        .int()
+        .min(1024)
+        .max(DEFAULT_MAX_BODY_BYTES)
+        .default(DEFAULT_MAX_TREE_BYTES)
+        .describe(
+          "The largest request, encoded images not counted, that is translated or edited; a larger one gets 413. Default: 2 MiB.",
+        ),
+    }),
+    ["provider", "groups", "models"],
+  );
+}
+
+export const aiSchema = aiSchemaOf(modelSchema, virtualModelSchema);
+
+export function aiSchemaWith(policies: z.ZodType<Readonly<Record<string, unknown>>>) {
+  const field = policies
+    .optional()
+    .describe("Policies of the calls of this model; they run after those of the route and the backend.");
+  return aiSchemaOf(modelSchema.extend({ policies: field }), virtualModelSchema.extend({ policies: field }));
+}
+
+interface Policed {
+  readonly policies?: Readonly<Record<string, unknown>> | undefined;
+}
+export type ModelConfig = z.output<typeof modelSchema> & Policed;
+export type VirtualModelConfig = z.output<typeof virtualModelSchema> & Policed;
+export type AiConfig = Omit<z.output<typeof aiSchema>, "models" | "virtualModels"> & {
+  readonly models?: readonly ModelConfig[] | undefined;
+  readonly virtualModels?: readonly VirtualModelConfig[] | undefined;
+};
+export type ProviderConfig = z.output<typeof providerSchema>;
+export type TargetConfig = z.output<typeof targetSchema>;

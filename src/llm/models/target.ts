@@ -1,0 +1,148 @@
+/**
+ * One place where a model can be asked: a provider at an address, with a credential and perhaps a fixed model.
+ */
+
+import type { Clock } from "../../base/clock.ts";
+import type { BackendEnv } from "../../core/backend.ts";
+import { parseAddress } from "../../http/backend-address.ts";
+import { openHttpPool } from "../../http/client/http-pool.ts";
+import type { HttpTarget } from "../../http/http-client.ts";
+import type { AuthConfig } from "../credentials/auth-schema.ts";
+import { createAwsSigner, type SignedRequest } from "../credentials/aws-signer.ts";
+import { addKey, type Credential, compileCredential } from "../credentials/credential.ts";
+import { anthropic } from "../providers/anthropic.ts";
+import { azure } from "../providers/azure.ts";
+import { bedrock } from "../providers/bedrock.ts";
+import { gemini } from "../providers/gemini.ts";
+import { openAi, openAiCompatible } from "../providers/openai.ts";
+import { vertex } from "../providers/vertex.ts";
+import type { Provider } from "../request/provider.ts";
+import { createDemoUpstream, demoProvider, type Upstream } from "./demo-upstream.ts";
+import { type Cooldown, Health } from "./health.ts";
+import { habitsOf } from "./presets.ts";
+import { type PerMinute, Quota } from "./quota.ts";
+import type { ProviderConfig } from "./schema.ts";
+
+export interface Target {
+  readonly name: string;
+  readonly provider: Provider;
+  /** The model to ask for, whatever the client named. */
+  readonly model: string | undefined;
+  readonly upstream: Upstream;
+  /** The value of the Host header. */
+  readonly authority: string;
+  readonly address: HttpTarget;
+  /** For the trace and the log: `host:port` or `internal:demo`. */
+  readonly display: string;
+  readonly basePath: string;
+  readonly pathOverride: string | undefined;
+  readonly credential: Credential;
+  /** Puts a credential that must be obtained or computed on a request; undefined where none is needed. */
+  readonly seal: Seal | undefined;
+  readonly health: Health;
+  readonly quota: Quota | undefined;
+  readonly timeouts: TargetTimeouts | undefined;
+}
+
+export interface TargetTimeouts {
+  readonly firstByteMs: number | undefined;
+  readonly idleMs: number | undefined;
+}
+
+/** May answer at once. Fails with CredentialError. */
+export type Seal = (request: SignedRequest) => Promise<void> | undefined;
+
+export interface TargetOptions {
+  readonly name: string;
+  readonly provider: ProviderConfig;
+  readonly auth: AuthConfig | undefined;
+  readonly hostOverride: string | undefined;
+  readonly pathOverride: string | undefined;
+  readonly pathPrefix: string | undefined;
+  readonly timeouts: { readonly firstByte?: number | undefined; readonly idle?: number | undefined } | undefined;
+  readonly cooldown: Cooldown;
+  readonly perMinute?: PerMinute | undefined;
+  /** Instead of the model in the provider's own settings. */
+  readonly model?: string | undefined;
+}
+
+export function openTarget(options: TargetOptions, env: BackendEnv): Target {
+  const { provider: config } = options;
+  const provider = providerOf(config);
+  const isDemo = config.demo !== undefined;
+  const address = addressOf(provider, options.hostOverride, env);
+  const upstream = isDemo
+    ? createDemoUpstream(env.clock, config.demo?.delay ?? 0)
+    : env.keep(
+        `ai-pool ${options.name} ${address.protocol}://${address.host}:${address.port}`,
+        address,
+        () => openHttpPool(address),
+        (pool) => pool.close(),
+      );
+  const region = config.bedrock?.region ?? "us-east-1";
+  const credential = compileCredential(options.auth, options.name, region, env);
+  if (credential.kind === "aws" && provider.credential !== "aws") throw new Error("`auth.aws` is only for bedrock");
+  if (options.auth?.google && !(config.vertex || config.gemini || config.openAICompatible))
+    throw new Error("`auth.google` is only for vertex, gemini and compatible servers");
+  if (options.auth?.azure && !(config.azure || config.openAICompatible || config.anthropic))
+    throw new Error("`auth.azure` is only for azure, anthropic and compatible servers");
+  const model = options.model ?? Object.values(config).find((settings) => settings !== undefined)?.model;
+  const defaultPort = address.protocol === "https" ? 443 : 80;
+  const bracketed = address.host.includes(":") ? `[${address.host}]` : address.host;
+  return {
+    name: options.name,
+    provider,
+    model,
+    upstream,
+    authority: address.port === defaultPort ? bracketed : `${bracketed}:${address.port}`,
+    address,
+    display: isDemo ? "internal:demo" : `${bracketed}:${address.port}`,
+    basePath: options.pathPrefix ?? provider.basePath,
+    pathOverride: options.pathOverride,
+    credential,
+    seal: sealOf(credential, region, env.clock),
+    health: new Health(env.clock, options.cooldown),
+    quota: options.perMinute && keptQuota(options.name, options.perMinute, env),
+    timeouts: options.timeouts && { firstByteMs: options.timeouts.firstByte, idleMs: options.timeouts.idle },
+  };
+}
+
+/** A reload does not give back what was asked. */
+function keptQuota(name: string, perMinute: PerMinute, env: BackendEnv): Quota {
+  return env.keep(`ai-quota ${env.name} ${name}`, perMinute, () => new Quota(env.clock, perMinute));
+}
+
+function sealOf(credential: Credential, region: string, clock: Clock): Seal | undefined {
+  if (credential.kind === "aws") return createAwsSigner(credential.keys, region, clock);
+  if (credential.kind !== "token") return undefined;
+  return ({ headers }) => {
+    const token = credential.token.get();
+    // A bearer token also where the provider's keys have a header of their own.
+    if (typeof token !== "string") return token.then((fresh) => addKey(headers, "bearer", fresh));
+    addKey(headers, "bearer", token);
+    return undefined;
+  };
+}
+
+function providerOf(config: ProviderConfig): Provider {
+  if (config.openAI) return openAi();
+  if (config.anthropic) return anthropic();
+  if (config.gemini) return gemini();
+  if (config.vertex) return vertex(config.vertex);
+  if (config.bedrock) return bedrock(config.bedrock.region);
+  if (config.azure) return azure({ ...config.azure, apiVersion: config.azure.apiVersion });
+  if (config.openAICompatible) {
+    const { baseUrl, name, streamUsage, responses } = config.openAICompatible;
+    const known = name ?? new URL(baseUrl).hostname;
+    return openAiCompatible(known, baseUrl, { streamUsage, responses, chat: habitsOf(known) });
+  }
+  return demoProvider();
+}
+
+function addressOf(provider: Provider, hostOverride: string | undefined, env: BackendEnv): HttpTarget {
+  const parsed = parseAddress(hostOverride ?? provider.origin);
+  if (!parsed.ok) throw new Error(parsed.error);
+  const { isConfined } = env;
+  const target = isConfined ? { ...parsed.target, isConfined } : parsed.target;
+  return env.tls ? { ...target, protocol: "https", tls: env.tls } : target;
+}

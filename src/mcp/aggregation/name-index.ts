@@ -1,0 +1,161 @@
+/**
+ * Which target has a name, where names carry no target (`prefixMode: never`). Tools and prompts are looked up in
+ * the targets' lists, which are read once and again after they changed; a resource may match a template that no
+ * list shows, so the targets are asked for it in turn.
+ */
+
+import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { slice } from "../../json/json-text.ts";
+import { elementsInSteps, findInSteps, memberOf } from "../../json/text-steps.ts";
+import type { Named } from "../protocol/access.ts";
+import { deniedName, LISTS, unknownName } from "../protocol/access.ts";
+import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "../protocol/call.ts";
+import { asClientRequest } from "../protocol/json-rpc.ts";
+import { whenWorked } from "../protocol/large-or-small.ts";
+import { envelopeOf } from "../server-side/modern-text.ts";
+import type { Upstream } from "../server-side/upstream.ts";
+import { charsOf, gather, type PartOutcome } from "./gather.ts";
+
+/** A list of more pages than this is not read to its end. */
+const MAX_PAGES = 20;
+
+export class NameIndex {
+  readonly #present: () => readonly Upstream[];
+  readonly #owners = new Map<string, Upstream>();
+  readonly #complete = new Set<string>();
+
+  /** `present` are the targets that can be asked now. */
+  constructor(present: () => readonly Upstream[]) {
+    this.#present = present;
+  }
+
+  get #upstreams(): readonly Upstream[] {
+    return this.#present();
+  }
+
+  /** A list changed. */
+  clear(): void {
+    this.#owners.clear();
+    this.#complete.clear();
+  }
+
+  /** Runs the call at the target that has the name, among those that `mayAsk`. */
+  run(call: Call, about: Named, mayAsk: (upstream: Upstream) => boolean): Running {
+    const only = this.#upstreams.length === 1 ? this.#upstreams[0] : undefined;
+    if (only && mayAsk(only)) {
+      call.routed?.(only.target);
+      return only.call(call);
+    }
+    if (about.kind === "resource") return this.#inTurn(call, about, this.#upstreams.filter(mayAsk));
+    const method = about.kind === "tool" ? "tools/list" : "prompts/list";
+    const running: { current: Running } = { current: NOTHING_RUNS };
+    this.#load(
+      call,
+      method,
+      (done) => {
+        running.current = done;
+      },
+      () => {
+        const owner = this.#owners.get(`${method} ${about.name}`);
+        if (owner) call.routed?.(owner.target);
+        if (!owner) call.failed(unknownName(about.kind, about.name));
+        else if (mayAsk(owner)) running.current = owner.call(call);
+        else call.failed(deniedName(about, owner.target.name));
+      },
+    );
+    return { cancel: (reason) => running.current.cancel(reason) };
+  }
+
+  #load(call: Call, method: string, started: (running: Running) => void, done: () => void): void {
+    if (this.#complete.has(method)) {
+      done();
+      return;
+    }
+    const envelope = envelopeOf(call.request);
+    const readPage = (asked: readonly { upstream: Upstream; cursor: string | undefined }[], page: number): void => {
+      const parts = asked.map(({ upstream, cursor }) => ({
+        upstream,
+        request: asClientRequest(method, JSON.stringify({ ...envelope, ...(cursor === undefined ? {} : { cursor }) })),
+      }));
+      started(
+        gather({ ...QUIET, request: call.request, headers: call.headers }, parts, (outcomes) =>
+          whenWorked(
+            charsOf(outcomes) > SLICED_BYTES,
+            () => this.#learn(method, outcomes),
+            (more) => {
+              if (more.length > 0 && page < MAX_PAGES) readPage(more, page + 1);
+              else {
+                // A target that failed may have the name: it is asked again next time.
+                if (outcomes.every(({ result }) => result)) this.#complete.add(method);
+                done();
+              }
+            },
+            (failure) => call.failed(failure),
+          ),
+        ),
+      );
+    };
+    readPage(
+      this.#upstreams.map((upstream) => ({ upstream, cursor: undefined })),
+      1,
+    );
+  }
+
+  /** Who has which names; and where the next pages begin. */
+  *#learn(method: string, outcomes: readonly PartOutcome[]): Steps<{ upstream: Upstream; cursor: string }[]> {
+    const list = LISTS[method] as (typeof LISTS)[string];
+    const more: { upstream: Upstream; cursor: string }[] = [];
+    for (const { upstream, result } of outcomes) {
+      if (!result) continue;
+      const { text } = result;
+      const items = yield* findInSteps(text, 0, "result", list.member);
+      for (const item of items ? yield* elementsInSteps(text, items.start) : []) {
+        const name = yield* memberOf(text, item, list.key);
+        const key = `${method} ${name ? String(JSON.parse(slice(text, name))) : ""}`;
+        const known = this.#owners.get(key);
+        if (!known || this.#upstreams.indexOf(upstream) < this.#upstreams.indexOf(known))
+          this.#owners.set(key, upstream);
+        yield;
+      }
+      const cursor = yield* findInSteps(text, 0, "result", "nextCursor");
+      const value = cursor && (JSON.parse(slice(text, cursor)) as unknown);
+      if (typeof value === "string") more.push({ upstream, cursor: value });
+    }
+    return more;
+  }
+
+  /** The first result counts; if there is none, the last error does. */
+  #inTurn(call: Call, about: Named, upstreams: readonly Upstream[]): Running {
+    const [first, ...rest] = upstreams;
+    if (!first) {
+      call.failed(unknownName(about.kind, about.name));
+      return NOTHING_RUNS;
+    }
+    const running: { current: Running } = { current: NOTHING_RUNS };
+    call.routed?.(first.target);
+    running.current = first.call({
+      request: call.request,
+      headers: call.headers,
+      wire: call.wire,
+      notified: (message) => call.notified(message),
+      asked: (question) => call.asked(question),
+      answered: (message) => {
+        if (message.kind === "result" || rest.length === 0) call.answered(message);
+        else running.current = this.#inTurn(call, about, rest);
+      },
+      failed: (failure) => {
+        if (rest.length === 0) call.failed(failure);
+        else running.current = this.#inTurn(call, about, rest);
+      },
+    });
+    return { cancel: (reason) => running.current.cancel(reason) };
+  }
+}
+
+/** What servers say while their lists are read concerns nobody. */
+const QUIET = {
+  notified: () => undefined,
+  asked: refuseQuestion,
+  answered: () => undefined,
+  failed: () => undefined,
+};

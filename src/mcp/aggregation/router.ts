@@ -1,0 +1,143 @@
+/**
+ * Where the messages of a session go. A session with one target hands everything on as it is; with several, a
+ * fan-out makes them look like one server.
+ */
+import type { BackendCall } from "../../core/backend.ts";
+import type { McpAccess } from "../../core/facts.ts";
+import type { WireTap } from "../../core/wire.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { accessProblem, filteredCall, withAnswer } from "../protocol/access.ts";
+import {
+  type Call,
+  type Failure,
+  failureHeaders,
+  NOTHING_RUNS,
+  type Running,
+  serverFailure,
+} from "../protocol/call.ts";
+import { type ClientNotification, errorText, type ServerMessage, withId } from "../protocol/json-rpc.ts";
+import { checkedList } from "../protocol/list-check.ts";
+import { permittedSubscription } from "../server-side/subscription-filter.ts";
+import type { OpenOutcome, Upstream } from "../server-side/upstream.ts";
+import { errorOf } from "./gather.ts";
+import type { Names } from "./names.ts";
+import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
+
+export type RouterOutcome =
+  | { readonly ok: true; readonly answer: ServerMessage; readonly version: string }
+  | {
+      readonly ok: false;
+      readonly reason: string;
+      /** For whoever has another way to tell it. */
+      readonly failure: Failure;
+      /** The JSON-RPC error for a request with this id. */
+      text(id: string): string;
+      /** The same as a whole HTTP answer. */
+      refuse(sink: BackendCall, id: string): void;
+    };
+
+export interface Router {
+  readonly upstreams: readonly Upstream[];
+  /** Of what its clients see. */
+  readonly names: Names;
+  /** `wire` as of `Upstream.open`. */
+  open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void;
+  run(call: Call, access: McpAccess | undefined): Running;
+  notify(message: ClientNotification, wire?: WireTap): void;
+  /** A server's notification in the client's words; undefined if it is not for the client. */
+  notificationText(upstream: Upstream, message: ServerMessage): string | undefined;
+  /** Goes on with other targets. Returns what it has left. */
+  change(change: TargetChange): readonly Upstream[];
+}
+
+export class SingleRouter implements Router {
+  upstreams: readonly Upstream[];
+  readonly names: Names;
+  readonly #late: LateUpstream;
+  #upstream: Upstream;
+
+  constructor(upstream: Upstream, names: Names, late: LateUpstream) {
+    this.upstreams = [upstream];
+    this.names = names;
+    this.#upstream = upstream;
+    this.#late = late;
+  }
+
+  open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void {
+    const upstream = this.#upstream;
+    upstream.open((outcome) => done(routerOutcome(upstream, outcome)), wire);
+  }
+
+  run(call: Call, access: McpAccess | undefined): Running {
+    const upstream = this.#upstream;
+    call.routed?.(upstream.target);
+    if (access === undefined) return upstream.call(checkedList(call, upstream.target.name));
+    const problem = accessProblem(call.request, access, upstream.target.name);
+    if (problem) {
+      call.failed(problem);
+      return NOTHING_RUNS;
+    }
+    const { name } = upstream.target;
+    const request = permittedSubscription(call.request, (uri) => access.allows("resource", uri, name));
+    const permitted = request === call.request ? call : { ...withAnswer(call, (message) => message), request };
+    return upstream.call(checkedList(filteredCall(permitted, access, name), name));
+  }
+
+  notify(message: ClientNotification, wire?: WireTap): void {
+    this.#upstream.notify(message, wire);
+  }
+
+  notificationText(_upstream: Upstream, message: ServerMessage): string {
+    return message.text;
+  }
+
+  change({ targets }: TargetChange): readonly Upstream[] {
+    const changed = changedUpstreams(this.upstreams, targets, false, this.#late);
+    if (changed === undefined) return [];
+    this.upstreams = changed.next;
+    this.#upstream = changed.next[0] ?? this.#upstream;
+    return changed.left;
+  }
+}
+
+export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterOutcome {
+  if (outcome.ok) return { ok: true, answer: outcome.answer, version: outcome.about.protocolVersion };
+  if (outcome.answer) {
+    const { answer } = outcome;
+    // The server's own refusal is passed on as it is.
+    const failure = errorOf(answer);
+    const reason = `target "${upstream.target.name}" refused to initialize: ${failure.message}`;
+    return refusal(reason, failure, (id) => withId(answer, id));
+  }
+  return serverRefusal(serverFailure(`target "${upstream.target.name}" ${outcome.reason}`, outcome.error));
+}
+
+/** A session that does not come about because of its servers. */
+export function serverRefusal(failure: Failure): RouterOutcome {
+  return refusal(failure.message, failure, (id) => errorText(id, failure.code, failure.message));
+}
+
+function refusal(reason: string, failure: Failure, text: (id: string) => string): RouterOutcome {
+  const { status } = failure;
+  return {
+    ok: false,
+    reason,
+    failure,
+    text,
+    refuse: (sink, id) => sendJson(sink, status, text(id), failureHeaders(failure)),
+  };
+}
+
+/** A whole answer with a JSON body: a text, or its bytes in pieces. */
+export function sendJson(
+  sink: BackendCall,
+  status: number,
+  json: string | readonly Buffer[],
+  extra: readonly string[] = [],
+): void {
+  const body = typeof json === "string" ? [Buffer.from(json)] : json;
+  const length = body.reduce((sum, piece) => sum + piece.length, 0);
+  sink.head(status, new HeaderList(["content-type", "application/json", "content-length", String(length), ...extra]));
+  for (const piece of body) sink.data(piece);
+  sink.end();
+}

@@ -1,0 +1,266 @@
+/**
+ * The `mcp` backend: MCP servers behind one endpoint, for clients of every protocol revision. It reads the
+ * request, finds or opens the session it belongs to, and answers with the streams that the session feeds.
+ */
+
+import { nextTurn, SLICED_BYTES } from "../base/turns.ts";
+import { type Backend, type BackendEnv, defineBackend } from "../core/backend.ts";
+import type { Exchange } from "../core/exchange.ts";
+import { revealArguments } from "../core/mcp-arguments.ts";
+import { foldRepeats } from "../observe/log/fold-repeats.ts";
+import { redactArguments, redactUrl } from "../observe/trace/redact.ts";
+import { unwrapped } from "./aggregation/search-tools.ts";
+import { type CallerIdentity, callerIdentity } from "./caller-identity.ts";
+import {
+  checkContentType,
+  checkNotifications,
+  checkPostHead,
+  checkRetained,
+  type Demand,
+  isBatch,
+  legacyOther,
+  legacyPost,
+  Refused,
+} from "./client-side/downstream.ts";
+import { calledTool, factsOf } from "./client-side/message-facts.ts";
+import { isModern, modernPost } from "./client-side/modern-downstream.ts";
+import { isOldTransport, requireStream, singleMessage } from "./client-side/old-transport.ts";
+import { ANY_HOST, guardOrigin, trustedHosts } from "./client-side/origin-guard.ts";
+import { readBody } from "./client-side/read-body.ts";
+import { statelessOther, statelessPost } from "./client-side/stateless.ts";
+import { Demands } from "./demands.ts";
+import { fromElsewhere, sessionElsewhere } from "./elsewhere.ts";
+import { Hub } from "./hub.ts";
+import type { HubParts } from "./hub-settings.ts";
+import { type LoginRelay, loginRelay, relayPaths } from "./login-relay.ts";
+import { accountsOf } from "./logins/accounts.ts";
+import { serverUrl } from "./openapi/api.ts";
+import { type ClientMessage, INVALID_REQUEST } from "./protocol/json-rpc.ts";
+import { readMessages } from "./read-messages.ts";
+import { asReply } from "./refusal-reply.ts";
+import { RelayedCall } from "./relayed-call.ts";
+import type { ReportEnv } from "./report.ts";
+import { withResolvedPath } from "./resolve-target.ts";
+import { serveDemand } from "./serve-demand.ts";
+import { serverLogins } from "./server-logins.ts";
+import { type CountedBackends, createMcpMetrics, type McpMetrics } from "./server-side/mcp-metrics.ts";
+import { type McpConfig, mcpSchema } from "./server-side/target-config.ts";
+import type { Session } from "./session/session.ts";
+import { ownerOf } from "./session/session-owner.ts";
+import { toolProducts, unwrappedDemand } from "./tool-products.ts";
+import { inspectTargets, withheldOf } from "./tools/inspect-tools.ts";
+
+/** No timer per request: the links to servers have a limit of their own, `requestTimeout` (decisions.md: 300 s). */
+const DEFAULT_TIMEOUT_MS = 0;
+
+/** Where clients look: the endpoint, and the event stream of the old transport. */
+const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
+
+/** No server is asked. */
+const OURS: ReadonlySet<Demand["kind"]> = new Set(["listen", "delete", "openStream", "dropped", "endedElsewhere"]);
+
+export const mcp = defineBackend({
+  key: "mcp",
+  doc: "MCP servers: child processes over stdio, streamable HTTP and HTTP+SSE servers; several are offered as one.",
+  schema: mcpSchema,
+  defaultPaths: MCP_PATHS,
+  section: { name: "mcp", defaultPort: 3000, paths: MCP_PATHS },
+  extraMatches: relayPaths,
+
+  compile(config, env) {
+    const resolved: McpConfig = { ...config, targets: config.targets.map((target) => withResolvedPath(target, env)) };
+    const relay = loginRelay(resolved, env);
+    const identity = callerIdentity(resolved, env);
+    const parts = {
+      products: toolProducts(resolved, env),
+      logins: serverLogins(resolved, env),
+      relaysLogin: relay !== undefined,
+    };
+    const hub = env.keep(
+      `mcp ${env.name}`,
+      "hub",
+      () => new Hub(resolved, parts, { ...env, logger: foldRepeats(env.logger.for("mcp"), env.clock) }),
+      (living) => living.close(),
+      (living) => living.retire(),
+    );
+    env.serving(() => hub.serve(resolved, parts, env.tls));
+    const counted = env.keep("mcp backends", "all", (): CountedBackends => new Set());
+    counted.add(hub);
+    hub.closed = () => counted.delete(hub);
+    return createBackend(resolved, hub, createMcpMetrics(env.metrics, env.name, counted), env, {
+      ...parts,
+      relay,
+      identity,
+    });
+  },
+});
+
+interface BackendParts {
+  readonly relay: LoginRelay | undefined;
+  readonly identity: CallerIdentity | undefined;
+  readonly logins: HubParts["logins"];
+}
+
+function createBackend(
+  config: McpConfig,
+  hub: Hub,
+  metrics: McpMetrics,
+  env: BackendEnv,
+  { relay, identity, logins }: BackendParts,
+): Backend {
+  const trusted = env.requiresCredential ? ANY_HOST : trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
+  const demands = new Demands();
+  const reports: ReportEnv = { metrics, logger: env.logger.for("mcp"), names: () => hub.names };
+
+  const isStateless = ({ headers }: Exchange["request"]): boolean =>
+    config.statefulMode === "stateless" && !headers.has("mcp-session-id");
+
+  function note(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[] | undefined): void {
+    const message = parsed === undefined || isBatch(parsed) ? undefined : parsed;
+    const sessionId = exchange.request.headers.get("mcp-session-id");
+    // A session keeps the names that its client has learnt, also when a reload changes them for others.
+    const names = hub.sessions.namesOf(sessionId) ?? hub.names;
+    const facts = factsOf(message, sessionId, names);
+    exchange.facts.mcp = facts;
+    exchange.calledTool = calledTool(message, facts);
+    if ((exchange.judgesMcp || exchange.watchesMcp) && parsed !== undefined && isBatch(parsed))
+      exchange.mcpBatch = parsed.map((one) => {
+        const own = factsOf(one, sessionId, names);
+        revealArguments(calledTool(one, own), own.tool);
+        return own;
+      });
+  }
+
+  function demandOf(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[]): Demand {
+    const { request } = exchange;
+    if (isOldTransport(request)) {
+      const session = requireStream(request, (id) => hub.sessions.findStream(id, ownerOf(exchange)));
+      const message = singleMessage(parsed);
+      // A second handshake would put other servers in the place of those that run.
+      if (message.kind === "request" && message.method === "initialize" && session.upstreams.length > 0)
+        throw new Refused(400, INVALID_REQUEST, "Invalid Request: this session is already initialized", {
+          id: message.id,
+        });
+      return { kind: "streamMessage", session, message };
+    }
+    if (!isModern(request, parsed))
+      return isStateless(request) ? statelessPost(parsed) : legacyPost(request, parsed, finder(hub, exchange));
+    const accepted = modernPost(request, parsed);
+    return accepted ? { kind: "modern", request: accepted } : { kind: "dropped" };
+  }
+
+  /** A large message is parsed in a turn of its own: decoding its bytes has used this one. */
+  function whenDue(exchange: Exchange, text: string): undefined | Promise<void> {
+    return text.length > SLICED_BYTES ? nextTurn().then(() => understand(exchange, text)) : understand(exchange, text);
+  }
+
+  function understand(exchange: Exchange, text: string): undefined | Promise<void> {
+    const parsed = readMessages(exchange, text);
+    if (exchange.mcpAccess !== undefined || exchange.judgesMcp) checkNotifications(parsed);
+    // Headers must fit what the client wrote; everything after is about the tool that is really called.
+    note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
+    const demanded = (): Demand => {
+      const demand = checkRetained(demandOf(exchange, parsed), config.maxInitializeBytes);
+      return config.toolMode === "all" ? demand : unwrappedDemand(demand);
+    };
+    const elsewhere = sessionElsewhere(hub, exchange);
+    if (elsewhere !== undefined && !isOldTransport(exchange.request) && !isModern(exchange.request, parsed))
+      return fromElsewhere(hub, exchange, elsewhere, parsed).then((demand) =>
+        demands.set(exchange, demand ?? demanded()),
+      );
+    demands.set(exchange, demanded());
+    return undefined;
+  }
+
+  /** A GET or DELETE. */
+  function understandOther(exchange: Exchange): undefined | Promise<void> {
+    const { request } = exchange;
+    note(exchange, undefined);
+    if (isOldTransport(request)) {
+      demands.set(exchange, { kind: "openStream" });
+      return undefined;
+    }
+    if (isStateless(request)) statelessOther(request);
+    const elsewhere = sessionElsewhere(hub, exchange);
+    if (elsewhere !== undefined && (request.method === "GET" || request.method === "DELETE"))
+      return fromElsewhere(hub, exchange, elsewhere, undefined).then((demand) =>
+        demands.set(exchange, demand ?? legacyOther(request, finder(hub, exchange))),
+      );
+    demands.set(exchange, legacyOther(request, finder(hub, exchange)));
+    return undefined;
+  }
+
+  function prepare(exchange: Exchange): undefined | Promise<void> {
+    const { request } = exchange;
+    if (request.method !== "POST") return understandOther(exchange);
+    if (isOldTransport(request)) checkContentType(request);
+    else checkPostHead(request);
+    const body = readBody(exchange, config.maxRequestBytes);
+    if (typeof body !== "string") return body.then((text) => whenDue(exchange, text));
+    return understand(exchange, body);
+  }
+
+  return {
+    facts: { name: env.name, type: "mcp", protocol: "mcp" },
+    defaultTimeoutMs: DEFAULT_TIMEOUT_MS,
+
+    prepare(exchange) {
+      const login = relay?.answer(exchange);
+      if (login !== undefined) return login;
+      guardOrigin(exchange, trusted);
+      try {
+        const prepared = identity ? identity.tell(exchange).then(() => prepare(exchange)) : prepare(exchange);
+        return prepared?.then(
+          () => undefined,
+          (error: unknown) => asReply(exchange, error, relay),
+        );
+      } catch (error) {
+        return asReply(exchange, error, relay);
+      }
+    },
+
+    call(exchange, call) {
+      const demand = demands.take(exchange);
+      if (demand === undefined) throw new Error("the request was not prepared");
+      const method = exchange.facts.mcp?.methodName;
+      if (method !== undefined) metrics.request(method);
+      if (OURS.has(demand.kind)) call.attempt(`internal:${env.name}`);
+      if (relay === undefined) return serveDemand(hub, demand, exchange, call, reports);
+      return serveDemand(
+        hub,
+        demand,
+        exchange,
+        new RelayedCall(call, (text) => relay.challenge(text, exchange)),
+        reports,
+      );
+    },
+
+    drain: () => hub.sessions.drain(),
+
+    inspect: (only) => inspectTargets(hub.inspection(), only),
+    withheld: () => withheldOf(hub.inspection()),
+    ...(config.toolsLock === undefined || env.isConfined ? {} : { lockFile: env.resolvePath(config.toolsLock) }),
+    endSession: (shown) => hub.sessions.endShown(shown),
+    ...(logins.size === 0 ? {} : { accounts: accountsOf([...logins.values()], env) }),
+
+    describe: () => ({
+      targets: config.targets.map(({ name, stdio, mcp: http, sse, openapi, shared }) => ({
+        name,
+        ...(stdio ? { stdio: { cmd: stdio.cmd, args: redactArguments(stdio.args), env: Object.keys(stdio.env) } } : {}),
+        ...(http ? { mcp: { url: redactUrl(http.url) } } : {}),
+        ...(sse ? { sse: { url: redactUrl(sse.url) } } : {}),
+        ...(openapi ? { openapi: { server: redactUrl(serverUrl(openapi)) } } : {}),
+        ...(shared ? { shared } : {}),
+      })),
+      prefixMode: config.prefixMode,
+      failureMode: config.failureMode,
+      ...(config.toolsLock === undefined ? {} : { toolsLock: config.toolsLock }),
+      sessions: hub.sessions.size,
+      children: hub.children,
+    }),
+  };
+}
+
+function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | undefined } {
+  return { find: (id) => hub.sessions.find(id, ownerOf(exchange)) };
+}

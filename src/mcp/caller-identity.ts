@@ -1,0 +1,125 @@
+/**
+ * Tells remote servers who the caller is (`targets[].mcp.identity`): prepares what goes with one request to each of them.
+ * Only a token that this request was let in with is passed on or exchanged; where there is none, or it cannot be
+ * exchanged, the server is told nothing.
+ */
+import type { Expression } from "../cel/expression.ts";
+import type { BackendEnv } from "../core/backend.ts";
+import type { Exchange } from "../core/exchange.ts";
+import { isHeaderValue } from "../http/headers.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import { Refused } from "./client-side/downstream.ts";
+import { TokenExchange } from "./logins/token-exchange.ts";
+import { INTERNAL_ERROR } from "./protocol/json-rpc.ts";
+import { giveCallerHeaders } from "./server-side/caller-headers.ts";
+import type { ExchangeConfig } from "./server-side/identity-config.ts";
+import type { McpConfig } from "./server-side/target-config.ts";
+
+interface CompiledIdentity {
+  readonly target: string;
+  readonly passesToken: boolean;
+  readonly exchange: TokenExchange | undefined;
+  readonly headers: readonly (readonly [name: string, value: Expression])[];
+}
+
+export interface CallerIdentity {
+  /** Rejects with a `Refused` if the only server could not be told. */
+  tell(exchange: Exchange): Promise<void>;
+}
+
+/** Undefined where no server is told. Throws an Error for a route where callers are not identified. */
+export function callerIdentity(config: McpConfig, env: BackendEnv): CallerIdentity | undefined {
+  const identities = config.targets.flatMap(({ name, mcp }): CompiledIdentity[] => {
+    const identity = mcp?.identity;
+    if (identity === undefined) return [];
+    if (!env.requiresCredential)
+      throw new Error("`identity` tells who the caller is: the route needs an authentication policy");
+    const { exchange, token, headers } = identity;
+    return [
+      {
+        target: name,
+        passesToken: token === true,
+        exchange: exchange && keptExchange(name, exchange, env),
+        headers: Object.entries(headers ?? {}).map(([header, source]) => [header, env.cel(source)] as const),
+      },
+    ];
+  });
+  if (identities.length === 0) return undefined;
+  const logger = env.logger.for("mcp");
+  const isAlone = config.targets.length === 1;
+  return { tell: (exchange) => tell(exchange, identities, isAlone, logger) };
+}
+
+function keptExchange(name: string, config: ExchangeConfig, env: BackendEnv): TokenExchange {
+  return env.keep(
+    `mcp token exchange ${env.name}/${name}`,
+    JSON.stringify(config),
+    () => new TokenExchange(config, env.fetch, env.clock),
+  );
+}
+
+async function tell(
+  exchange: Exchange,
+  identities: readonly CompiledIdentity[],
+  isAlone: boolean,
+  logger: Logger,
+): Promise<void> {
+  const token = callersToken(exchange);
+  const given = new Map<string, readonly string[]>();
+  await Promise.all(
+    identities.map(async (identity) => {
+      const headers = identity.headers.flatMap(([name, value]) => headerOf(name, value, exchange));
+      try {
+        const shown = await shownToken(identity, token);
+        if (shown !== undefined) headers.push("authorization", `Bearer ${shown}`);
+      } catch (error) {
+        const reason = error instanceof Error ? error.message : String(error);
+        logger.warn("a caller's token could not be exchanged", { target: identity.target, reason });
+        if (isAlone)
+          throw new Refused(200, INTERNAL_ERROR, `target "${identity.target}": the token exchange failed`, {
+            failure: "backend_unavailable",
+          });
+      }
+      given.set(identity.target, headers);
+    }),
+  );
+  giveCallerHeaders(exchange.request.headers, given);
+}
+
+async function shownToken(
+  { passesToken, exchange }: CompiledIdentity,
+  token: CallersToken | undefined,
+): Promise<string | undefined> {
+  if (!passesToken && exchange === undefined) return undefined;
+  if (token === undefined) throw new Error("the caller was let in without a token");
+  return exchange === undefined ? token.text : exchange.token(token.text, token.untilMs);
+}
+
+interface CallersToken {
+  readonly text: string;
+  readonly untilMs: number;
+}
+
+/** The very token whose claims were verified; another credential of the same request may be an API key. */
+function callersToken({ credential, facts }: Exchange): CallersToken | undefined {
+  const claims = facts.jwt;
+  const text = credential?.value.replace(/^\S+\s+/, "");
+  const payload = text?.split(".")[1];
+  if (claims === undefined || text === undefined || payload === undefined) return undefined;
+  try {
+    const own = JSON.parse(Buffer.from(payload, "base64url").toString()) as Readonly<Record<string, unknown>>;
+    if (JSON.stringify(own) !== JSON.stringify(claims)) return undefined;
+    return { text, untilMs: Number(claims.exp) * 1000 };
+  } catch {
+    return undefined;
+  }
+}
+
+function headerOf(name: string, value: Expression, exchange: Exchange): string[] {
+  const found = value.evaluate(exchange.attributes);
+  if (!found.ok) return [];
+  const { value: shown } = found;
+  const text =
+    typeof shown === "string" || typeof shown === "boolean" || typeof shown === "bigint" ? String(shown) : "";
+  return text !== "" && isHeaderValue(text) ? [name, text] : [];
+}

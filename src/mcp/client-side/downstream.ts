@@ -1,0 +1,272 @@
+/**
+ * The HTTP side towards clients: what a request is, whether it may be served, and which session it belongs to.
+ * Reads and refuses only; running what it found is the caller's. Refusals are JSON-RPC errors with the client's
+ * own id wherever one could be read.
+ */
+
+import { ExpectedError } from "../../base/expected-error.ts";
+import type { GatewayRequest } from "../../core/exchange.ts";
+import type { Reply } from "../../core/reply.ts";
+import { HeaderList } from "../../http/headers.ts";
+import type { ServerError } from "../protocol/call.ts";
+import {
+  allowsBatches,
+  CLIENT_CAPABILITIES,
+  CLIENT_INFO,
+  isLegacyVersion,
+  isModernVersion,
+  LEGACY_VERSIONS,
+  UNSUPPORTED_VERSION,
+} from "../protocol/era.ts";
+import {
+  type ClientMessage,
+  type ClientNotification,
+  type ClientRequest,
+  type ClientResponse,
+  errorText,
+  INVALID_PARAMS,
+  INVALID_REQUEST,
+  JsonRpcProblem,
+  parseClientMessages,
+} from "../protocol/json-rpc.ts";
+import { isNotificationMethod } from "../protocol/message-rules.ts";
+import { type EventPlace, parseEventId } from "../session/event-log.ts";
+import type { Session } from "../session/session.ts";
+
+const MAX_BATCH = 100;
+/** Names and versions of clients stand in logs and metrics and go to servers. */
+const MAX_CLIENT_NAME_CHARS = 256;
+/** A character of a JSON text has at most this many bytes. */
+const BYTES_PER_CHAR = 3;
+/** For refusals that JSON-RPC has no code for, as the official SDKs use them. */
+const REFUSED = -32000;
+const SESSION_NOT_FOUND = -32001;
+
+export type Demand =
+  | { readonly kind: "initialize"; readonly request: ClientRequest }
+  | {
+      readonly kind: "requests";
+      readonly session: Session;
+      readonly requests: readonly ClientRequest[];
+      readonly notes: readonly Note[];
+    }
+  | { readonly kind: "notes"; readonly session: Session; readonly notes: readonly Note[] }
+  | {
+      readonly kind: "listen";
+      readonly session: Session;
+      readonly after: EventPlace | undefined;
+    }
+  | { readonly kind: "delete"; readonly session: Session }
+  /** A DELETE of a session that another process holds. */
+  | { readonly kind: "endedElsewhere" }
+  /** The old transport: its event stream, and a message for it. */
+  | { readonly kind: "openStream" }
+  | { readonly kind: "streamMessage"; readonly session: Session; readonly message: ClientMessage }
+  | { readonly kind: "modern"; readonly request: ClientRequest }
+  /** The legacy era without a session. */
+  | { readonly kind: "stateless"; readonly request: ClientRequest }
+  /** Accepted, but there is nobody to tell. */
+  | { readonly kind: "dropped" };
+
+/** A message that wants no answer. */
+export type Note = ClientNotification | ClientResponse;
+
+/** Stops with a whole answer. */
+export class Refused extends ExpectedError {
+  readonly reply: Reply;
+  /** Set where a server failed: the client is not to blame. */
+  readonly failure: ServerError | undefined;
+
+  constructor(
+    status: number,
+    code: number,
+    message: string,
+    options: { id?: string | undefined; data?: unknown; headers?: readonly string[]; failure?: ServerError } = {},
+  ) {
+    super(message);
+    this.name = "Refused";
+    this.failure = options.failure;
+    const body = Buffer.from(errorText(options.id, code, message, options.data));
+    this.reply = {
+      status,
+      headers: new HeaderList(["content-type", "application/json", ...(options.headers ?? [])]),
+      body,
+    };
+  }
+}
+
+export interface SessionFinder {
+  find(id: string): Session | undefined;
+}
+
+/** Before the body is looked at. */
+export function checkPostHead(request: GatewayRequest): void {
+  const accept = request.headers.get("accept") ?? "";
+  if (!accept.includes("*/*") && !(accept.includes("application/json") && accept.includes("text/event-stream"))) {
+    throw new Refused(
+      406,
+      REFUSED,
+      "Not Acceptable: the client must accept both application/json and text/event-stream",
+    );
+  }
+  checkContentType(request);
+}
+
+export function checkContentType(request: GatewayRequest): void {
+  const type = request.headers.get("content-type") ?? "";
+  if (!/^application\/json\s*(?:;|$)/i.test(type)) {
+    throw new Refused(415, REFUSED, "Unsupported Media Type: the content type must be application/json");
+  }
+  const encoding = request.headers.get("content-encoding");
+  if (encoding !== undefined && encoding !== "identity") {
+    throw new Refused(415, REFUSED, "Unsupported Media Type: the body must not be encoded");
+  }
+}
+
+export function parseBody(text: string): ClientMessage | readonly ClientMessage[] {
+  try {
+    return parseClientMessages(text);
+  } catch (error) {
+    if (error instanceof JsonRpcProblem) throw new Refused(400, error.code, error.message, { id: error.id });
+    throw error;
+  }
+}
+
+/** What has no id and is no notification of the protocol is refused where a policy must judge what is called. */
+export function checkNotifications(parsed: ClientMessage | readonly ClientMessage[]): void {
+  for (const message of isBatch(parsed) ? parsed : [parsed])
+    if (message.kind === "notification" && !isNotificationMethod(message.method))
+      throw new Refused(400, INVALID_REQUEST, `Invalid Request: ${message.method.slice(0, 100)} is not a notification`);
+}
+
+/** A POST of the legacy era. */
+export function legacyPost(
+  request: GatewayRequest,
+  parsed: ClientMessage | readonly ClientMessage[],
+  sessions: SessionFinder,
+): Demand {
+  if (isBatch(parsed)) return legacyBatch(request, parsed, sessions);
+  const id = parsed.kind === "request" ? parsed.id : undefined;
+  checkVersionHeader(request, id);
+  if (parsed.kind === "request" && parsed.method === "initialize") {
+    if (!request.headers.has("mcp-session-id")) return { kind: "initialize", request: parsed };
+    requireSession(request, sessions, id);
+    throw new Refused(400, INVALID_REQUEST, "Invalid Request: this session is already initialized", { id });
+  }
+  const session = requireSession(request, sessions, id);
+  return parsed.kind === "request"
+    ? { kind: "requests", session, requests: [parsed], notes: [] }
+    : { kind: "notes", session, notes: [parsed] };
+}
+
+function legacyBatch(request: GatewayRequest, messages: readonly ClientMessage[], sessions: SessionFinder): Demand {
+  checkVersionHeader(request, undefined);
+  const session = requireSession(request, sessions, undefined);
+  checkBatch(messages, session);
+  const requests = messages.filter((message) => message.kind === "request");
+  const notes = messages.filter((message) => message.kind !== "request");
+  return requests.length === 0 ? { kind: "notes", session, notes } : { kind: "requests", session, requests, notes };
+}
+
+/**
+ * Bounds what a session, or the connection to a server, retains of its client: the parameters of `initialize`, or the
+ * client's name and capabilities in a request of the modern era. Throws Refused.
+ */
+export function checkRetained(demand: Demand, maxBytes: number): Demand {
+  if (demand.kind === "initialize") checkInitialize(demand.request, maxBytes);
+  else if (demand.kind === "streamMessage" && demand.message.kind === "request") {
+    if (demand.message.method === "initialize") checkInitialize(demand.message, maxBytes);
+  } else if (demand.kind === "modern" || demand.kind === "stateless") checkClientMeta(demand.request, maxBytes);
+  return demand;
+}
+
+function checkInitialize(request: ClientRequest, maxBytes: number): void {
+  const { text, params } = request;
+  const isLarge = text.length * BYTES_PER_CHAR > maxBytes && Buffer.byteLength(text) > maxBytes;
+  if (isLarge) refuseRetained(request, `the initialize request is larger than ${maxBytes} bytes (maxInitializeBytes)`);
+  checkClientInfo(request, params.clientInfo);
+}
+
+function checkClientMeta(request: ClientRequest, maxBytes: number): void {
+  const meta = request.params._meta;
+  if (typeof meta !== "object" || meta === null) return;
+  const { [CLIENT_INFO]: info, [CLIENT_CAPABILITIES]: capabilities } = meta as Readonly<Record<string, unknown>>;
+  // Most requests are smaller as a whole.
+  if (request.text.length * BYTES_PER_CHAR > maxBytes) {
+    const retained = `${JSON.stringify(info) ?? ""}${JSON.stringify(capabilities) ?? ""}`;
+    if (Buffer.byteLength(retained) > maxBytes)
+      refuseRetained(
+        request,
+        `clientInfo and clientCapabilities are larger than ${maxBytes} bytes (maxInitializeBytes)`,
+      );
+  }
+  checkClientInfo(request, info);
+}
+
+function checkClientInfo(request: ClientRequest, info: unknown): void {
+  if (typeof info !== "object" || info === null) return;
+  const { name, title, version } = info as Readonly<Record<string, unknown>>;
+  for (const [member, value] of Object.entries({ name, title, version }))
+    if (typeof value === "string" && value.length > MAX_CLIENT_NAME_CHARS)
+      refuseRetained(request, `clientInfo.${member} has more than ${MAX_CLIENT_NAME_CHARS} characters`);
+}
+
+function refuseRetained({ id }: ClientRequest, problem: string): never {
+  throw new Refused(400, INVALID_PARAMS, `Invalid params: ${problem}`, { id });
+}
+
+export function isBatch(parsed: ClientMessage | readonly ClientMessage[]): parsed is readonly ClientMessage[] {
+  return Array.isArray(parsed);
+}
+
+/** A GET or DELETE of the legacy era. */
+export function legacyOther(request: GatewayRequest, sessions: SessionFinder): Demand {
+  if (request.method !== "GET" && request.method !== "DELETE") {
+    throw new Refused(405, REFUSED, "Method not allowed", { headers: ["allow", "GET, POST, DELETE"] });
+  }
+  if (request.method === "GET") {
+    const accept = request.headers.get("accept") ?? "";
+    if (!accept.includes("text/event-stream") && !accept.includes("*/*")) {
+      throw new Refused(406, REFUSED, "Not Acceptable: the client must accept text/event-stream");
+    }
+  }
+  checkVersionHeader(request, undefined);
+  const session = requireSession(request, sessions, undefined);
+  if (request.method === "DELETE") return { kind: "delete", session };
+  const lastEventId = request.headers.get("last-event-id");
+  return { kind: "listen", session, after: lastEventId === undefined ? undefined : parseEventId(lastEventId) };
+}
+
+function checkVersionHeader(request: GatewayRequest, id: string | undefined): void {
+  const version = request.headers.get("mcp-protocol-version");
+  if (version === undefined || isLegacyVersion(version) || isModernVersion(version)) return;
+  throw new Refused(400, UNSUPPORTED_VERSION, `Bad Request: unsupported protocol version: ${version.slice(0, 40)}`, {
+    id,
+    data: { supported: LEGACY_VERSIONS, requested: version.slice(0, 40) },
+  });
+}
+
+function requireSession(request: GatewayRequest, sessions: SessionFinder, id: string | undefined): Session {
+  const sessionId = request.headers.get("mcp-session-id");
+  if (sessionId === undefined) {
+    throw new Refused(400, REFUSED, "Bad Request: the mcp-session-id header is required; initialize a session first", {
+      id,
+    });
+  }
+  const session = sessions.find(sessionId);
+  // Unknown, ended, and another's look alike: nobody learns which ids exist.
+  if (session === undefined) throw new Refused(404, SESSION_NOT_FOUND, "Session not found", { id });
+  return session;
+}
+
+function checkBatch(messages: readonly ClientMessage[], session: Session): void {
+  if (messages.length === 0) throw new Refused(400, INVALID_REQUEST, "Invalid Request: the batch is empty");
+  if (messages.length > MAX_BATCH)
+    throw new Refused(400, INVALID_REQUEST, `Invalid Request: a batch has at most ${MAX_BATCH} messages`);
+  if (!allowsBatches(session.version)) {
+    throw new Refused(400, INVALID_REQUEST, `Invalid Request: protocol version ${session.version} has no batches`);
+  }
+  if (messages.some((message) => message.kind === "request" && message.method === "initialize")) {
+    throw new Refused(400, INVALID_REQUEST, "Invalid Request: initialize must not be part of a batch");
+  }
+}

@@ -1,0 +1,105 @@
+/**
+ * The body of a client's POST as text, up to the backend's limit. One that is larger is refused in the client's own
+ * protocol: its rest is read and thrown away up to a bound, because clients that are still sending do not look at an
+ * answer, and because the official SDK writes the id last.
+ */
+import { isUtf8 } from "node:buffer";
+import { MemoryExhausted } from "../../base/memory-budget.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { StreamedBody } from "../../core/read-body.ts";
+import { followBody, readAll } from "../../http/body.ts";
+import type { BodyStream } from "../../http/body-stream.ts";
+import { member, slice } from "../../json/json-text.ts";
+import { INVALID_REQUEST, PARSE_ERROR } from "../protocol/json-rpc.ts";
+import { Refused } from "./downstream.ts";
+
+/** For refusals that JSON-RPC has no code for, as the official SDKs use them. */
+const OVERLOADED = -32000;
+const RETRY_SECONDS = "5";
+/** Read beyond the limit without keeping it. */
+const MAX_DISCARDED_BYTES = 16 * 1024 * 1024;
+/** Where the id is looked for in what is too large: at its beginning and at its end. */
+const MAX_ID_WINDOW_BYTES = 4 * 1024;
+
+/** Throws Refused, also later. */
+export function readBody(exchange: Exchange, maxBytes: number): string | Promise<string> {
+  const { body } = exchange.request;
+  if (body.kind === "none") return "";
+  if (body.kind === "bytes") return asText(body.bytes, maxBytes);
+  if (body.length !== undefined && body.length > maxBytes + MAX_DISCARDED_BYTES) throw tooLarge(maxBytes, undefined);
+  return readUpTo(exchange, body, maxBytes).then((bytes) => {
+    exchange.request.body = { kind: "bytes", bytes };
+    return asText(bytes, maxBytes);
+  });
+}
+
+function asText(bytes: Buffer, maxBytes: number): string {
+  if (bytes.length > maxBytes) throw tooLarge(maxBytes, idIn(window(bytes, "start"), window(bytes, "end")));
+  if (!isUtf8(bytes)) throw new Refused(400, PARSE_ERROR, "Parse error: the body is not valid UTF-8");
+  return bytes.toString("utf8");
+}
+
+async function readUpTo(exchange: Exchange, body: StreamedBody, maxBytes: number): Promise<Buffer> {
+  const { stream, length } = body;
+  body.taken = true;
+  try {
+    return await readAll(stream, maxBytes, length === undefined || length > maxBytes ? undefined : length, {
+      room: exchange.bodyRoom(),
+      tooLarge: (kept, chunk) => discardRest(stream, maxBytes, kept, chunk),
+    });
+  } catch (error) {
+    if (!(error instanceof MemoryExhausted)) throw error;
+    throw new Refused(503, OVERLOADED, "Server error: there is no memory for the message; try again later", {
+      headers: ["retry-after", RETRY_SECONDS],
+    });
+  }
+}
+
+/** Reads what follows without keeping it, and rejects with the id of the message. */
+function discardRest(stream: BodyStream, maxBytes: number, kept: Buffer, chunk: Buffer): Promise<never> {
+  const first = Buffer.from(window(Buffer.concat([kept.subarray(0, MAX_ID_WINDOW_BYTES), chunk]), "start"));
+  let last = Buffer.from(window(chunk, "end"));
+  let bytes = kept.length + chunk.length;
+  return new Promise((_resolve, reject) => {
+    const stop = followBody(stream, {
+      data(next) {
+        bytes += next.length;
+        last = Buffer.from(window(Buffer.concat([last, next]), "end"));
+        if (bytes <= maxBytes + MAX_DISCARDED_BYTES) return;
+        stop();
+        stream.pause();
+        reject(tooLarge(maxBytes, idIn(first, Buffer.alloc(0))));
+      },
+      end: () => reject(tooLarge(maxBytes, idIn(first, last))),
+      failed: reject,
+    });
+  });
+}
+
+function tooLarge(maxBytes: number, id: string | undefined): Refused {
+  return new Refused(413, INVALID_REQUEST, `Invalid Request: the message is larger than ${maxBytes} bytes`, { id });
+}
+
+function window(bytes: Buffer, side: "start" | "end"): Buffer {
+  return side === "start" ? bytes.subarray(0, MAX_ID_WINDOW_BYTES) : bytes.subarray(-MAX_ID_WINDOW_BYTES);
+}
+
+/** The last member of the whole object: what ends the text cannot stand in a string or deeper. */
+const LAST_MEMBER = /[,{]\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,20})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$/;
+
+/** The id of a message of which only the beginning and the end are known. */
+function idIn(first: Buffer, last: Buffer): string | undefined {
+  const text = first.toString("utf8");
+  const found = member(text, 0, "id");
+  const id = found && found.end < text.length ? slice(text, found) : LAST_MEMBER.exec(last.toString("utf8"))?.[1];
+  return id !== undefined && isId(id) ? id : undefined;
+}
+
+function isId(text: string): boolean {
+  try {
+    const value = JSON.parse(text) as unknown;
+    return typeof value === "string" || typeof value === "number";
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,241 @@
+/**
+ * A remote server that wants a login, behind a route without authentication: clients log in there themselves. They
+ * compare addresses with the one they called, so the documents name the gateway; authorize and token requests pass
+ * through it only to name the server's own resource again, because tokens are for the server. The gateway keeps nothing.
+ */
+
+import type { BackendEnv } from "../core/backend.ts";
+import { GatewayError } from "../core/errors.ts";
+import type { Exchange } from "../core/exchange.ts";
+import type { ExtraMatch } from "../core/policy.ts";
+import { publicOrigin } from "../core/public-origin.ts";
+import { emptyReply, jsonReply, type Reply } from "../core/reply.ts";
+import type { Fetch } from "../http/fetch.ts";
+import { createLoginLimit, type LoginLimit } from "../identity/login/login-limit.ts";
+import { type LoginEndpoint, loginEndpoints, resourceMetadataUrl } from "../identity/login/well-known.ts";
+import { parseForm, requireUnique, serialiseForm } from "../identity/providers/oauth-form.ts";
+import { OAuthRequestError } from "../identity/providers/provider-error.ts";
+import { parseBoundedObject } from "../json/bounded-json.ts";
+import { Refused } from "./client-side/downstream.ts";
+import { readBody } from "./client-side/read-body.ts";
+import { confinedFetch, discoverLogin, type LoginDocuments } from "./logins/oauth-server.ts";
+import type { McpConfig } from "./server-side/target-config.ts";
+
+const DOCUMENTS_MS = 600_000;
+/** A server without metadata is not asked for each client. */
+const FAILURE_MS = 10_000;
+const TOKEN_MS = 15_000;
+const MAX_RELAYED_FORM_BYTES = 64 * 1024;
+const MAX_RELAYED_ANSWER_BYTES = 256 * 1024;
+const FORM = "application/x-www-form-urlencoded";
+/** Documents are public and clients run in browsers too. What is said depends on the address that was called. */
+const ANY_ORIGIN = { "access-control-allow-origin": "*", "cache-control": "no-store" };
+/** Of a token endpoint's answer (RFC 6749 section 5): nothing else comes through, should it be another page. */
+const TOKEN_MEMBERS = [
+  ...["access_token", "token_type", "expires_in", "refresh_token", "scope", "id_token"],
+  ...["error", "error_description", "error_uri"],
+];
+/** They speak of the authorization server's own address, or vouch for what is changed here. */
+const NOT_PASSED_ON = ["signed_metadata", "authorization_response_iss_parameter_supported"];
+
+/** The server whose logins are relayed; undefined where they are not. */
+function relayedServer({ targets }: McpConfig): string | undefined {
+  const [target] = targets;
+  if (targets.length !== 1 || target?.mcp === undefined || target.mcp.oauth !== undefined) return undefined;
+  const { forwardHeaders, headers, url } = target.mcp;
+  return forwardHeaders.includes("authorization") && !Object.hasOwn(headers, "authorization") ? url : undefined;
+}
+
+/** Where the documents are, for a route with these paths. */
+export function relayPaths(config: McpConfig, paths: readonly string[]): readonly ExtraMatch[] {
+  if (relayedServer(config) === undefined) return [];
+  return [...endpointsOf(suffixesOf(paths))].map(([exact, { isShared }]) => ({ exact, isShared }));
+}
+
+/** Undefined where clients do not log in at the server themselves. */
+export function loginRelay(config: McpConfig, env: BackendEnv): LoginRelay | undefined {
+  const url = env.readsCredential === false ? relayedServer(config) : undefined;
+  if (url === undefined) return undefined;
+  const limit = env.keep("identity login limit", "per listener", () => createLoginLimit(env.clock));
+  return new LoginRelay(url, limit, env);
+}
+
+export class LoginRelay {
+  readonly #serverUrl: string;
+  readonly #env: BackendEnv;
+  readonly #fetch: Fetch;
+  readonly #limit: LoginLimit;
+  readonly #suffixes: readonly string[];
+  readonly #endpoints: ReadonlyMap<string, LoginEndpoint>;
+  #documents: { readonly found: Promise<LoginDocuments>; untilMs: number } | undefined = undefined;
+
+  constructor(serverUrl: string, limit: LoginLimit, env: BackendEnv) {
+    this.#serverUrl = serverUrl;
+    this.#fetch = confinedFetch(serverUrl, env.fetch);
+    this.#env = env;
+    this.#limit = limit;
+    this.#suffixes = suffixesOf(env.matchedPrefixes);
+    this.#endpoints = endpointsOf(this.#suffixes);
+  }
+
+  /** The answer to a request at one of the login paths; undefined for every other. */
+  answer(exchange: Exchange): Promise<Reply> | undefined {
+    const endpoint = this.#endpoints.get(exchange.originalPath);
+    return endpoint && this.#answer(endpoint, exchange);
+  }
+
+  /** A challenge of the server, which names the gateway's own document. */
+  challenge(text: string, exchange: Exchange): string {
+    const path = exchange.originalPath;
+    const suffix = this.#suffixes.find((one) => path === one || path.startsWith(`${one}/`)) ?? "";
+    const own = `resource_metadata="${resourceMetadataUrl(`${publicOrigin(exchange)}${suffix}`)}"`;
+    const named = /\bresource_metadata\s*=\s*(?:"[^"]*"|[^\s,]*)/gi;
+    if (named.test(text)) return text.replace(named, own);
+    return /^bearer\s*$/i.test(text) ? `Bearer ${own}` : `${text}, ${own}`;
+  }
+
+  async #answer({ kind, suffix }: LoginEndpoint, exchange: Exchange): Promise<Reply> {
+    const { method } = exchange.request;
+    const allowed = kind === "token" ? "POST" : "GET";
+    if (method === "OPTIONS") return preflight(allowed);
+    if (method !== allowed && !(method === "HEAD" && allowed === "GET"))
+      throw new GatewayError("method_not_allowed", { headers: { allow: `${allowed}, OPTIONS`, ...ANY_ORIGIN } });
+    const documents = await this.#discovered(exchange.listener);
+    const resource = `${publicOrigin(exchange)}${suffix}`;
+    switch (kind) {
+      case "protected-resource":
+        return jsonReply(200, resourceDocument(documents, resource), ANY_ORIGIN);
+      case "authorize":
+        return authorize(documents, exchange);
+      case "token":
+        this.#limit.take(exchange.listener);
+        return this.#token(documents, exchange);
+      default:
+        return jsonReply(200, serverDocument(documents, resource), ANY_ORIGIN);
+    }
+  }
+
+  async #token({ server }: LoginDocuments, exchange: Exchange): Promise<Reply> {
+    const { headers } = exchange.request;
+    if (headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase() !== FORM)
+      return refused(new OAuthRequestError("invalid_request", `the content type must be ${FORM}`));
+    let form: string;
+    try {
+      form = withResource(await readBody(exchange, MAX_RELAYED_FORM_BYTES), server.resource);
+    } catch (error) {
+      return refused(error);
+    }
+    const authorization = headers.get("authorization");
+    const answer = await this.#fetch({
+      url: server.tokenEndpoint,
+      method: "POST",
+      headers: { "content-type": FORM, accept: "application/json", ...(authorization && { authorization }) },
+      body: Buffer.from(form),
+      timeoutMs: TOKEN_MS,
+      maxBytes: MAX_RELAYED_ANSWER_BYTES,
+    }).catch((error: unknown) => {
+      throw unavailable(error);
+    });
+    const value = parseBoundedObject(answer.body);
+    if (value === undefined || (answer.status >= 300 && answer.status < 400))
+      throw unavailable(new Error(`the token endpoint answered with status ${answer.status}`));
+    const body = Object.fromEntries(TOKEN_MEMBERS.flatMap((name) => (name in value ? [[name, value[name]]] : [])));
+    return { ...jsonReply(answer.status, body, ANY_ORIGIN), confidential: true };
+  }
+
+  /** Asked for once in a while, however many clients come. */
+  #discovered(listener: string): Promise<LoginDocuments> {
+    const nowMs = this.#env.clock.monotonicMs();
+    if (this.#documents && this.#documents.untilMs > nowMs) return this.#documents.found;
+    this.#limit.take(listener);
+    const found = discoverLogin(this.#serverUrl, undefined, this.#fetch).catch((error: unknown) => {
+      held.untilMs = this.#env.clock.monotonicMs() + FAILURE_MS;
+      this.#env.logger.for("mcp").warn("MCP server's login could not be found", { reason: reasonOf(error) });
+      throw unavailable(error);
+    });
+    const held = { found, untilMs: nowMs + DOCUMENTS_MS };
+    this.#documents = held;
+    return found;
+  }
+}
+
+function suffixesOf(paths: readonly string[]): readonly string[] {
+  const own = paths.filter((path) => !path.includes("/.well-known/") && path !== "/sse");
+  return [...new Set(own.map((path) => path.replace(/\/+$/, "")))].sort((a, b) => b.length - a.length);
+}
+
+function endpointsOf(suffixes: readonly string[]): ReadonlyMap<string, LoginEndpoint> {
+  const all = new Map<string, LoginEndpoint>();
+  // Clients register at the authorization server itself.
+  for (const suffix of suffixes)
+    for (const [path, endpoint] of loginEndpoints(`http://gateway${suffix}`, true))
+      if (endpoint.kind !== "registration" && (!all.has(path) || !endpoint.isShared)) all.set(path, endpoint);
+  return all;
+}
+
+function resourceDocument({ resourceMetadata }: LoginDocuments, resource: string): object {
+  return { ...without(resourceMetadata ?? {}), resource, authorization_servers: [resource] };
+}
+
+function serverDocument({ serverMetadata }: LoginDocuments, issuer: string): object {
+  const { origin, pathname } = new URL(issuer);
+  const own = `${origin}/.well-known/oauth-authorization-server${pathname === "/" ? "" : pathname}`;
+  return {
+    ...without(serverMetadata),
+    issuer,
+    authorization_endpoint: `${own}/authorize`,
+    token_endpoint: `${own}/token`,
+  };
+}
+
+function without(document: Readonly<Record<string, unknown>>): object {
+  return Object.fromEntries(Object.entries(document).filter(([name]) => !NOT_PASSED_ON.includes(name)));
+}
+
+function authorize({ server }: LoginDocuments, exchange: Exchange): Reply {
+  let query: string;
+  try {
+    query = withResource(exchange.originalQuery.replace(/^\?/, ""), server.resource);
+  } catch (error) {
+    return refused(error);
+  }
+  const { authorizationEndpoint: address } = server;
+  const location = `${address}${address.includes("?") ? "&" : "?"}${query}`;
+  return emptyReply(302, { location, "cache-control": "no-store", "referrer-policy": "no-referrer" });
+}
+
+/** The same parameters; a resource that is named becomes the server's own. Nothing else may stand twice. */
+function withResource(form: string, resource: string): string {
+  const pairs = parseForm(form);
+  const others = pairs.filter(({ name }) => name.toLowerCase() !== "resource");
+  requireUnique(others);
+  if (others.length === pairs.length) return serialiseForm(others);
+  return serialiseForm([...others, ...parseForm(new URLSearchParams({ resource }).toString())]);
+}
+
+function preflight(allowed: string): Reply {
+  return emptyReply(204, {
+    ...ANY_ORIGIN,
+    "access-control-allow-methods": `${allowed}, OPTIONS`,
+    "access-control-allow-headers": "authorization, content-type, mcp-protocol-version, *",
+  });
+}
+
+function refused(error: unknown): Reply {
+  if (error instanceof Refused && error.reply.status === 413)
+    throw new GatewayError("body_too_large", { headers: ANY_ORIGIN });
+  if (!(error instanceof OAuthRequestError)) throw error;
+  return jsonReply(400, { error: error.error, error_description: error.message }, ANY_ORIGIN);
+}
+
+function unavailable(error: unknown): GatewayError {
+  return new GatewayError("not_ready", {
+    message: "the server's login is not available",
+    detail: reasonOf(error),
+    headers: { "retry-after": "10", ...ANY_ORIGIN },
+  });
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,149 @@
+/**
+ * The pages where users connect their accounts at MCP servers that want a login of their own: one that asks for consent, and the
+ * one that the authorization server sends the browser back to. They are on a route of their own, without authentication: a browser
+ * has no token of the gateway. The ticket in the address names the gateway user, and the page shows that user. Without the consent,
+ * another user's page could connect the visitor's account to that other user, so only the page itself can start a login, and only the
+ * browser that started a login can finish it.
+ */
+import { randomBytes } from "node:crypto";
+import { z } from "zod";
+import { type Backend, defineBackend } from "../../core/backend.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { personDescription } from "../../core/person.ts";
+import type { Reply } from "../../core/reply.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { BrowserCookie, foreignOrigin } from "../../identity/login/browser-flow.ts";
+import { escaped, page } from "./connect-page.ts";
+import { LoginRegistry } from "./login-registry.ts";
+import type { Flow, ServerLogin } from "./server-login.ts";
+
+const TIMEOUT_MS = 60_000;
+const COOKIE_SECONDS = 600;
+/** Each login has its own cookie, named by the beginning of its state. */
+const STATE_CHARS = 8;
+
+export const mcpLogins = defineBackend({
+  key: "mcpLogins",
+  doc: "The pages where users connect their accounts at MCP servers with `oauth`.",
+  schema: z.strictObject({}),
+  defaultPaths: [{ pathPrefix: "/connect" }],
+
+  compile(_config, env): Backend {
+    const registry = env.keep("mcp logins", "all", () => new LoginRegistry());
+    const logger = env.logger.for("mcp");
+    return {
+      facts: { name: env.name, type: "internal", protocol: "http" },
+      defaultTimeoutMs: TIMEOUT_MS,
+      prepare: (exchange) =>
+        answer(exchange, registry).catch((error: unknown) => {
+          logger.warn("MCP account could not be connected", {
+            reason: error instanceof Error ? error.message : String(error),
+          });
+          return page(
+            502,
+            "The account could not be connected",
+            "Try again from your assistant. The log of the gateway says why.",
+          );
+        }),
+      // `prepare` answers every request; a call would be a defect.
+      call(_exchange, call) {
+        call.fail(new Error("the connect pages were called"));
+        return { abort: () => undefined, resume: () => undefined };
+      },
+      describe: () => ({}),
+    };
+  },
+});
+
+async function answer({ request }: Exchange, registry: LoginRegistry): Promise<Reply> {
+  const query = new URLSearchParams(request.query.replace(/^\?/, ""));
+  if (request.path.endsWith("/start")) {
+    const ticket = query.get("ticket") ?? "";
+    if (request.method === "GET") return asking(registry, ticket);
+    if (request.method === "POST") return begun(request, registry, ticket);
+  } else if (request.path.endsWith("/callback") && request.method === "GET") return finished(request, registry, query);
+  return page(404, "Not found", "Open the address that your assistant shows.");
+}
+
+async function asking(registry: LoginRegistry, ticket: string): Promise<Reply> {
+  const found = await registry.invitation(ticket);
+  if (!found) return expired();
+  const { login, invitation } = found;
+  const server = escaped(new URL(login.serverUrl).host);
+  const user = escaped(invitation.person ?? personDescription({}, invitation.principal));
+  return page(
+    200,
+    `Connect ${login.targetName}`,
+    `The gateway asks for access to <b>${server}</b> for the gateway user <b>${user}</b>. If that is not you, close this page.`,
+    `<form method="post" action="start?ticket=${escaped(encodeURIComponent(ticket))}"><button>Connect</button></form>`,
+  );
+}
+
+async function begun(request: Exchange["request"], registry: LoginRegistry, ticket: string): Promise<Reply> {
+  const invited = await registry.invitation(ticket);
+  if (!invited) return expired();
+  const { origin } = new URL(invited.login.redirectUri);
+  // The ticket stays valid: a page of another site must not be able to use it up.
+  if (foreignOrigin(request, origin) !== undefined)
+    return page(
+      403,
+      "Not allowed",
+      escaped(`Open the address that your assistant shows, and press Connect there. The page must be at ${origin}.`),
+    );
+  const found = await registry.accept(ticket);
+  if (!found) return expired();
+  const secret = randomBytes(24).toString("base64url");
+  const { url, state } = await found.login.begin(found.invitation, secret);
+  return {
+    status: 303,
+    headers: HeaderList.of({
+      location: url,
+      "set-cookie": flowCookie(state, found.login.redirectUri).line(secret, COOKIE_SECONDS),
+      "cache-control": "no-store",
+      "referrer-policy": "no-referrer",
+    }),
+    body: undefined,
+    confidential: true,
+  };
+}
+
+async function finished(request: Exchange["request"], registry: LoginRegistry, query: URLSearchParams): Promise<Reply> {
+  const state = query.get("state") ?? "";
+  const found = await registry.returned(state, ({ redirectUri }) =>
+    flowCookie(state, redirectUri).read(request.headers),
+  );
+  if (!found) return expired();
+  if (found === "other browser")
+    return page(
+      400,
+      "The login was not started in this browser",
+      "Finish it in the browser where you pressed Connect, and allow cookies there. The login is still open: reload this page there, or ask your assistant for a new address.",
+    );
+  const reply = await connected(found, query);
+  reply.headers.add("set-cookie", flowCookie(state, found.login.redirectUri).clearing());
+  return reply;
+}
+
+async function connected({ login, flow }: { login: ServerLogin; flow: Flow }, query: URLSearchParams): Promise<Reply> {
+  const code = query.get("code");
+  if (code === null)
+    return page(
+      400,
+      "The account was not connected",
+      escaped(`The server said: ${(query.get("error") ?? "nothing").slice(0, 200)}`),
+    );
+  await login.finish(flow, { code, issuer: query.get("iss") ?? undefined });
+  return page(200, `${login.targetName} is connected`, "You can close this page and repeat your request.");
+}
+
+function flowCookie(state: string, url: string): BrowserCookie {
+  return new BrowserCookie(`connect_${state.slice(0, STATE_CHARS)}`, url);
+}
+
+function expired(): Reply {
+  return page(
+    410,
+    "This address is no longer valid",
+    "Ask your assistant again for a new one: each works once, for ten minutes.",
+  );
+}

@@ -1,0 +1,103 @@
+/** Messages that are large, and too large, in both directions. */
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type TestContext, test } from "node:test";
+import { rawClient } from "../../test/support/mcp/client.ts";
+import { stdioFixture } from "../../test/support/mcp/fixture.ts";
+import { serveMcp } from "../../test/support/mcp/serve-backend.ts";
+
+const MIB = 1024 * 1024;
+const odd = { name: "odd", stdio: stdioFixture("odd-server") };
+
+/** A server that answers every call with a text of as many bytes as it is asked for. */
+async function remote(t: TestContext, isEvents: boolean): Promise<object> {
+  const server = createServer(async (req, res) => {
+    let text = "";
+    for await (const chunk of req) text += String(chunk);
+    if (req.method !== "POST") return void res.writeHead(405).end();
+    const { id, method, params } = JSON.parse(text);
+    if (id === undefined) return void res.writeHead(202).end();
+    const result =
+      method === "initialize"
+        ? {
+            protocolVersion: params.protocolVersion,
+            capabilities: { tools: {} },
+            serverInfo: { name: "r", version: "1" },
+          }
+        : { content: [{ type: "text", text: "x".repeat(params.arguments.bytes) }] };
+    const answer = JSON.stringify({ jsonrpc: "2.0", id, result });
+    res.writeHead(200, { "content-type": isEvents ? "text/event-stream" : "application/json" });
+    res.end(isEvents ? `data: ${answer}\n\n` : answer);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { name: "odd", mcp: { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp` } };
+}
+
+const KINDS: Record<string, (t: TestContext) => Promise<object>> = {
+  stdio: () => Promise.resolve(odd),
+  "HTTP with JSON": (t) => remote(t, false),
+  "HTTP with events": (t) => remote(t, true),
+};
+
+for (const [kind, target] of Object.entries(KINDS)) {
+  test(`a result of 20 MiB over ${kind} passes`, async (t) => {
+    const served = await serveMcp({ targets: [await target(t)] });
+    t.after(() => served.close());
+    const client = rawClient(served.url);
+    await client.initialize();
+    const { result } = await client.call("big", { bytes: 20 * MIB });
+    assert.equal(result.content[0].text.length, 20 * MIB);
+  });
+
+  test(`beyond maxMessageBytes a result over ${kind} fails, and says why`, async (t) => {
+    const served = await serveMcp({ targets: [await target(t)], maxMessageBytes: MIB });
+    t.after(() => served.close());
+    const client = rawClient(served.url);
+    await client.initialize();
+    const { error } = await client.call("big", { bytes: 2 * MIB });
+    assert.match(error.message, /^target "odd" .*(?:larger|longer) than 1048576 bytes/);
+    assert.equal((await client.call("big", { bytes: 1000 })).result.content[0].text.length, 1000);
+  });
+}
+
+const padding = "x".repeat(5 * MIB);
+for (const [where, body, id] of [
+  ["first", `{"jsonrpc":"2.0","id":"a\\"b","method":"tools/call","params":{"x":"${padding}"}}`, 'a"b'],
+  [
+    "last, as the official SDK writes it",
+    `{"method":"tools/call","params":{"x":"${padding}"},"jsonrpc":"2.0","id":7}`,
+    7,
+  ],
+  ["before the version", `{"method":"tools/call","params":{"x":"${padding}"},"id":7,"jsonrpc":"2.0"}`, 7],
+  ["only deeper", `{"jsonrpc":"2.0","method":"tools/call","params":{"x":"${padding}","id":7}}`, null],
+  ["inside a string", `{"jsonrpc":"2.0","method":"tools/call","params":"${padding},\\"id\\":7}"}`, null],
+  ["nowhere", padding, null],
+  ["in a batch", `[{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"${padding}"}}]`, null],
+] as const) {
+  test(`a request that is too large is refused in JSON-RPC; its id stands ${where}`, async (t) => {
+    const served = await serveMcp({ targets: [odd] });
+    t.after(() => served.close());
+    const client = rawClient(served.url);
+    await client.initialize();
+    const answer = await client.post(body);
+    assert.equal(answer.status, 413);
+    assert.equal(answer.headers.get("x-gateway-error"), "body_too_large");
+    assert.equal(answer.message.error.code, -32600);
+    assert.match(answer.message.error.message, /larger than 4194304 bytes/);
+    assert.equal(answer.message.id, id);
+  });
+}
+
+test("maxRequestBytes widens the limit", async (t) => {
+  const served = await serveMcp({ targets: [odd], maxRequestBytes: 8 * MIB });
+  t.after(() => served.close());
+  const client = rawClient(served.url);
+  await client.initialize();
+  const { result } = await client.call("echo", { message: padding });
+  assert.equal(result.content[0].text.length, padding.length);
+});

@@ -1,0 +1,270 @@
+/**
+ * JSON-RPC 2.0 messages as text with the few places that a gateway must know: what kind it is, its id, its
+ * method. Ids are carried as the text the sender wrote, so that any string or number comes back unchanged.
+ * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting, and what
+ * `message-rules.ts` says); what servers send is read in `incoming.ts`.
+ */
+
+import { ExpectedError } from "../../base/expected-error.ts";
+import {
+  type Edit,
+  elements,
+  inspectDocument,
+  type Member,
+  skipSpace,
+  splice,
+  stringEnd,
+  valueEnd,
+} from "../../json/json-text.ts";
+import { envelopeProblem, paramsProblem } from "./message-rules.ts";
+
+const QUOTE = 34;
+const COMMA = 44;
+const COLON = 58;
+const OPEN_ARRAY = 91;
+const OPEN_OBJECT = 123;
+
+/** Nested further than any real message, and far below what makes a parser slow or a serialiser throw. */
+const MAX_DEPTH = 64;
+/** An id is echoed into events, logs and maps. */
+const MAX_ID_CHARS = 1024;
+
+export const PARSE_ERROR = -32700;
+export const INVALID_REQUEST = -32600;
+export const METHOD_NOT_FOUND = -32601;
+export const INVALID_PARAMS = -32602;
+export const INTERNAL_ERROR = -32603;
+
+/** Parsed parameters; only for reading, never written out again. */
+export type Params = Readonly<Record<string, unknown>>;
+
+interface Common {
+  readonly text: string;
+  /** Where the id's text stands; both 0 where there is none. */
+  readonly idStart: number;
+  readonly idEnd: number;
+}
+
+export interface ClientRequest extends Common {
+  readonly kind: "request";
+  readonly id: string;
+  readonly method: string;
+  readonly params: Params;
+}
+
+export interface ClientNotification extends Common {
+  readonly kind: "notification";
+  readonly method: string;
+  readonly params: Params;
+}
+
+export interface ClientResponse extends Common {
+  readonly kind: "response";
+  readonly id: string;
+}
+
+export type ClientMessage = ClientRequest | ClientNotification | ClientResponse;
+
+export interface ServerMessage extends Common {
+  readonly kind: "result" | "error" | "request" | "notification";
+  /** Undefined for responses. */
+  readonly method: string | undefined;
+}
+
+/** A message that is refused: the code and text of the error, and the id if one could be read. */
+export class JsonRpcProblem extends ExpectedError {
+  readonly code: number;
+  readonly id: string | undefined;
+
+  constructor(code: number, message: string, id?: string) {
+    super(message);
+    this.name = "JsonRpcProblem";
+    this.code = code;
+    this.id = id;
+  }
+}
+
+const NO_PARAMS: Params = Object.freeze({});
+
+/** One message, or the messages of a batch. Throws JsonRpcProblem. */
+export function parseClientMessages(text: string): ClientMessage | readonly ClientMessage[] {
+  const start = skipSpace(text, text.charCodeAt(0) === 0xfeff ? 1 : 0);
+  if (text.charCodeAt(start) !== OPEN_ARRAY) return parseClientMessage(text);
+  const { problem } = inspectDocument(text, MAX_DEPTH);
+  if (problem !== undefined) throw new JsonRpcProblem(PARSE_ERROR, `Parse error: ${problem}`);
+  parseJson(text);
+  return elements(text, start).map((span) => parseClientMessage(text.slice(span.start, span.end)));
+}
+
+export function parseClientMessage(text: string): ClientMessage {
+  const { top, problem } = inspectDocument(text, MAX_DEPTH);
+  if (problem !== undefined) throw new JsonRpcProblem(PARSE_ERROR, `Parse error: ${problem}`);
+  const value = parseJson(text);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected a JSON-RPC 2.0 message");
+  }
+  const message = value as Record<string, unknown>;
+  const idMember = top.find((one) => one.key === "id");
+  const id = idMember && idText(text, idMember, message.id);
+  if (message.jsonrpc !== "2.0")
+    throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "jsonrpc" must be "2.0"', id);
+  const idStart = idMember?.start ?? 0;
+  const idEnd = idMember?.end ?? 0;
+  const { method } = message;
+  const envelope = envelopeProblem(Object.keys(message), method, id !== undefined);
+  if (envelope !== undefined) throw new JsonRpcProblem(INVALID_REQUEST, `Invalid Request: ${envelope}`, id);
+  if (typeof method === "string") {
+    const params = paramsOf(message.params, id);
+    const problem = paramsProblem(method, params);
+    if (problem !== undefined) throw new JsonRpcProblem(INVALID_PARAMS, `Invalid params: ${problem}`, id);
+    if (id === undefined) return { kind: "notification", text, idStart, idEnd, method, params };
+    return { kind: "request", text, idStart, idEnd, id, method, params };
+  }
+  if (id !== undefined && message.method === undefined && ("result" in message || "error" in message)) {
+    return { kind: "response", text, idStart, idEnd, id };
+  }
+  throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: neither a request, a notification nor a response", id);
+}
+
+/** A message of the gateway's own: it looks for three members and skips the rest. Undefined if it is none. */
+function parseServerMessage(text: string): ServerMessage | undefined {
+  let idStart = 0;
+  let idEnd = 0;
+  let method: string | undefined;
+  let outcome: "result" | "error" | undefined;
+  let i = skipSpace(text, 0);
+  if (text.charCodeAt(i) !== OPEN_OBJECT) return undefined;
+  i = skipSpace(text, i + 1);
+  while (text.charCodeAt(i) === QUOTE) {
+    const keyStart = i;
+    const keyEnd = stringEnd(text, i);
+    i = skipSpace(text, keyEnd);
+    if (text.charCodeAt(i) !== COLON) return undefined;
+    const start = skipSpace(text, i + 1);
+    const end = valueEnd(text, start);
+    if (end === start) return undefined;
+    if (isKey(text, keyStart, keyEnd, "id")) {
+      idStart = start;
+      idEnd = end;
+    } else if (isKey(text, keyStart, keyEnd, "result")) outcome = "result";
+    else if (isKey(text, keyStart, keyEnd, "error")) outcome = "error";
+    else if (isKey(text, keyStart, keyEnd, "method")) method = stringValue(text, start, end);
+    i = skipSpace(text, end);
+    if (text.charCodeAt(i) !== COMMA) break;
+    i = skipSpace(text, i + 1);
+  }
+  if (method !== undefined) return { text, idStart, idEnd, kind: idEnd === 0 ? "notification" : "request", method };
+  return outcome === undefined ? undefined : { text, idStart, idEnd, kind: outcome, method };
+}
+
+/** The message with another id. Only for messages that have one. */
+export function withId(message: Common, id: string): string {
+  return message.text.slice(0, message.idStart) + id + message.text.slice(message.idEnd);
+}
+
+/** The message after edits that do not touch its id, which may have moved. */
+export function edited(message: ServerMessage, edits: readonly Edit[]): ServerMessage {
+  const { kind, method, idEnd } = message;
+  const text = splice(message.text, edits);
+  let shift = 0;
+  if (idEnd > 0)
+    for (const edit of edits) if (edit.end <= message.idStart) shift += edit.text.length - (edit.end - edit.start);
+  return { kind, method, text, idStart: message.idStart + shift, idEnd: idEnd + shift };
+}
+
+export function idOf(message: ServerMessage): string | undefined {
+  return message.idEnd === 0 ? undefined : message.text.slice(message.idStart, message.idEnd);
+}
+
+/** A response's id as one of ours; 0 if it is none. No text is made for it: every answer passes here. */
+export function wireIdOf(message: Common): number {
+  const { text, idStart, idEnd } = message;
+  if (idEnd - idStart > 15) return 0;
+  let id = 0;
+  for (let i = idStart; i < idEnd; i++) {
+    const digit = text.charCodeAt(i) - 48;
+    if (digit < 0 || digit > 9) return 0;
+    id = id * 10 + digit;
+  }
+  return id;
+}
+
+export function requestText(id: string, method: string, params: string): string {
+  return `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)},"params":${params}}`;
+}
+
+export function notificationText(method: string, params: string): string {
+  return `{"jsonrpc":"2.0","method":${JSON.stringify(method)},"params":${params}}`;
+}
+
+export function resultText(id: string, result: string): string {
+  return `{"jsonrpc":"2.0","id":${id},"result":${result}}`;
+}
+
+/** `id` is text of JSON; without one it is null (JSON-RPC 2.0 section 5). */
+export function errorText(id: string | undefined, code: number, message: string, data?: unknown): string {
+  const error = data === undefined ? { code, message } : { code, message, data };
+  return `{"jsonrpc":"2.0","id":${id ?? "null"},"error":${JSON.stringify(error)}}`;
+}
+
+/** A message of our own in the form of a server's. */
+export function asServerMessage(text: string): ServerMessage {
+  const message = parseServerMessage(text);
+  if (message === undefined) throw new Error("not a JSON-RPC message");
+  return message;
+}
+
+/** A result of our own, which is well formed and may be large, as if a server had sent it. */
+export function asResult(result: string): ServerMessage {
+  const text = resultText("0", result);
+  const idStart = text.indexOf(":0,") + 1;
+  return { kind: "result", text, idStart, idEnd: idStart + 1, method: undefined };
+}
+
+/** A request of our own, as if a client had sent it. */
+export function asClientRequest(method: string, params: string): ClientRequest {
+  const text = requestText("0", method, params);
+  const idStart = text.indexOf(":0,") + 1;
+  return { kind: "request", text, idStart, idEnd: idStart + 1, id: "0", method, params: JSON.parse(params) as Params };
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new JsonRpcProblem(PARSE_ERROR, "Parse error: the body is not valid JSON");
+  }
+}
+
+function idText(text: string, span: Member, value: unknown): string {
+  if (typeof value !== "string" && typeof value !== "number") {
+    throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "id" must be a string or a number');
+  }
+  if (span.end - span.start > MAX_ID_CHARS)
+    throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "id" is too long');
+  return text.slice(span.start, span.end);
+}
+
+function paramsOf(value: unknown, id: string | undefined): Params {
+  if (value === undefined) return NO_PARAMS;
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Params;
+  throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "params" must be an object', id);
+}
+
+/** Also written with escapes (`"\\u0069d"`): the client's parser reads it as the plain word, so we do too. */
+function isKey(text: string, start: number, end: number, key: string): boolean {
+  if (end - start === key.length + 2) return text.startsWith(key, start + 1);
+  if (end - start < key.length + 7 || !text.slice(start, end).includes("\\")) return false;
+  return stringValue(text, start, end) === key;
+}
+
+function stringValue(text: string, start: number, end: number): string | undefined {
+  if (text.charCodeAt(start) !== QUOTE) return undefined;
+  const raw = text.slice(start + 1, end - 1);
+  if (!raw.includes("\\")) return raw;
+  try {
+    return JSON.parse(text.slice(start, end)) as string;
+  } catch {
+    return undefined;
+  }
+}

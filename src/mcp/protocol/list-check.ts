@@ -1,0 +1,73 @@
+/**
+ * Whether the answer to a list request is a list: every reader behind (merging, filters, the index of names) relies
+ * on it, and a client would only say that it understood nothing. A page that names itself as the next would be read
+ * for ever. A key that differs from a known one only in case is refused: a client that ignores case would read it
+ * instead of what was filtered, renamed or compared.
+ */
+import type { Steps } from "../../base/turns.ts";
+import { find, type Span, slice } from "../../json/json-text.ts";
+import { elementsInSteps, findInSteps, membersInSteps } from "../../json/text-steps.ts";
+import { LISTS, withAnswer } from "./access.ts";
+import { type Call, type Failure, serverFailure } from "./call.ts";
+import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
+import { largeOrSmall } from "./large-or-small.ts";
+import { itemKeyProblem, listKeyProblem } from "./message-rules.ts";
+
+/** Undefined if nothing is wrong, or if the request is not for a list. */
+export function* listProblem(
+  request: ClientRequest,
+  message: ServerMessage,
+  target: string,
+): Steps<Failure | undefined> {
+  const list = LISTS[request.method];
+  if (list === undefined || message.kind !== "result") return undefined;
+  const what = yield* problemOf(message.text, list, find(request.text, 0, "params", "cursor"), request);
+  if (what === undefined) return undefined;
+  return serverFailure(`target "${target}" answered ${request.method} with ${what}`);
+}
+
+/** The call, failed where its answer is not the list that it asked for. */
+export function checkedList(call: Call, target: string): Call {
+  if (LISTS[call.request.method] === undefined) return call;
+  return {
+    ...withAnswer(call, (message) => message),
+    answered: (message) =>
+      largeOrSmall(
+        message,
+        () => listProblem(call.request, message, target),
+        (problem) => (problem ? call.failed(problem) : call.answered(message)),
+        (failure) => call.failed(failure),
+      ),
+  };
+}
+
+function* problemOf(
+  text: string,
+  list: { readonly member: string; readonly key: string },
+  asked: Span | undefined,
+  request: ClientRequest,
+): Steps<string | undefined> {
+  const result = yield* findInSteps(text, 0, "result");
+  const top = result ? yield* membersInSteps(text, result.start) : [];
+  const items = top.find(({ key }) => key === list.member);
+  if (items === undefined || text[items.start] !== "[") return `no list of ${list.member}`;
+  const unclear = listKeyProblem(
+    list.member,
+    top.map(({ key }) => key),
+  );
+  if (unclear !== undefined) return `a result that can be read in two ways: ${unclear}`;
+  for (const item of yield* elementsInSteps(text, items.start)) {
+    const own = yield* membersInSteps(text, item.start);
+    const name = own.find(({ key }) => key === list.key);
+    if (name === undefined || text[name.start] !== '"') return `an item whose "${list.key}" is not a string`;
+    const problem = itemKeyProblem(own.map(({ key }) => key));
+    if (problem !== undefined) return `an item that can be read in two ways: ${problem}`;
+    yield;
+  }
+  const cursor = top.find(({ key }) => key === "nextCursor");
+  const next = cursor && slice(text, cursor);
+  // Some write null where there is none.
+  if (next === undefined || next === "null") return undefined;
+  if (!next.startsWith('"')) return "a cursor that is not a string";
+  return asked && slice(request.text, asked) === next ? "the same cursor again" : undefined;
+}

@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { rawClient } from "../../test/support/mcp/client.ts";
+import { serveMcp } from "../../test/support/mcp/serve-backend.ts";
+
+/** A server that closes a kept connection instead of reading the next message of a method, once, as an idle limit does. */
+async function startClosing() {
+  const seen: string[] = [];
+  const closing = new Set<string>();
+  const used = new WeakSet<object>();
+  const server = createServer((request, response) => {
+    let body = "";
+    request.on("data", (chunk) => {
+      body += String(chunk);
+    });
+    request.on("end", () => {
+      const { id, method = "" } = body === "" ? {} : (JSON.parse(body) as { id?: unknown; method?: string });
+      seen.push(method);
+      if (used.has(request.socket) && closing.delete(method)) {
+        request.socket.destroy();
+        return;
+      }
+      used.add(request.socket);
+      if (id === undefined) {
+        response.writeHead(request.method === "POST" ? 202 : 405).end();
+        return;
+      }
+      const info = {
+        protocolVersion: "2025-11-25",
+        capabilities: { tools: {} },
+        serverInfo: { name: "s", version: "1" },
+      };
+      const result = method === "initialize" ? info : { content: [], tools: [] };
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end(JSON.stringify({ jsonrpc: "2.0", id, result }));
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const close = (): void => {
+    server.closeAllConnections();
+    server.close();
+  };
+  const times = (method: string): number => seen.filter((one) => one === method).length;
+  return { url: `http://127.0.0.1:${port}/mcp`, closing, times, close };
+}
+
+test("a connection that the server closed meanwhile costs no session and no list; a tool call is not sent twice", async () => {
+  const remote = await startClosing();
+  const served = await serveMcp({ targets: [{ name: "remote", mcp: { url: remote.url } }] });
+  try {
+    await rawClient(served.url).initialize();
+    remote.closing.add("initialize");
+    const client = rawClient(served.url);
+    await client.initialize();
+    assert.notEqual(client.sessionId, undefined);
+    assert.equal(remote.times("initialize"), 3);
+    remote.closing.add("tools/list");
+    assert.deepEqual((await client.request("tools/list")).result.tools, []);
+    assert.equal(remote.times("tools/list"), 2);
+    remote.closing.add("tools/call");
+    assert.match((await client.call("any")).error.message, /could not be reached/);
+    assert.equal(remote.times("tools/call"), 1);
+  } finally {
+    await served.close();
+    remote.close();
+  }
+});

@@ -1,0 +1,79 @@
+/**
+ * Where the outcome of an MCP request goes: the facts of its exchange, the failure in its records, the metrics. On the
+ * old transport the exchange of a message has ended long before its answer goes out: the log tells of a failure then.
+ */
+import type { AttributeSource } from "../cel/expression.ts";
+import type { BackendCall } from "../core/backend.ts";
+import type { Exchange } from "../core/exchange.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import type { Names } from "./aggregation/names.ts";
+import { factsOf } from "./client-side/message-facts.ts";
+import type { RoutedTarget, ShadowTold } from "./protocol/call.ts";
+import type { ClientRequest } from "./protocol/json-rpc.ts";
+import type { McpMetrics } from "./server-side/mcp-metrics.ts";
+import type { CallOutcome, CallReport } from "./session/call-outcome.ts";
+
+export interface ReportEnv {
+  readonly metrics: McpMetrics;
+  readonly logger: Logger;
+  names(): Names;
+}
+
+/** A class and no literal with getters: V8 keeps what those know until its next full collection, for each request. */
+export class RequestReport implements CallReport {
+  readonly #env: ReportEnv;
+  readonly #exchange: Exchange;
+  readonly #call: BackendCall;
+  readonly #isOldTransport: boolean;
+
+  constructor(env: ReportEnv, exchange: Exchange, call: BackendCall, isOldTransport: boolean) {
+    this.#env = env;
+    this.#exchange = exchange;
+    this.#call = call;
+    this.#isOldTransport = isOldTransport;
+  }
+
+  get caller(): AttributeSource {
+    return this.#exchange.attributes;
+  }
+
+  get watched(): ShadowTold {
+    const exchange = this.#exchange;
+    // The exchange of a message on the old transport ends before its answer comes.
+    if (this.#isOldTransport) exchange.awaitsShadow = true;
+    // A call that a guard rejects has been counted by limits.
+    return (detail, rule) => exchange.deniedInShadow("mcp", detail, { rule, isCounted: true });
+  }
+
+  ended(
+    request: ClientRequest,
+    routed: RoutedTarget | undefined,
+    { kind, problem }: CallOutcome,
+    answer?: string,
+  ): void {
+    const exchange = this.#exchange;
+    const { metrics, logger, names } = this.#env;
+    const facts = exchange.facts.mcp;
+    // The facts of a batch name none of its messages.
+    const own = facts?.methodName === undefined ? factsOf(request, undefined, names()) : facts;
+    const target = routed?.name ?? own.tool?.target ?? own.target ?? "";
+    exchange.audit?.ended(request.id, target, kind, answer);
+    metrics.result(target, own.tool?.name ?? "", kind);
+    if (facts) {
+      if (target !== "") facts.target ??= target;
+      if (facts.outcome === undefined || facts.outcome === "ok") facts.outcome = kind;
+    }
+    if (problem === undefined) return;
+    if (!this.#isOldTransport) this.#call.problem(problem);
+    else
+      logger.info("MCP request failed", {
+        id: exchange.id,
+        "mcp.method": request.method,
+        "mcp.target": target,
+        "mcp.tool": own.tool?.name,
+        "mcp.outcome": kind,
+        error: problem.code,
+        reason: problem.reason.slice(0, 500),
+      });
+  }
+}

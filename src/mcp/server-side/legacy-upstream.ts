@@ -1,0 +1,249 @@
+/**
+ * A target behind a session of the legacy era. The client's own `initialize` opens it and is kept: when the
+ * server must be started again, the handshake is repeated in the client's words, and what the client had set
+ * (log level, subscriptions) is set again, so that the session goes on as if nothing had happened.
+ */
+import type { WireTap } from "../../core/wire.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import { find, slice } from "../../json/json-text.ts";
+import type { Call, LoginRequired, Question, Running } from "../protocol/call.ts";
+import { LATEST_MODERN } from "../protocol/era.ts";
+import type { ClientNotification, ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
+import { LegacyOverModern } from "./legacy-over-modern.ts";
+import type { Handshaking, LinkEnv, LinkOwner, Loss } from "./link-contract.ts";
+import { ServerLink } from "./server-link.ts";
+import type { Target } from "./target.ts";
+import {
+  type OpenOutcome,
+  readDiscovered,
+  readInitialized,
+  refusalOf,
+  type ServerAbout,
+  type Upstream,
+  type UpstreamUser,
+} from "./upstream.ts";
+
+/** Subscriptions that are made again after a restart of the server. */
+const MAX_REMEMBERED = 1_000;
+const MAX_REMEMBERED_CHARS = 2_000;
+
+export class LegacyUpstream implements Upstream, LinkOwner {
+  readonly target: Target;
+  about: ServerAbout | undefined = undefined;
+  readonly #user: UpstreamUser;
+  readonly #link: ServerLink;
+  readonly #initialize: ClientRequest;
+  readonly #initializeParams: string;
+  /** Set where the server knows only the modern era. */
+  #modern: LegacyOverModern | undefined = undefined;
+  #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
+  #isInitialized = false;
+  #logLevel: string | undefined = undefined;
+  #subscriptions: Set<string> | undefined = undefined;
+
+  constructor(
+    target: Target,
+    env: LinkEnv,
+    initialize: ClientRequest,
+    user: UpstreamUser,
+    headers: HeaderList | undefined,
+  ) {
+    this.target = target;
+    this.#user = user;
+    this.#initialize = initialize;
+    this.#link = new ServerLink(env, this, headers);
+    const params = find(initialize.text, 0, "params");
+    this.#initializeParams = params ? slice(initialize.text, params) : "{}";
+  }
+
+  /** Takes its place in a session that is open: nobody opens it, the first call does, and all goes on as it was. */
+  join(before: Upstream | undefined): void {
+    this.#isInitialized = true;
+    if (!(before instanceof LegacyUpstream)) return;
+    this.about = before.about;
+    this.#logLevel = before.#logLevel;
+    this.#subscriptions = before.#subscriptions;
+  }
+
+  get pendingCalls(): number {
+    return this.#link.pendingCalls;
+  }
+
+  get isResting(): boolean {
+    return this.#link.isResting;
+  }
+
+  get lossReason(): string | undefined {
+    return this.#link.lossReason;
+  }
+
+  get holdsChild(): boolean {
+    return this.target.config.stdio !== undefined && this.#link.isConnected;
+  }
+
+  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
+    this.#opened = done;
+    this.#link.connect(wire);
+  }
+
+  call(call: Call): Running {
+    if (this.#modern) return this.#modern.call(call);
+    this.#remember(call.request);
+    return this.#link.call(call);
+  }
+
+  notify(message: ClientNotification, wire?: WireTap): void {
+    if (message.method === "notifications/initialized") this.#isInitialized = true;
+    if (this.#modern) this.#modern.notify(message);
+    else this.#link.notify(message.text, message.method, wire);
+  }
+
+  revive(): void {
+    this.#link.connect();
+  }
+
+  park(): Promise<void> | undefined {
+    return this.target.config.stdio ? this.#link.park() : undefined;
+  }
+
+  sweep(nowMs: number): void {
+    this.#link.sweep(nowMs);
+  }
+
+  pause(): void {
+    this.#link.pause();
+  }
+
+  resume(): void {
+    this.#link.resume();
+  }
+
+  close(): Promise<void> {
+    return this.#link.close();
+  }
+
+  detail(): Record<string, unknown> {
+    return this.#link.detail();
+  }
+
+  // What the link reports.
+
+  handshake(io: Handshaking): void {
+    if (this.target.speaksLegacy === false) {
+      this.#discover(io, undefined);
+      return;
+    }
+    io.request("initialize", this.#initializeParams, (answer, reason, error) => {
+      const about = answer && readInitialized(answer);
+      if (answer && about) {
+        this.target.speaksLegacy = true;
+        io.speak("legacy", about.protocolVersion);
+        this.#ready(io, answer, about);
+      } else if (answer?.kind === "error" && this.target.speaksLegacy === undefined) this.#discover(io, answer);
+      else this.#refuse(io, answer, reason, error);
+    });
+  }
+
+  notified(message: ServerMessage): void {
+    this.#user.notified(this, message);
+  }
+
+  asked(question: Question): void {
+    this.#user.asked(this, question);
+  }
+
+  hearsQuestions(): boolean {
+    return this.#user.hearsQuestions();
+  }
+
+  lost(loss: Loss): void {
+    this.target.failures.add(loss.reason, loss.stderr);
+    const opened = this.#opened;
+    this.#opened = undefined;
+    if (opened) opened({ ok: false, reason: loss.reason, error: loss.error });
+    else this.#user.lost(this, loss);
+  }
+
+  /** A server that knows no `initialize` may be one of the modern era. */
+  #discover(io: Handshaking, refusal: ServerMessage | undefined): void {
+    this.#modern ??= new LegacyOverModern(this.#initialize.params, {
+      call: (call) => this.#link.call(call),
+      params: this.target.config.mcp ? this.target.params : undefined,
+      notified: (message) => this.notified(message),
+    });
+    const modern = this.#modern;
+    io.speak("modern", LATEST_MODERN);
+    io.request("server/discover", `{"_meta":{${modern.envelope()}}}`, (answer, reason, error) => {
+      const about = answer && readDiscovered(answer);
+      if (!answer || !about) {
+        this.#modern = undefined;
+        this.#refuse(io, refusal ?? answer, reason, error);
+        return;
+      }
+      this.target.speaksLegacy = false;
+      this.target.speaksModern = true;
+      const translated = modern.opened(answer, about);
+      this.#ready(io, translated.answer, translated.about);
+      if (this.#isInitialized) modern.listen();
+    });
+  }
+
+  #refuse(io: Handshaking, answer: ServerMessage | undefined, reason: string, error?: LoginRequired): void {
+    const opened = this.#opened;
+    // Its own refusal is passed on; a result that is none would look like success.
+    if (opened && answer?.kind === "error") {
+      this.#opened = undefined;
+      opened({ ok: false, answer });
+    }
+    io.refuse(answer ? refusalOf(answer) : reason, answer ? undefined : error);
+  }
+
+  #ready(io: Handshaking, answer: ServerMessage, about: ServerAbout): void {
+    const opened = this.#opened;
+    this.#opened = undefined;
+    if (opened) {
+      this.about = about;
+      // The session may have gone on without it, and its client is long initialized.
+      if (this.#isInitialized) this.#resume(io);
+      else io.ready();
+      opened({ ok: true, answer, about });
+    } else this.#reopen(io, about);
+  }
+
+  /** A new process in an old session: it must speak the revision that the client was told. */
+  #reopen(io: Handshaking, about: ServerAbout): void {
+    if (this.about !== undefined && about.protocolVersion !== this.about.protocolVersion) {
+      io.refuse(`answers with protocol version ${about.protocolVersion} after a restart`);
+      return;
+    }
+    this.about = about;
+    this.#resume(io);
+  }
+
+  /** Tells the server what the client has said before, then lets calls pass. */
+  #resume(io: Handshaking): void {
+    if (this.#modern) {
+      io.ready();
+      return;
+    }
+    if (this.#isInitialized) io.notify("notifications/initialized", "{}");
+    if (this.#logLevel !== undefined) io.request("logging/setLevel", this.#logLevel, () => undefined);
+    if (this.#subscriptions)
+      for (const params of this.#subscriptions) io.request("resources/subscribe", params, () => undefined);
+    io.ready();
+  }
+
+  #remember(request: ClientRequest): void {
+    const { method } = request;
+    if (method !== "logging/setLevel" && method !== "resources/subscribe" && method !== "resources/unsubscribe") return;
+    const span = find(request.text, 0, "params");
+    const params = span ? slice(request.text, span) : "{}";
+    if (method === "logging/setLevel") this.#logLevel = params;
+    else if (method === "resources/subscribe") {
+      this.#subscriptions ??= new Set();
+      const subscription = JSON.stringify({ uri: request.params.uri });
+      if (this.#subscriptions.size < MAX_REMEMBERED && subscription.length <= MAX_REMEMBERED_CHARS)
+        this.#subscriptions.add(subscription);
+    } else this.#subscriptions?.delete(JSON.stringify({ uri: request.params.uri }));
+  }
+}

@@ -1,0 +1,75 @@
+/**
+ * What is counted of MCP: requests by method, and how many sessions and children there are. All backends show in
+ * the same families, so they register in one set that outlives reloads.
+ */
+import type { McpOutcome } from "../../core/facts.ts";
+import type { Counter, Metrics } from "../../observe/log/metrics.ts";
+import { KnownTools } from "./known-tools.ts";
+
+/** Methods that have a series of their own; what clients make up shares one. */
+const METHODS = [
+  ...["initialize", "server/discover", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get"],
+  ...["resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe"],
+  ...["completion/complete", "logging/setLevel", "subscriptions/listen"],
+];
+
+/** A backend, as the gauges read it. */
+export interface Counted {
+  readonly name: string;
+  readonly sessions: { readonly size: number };
+  readonly children: number;
+}
+
+export type CountedBackends = Set<Counted>;
+
+export interface McpMetrics {
+  request(method: string): void;
+  /** A request ended; `tool` is empty for other methods than `tools/call`, `target` where several were asked. */
+  result(target: string, tool: string, outcome: McpOutcome): void;
+}
+
+export function createMcpMetrics(metrics: Metrics, backend: string, all: CountedBackends): McpMetrics {
+  const read = (value: (one: Counted) => number) => () =>
+    [...all].map((one) => [{ backend: one.name }, value(one)] as const);
+  metrics.gauge(
+    "gateway_mcp_sessions",
+    "MCP sessions and lanes that are open.",
+    read(({ sessions }) => sessions.size),
+  );
+  metrics.gauge(
+    "gateway_mcp_children",
+    "Child processes of MCP targets.",
+    read(({ children }) => children),
+  );
+  const family = metrics.counter("gateway_mcp_requests_total", "MCP requests, by method.", ["backend", "method"]);
+  const series = new Map<string, Counter>(METHODS.map((method) => [method, family.labels(backend, method)]));
+  const other = family.labels(backend, "other");
+  const results = metrics.counter(
+    "gateway_mcp_results_total",
+    "MCP requests that ended, by target, tool and outcome. `tool` is empty for other requests than tool calls.",
+    ["backend", "target", "tool", "outcome"],
+  );
+  const tools = new Map<string, KnownTools>();
+  const counters = new Map<string, Counter>();
+  const toolLabel = (target: string, tool: string, outcome: McpOutcome): string => {
+    let known = tools.get(target);
+    if (known === undefined) {
+      known = new KnownTools();
+      tools.set(target, known);
+    }
+    return known.label(tool, outcome === "ok");
+  };
+  return {
+    request: (method) => (series.get(method) ?? other).add(),
+    result(target, tool, outcome) {
+      const label = tool === "" ? "" : toolLabel(target, tool, outcome);
+      const key = `${target}\n${label}\n${outcome}`;
+      let counter = counters.get(key);
+      if (counter === undefined) {
+        counter = results.labels(backend, target, label, outcome);
+        counters.set(key, counter);
+      }
+      counter.add();
+    },
+  };
+}

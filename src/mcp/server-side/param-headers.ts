@@ -1,0 +1,110 @@
+/**
+ * Tool parameters that a server wants repeated in headers (`x-mcp-header` in a tool's input schema, 2026-07-28).
+ * The gateway checks them where it is the HTTP side of a server, and writes them where it is the client of one.
+ * What is annotated is learned from the tool lists that pass by.
+ */
+
+import { isHeaderName } from "../../base/header-names.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { elements, find, slice } from "../../json/json-text.ts";
+import type { Failure } from "../protocol/call.ts";
+import { HEADER_MISMATCH } from "../protocol/era.ts";
+import type { ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
+import { mirrorHeader, readMirrorHeader } from "../protocol/mirror-headers.ts";
+
+const ANNOTATION = "x-mcp-header";
+/** Deeper than any real tool's parameters. */
+const MAX_DEPTH = 8;
+const MAX_TOOLS = 10_000;
+/** A list is parsed in one turn. */
+const MAX_LEARNED_CHARS = 1024 * 1024;
+
+interface MirroredParam {
+  /** `mcp-param-…`, lower case. */
+  readonly header: string;
+  /** From `arguments` down. */
+  readonly path: readonly string[];
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+export class ParamHeaders {
+  readonly #tools = new Map<string, readonly MirroredParam[]>();
+  /** Whether any tool list has passed by. */
+  isLearned = false;
+
+  /** From the answer to `tools/list`. */
+  learn(message: ServerMessage): void {
+    this.isLearned = true;
+    // Almost no server uses this: its lists are not even parsed.
+    if (message.text.length > MAX_LEARNED_CHARS || !message.text.includes(`"${ANNOTATION}"`)) return;
+    const list = find(message.text, 0, "result", "tools");
+    for (const span of list ? elements(message.text, list.start) : []) {
+      const tool = JSON.parse(slice(message.text, span)) as { name?: unknown; inputSchema?: unknown } | null;
+      if (typeof tool?.name !== "string" || this.#tools.size >= MAX_TOOLS) continue;
+      const params: MirroredParam[] = [];
+      collect(tool.inputSchema, [], params);
+      this.#tools.set(tool.name, params);
+    }
+  }
+
+  /** What is wrong with a call's headers; undefined if nothing is. */
+  problem(request: ClientRequest, headers: HeaderList): Failure | undefined {
+    const args = request.params.arguments;
+    for (const { header, path } of this.#tools.get(String(request.params.name)) ?? []) {
+      const value = textAt(args, path);
+      const raw = headers.get(header);
+      if (value === undefined && raw === undefined) continue;
+      const said = raw === undefined ? undefined : readMirrorHeader(raw);
+      if (said === undefined || value === undefined || !isSame(said, value)) {
+        const what =
+          raw === undefined ? "is missing" : said === undefined ? "is not well formed" : "differs from the body";
+        return { code: HEADER_MISMATCH, status: 400, message: `Header mismatch: ${header} ${what}` };
+      }
+    }
+    return undefined;
+  }
+
+  /** The headers with those that the call must have. */
+  added(request: ClientRequest, headers: HeaderList | undefined): HeaderList | undefined {
+    const params = this.#tools.get(String(request.params.name)) ?? [];
+    if (params.length === 0) return headers;
+    const list = headers?.clone() ?? new HeaderList();
+    for (const { header, path } of params) {
+      const value = textAt(request.params.arguments, path);
+      if (value === undefined) list.delete(header);
+      else list.set(header, mirrorHeader(value));
+    }
+    return list;
+  }
+}
+
+/** Only along `properties`: anything else may not be annotated. */
+function collect(schema: unknown, path: readonly string[], found: MirroredParam[]): void {
+  const properties = (schema as Json | null | undefined)?.properties;
+  if (typeof properties !== "object" || properties === null || path.length >= MAX_DEPTH) return;
+  for (const [key, child] of Object.entries(properties as Json)) {
+    const name = (child as Json | null | undefined)?.[ANNOTATION];
+    if (typeof name === "string" && isHeaderName(name))
+      found.push({ header: `mcp-param-${name.toLowerCase()}`, path: [...path, key] });
+    collect(child, [...path, key], found);
+  }
+}
+
+/** The value as a header would say it; undefined where there is none to say. */
+function textAt(args: unknown, path: readonly string[]): string | undefined {
+  let at = args;
+  for (const key of path) {
+    if (typeof at !== "object" || at === null || !Object.hasOwn(at, key)) return undefined;
+    at = (at as Json)[key];
+  }
+  return typeof at === "string" || typeof at === "number" || typeof at === "boolean" ? String(at) : undefined;
+}
+
+/** Numbers are compared as numbers: `42.0` is `42`. */
+function isSame(said: string, value: string): boolean {
+  return (
+    said === value ||
+    (said.trim() !== "" && value !== "" && Number.isFinite(Number(value)) && Number(said) === Number(value))
+  );
+}

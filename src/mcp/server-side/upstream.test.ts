@@ -1,0 +1,24 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { asServerMessage } from "../protocol/json-rpc.ts";
+import { readDiscovered, readInitialized, refusalOf } from "./upstream.ts";
+
+const answerWith = (experimental: string) =>
+  asServerMessage(
+    `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","supportedVersions":["2026-07-28"],"capabilities":{"experimental":${experimental}}}}`,
+  );
+
+test("a server says of itself what it likes", () => {
+  const answer = answerWith('{"a":1}');
+  assert.deepEqual(readInitialized(answer)?.capabilities, { experimental: { a: 1 } });
+  assert.ok(readDiscovered(answer));
+});
+
+test("a server that says very much of itself is refused with the reason, unparsed", () => {
+  for (const experimental of [`{"a":[${"{},".repeat(500_000)}1]}`, `${"[".repeat(60_000)}${"]".repeat(60_000)}`]) {
+    const answer = answerWith(experimental);
+    assert.equal(readInitialized(answer), undefined);
+    assert.equal(readDiscovered(answer), undefined);
+    assert.equal(refusalOf(answer), "answered initialize with more than 20000 values and names");
+  }
+});

@@ -1,0 +1,117 @@
+/**
+ * One target as one session sees it, in the words of the session's era. Behind it may stand a server of the
+ * other era, or a process that other sessions use too: neither shows.
+ */
+
+import type { WireTap } from "../../core/wire.ts";
+import { find, slice } from "../../json/json-text.ts";
+import { hasMoreTokens } from "../../json/json-tokens.ts";
+import type { Call, LoginRequired, Question, Running, ServerError } from "../protocol/call.ts";
+import { isModernVersion } from "../protocol/era.ts";
+import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
+import { aboutKeyProblem } from "../protocol/message-rules.ts";
+import type { Loss } from "./link-contract.ts";
+import type { Target } from "./target.ts";
+
+/** What a server says of itself in `initialize` or `server/discover`. */
+export interface ServerAbout {
+  readonly protocolVersion: string;
+  readonly capabilities: Readonly<Record<string, unknown>>;
+  readonly serverInfo: unknown;
+  readonly instructions: string | undefined;
+}
+
+export type OpenOutcome =
+  /** `answer` is the server's own, as it came. */
+  | { readonly ok: true; readonly answer: ServerMessage; readonly about: ServerAbout }
+  | { readonly ok: false; readonly answer: ServerMessage }
+  | {
+      readonly ok: false;
+      readonly answer?: undefined;
+      readonly reason: string;
+      readonly error: ServerError | LoginRequired;
+    };
+
+export interface Upstream {
+  readonly target: Target;
+  /** Undefined until it was opened. */
+  readonly about: ServerAbout | undefined;
+  /** For admission to a session's time to live and the admin interface. */
+  readonly pendingCalls: number;
+  /** It failed a moment ago and is not tried again yet. */
+  readonly isResting: boolean;
+  /** Why it was lost last; completes "target x …". */
+  readonly lossReason: string | undefined;
+  /** A process runs for it alone, and ends with it. */
+  readonly holdsChild?: boolean;
+  /** `wire` is told of the handshake, where it is made for a client's request. */
+  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
+  call(call: Call): Running;
+  notify(message: ClientNotification, wire?: WireTap): void;
+  /** Brings a lost connection up again without waiting for a call. */
+  revive(): void;
+  /** Lets its process go until it is needed again; undefined if there is none of its own, or it is at work. */
+  park?(): Promise<void> | undefined;
+  sweep(nowMs: number): void;
+  pause(): void;
+  resume(): void;
+  close(): Promise<void>;
+  detail(): Record<string, unknown>;
+}
+
+/** Whoever uses an upstream: what comes from the server without belonging to a call goes here. */
+export interface UpstreamUser {
+  notified(upstream: Upstream, message: ServerMessage): void;
+  asked(upstream: Upstream, question: Question): void;
+  hearsQuestions(): boolean;
+  lost(upstream: Upstream, loss: Loss): void;
+}
+
+/** What a server says of itself: larger than any, and parsed within some milliseconds. */
+const MAX_ABOUT_TOKENS = 20_000;
+/** HTTP carries it in a header. */
+const VERSION = /^[\w.-]{1,64}$/;
+
+/** From the result of `initialize`; undefined if it has not its form. */
+export function readInitialized(answer: ServerMessage): ServerAbout | undefined {
+  const about = readAbout(answer);
+  return about && VERSION.test(about.protocolVersion) ? about : undefined;
+}
+
+/** From the result of `server/discover`; undefined if the server does not speak the modern era, whatever it answers. */
+export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
+  const about = readAbout(answer);
+  const span = about && find(answer.text, 0, "result", "supportedVersions");
+  const versions = span && (JSON.parse(slice(answer.text, span)) as unknown);
+  return Array.isArray(versions) && versions.some((one) => typeof one === "string" && isModernVersion(one))
+    ? about
+    : undefined;
+}
+
+/** Why an answer to `initialize` does not open a session; completes "target x …". */
+export function refusalOf(answer: ServerMessage): string {
+  if (answer.kind === "result" && hasMoreTokens(answer.text, MAX_ABOUT_TOKENS))
+    return `answered initialize with more than ${MAX_ABOUT_TOKENS} values and names`;
+  const unclear = answer.kind === "result" ? aboutKeyProblem(Object.keys(resultOf(answer))) : undefined;
+  if (unclear !== undefined) return `answered initialize with a result that can be read in two ways: ${unclear}`;
+  return answer.kind === "error" ? "refused to initialize" : "answered initialize without a protocol version";
+}
+
+function readAbout(answer: ServerMessage): ServerAbout | undefined {
+  // It is parsed at once, here and by those who translate it.
+  if (answer.kind !== "result" || hasMoreTokens(answer.text, MAX_ABOUT_TOKENS)) return undefined;
+  const result = resultOf(answer);
+  if (aboutKeyProblem(Object.keys(result)) !== undefined) return undefined;
+  const { protocolVersion, capabilities, serverInfo, instructions } = result;
+  return {
+    protocolVersion: typeof protocolVersion === "string" ? protocolVersion : "",
+    capabilities:
+      typeof capabilities === "object" && capabilities !== null ? (capabilities as Record<string, unknown>) : {},
+    serverInfo,
+    instructions: typeof instructions === "string" ? instructions : undefined,
+  };
+}
+
+function resultOf(answer: ServerMessage): Record<string, unknown> {
+  return (JSON.parse(answer.text) as { result: Record<string, unknown> }).result;
+}

@@ -1,0 +1,115 @@
+/**
+ * The last events of one session, so that a client whose connection dropped can ask for what it missed
+ * (`Last-Event-ID`). Bounded in number, bytes and age: it is a net under dropped connections, not a mailbox.
+ */
+
+import type { MemoryAccount } from "../../base/memory-budget.ts";
+
+const MAX_EVENTS = 256;
+const MAX_BYTES = 1024 * 1024;
+/** A client that lost its connection is back long before this. */
+const KEPT_MS = 60_000;
+
+export interface LoggedEvent {
+  readonly stream: number;
+  readonly number: number;
+  readonly bytes: Buffer;
+  readonly atMs: number;
+}
+
+export class EventLog {
+  readonly #account: MemoryAccount;
+  #events: LoggedEvent[] = [];
+  #bytes = 0;
+
+  constructor(account: MemoryAccount) {
+    this.#account = account;
+  }
+
+  get size(): number {
+    return this.#events.length;
+  }
+
+  /** Where the session's client has used up its memory, older events make room, or this one is not logged. */
+  append(event: LoggedEvent): void {
+    const { length } = event.bytes;
+    // The newest stays, however large: it may be the one answer that matters.
+    while (this.#events.length > 0 && (this.#events.length >= MAX_EVENTS || this.#bytes + length > MAX_BYTES)) {
+      this.#drop();
+    }
+    while (!this.#account.tryGrow(length)) {
+      if (this.#events.length === 0) return;
+      this.#drop();
+    }
+    this.#events.push(event);
+    this.#bytes += length;
+  }
+
+  #drop(): void {
+    const { length } = (this.#events.shift() as LoggedEvent).bytes;
+    this.#bytes -= length;
+    this.#account.shrink(length);
+  }
+
+  /** The events of a stream after that number, oldest first. */
+  after(stream: number, number: number): LoggedEvent[] {
+    return this.#events.filter((event) => event.stream === stream && event.number > number);
+  }
+
+  expire(nowMs: number): void {
+    const first = this.#events[0];
+    if (first === undefined || nowMs - first.atMs < KEPT_MS) return;
+    this.#events = this.#events.filter((event) => nowMs - event.atMs < KEPT_MS);
+    const bytes = this.#events.reduce((sum, event) => sum + event.bytes.length, 0);
+    this.#account.shrink(this.#bytes - bytes);
+    this.#bytes = bytes;
+  }
+}
+
+const EVENT_ID = /^(\d{1,15})-(\d{1,15})(e?)(?:-(?:n(-?\d{1,15})|s([\w-]{1,160})))?$/;
+const WHOLE_NUMBER = /^-?\d{1,15}$/;
+/** A longer id of a request does not travel with its events. */
+const MAX_ID_CHARS = 100;
+
+/** What a client had last of a stream. */
+export interface EventPlace {
+  readonly stream: number;
+  readonly number: number;
+  /** It was the last one: every process knows that nothing is left. */
+  readonly isLast?: true;
+  /** The id of the only request that the stream answers, as JSON: a process that lost the stream can tell its client. */
+  readonly answers?: string;
+}
+
+/** For the events of a stream that answers this request; empty if that is not told. */
+export function eventSuffix(answers: string | undefined): string {
+  if (answers === undefined || answers.length > MAX_ID_CHARS) return "";
+  if (WHOLE_NUMBER.test(answers)) return `-n${answers}`;
+  return answers.startsWith('"') ? `-s${Buffer.from(answers).toString("base64url")}` : "";
+}
+
+export function eventId(stream: number, number: number, suffix = "", isLast = false): string {
+  return `${stream}-${number}${isLast ? "e" : ""}${suffix}`;
+}
+
+export function parseEventId(text: string): EventPlace | undefined {
+  const match = EVENT_ID.exec(text);
+  if (match === null) return undefined;
+  const answers = match[4] ?? (match[5] && quoted(Buffer.from(match[5], "base64url").toString()));
+  return {
+    stream: Number(match[1]),
+    number: Number(match[2]),
+    ...(match[3] ? { isLast: true } : {}),
+    ...(answers ? { answers } : {}),
+  };
+}
+
+/** A JSON text that is a string, and nothing else. */
+function quoted(text: string): string | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "string" ? JSON.stringify(value) : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,295 @@
+/**
+ * One server-sent event stream of a session: the answer to a POST, or the general stream of a GET. Events are
+ * numbered and logged, so that the stream can go on over another connection; a slow client is waited for in a
+ * queue, and whoever feeds the stream is told.
+ */
+
+import type { MemoryAccount } from "../../base/memory-budget.ts";
+import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import { singleLine } from "../../json/json-text.ts";
+import { sendJson } from "../aggregation/router.ts";
+import { type Failure, failureHeaders } from "../protocol/call.ts";
+import type { Beating } from "../server-side/tenant.ts";
+import { type EventLog, eventId, eventSuffix } from "./event-log.ts";
+import { eventStreamHeaders } from "./stream-headers.ts";
+
+/** What a proxy in between may take for dead is kept alive (threats R17). */
+export const KEEP_ALIVE_MS = 15_000;
+/** An answer that takes longer gets its head and an event id first, so that the client can resume. */
+const PRIME_AFTER_MS = 100;
+/** How long a client should wait before it asks again. */
+const RETRY_MS = 1_000;
+/** Queued for a slow client before the server is paused. */
+const PAUSE_BYTES = 1024 * 1024;
+/** Beyond this the client is cut off: the server could not be paused. */
+const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
+
+const END_OF_EVENT = Buffer.from("\n\n");
+const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
+
+export interface StreamOwner {
+  readonly log: EventLog;
+  /** What waits for slow clients is charged to it. */
+  readonly account: MemoryAccount;
+  readonly nowMs: number;
+  /** Sent with every answer of the session. */
+  readonly sessionHeader: string | undefined;
+  readonly primesStreams: boolean;
+  opened(stream: EventStream): void;
+  /** A client may come back for the rest of it. */
+  resumable(stream: EventStream): void;
+  /** No client is connected to it any more, or it is complete. */
+  closed(stream: EventStream): void;
+  moved(from: EventStream, to: EventStream): void;
+  congested(isCongested: boolean): void;
+}
+
+export class EventStream implements BackendRun, Beating {
+  next: Beating | undefined = undefined;
+  previous: Beating | undefined = undefined;
+  /** 0 is the general stream. */
+  readonly number: number;
+  readonly #owner: StreamOwner;
+  readonly #primeAfterMs: number;
+  /** Of the ids of its events. */
+  readonly #suffix: string;
+  #sink: BackendCall | undefined = undefined;
+  #hasHead = false;
+  #isComplete = false;
+  /** Whether a client may know an event of it, or one waits for it. */
+  #isResumable = false;
+  #lastEvent: number;
+  /** The last event that a client got, or that waits for it. */
+  #lastSent: number;
+  #queue: Buffer[] | undefined = undefined;
+  #queuedBytes = 0;
+  #attachedMs = 0;
+  #lastWriteMs = 0;
+
+  /** `before`: its events have higher numbers. `answers`: the only request that it is for. */
+  constructor(number: number, owner: StreamOwner, primeAfterMs = PRIME_AFTER_MS, before = 0, answers?: string) {
+    this.number = number;
+    this.#suffix = eventSuffix(answers);
+    this.#lastEvent = before;
+    this.#lastSent = before;
+    this.#owner = owner;
+    this.#primeAfterMs = primeAfterMs;
+  }
+
+  get hasHead(): boolean {
+    return this.#hasHead;
+  }
+
+  get isConnected(): boolean {
+    return this.#sink !== undefined;
+  }
+
+  get isComplete(): boolean {
+    return this.#isComplete;
+  }
+
+  /** Connects a client. With `after` it gets what it missed since that event, otherwise what nobody got yet. */
+  attach(sink: BackendCall, after?: number): void {
+    this.disconnect();
+    this.#sink = sink;
+    this.#hasHead = false;
+    this.#attachedMs = this.#owner.nowMs;
+    this.#lastWriteMs = this.#attachedMs;
+    this.#owner.opened(this);
+    const missed = this.#owner.log.after(this.number, after ?? this.#lastSent);
+    for (const event of missed) this.#write(event.bytes);
+    this.#lastSent = this.#lastEvent;
+    if (this.#isComplete) this.#finish();
+  }
+
+  /** Sends the head before there is an event: a client that waits for it sees that the stream is open. */
+  begin(): void {
+    if (this.#hasHead || this.#sink === undefined) return;
+    this.#head();
+    if (!this.#owner.primesStreams) this.#write(Buffer.from(": \n\n"));
+    else {
+      const id = this.#nextId();
+      this.#lastSent = this.#lastEvent;
+      this.#isResumable = true;
+      this.#owner.resumable(this);
+      this.#write(Buffer.from(`${id}retry: ${RETRY_MS}\ndata: \n\n`));
+    }
+  }
+
+  /** The first event of the old transport: where its client posts to. */
+  announce(endpoint: string): void {
+    this.#write(Buffer.from(`event: endpoint\ndata: ${endpoint}\n\n`));
+  }
+
+  /** A text, or the bytes of one without line breaks, in pieces. */
+  event(json: string | readonly Buffer[]): void {
+    const bytes = joined(this.#encode(json, this.#nextId()));
+    this.#log(bytes);
+    if (this.#sink === undefined) return;
+    this.#lastSent = this.#lastEvent;
+    this.#write(bytes);
+  }
+
+  /**
+   * The last event. One that is also the first goes out with its head at once and without an id: nobody could ask for
+   * it again, and some clients would, because they do not count an error as an answer.
+   */
+  last(json: string | readonly Buffer[]): void {
+    this.#isComplete = true;
+    if (this.#lastEvent > 0 || this.#sink === undefined || this.#hasHead) {
+      const bytes = joined(this.#encode(json, this.#nextId(true)));
+      this.#log(bytes);
+      this.#lastSent = this.#lastEvent;
+      this.#write(bytes);
+      this.#finish();
+      return;
+    }
+    const pieces = this.#encode(json, "");
+    const sink = this.#detach() as BackendCall;
+    this.#hasHead = true;
+    const headers = eventStreamHeaders(this.#owner.sessionHeader);
+    headers.add("content-length", String(pieces.reduce((sum, piece) => sum + piece.length, 0)));
+    sink.head(200, headers);
+    for (const piece of pieces) sink.data(piece);
+    sink.end();
+  }
+
+  /** Ends with a status that says why there is no answer; inside the stream, if that has begun. */
+  refuse(failure: Failure, json: string): void {
+    if (this.#hasHead || this.#lastEvent > 0 || this.#sink === undefined) {
+      this.last(json);
+      return;
+    }
+    this.#isComplete = true;
+    const sink = this.#detach() as BackendCall;
+    this.#hasHead = true;
+    const { sessionHeader } = this.#owner;
+    const session = sessionHeader === undefined ? [] : ["mcp-session-id", sessionHeader];
+    sendJson(sink, failure.status, json, [...failureHeaders(failure), ...session]);
+  }
+
+  /** Nothing more will come. */
+  complete(): void {
+    this.#isComplete = true;
+    this.#finish();
+  }
+
+  /** The connection's time: primes an answer that takes long, and keeps a silent connection alive. */
+  beat(nowMs: number): void {
+    if (this.#sink === undefined) return;
+    if (!this.#hasHead && nowMs - this.#attachedMs >= this.#primeAfterMs) this.begin();
+    else if (this.#hasHead && nowMs - this.#lastWriteMs >= KEEP_ALIVE_MS) this.#write(KEEP_ALIVE);
+  }
+
+  /** Ends the connection without completing the stream. */
+  disconnect(): void {
+    const hadHead = this.#hasHead;
+    const sink = this.#detach();
+    if (sink === undefined) return;
+    if (!hadHead) this.#sendHead(sink);
+    sink.end();
+  }
+
+  /** Hands its connection, which has its head, to another, which has none. */
+  moveTo(other: EventStream): void {
+    other.#sink = this.#sink;
+    other.#hasHead = this.#hasHead;
+    other.#queue = this.#queue;
+    other.#queuedBytes = this.#queuedBytes;
+    other.#lastWriteMs = this.#lastWriteMs;
+    this.#sink = undefined;
+    this.#queue = undefined;
+    this.#queuedBytes = 0;
+    this.#owner.moved(this, other);
+  }
+
+  /** The client left. What comes is kept in the log for it. */
+  abort(): void {
+    this.#detach();
+  }
+
+  resume(): void {
+    const queue = this.#queue;
+    if (queue === undefined) return;
+    this.#emptyQueue();
+    for (const bytes of queue) this.#write(bytes);
+    if (this.#isComplete) this.#finish();
+  }
+
+  #nextId(isLast = false): string {
+    this.#lastEvent += 1;
+    return `id: ${eventId(this.number, this.#lastEvent, this.#suffix, isLast)}\n`;
+  }
+
+  #encode(json: string | readonly Buffer[], id: string): readonly Buffer[] {
+    const head = `event: message\n${id}data: `;
+    return typeof json === "string"
+      ? [Buffer.from(`${head}${singleLine(json)}\n\n`)]
+      : [Buffer.from(head), ...json, END_OF_EVENT];
+  }
+
+  #log(bytes: Buffer): void {
+    this.#owner.log.append({ stream: this.number, number: this.#lastEvent, bytes, atMs: this.#owner.nowMs });
+    if (!this.#isResumable) {
+      this.#isResumable = true;
+      this.#owner.resumable(this);
+    }
+  }
+
+  #write(bytes: Buffer): void {
+    if (this.#sink === undefined) return;
+    if (!this.#hasHead) this.#head();
+    this.#lastWriteMs = this.#owner.nowMs;
+    if (this.#queue !== undefined) {
+      // One message may be larger than what may wait.
+      if (this.#queuedBytes > MAX_QUEUED_BYTES || !this.#owner.account.tryGrow(bytes.length)) {
+        this.#detach()?.fail(new Error("the client reads too slowly"));
+        return;
+      }
+      this.#queue.push(bytes);
+      this.#queuedBytes += bytes.length;
+      if (this.#queuedBytes > PAUSE_BYTES) this.#owner.congested(true);
+    } else if (!this.#sink.data(bytes)) this.#queue = [];
+  }
+
+  #finish(): void {
+    if (this.#queue !== undefined && this.#queue.length > 0) return;
+    const sink = this.#detach();
+    if (sink === undefined) {
+      // Nobody is there to take it: it lives on in the log only.
+      this.#owner.closed(this);
+      return;
+    }
+    if (!this.#hasHead) this.#sendHead(sink);
+    sink.end();
+  }
+
+  #detach(): BackendCall | undefined {
+    const sink = this.#sink;
+    if (sink === undefined) return undefined;
+    this.#sink = undefined;
+    if (this.#queue !== undefined) this.#emptyQueue();
+    this.#owner.closed(this);
+    return sink;
+  }
+
+  #emptyQueue(): void {
+    this.#owner.account.shrink(this.#queuedBytes);
+    this.#queue = undefined;
+    this.#queuedBytes = 0;
+    this.#owner.congested(false);
+  }
+
+  #head(): void {
+    if (this.#sink) this.#sendHead(this.#sink);
+  }
+
+  #sendHead(sink: BackendCall): void {
+    this.#hasHead = true;
+    sink.head(200, eventStreamHeaders(this.#owner.sessionHeader));
+  }
+}
+
+function joined(pieces: readonly Buffer[]): Buffer {
+  return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
+}

@@ -1,0 +1,139 @@
+/**
+ * The servers of modern clients. That era has no sessions, but a process must be somebody's: clients that show
+ * the same identity share one, and nobody else does. It is brought up by the first request and ends when idle.
+ */
+import type { McpAccess } from "../../core/facts.ts";
+import { shownPrincipal } from "../../core/principal.ts";
+import type { Router } from "../aggregation/router.ts";
+import { type Call, NOTHING_RUNS, type Question, type Running, serverFailure } from "../protocol/call.ts";
+import type { ServerMessage } from "../protocol/json-rpc.ts";
+import type { Tenant } from "../server-side/tenant.ts";
+import type { Upstream, UpstreamUser } from "../server-side/upstream.ts";
+
+export interface LaneEnv {
+  nowMs(): number;
+  ended(lane: Lane, reason: string): void;
+}
+
+const RETIRED = "its servers are not in the configuration any more";
+
+interface Waiting {
+  readonly call: Call;
+  readonly access: McpAccess | undefined;
+  running: Running | undefined;
+  isCancelled: boolean;
+}
+
+export class Lane implements UpstreamUser, Tenant {
+  readonly owner: string;
+  readonly client: string;
+  lastUsedMs: number;
+  readonly #env: LaneEnv;
+  #router: Router | undefined = undefined;
+  #state: "opening" | "open" | "ended" = "opening";
+  #waiting: Waiting[] = [];
+  #underWay = 0;
+  #isRetiring = false;
+
+  constructor(owner: string, client: string, env: LaneEnv) {
+    this.owner = owner;
+    this.client = client;
+    this.#env = env;
+    this.lastUsedMs = env.nowMs();
+  }
+
+  get upstreams(): readonly Upstream[] {
+    return this.#router?.upstreams ?? [];
+  }
+
+  get isIdle(): boolean {
+    return (
+      this.#state === "open" && this.#underWay === 0 && this.upstreams.every((upstream) => upstream.pendingCalls === 0)
+    );
+  }
+
+  open(router: Router, opened: () => void): void {
+    this.#router = router;
+    router.open((outcome) => {
+      if (this.#state !== "opening") return;
+      const waiting = this.#waiting;
+      this.#waiting = [];
+      if (outcome.ok) {
+        this.#state = "open";
+        opened();
+        for (const one of waiting) if (!one.isCancelled) one.running = router.run(one.call, one.access);
+        return;
+      }
+      this.end(outcome.reason);
+      for (const { call, isCancelled } of waiting)
+        if (!isCancelled) call.failed({ ...outcome.failure, message: outcome.reason });
+    });
+  }
+
+  run(call: Call, access: McpAccess | undefined): Running {
+    this.lastUsedMs = this.#env.nowMs();
+    if (this.#state === "open" && this.#router) return this.#router.run(call, access);
+    if (this.#state === "ended") {
+      call.failed(serverFailure("the server was stopped", "overloaded"));
+      return NOTHING_RUNS;
+    }
+    const waiting: Waiting = { call, access, running: undefined, isCancelled: false };
+    this.#waiting.push(waiting);
+    return {
+      cancel: (reason) => {
+        waiting.isCancelled = true;
+        waiting.running?.cancel(reason);
+      },
+    };
+  }
+
+  /** A client's request began or ended. */
+  count(change: 1 | -1): void {
+    this.#underWay += change;
+    this.lastUsedMs = this.#env.nowMs();
+    if (this.#isRetiring && this.#underWay === 0) this.end(RETIRED);
+  }
+
+  /** Nobody comes to it any more: it ends when the requests that run are answered. */
+  retire(): void {
+    this.#isRetiring = true;
+    if (this.#underWay === 0) this.end(RETIRED);
+  }
+
+  sweep(nowMs: number): void {
+    for (const upstream of this.upstreams) upstream.sweep(nowMs);
+  }
+
+  end(reason: string): void {
+    if (this.#state === "ended") return;
+    this.#state = "ended";
+    this.#env.ended(this, reason);
+  }
+
+  detail(): Record<string, unknown> {
+    return {
+      owner: shownPrincipal(this.owner),
+      idleMs: Math.round(this.#env.nowMs() - this.lastUsedMs),
+      pendingCalls: this.#underWay,
+      targets: this.upstreams.map((upstream) => upstream.detail()),
+    };
+  }
+
+  // What servers report beyond calls: in this era there is nobody to tell.
+
+  notified(_upstream: Upstream, _message: ServerMessage): void {
+    // Subscriptions are calls; anything else was not asked for.
+  }
+
+  asked(_upstream: Upstream, question: Question): void {
+    question.answer('"error":{"code":-32601,"message":"The client cannot be asked"}');
+  }
+
+  hearsQuestions(): boolean {
+    return false;
+  }
+
+  lost(): void {
+    // The calls in flight were answered; the next one brings the server up again.
+  }
+}

@@ -1,0 +1,207 @@
+/**
+ * One request of a modern client while it runs. The answer alone goes out as JSON with the status that its error
+ * calls for; as soon as the server says something before it, or takes long, the answer becomes an event stream.
+ * The client leaving means that it wants no answer: the server is told.
+ */
+import type { AttributeSource } from "../../cel/expression.ts";
+import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { WireTap } from "../../core/wire.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import { find, singleLine, slice } from "../../json/json-text.ts";
+import { sendJson } from "../aggregation/router.ts";
+import {
+  type Call,
+  type Failure,
+  failureHeaders,
+  type Question,
+  type RoutedTarget,
+  type Running,
+  type ShadowTold,
+} from "../protocol/call.ts";
+import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION } from "../protocol/era.ts";
+import { type ClientRequest, errorText, METHOD_NOT_FOUND, type ServerMessage, withId } from "../protocol/json-rpc.ts";
+import type { Beating } from "../server-side/tenant.ts";
+import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
+import { KEEP_ALIVE_MS } from "./event-stream.ts";
+import { isLargeAnswer, readyLargeAnswer } from "./large-answer.ts";
+import { eventStreamHeaders } from "./stream-headers.ts";
+
+/** Queued for a client that does not read; then it is cut off. */
+const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
+const END_OF_EVENT = Buffer.from("\n\n");
+const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
+
+/** Errors that HTTP shows too (2026-07-28, transports and basic). */
+const STATUS: Readonly<Record<number, number>> = {
+  [METHOD_NOT_FOUND]: 404,
+  [HEADER_MISMATCH]: 400,
+  [MISSING_CAPABILITY]: 400,
+  [UNSUPPORTED_VERSION]: 400,
+};
+
+export interface ModernCallEnv {
+  readonly report: CallReport;
+  /** The client is of the legacy era: its errors travel with status 200. */
+  readonly hidesStatus?: boolean;
+  nowMs(): number;
+  ended(call: ModernCall): void;
+}
+
+export class ModernCall implements Call, BackendRun, Beating {
+  next: Beating | undefined = undefined;
+  previous: Beating | undefined = undefined;
+  readonly request: ClientRequest;
+  readonly headers: HeaderList;
+  readonly wire: WireTap | undefined;
+  running: Running | undefined = undefined;
+  readonly #sink: BackendCall;
+  readonly #env: ModernCallEnv;
+  #hasHead = false;
+  #isOver = false;
+  #queue: Buffer[] | undefined = undefined;
+  #queuedBytes = 0;
+  #lastWriteMs: number;
+  #target: RoutedTarget | undefined = undefined;
+
+  constructor(
+    request: ClientRequest,
+    headers: HeaderList,
+    sink: BackendCall,
+    wire: WireTap | undefined,
+    env: ModernCallEnv,
+  ) {
+    this.request = request;
+    this.headers = headers;
+    this.wire = wire;
+    this.#sink = sink;
+    this.#env = env;
+    this.#lastWriteMs = env.nowMs();
+  }
+
+  get caller(): AttributeSource {
+    return this.#env.report.caller;
+  }
+
+  get watched(): ShadowTold {
+    return this.#env.report.watched;
+  }
+
+  routed(target: RoutedTarget): void {
+    this.#target = target;
+  }
+
+  notified(message: ServerMessage): void {
+    if (!this.#isOver) this.#event(message.text);
+  }
+
+  asked(question: Question): void {
+    // A modern server does not ask; a legacy one is answered by the conversion before us.
+    question.answer('"error":{"code":-32601,"message":"The client cannot be asked"}');
+  }
+
+  answered(message: ServerMessage): void {
+    if (this.#isOver) return;
+    const status = message.kind === "error" ? statusOf(message) : 200;
+    if (!isLargeAnswer(message)) {
+      this.#report(outcomeOfAnswer(this.request, this.#target, message), message.text);
+      this.#end(withId(message, this.request.id), status);
+      return;
+    }
+    readyLargeAnswer(message, {
+      request: this.request,
+      target: this.#target,
+      isOver: () => this.#isOver,
+      ready: ({ outcome, bytes }) => {
+        this.#report(outcome, message.text);
+        this.#end(bytes, status);
+      },
+      failed: (failure) => this.failed(failure),
+    });
+  }
+
+  failed(failure: Failure): void {
+    if (this.#isOver) return;
+    this.#report(outcomeOfFailure(failure));
+    const text = errorText(this.request.id, failure.code, failure.message, failure.data);
+    this.#end(text, failure.status, failureHeaders(failure));
+  }
+
+  abort(): void {
+    if (this.#isOver) return;
+    this.#report(CANCELLED);
+    this.#over();
+    this.running?.cancel("the client closed the connection");
+  }
+
+  /** The gateway stops: a subscription would go on for ever, other calls are waited for. */
+  drain(): void {
+    if (this.#isOver || this.request.method !== "subscriptions/listen" || !this.#hasHead) return;
+    this.#over();
+    this.running?.cancel("the gateway stops");
+    this.#sink.end();
+  }
+
+  resume(): void {
+    const queue = this.#queue;
+    if (queue === undefined) return;
+    this.#queue = undefined;
+    this.#queuedBytes = 0;
+    for (const bytes of queue) this.#write(bytes);
+    if (this.#isOver && this.#queue === undefined) this.#sink.end();
+  }
+
+  beat(nowMs: number): void {
+    if (!this.#isOver && nowMs - this.#lastWriteMs >= KEEP_ALIVE_MS) this.#write(KEEP_ALIVE);
+  }
+
+  #event(json: string | readonly Buffer[]): void {
+    const head = "event: message\ndata: ";
+    if (typeof json === "string") this.#write(Buffer.from(`${head}${singleLine(json)}\n\n`));
+    else this.#write(Buffer.concat([Buffer.from(head), ...json, END_OF_EVENT]));
+  }
+
+  #write(bytes: Buffer): void {
+    if (!this.#hasHead) {
+      this.#hasHead = true;
+      this.#sink.head(200, eventStreamHeaders(undefined));
+    }
+    this.#lastWriteMs = this.#env.nowMs();
+    if (this.#queue === undefined) {
+      if (!this.#sink.data(bytes)) this.#queue = [];
+      return;
+    }
+    this.#queue.push(bytes);
+    this.#queuedBytes += bytes.length;
+    // One message may be larger than what may wait.
+    if (this.#queuedBytes - bytes.length <= MAX_QUEUED_BYTES || this.#isOver) return;
+    this.#report(CANCELLED);
+    this.#over();
+    this.running?.cancel("the client reads too slowly");
+    this.#sink.fail(new Error("the client reads too slowly"));
+  }
+
+  #report(outcome: CallOutcome, answer?: string): void {
+    this.#env.report.ended(this.request, this.#target, outcome, answer);
+  }
+
+  #end(text: string | readonly Buffer[], status: number, headers: readonly string[] = []): void {
+    this.#over();
+    if (!this.#hasHead) {
+      const shown = this.#env.hidesStatus && (status === 400 || status === 404) ? 200 : status;
+      sendJson(this.#sink, shown, text, headers);
+      return;
+    }
+    this.#event(text);
+    if (this.#queue === undefined || this.#queue.length === 0) this.#sink.end();
+  }
+
+  #over(): void {
+    this.#isOver = true;
+    this.#env.ended(this);
+  }
+}
+
+function statusOf(message: ServerMessage): number {
+  const code = find(message.text, 0, "error", "code");
+  return (code && STATUS[Number(slice(message.text, code))]) ?? 200;
+}

@@ -1,0 +1,142 @@
+/**
+ * One request of a legacy client while it runs: what the server says about it goes to the stream of the POST it
+ * came with, under the client's own id.
+ */
+
+import type { Linked } from "../../base/linked-list.ts";
+import type { AttributeSource } from "../../cel/expression.ts";
+import type { McpAccess } from "../../core/facts.ts";
+import type { WireTap } from "../../core/wire.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import {
+  type Call,
+  type Failure,
+  isChallenge,
+  type Question,
+  type RoutedTarget,
+  type Running,
+  type ShadowTold,
+} from "../protocol/call.ts";
+import { type ClientRequest, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "../protocol/json-rpc.ts";
+import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
+import type { EventStream } from "./event-stream.ts";
+import { isLargeAnswer, readyLargeAnswer } from "./large-answer.ts";
+
+/** The session that a request belongs to, as far as the request needs it. */
+export interface CallOwner {
+  ask(question: Question, stream: EventStream): void;
+  finished(call: RequestCall): void;
+}
+
+/** The one stream of the old transport does not end with an answer. */
+export const ENDLESS = { left: Number.POSITIVE_INFINITY };
+
+/** What the requests of one POST have in common. */
+export interface CallContext {
+  /** When an answer that takes long gets its head; default: soon. */
+  readonly primeAfterMs?: number | undefined;
+  readonly access: McpAccess | undefined;
+  readonly headers: HeaderList | undefined;
+  readonly report: CallReport;
+  readonly wire: WireTap | undefined;
+}
+
+export class RequestCall implements Call, Linked<RequestCall> {
+  next: RequestCall | undefined = undefined;
+  previous: RequestCall | undefined = undefined;
+  readonly request: ClientRequest;
+  readonly headers: HeaderList | undefined;
+  readonly wire: WireTap | undefined;
+  readonly #session: CallOwner;
+  readonly #stream: EventStream;
+  readonly #group: { left: number };
+  readonly #report: CallReport;
+  running: Running | undefined = undefined;
+  #target: RoutedTarget | undefined = undefined;
+  #isOver = false;
+
+  /** `group` counts the requests of the same POST: the stream ends with the last. */
+  constructor(
+    request: ClientRequest,
+    session: CallOwner,
+    stream: EventStream,
+    group: { left: number },
+    { headers, report, wire }: CallContext,
+  ) {
+    this.request = request;
+    this.headers = headers;
+    this.wire = wire;
+    this.#session = session;
+    this.#stream = stream;
+    this.#group = group;
+    this.#report = report;
+  }
+
+  get caller(): AttributeSource {
+    return this.#report.caller;
+  }
+
+  get watched(): ShadowTold {
+    return this.#report.watched;
+  }
+
+  routed(target: RoutedTarget): void {
+    this.#target = target;
+  }
+
+  notified(message: ServerMessage): void {
+    if (!this.#isOver) this.#stream.event(message.text);
+  }
+
+  asked(question: Question): void {
+    this.#session.ask(question, this.#stream);
+  }
+
+  answered(message: ServerMessage): void {
+    if (this.#isOver) return;
+    if (!isLargeAnswer(message)) {
+      this.#end(outcomeOfAnswer(this.request, this.#target, message), withId(message, this.request.id));
+      return;
+    }
+    readyLargeAnswer(message, {
+      request: this.request,
+      target: this.#target,
+      isOver: () => this.#isOver,
+      ready: ({ outcome, bytes }) => this.#end(outcome, message.text, undefined, bytes),
+      failed: (failure) => this.failed(failure),
+    });
+  }
+
+  failed(failure: Failure): void {
+    const text = errorText(this.request.id, failure.code, failure.message, failure.data);
+    this.#end(outcomeOfFailure(failure), text, failure);
+  }
+
+  /** The client wants no answer any more, and gets none (2025-11-25, cancellation). */
+  cancel(reason: string | undefined): void {
+    this.running?.cancel(reason);
+    this.#end(CANCELLED, undefined);
+  }
+
+  /** The session ends: the client is told. */
+  abandon(reason: string): void {
+    this.running?.cancel(undefined);
+    this.#end(CANCELLED, errorText(this.request.id, INTERNAL_ERROR, reason));
+  }
+
+  /** `bytes`: those of the answer, where they are known. */
+  #end(outcome: CallOutcome, text: string | undefined, failure?: Failure, bytes?: readonly Buffer[]): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#report.ended(this.request, this.#target, outcome, text);
+    this.#group.left -= 1;
+    const isLast = this.#group.left === 0;
+    if (text === undefined) {
+      if (isLast) this.#stream.complete();
+    } else if (isLast && failure !== undefined && isChallenge(failure)) this.#stream.refuse(failure, text);
+    else if (isLast) this.#stream.last(bytes ?? text);
+    else this.#stream.event(bytes ?? text);
+    // Only now: a session that waits for its last answer ends with it.
+    this.#session.finished(this);
+  }
+}

@@ -1,0 +1,132 @@
+/**
+ * Which sessions are alive, as all processes that share the store know it. A record lasts as long as a session may be
+ * idle, and goes when its client ends it; a session whose id is signed but that has no record is over. It also holds
+ * `initialize` parameters that do not fit into the id.
+ */
+
+import type { Clock } from "../../base/clock.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import type { SigningKey } from "../../store/signing-key.ts";
+import { type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
+import { ReplicaBus } from "../replicas/replica-bus.ts";
+import { endSession, type PeersEnv } from "../replicas/session-peers.ts";
+import { SessionSettings } from "../replicas/session-settings.ts";
+import { CarriedAnswers } from "./carried-answers.ts";
+import { fitsInside, readSessionId, sessionId } from "./session-id.ts";
+
+/** How long an id counts where no record can say whether the session is alive. */
+const UNRECORDED_MS = 7 * 24 * 3_600_000;
+const ALIVE = "1";
+const ENDED = "0";
+
+export interface SessionRecord {
+  readonly name: string;
+  /** What the store holds: a mark, or the parameters. */
+  readonly value: string;
+}
+
+export interface KnownSession {
+  readonly record: SessionRecord;
+  /** Of its `initialize`, as JSON. */
+  readonly params: string;
+}
+
+export interface RecordsEnv {
+  readonly backend: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly store: Store;
+  readonly key: SigningKey;
+  /** How long a session may be idle. */
+  idleTtlMs(): number;
+}
+
+export class SessionRecords {
+  readonly #env: RecordsEnv;
+  readonly #store: Store;
+  /** What clients answer to other replicas that hold their session. */
+  readonly answers: CarriedAnswers;
+  /** What sessions tell other replicas, and what they have set. */
+  readonly peers: PeersEnv;
+
+  constructor(env: RecordsEnv) {
+    this.#env = env;
+    this.answers = new CarriedAnswers(env);
+    this.peers = {
+      clock: env.clock,
+      bus: new ReplicaBus(env),
+      settings: new SessionSettings(env),
+      expiresAtMs: () => this.#expiry(0).expiresAtMs,
+    };
+    this.#store = storeNamespace(env.store, "mcp-sessions");
+  }
+
+  /** For a session that begins with these parameters; `name` is unguessable. */
+  issue(name: string, params: string, owner: string | undefined): { id: string; record: SessionRecord } {
+    const { clock, key, backend } = this.#env;
+    const isInside = fitsInside(params);
+    const identity = { name, issuedAtMs: clock.now(), params: isInside ? params : undefined };
+    return { id: sessionId(key, identity, { backend, owner }), record: { name, value: isInside ? ALIVE : params } };
+  }
+
+  /** The session is open. */
+  begin({ name, value }: SessionRecord): void {
+    this.#quietly(this.#store.set(name, value, this.#expiry(0)));
+  }
+
+  /** It was used `agoMs` ago. Resolves with false if another process ended it. */
+  async touch({ name, value }: SessionRecord, agoMs: number, hasSettings: boolean): Promise<boolean> {
+    try {
+      if (hasSettings) this.peers.settings.touch(name, this.#expiry(agoMs).expiresAtMs);
+      if (await this.#store.replace(name, value, value, this.#expiry(agoMs))) return true;
+      if (this.#store.kind === "redis") return false;
+      // Nobody else can have ended it: the store began anew.
+      await this.#store.set(name, value, this.#expiry(agoMs));
+      return true;
+    } catch {
+      return true;
+    }
+  }
+
+  end({ name }: SessionRecord): void {
+    // Without a shared store, replicas and later processes know only the id: this process at least remembers its end.
+    const isUnrecorded = this.#store.kind === "memory" && this.#env.key.isGiven;
+    this.#quietly(
+      isUnrecorded
+        ? this.#store.set(name, ENDED, { expiresAtMs: this.#env.clock.now() + UNRECORDED_MS })
+        : this.#store.delete(name),
+    );
+    this.peers.settings.end(name);
+    endSession(this.peers.bus, name);
+  }
+
+  /** What the session began with, if it is alive and belongs to this owner. */
+  async find(id: string, owner: string | undefined): Promise<KnownSession | undefined> {
+    const { clock, key, backend, logger } = this.#env;
+    const found = readSessionId(key, id, { backend, owner });
+    if (found === undefined) return undefined;
+    const { name, issuedAtMs, params } = found;
+    const inside = params === undefined ? undefined : { record: { name, value: ALIVE }, params };
+    const isYoung = clock.now() - issuedAtMs < UNRECORDED_MS;
+    try {
+      const record = await this.#store.get(name);
+      if (record === ENDED) return undefined;
+      if (record !== undefined) return inside ?? { record: { name, value: record }, params: record };
+      const mayBeElsewhere = this.#store.kind === "memory" && key.isGiven;
+      return mayBeElsewhere && isYoung ? inside : undefined;
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+      // The signature says whose it is; that it was ended meanwhile cannot be known.
+      logger.debug("MCP session resumed without the store", { reason: error.message });
+      return isYoung ? inside : undefined;
+    }
+  }
+
+  #expiry(agoMs: number): { expiresAtMs: number } {
+    return { expiresAtMs: this.#env.clock.now() - agoMs + this.#env.idleTtlMs() };
+  }
+
+  #quietly(done: Promise<unknown>): void {
+    done.catch((error: Error) => this.#env.logger.debug("MCP session not recorded", { reason: error.message }));
+  }
+}

@@ -1,0 +1,65 @@
+/**
+ * W3C Trace Context in the `_meta` of MCP requests (2026-07-28, `traceparent` and `tracestate`): a client's is taken as
+ * the parent where its HTTP request names none, and servers are told the gateway's own.
+ */
+
+import { type Edit, find, insertMembers, removeMembers, skipSpace } from "../json/json-text.ts";
+import type { RequestSpans } from "../observe/trace/request-spans.ts";
+import { parseTraceparent, usableTracestate } from "../observe/trace/trace-context.ts";
+import { editedRequest } from "./protocol/edited-request.ts";
+import type { ClientMessage, ClientRequest } from "./protocol/json-rpc.ts";
+
+const OWN = new Set(["traceparent", "tracestate"]);
+
+/** Nothing changes where the request is not sampled. */
+export function withTraceContext(
+  parsed: ClientMessage | readonly ClientMessage[],
+  spans: RequestSpans | undefined,
+): ClientMessage | readonly ClientMessage[] {
+  if (spans === undefined) return parsed;
+  return "kind" in parsed ? told(parsed, spans) : parsed.map((message) => told(message, spans));
+}
+
+/** A handshake is repeated later, when its trace is long over. */
+function told(message: ClientMessage, spans: RequestSpans): ClientMessage {
+  if (message.kind !== "request" || message.method === "initialize") return message;
+  const meta = isObject(message.params._meta) ? message.params._meta : undefined;
+  const parent = typeof meta?.traceparent === "string" ? parseTraceparent(meta.traceparent) : undefined;
+  if (parent !== undefined)
+    spans.adopt(parent, usableTracestate(typeof meta?.tracestate === "string" ? meta.tracestate : undefined));
+  return written(message, meta, {
+    traceparent: spans.traceparent(),
+    ...(spans.tracestate === undefined ? {} : { tracestate: spans.tracestate }),
+  });
+}
+
+function written(
+  request: ClientRequest,
+  meta: Readonly<Record<string, unknown>> | undefined,
+  context: Readonly<Record<string, string>>,
+): ClientRequest {
+  const edits = editsFor(request.text, meta, JSON.stringify(context).slice(1, -1));
+  if (edits === undefined) return request;
+  const { tracestate: _dropped, ...kept } = meta ?? {};
+  return editedRequest(request, edits, { ...request.params, _meta: { ...kept, ...context } });
+}
+
+/** Undefined where there is something in the place of `_meta` that is no object: a server will say so. */
+function editsFor(text: string, meta: object | undefined, members: string): Edit[] | undefined {
+  const metaSpan = find(text, 0, "params", "_meta");
+  if (metaSpan !== undefined) {
+    if (meta === undefined) return undefined;
+    const [removed] = removeMembers(text, metaSpan.start, (key) => OWN.has(key));
+    if (removed === undefined) return [insertMembers(text, metaSpan.start, members)];
+    return [{ ...removed, text: removed.text === "" ? members : `${members},${removed.text}` }];
+  }
+  const params = find(text, 0, "params");
+  if (params !== undefined) return [insertMembers(text, params.start, `"_meta":{${members}}`)];
+  return [
+    insertMembers(text, skipSpace(text, text.charCodeAt(0) === 0xfeff ? 1 : 0), `"params":{"_meta":{${members}}}`),
+  ];
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,56 @@
+/**
+ * A logger whose warnings and errors do not repeat themselves: the first of a kind is written at once, the same again
+ * only after pauses that grow, with how often it happened meanwhile. Other levels pass unchanged.
+ */
+import type { Clock } from "../../base/clock.ts";
+import type { LogFields, Logger } from "./logger.ts";
+
+/** After the first line: one after 10 s, then after a minute, then every ten minutes. */
+const PAUSES_MS = [10_000, 60_000, 600_000];
+/** What was silent for this long is news when it comes again. */
+const NEWS_AFTER_MS = 600_000;
+/** Kinds that are remembered; beyond, the one that was silent longest is forgotten. */
+const REMEMBERED_KINDS = 200;
+
+interface Repeat {
+  lastMs: number;
+  writtenMs: number;
+  written: number;
+  unwritten: number;
+}
+
+export function foldRepeats(logger: Logger, clock: Clock): Logger {
+  const kinds = new Map<string, Repeat>();
+
+  function folded(level: "warn" | "error", message: string, fields: LogFields | undefined): void {
+    const nowMs = clock.monotonicMs();
+    const key = JSON.stringify([level, message, fields]);
+    const known = kinds.get(key);
+    kinds.delete(key);
+    const pauseMs = PAUSES_MS[Math.min((known?.written ?? 1) - 1, PAUSES_MS.length - 1)] ?? 0;
+    const repeat = known === undefined || nowMs - known.lastMs >= NEWS_AFTER_MS ? fresh(nowMs) : known;
+    kinds.set(key, repeat);
+    if (kinds.size > REMEMBERED_KINDS) kinds.delete(kinds.keys().next().value as string);
+    repeat.lastMs = nowMs;
+    if (repeat.written > 0 && nowMs - repeat.writtenMs < pauseMs) {
+      repeat.unwritten += 1;
+      return;
+    }
+    const count = repeat.unwritten + 1;
+    logger[level](message, repeat.written === 0 ? fields : { ...fields, times: count });
+    repeat.writtenMs = nowMs;
+    repeat.written += 1;
+    repeat.unwritten = 0;
+  }
+
+  return {
+    ...logger,
+    error: (message, fields) => folded("error", message, fields),
+    warn: (message, fields) => folded("warn", message, fields),
+    for: (module) => foldRepeats(logger.for(module), clock),
+  };
+}
+
+function fresh(nowMs: number): Repeat {
+  return { lastMs: nowMs, writtenMs: nowMs, written: 0, unwritten: 0 };
+}

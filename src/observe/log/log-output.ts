@@ -1,0 +1,104 @@
+/**
+ * Where log lines go: a file descriptor, written in batches by the thread pool, one write at a time.
+ * A log reader that is slow, full or gone never slows or ends the process: lines beyond the buffer are
+ * dropped and counted.
+ */
+import { write, writeSync } from "node:fs";
+import type { Clock } from "../../base/clock.ts";
+
+/** Lines waiting for a slow reader; more than this is lost rather than held. */
+const MAX_BUFFERED_CHARS = 1024 * 1024;
+const RETRY_MS = 20;
+/** Lines wait this long for company: one write for many costs a fraction of one each. */
+const GATHER_MS = 20;
+/** Or until there is this much. */
+const GATHER_CHARS = 32 * 1024;
+
+export interface LogOutput {
+  write(line: string): void;
+  /** Lines that were dropped because nobody took them. */
+  dropped(): number;
+  /** Writes what is waiting, blocking: for last words. What is being written already is not written twice. */
+  flushSync(): void;
+}
+
+export interface OpenLogOutput extends LogOutput {
+  /** Resolves when every line is out. */
+  flushed(): Promise<void>;
+}
+
+export function openLogOutput(fd: number, clock: Clock): OpenLogOutput {
+  let waiting: string[] = [];
+  let waitingChars = 0;
+  let writing: Buffer | undefined;
+  let scheduled = false;
+  let dropped = 0;
+  let idle: (() => void)[] = [];
+
+  function flush(): void {
+    scheduled = false;
+    if (writing !== undefined || waiting.length === 0) return;
+    writing = Buffer.from(waiting.join(""));
+    waiting = [];
+    waitingChars = 0;
+    writeOn();
+  }
+
+  function writeOn(): void {
+    const chunk = writing;
+    if (chunk === undefined) return;
+    write(fd, chunk, 0, chunk.length, null, (error, written) => {
+      if (error?.code === "EAGAIN") {
+        clock.after(RETRY_MS, writeOn);
+        return;
+      }
+      // A closed pipe or a full disk: these lines are lost, the next ones may get through again.
+      if (error) dropped += countLines(chunk);
+      writing = !error && written < chunk.length ? chunk.subarray(written) : undefined;
+      if (writing !== undefined) writeOn();
+      else if (waiting.length > 0 && !scheduled) flush();
+      if (writing !== undefined || waiting.length > 0) return;
+      for (const done of idle) done();
+      idle = [];
+    });
+  }
+
+  return {
+    write(line) {
+      if (waitingChars + line.length > MAX_BUFFERED_CHARS) {
+        dropped += 1;
+        return;
+      }
+      waiting.push(line);
+      waitingChars += line.length;
+      if (waitingChars >= GATHER_CHARS) flush();
+      if (scheduled || waiting.length === 0) return;
+      scheduled = true;
+      clock.after(GATHER_MS, flush);
+    },
+    dropped: () => dropped,
+    flushSync() {
+      const rest = Buffer.from(waiting.join(""));
+      waiting = [];
+      waitingChars = 0;
+      try {
+        for (let from = 0; from < rest.length; ) from += writeSync(fd, rest, from);
+      } catch {
+        dropped += countLines(rest);
+      }
+    },
+    flushed() {
+      flush();
+      if (writing === undefined) return Promise.resolve();
+      return new Promise((resolve) => {
+        idle.push(resolve);
+      });
+    },
+  };
+}
+
+function countLines(chunk: Buffer): number {
+  let lines = 0;
+  for (const byte of chunk) if (byte === 10) lines += 1;
+  return lines;
+}

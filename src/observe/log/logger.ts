@@ -1,0 +1,152 @@
+/**
+ * Log lines, as text for people or as JSON for machines, filtered per module at run time.
+ * Values are escaped, so that nothing from outside can forge a line or reach a terminal as a control sequence.
+ */
+import type { Clock } from "../../base/clock.ts";
+import type { LogFilter } from "./log-filter.ts";
+import type { LogOutput } from "./log-output.ts";
+
+export type LogFormat = "text" | "json";
+export type LogFields = Readonly<Record<string, LogValue>>;
+export type LogValue = string | number | boolean | null | undefined | readonly string[];
+
+export interface Logger {
+  error(message: string, fields?: LogFields): void;
+  warn(message: string, fields?: LogFields): void;
+  info(message: string, fields?: LogFields): void;
+  debug(message: string, fields?: LogFields): void;
+  trace(message: string, fields?: LogFields): void;
+  /** For callers whose fields are costly to build. */
+  enabled(level: LogLevel): boolean;
+  /** The logger of another module (a folder under `src`). */
+  for(module: string): Logger;
+}
+
+export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
+const RANK: Record<LogLevel, number> = { error: 1, warn: 2, info: 3, debug: 4, trace: 5 };
+
+export interface Logging {
+  readonly logger: Logger;
+  readonly filter: LogFilter;
+  setFilter(filter: LogFilter): void;
+  setFormat(format: LogFormat): void;
+  /** From now on every line passes through this function, which takes secrets out of it. */
+  setRedactor(redact: (line: string) => string): void;
+}
+
+export function createLogging(options: {
+  clock: Clock;
+  output: LogOutput;
+  filter: LogFilter;
+  format: LogFormat;
+  /** Levels in colour, in the text format: for a terminal. */
+  color?: boolean;
+}): Logging {
+  const { clock, output, color = false } = options;
+  let { filter, format } = options;
+  let redact = (line: string): string => line;
+  const loggers = new Map<string, { logger: Logger; refresh(): void }>();
+
+  function loggerFor(module: string): Logger {
+    const known = loggers.get(module);
+    if (known) return known.logger;
+    let rank = filter.levelOf(module);
+    const write = (level: LogLevel, message: string, fields?: LogFields): void => {
+      if (RANK[level] > rank) return;
+      const time = new Date(clock.now()).toISOString();
+      const line =
+        format === "json"
+          ? jsonLine(time, level, module, message, fields)
+          : textLine(time, color ? coloured(level) : level.padEnd(LEVEL_WIDTH), module, message, fields);
+      output.write(redact(line));
+    };
+    const logger: Logger = {
+      error: (message, fields) => write("error", message, fields),
+      warn: (message, fields) => write("warn", message, fields),
+      info: (message, fields) => write("info", message, fields),
+      debug: (message, fields) => write("debug", message, fields),
+      trace: (message, fields) => write("trace", message, fields),
+      enabled: (level) => RANK[level] <= rank,
+      for: loggerFor,
+    };
+    loggers.set(module, {
+      logger,
+      refresh: () => {
+        rank = filter.levelOf(module);
+      },
+    });
+    return logger;
+  }
+
+  return {
+    logger: loggerFor("app"),
+    get filter() {
+      return filter;
+    },
+    setFilter(next) {
+      filter = next;
+      for (const entry of loggers.values()) entry.refresh();
+    },
+    setFormat(next) {
+      format = next;
+    },
+    setRedactor(next) {
+      redact = next;
+    },
+  };
+}
+
+/** A logger that says nothing: for tests and for code that runs before logging is set up. */
+export const silentLogger: Logger = {
+  error: () => undefined,
+  warn: () => undefined,
+  info: () => undefined,
+  debug: () => undefined,
+  trace: () => undefined,
+  enabled: () => false,
+  for: () => silentLogger,
+};
+
+const LEVEL_WIDTH = 5;
+/** Red, yellow, green, cyan, grey. */
+const COLORS: Readonly<Record<LogLevel, number>> = { error: 31, warn: 33, info: 32, debug: 36, trace: 90 };
+
+function coloured(level: LogLevel): string {
+  return `\u001b[${COLORS[level]}m${level.padEnd(LEVEL_WIDTH)}\u001b[0m`;
+}
+
+function textLine(time: string, level: string, module: string, message: string, fields?: LogFields): string {
+  let line = `${time} ${level} ${module}: ${escapeControls(message)}`;
+  if (fields) for (const key of Object.keys(fields)) line += textField(key, fields[key]);
+  return `${line}\n`;
+}
+
+function textField(key: string, value: LogValue): string {
+  if (value === undefined) return "";
+  if (typeof value === "string") return ` ${key}=${quoteIfNeeded(value)}`;
+  return ` ${key}=${typeof value === "object" ? JSON.stringify(value) : value}`;
+}
+
+function jsonLine(time: string, level: string, module: string, message: string, fields?: LogFields): string {
+  return `${JSON.stringify({ time, level, module, message, ...fields })}\n`;
+}
+
+const PLAIN = /^[!#-<>-~]+$/;
+
+/** A value without spaces, quotes and equals signs stands as it is; all else as a JSON string. */
+export function quoteIfNeeded(value: string): string {
+  return PLAIN.test(value) ? value : escapeControls(JSON.stringify(value));
+}
+
+/** C0, DEL and C1 characters as \xNN: nothing in a log may move a terminal's cursor. */
+export function escapeControls(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
+  return /[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/.test(text)
+    ? // biome-ignore lint/suspicious/noControlCharactersInRegex: as above
+      text.replace(/[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/g, (char) =>
+        char.charCodeAt(0) > 255
+          ? `\\u${char.charCodeAt(0).toString(16)}`
+          : `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`,
+      )
+    : text;
+}

@@ -1,0 +1,651 @@
+/**
+ * The redactor of every output: configuration dump, records, recordings, traces, audit, metrics, log and UI. A value is
+ * hidden by the name it stands under, by its form, because it repeats a credential of the same request, or because it
+ * equals a secret of the configuration. Backends and CEL expressions keep the real values (spec 5.8).
+ * Every function is linear in its input, and what it returned may be redacted again without harm.
+ */
+import { isCommonHeaderName } from "../../base/header-names.ts";
+import { isSensitiveName } from "./sensitive-names.ts";
+
+export const REDACTED = "<redacted>";
+
+const URL_HEADERS = new Set(["location", "content-location", "referer"]);
+
+/** Shorter values are words, not secrets: replacing them everywhere would only spoil the text. */
+const MIN_SCRUBBED_CHARS = 6;
+/** A part of a value, such as one cookie of several, is a secret rather than a word from this length on. */
+const MIN_SCRUBBED_PART_CHARS = 12;
+
+/** Where credentials travel, by the configuration: `location` of an API key, the header of a backend's key. */
+export interface CredentialPlaces {
+  readonly headers?: readonly string[];
+  readonly parameters?: readonly string[];
+}
+
+export interface Redaction {
+  isSensitive(headerName: string): boolean;
+  /** A value that repeats one of a sensitive header, or one of `secrets`, is hidden under whatever name it stands. */
+  headers(pairs: readonly string[], secrets?: readonly string[]): Record<string, string | string[]>;
+  /** What the sensitive ones of these headers carry: each whole value, and the credential in it. */
+  secrets(pairs: readonly string[]): string[];
+  /** A query string with the values of credential parameters hidden. */
+  query(query: string, alsoHidden?: readonly string[]): string;
+  /** A text that may quote the values of these headers or other secrets, for example the reason of a refusal. */
+  scrub(text: string, pairs: readonly string[], secrets?: readonly string[]): string;
+  /** A text of any kind, for example a log line or a page of metrics, without secrets of the configuration. */
+  text(text: string): string;
+  /** The value that a configuration gives a header, in a match or a modifier. */
+  headerSetting(name: string, value: string): string;
+  /** An expression of the configuration, and the name of the header that it sets, if it sets one. */
+  expression(source: string, options?: ExpressionOptions): string;
+  /** Names only come, with each load of the configuration: requests of an older one are shown for a while. */
+  hideAlso(places: CredentialPlaces): void;
+  /** Secrets of the configuration, hidden from then on wherever they would appear. They stay for the same reason. */
+  hideValues(values: Iterable<string>): void;
+}
+
+export interface ExpressionOptions {
+  /** The header that the expression sets. */
+  readonly header?: string | undefined;
+  /** Collects constants that are credentials. */
+  readonly found?: string[] | undefined;
+}
+
+export function createRedaction(sensitiveHeaders: readonly string[] = []): Redaction {
+  const names = new Set(sensitiveHeaders.map((name) => name.toLowerCase()));
+  /** Some servers read `x_api_key` as `x-api-key`: so do those who look for keys in what we show. */
+  const isHidden = (name: string): boolean =>
+    isSensitiveName(name, "header") || names.has(name) || (name.includes("_") && names.has(name.replaceAll("_", "-")));
+  const isHiddenName = (name: string): boolean => isHidden(name) || isHidden(name.toLowerCase());
+  const parameters = new Set<string>();
+  const configured = new SecretValues();
+  const shownQuery = (query: string, alsoHidden: readonly string[] = []): string =>
+    query === "" ? query : configured.hideIn(redactQuery(query, [...parameters, ...alsoHidden]));
+  /** An authorization code goes to its client in `location`, and on from there in `referer`. */
+  const shownValue = (name: string, value: string): string =>
+    URL_HEADERS.has(name) ? value.replace(/(?<=[?#])[^?#]+/g, (query) => shownQuery(query)) : value;
+  const secretsOf = (pairs: readonly string[]): string[] => {
+    const found: string[] = [];
+    for (let i = 0; i < pairs.length; i += 2)
+      if (isHidden(pairs[i] as string)) found.push(...copiesOf(pairs[i + 1] as string));
+    return found;
+  };
+  return {
+    isSensitive: isHiddenName,
+    secrets: secretsOf,
+    headers(pairs, secrets = []) {
+      const shown: Record<string, string | string[]> = Object.create(null);
+      const hidden = [...secretsOf(pairs), ...secrets];
+      for (let i = 0; i < pairs.length; i += 2) {
+        const name = pairs[i] as string;
+        const value = isHidden(name)
+          ? REDACTED
+          : shownValue(name, configured.hideIn(withoutCopies(pairs[i + 1] as string, hidden)));
+        const before = shown[name];
+        if (before === undefined) shown[name] = value;
+        else if (Array.isArray(before)) before.push(value);
+        else shown[name] = [before, value];
+      }
+      return shown;
+    },
+    scrub(text, pairs, secrets = []) {
+      let shown = withoutSecrets(text, secrets);
+      for (let i = 0; i < pairs.length; i += 2) {
+        if (isHidden(pairs[i] as string)) shown = withoutSecrets(shown, secretsIn(pairs[i + 1] as string));
+      }
+      return configured.hideIn(shown);
+    },
+    query: shownQuery,
+    text: (text) => configured.hideIn(text),
+    headerSetting(name, value) {
+      const lower = name.toLowerCase();
+      if (isHiddenName(name)) return REDACTED;
+      if (URL_HEADERS.has(lower) || isCommonHeaderName(lower)) return redactText(value);
+      return couldBeSecret(value) ? REDACTED : redactText(value);
+    },
+    expression(source, { header, found } = {}) {
+      if (header === undefined) return redactExpression(source, isHiddenName, false, found);
+      if (isHiddenName(header)) return REDACTED;
+      return redactExpression(source, isHiddenName, !isCommonHeaderName(header.toLowerCase()), found);
+    },
+    hideAlso(places) {
+      for (const name of places.headers ?? []) names.add(name.toLowerCase());
+      for (const name of places.parameters ?? []) parameters.add(name);
+    },
+    hideValues: (values) => configured.add(values),
+  };
+}
+
+/** A query string with the values of credential parameters hidden. */
+export function redactQuery(query: string, alsoHidden: readonly string[] = []): string {
+  if (query === "") return query;
+  return query
+    .split("&")
+    .map((part) => {
+      const written = part.split("=", 1)[0] ?? "";
+      if (written.length === part.length) return part;
+      const name = decodeSafely(written);
+      return isSensitiveName(name, "query") || alsoHidden.includes(name) ? `${written}=${REDACTED}` : part;
+    })
+    .join("&");
+}
+
+/** A text of somebody who was given these secrets, and may repeat them. */
+export function withoutSecrets(text: string, secrets: readonly string[]): string {
+  let shown = text;
+  for (const secret of secrets) if (secret.length >= MIN_SCRUBBED_CHARS) shown = shown.replaceAll(secret, REDACTED);
+  return shown;
+}
+
+/** A value without copies of these secrets: all of it, or a part that is long enough to be one. */
+export function withoutCopies(value: string, secrets: readonly string[]): string {
+  let shown = value;
+  for (const secret of secrets) {
+    if (value === secret) return REDACTED;
+    if (secret.length >= MIN_SCRUBBED_PART_CHARS) shown = shown.replaceAll(secret, REDACTED);
+  }
+  return shown;
+}
+
+// Texts of a configuration: settings, process arguments, expressions.
+
+const PRIVATE_KEY = /-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/;
+/** Credentials that are recognized by their form: JSON Web Tokens and the prefixes of well-known issuers. */
+const KNOWN_FORM =
+  /\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|\b(?:sk-|pk_live_|sk_live_|rk_live_|ghp_|gho_|ghs_|ghu_|github_pat_|glpat-|xox[abeoprs]-|AIza|hf_|npm_|pypi-|dop_v1_|SG\.|whsec_|AGE-SECRET-KEY-)[\w.+/=-]{8,}|\bAKIA[0-9A-Z]{16}\b/g;
+const URL_IN_TEXT = /[a-z][a-z0-9+.-]{0,30}:\/\/(?:[^\s/?#]*@)?[^\s"'`<>]+/gi;
+const WHOLE_URL = /^[a-z][a-z0-9+.-]*:\/\/\S*$/i;
+/** `--token=x`, `Password=x;`, `X-Api-Key: x`: a name, a sign and a value up to the next separator. */
+const ASSIGNMENT =
+  /(^|[^\w.-])(-{0,2}[A-Za-z_][\w.-]{0,127})(\s{0,4}[=:](?!=)\s{0,4})("[^"]*"?|'[^']*'?|[^\s;,&"'][^;,&"'\n]*)/g;
+/** A reference to an environment variable names a secret without telling it. */
+const ONLY_REFERENCES = /^["']?(?:\$\{\w+\})+["']?$/;
+
+/**
+ * A string of a configuration, or of an error about one, without the credentials that are recognized in it. `found`
+ * collects them, so that they can be hidden elsewhere.
+ */
+export function redactText(text: string, found?: string[]): string {
+  if (PRIVATE_KEY.test(text)) return REDACTED;
+  // In a longer text a quote ends a URL; a URL that stands alone may contain one.
+  const withoutUrls = (
+    WHOLE_URL.test(text) ? redactUrl(text, found) : text.replace(URL_IN_TEXT, (url) => redactUrl(url, found))
+  ).replace(KNOWN_FORM, (value) => {
+    found?.push(value);
+    return REDACTED;
+  });
+  if (!/[=:]/.test(withoutUrls)) return withoutUrls;
+  const shown = redactJson(withoutUrls, found);
+  return shown.replace(ASSIGNMENT, (all: string, before: string, name: string, sign: string, value: string) => {
+    const isScheme = sign === ":" && value.startsWith("//");
+    if (isScheme || /^["']?<redacted>/.test(value) || ONLY_REFERENCES.test(value)) return all;
+    if (!isSensitiveName(name, "argument")) return all;
+    found?.push(...credentialsIn(value));
+    return `${before}${name}${sign}${REDACTED}`;
+  });
+}
+
+/** What a value that is hidden as a whole may give away in parts: the credential behind its scheme, and constants. */
+export function credentialsIn(value: string): string[] {
+  const bare = value.replace(LITERAL, (literal) => " ".repeat(literal.length));
+  const constants = [...value.matchAll(LITERAL)].flatMap(({ 0: literal, index }) => {
+    const constant = constantIn(literal);
+    return isIndex(bare, index, literal.length) || !couldBeSecret(constant) ? [] : [constant];
+  });
+  return [...copiesOf(constantIn(value)), ...constants].filter((one) => !one.includes(REDACTED));
+}
+
+/** The arguments of a process: `--api-key x` and `-u name:password` beside everything that `redactText` finds. */
+export function redactArguments(args: readonly string[], found?: string[]): string[] {
+  return args.map((argument, i) => {
+    const before = args[i - 1];
+    const flag = before === undefined ? undefined : /^--?([A-Za-z][\w.-]*)$/.exec(before)?.[1];
+    const isCredential =
+      flag !== undefined &&
+      !argument.startsWith("--") &&
+      !ONLY_REFERENCES.test(argument) &&
+      (isSensitiveName(flag, "argument") || (/^(?:u|user)$/.test(flag) && argument.includes(":")));
+    if (!isCredential) return redactArgument(argument, found);
+    found?.push(argument, argument.slice(argument.indexOf(":") + 1));
+    return REDACTED;
+  });
+}
+
+/** `--token=x`, `TOKEN=x` and `X-Api-Key: x` hide everything behind the sign: a value may contain any character. */
+function redactArgument(argument: string, found?: string[]): string {
+  const [start, name = ""] = /^-{0,2}([A-Za-z_][\w.-]{0,127})(?:=|:(?!\/\/)\s*)/.exec(argument) ?? [];
+  const value = start === undefined ? "" : argument.slice(start.length);
+  if (start === undefined || value === "" || ONLY_REFERENCES.test(value) || !isSensitiveName(name, "argument"))
+    return redactText(argument, found);
+  found?.push(...credentialsIn(value));
+  return `${start}${REDACTED}`;
+}
+
+/** A URL of the configuration: credentials stand before the host, in a parameter of any name, or in the path. */
+export function redactUrl(text: string, found?: string[]): string {
+  if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text;
+  // A password may hold an `@` that nobody encoded: the last one before the path ends it.
+  return text
+    .replace(/\/\/([^/?#]*)@/, (all: string, user: string) => {
+      const password = user.slice(user.indexOf(":") + 1);
+      if (ONLY_REFERENCES.test(password)) return all;
+      if (user !== REDACTED) found?.push(password, decodeSafely(password));
+      return `//${REDACTED}@`;
+    })
+    .replace(/([?&]([^=&#?]*)=)([^&#]+)/g, (all: string, start: string, name: string, value: string) => {
+      if (ONLY_REFERENCES.test(value)) return all;
+      // A parameter of another name may hold a version or a language: hidden here, and left alone elsewhere.
+      if (isSensitiveName(decodeSafely(name), "query")) found?.push(value, decodeSafely(value));
+      return `${start}${REDACTED}`;
+    })
+    .replace(/#[\s\S]*$/, (fragment) => (fragment.includes("=") ? `#${REDACTED}` : fragment));
+}
+
+/** The whole id of an MCP session is a key to it where the route has no authentication. */
+export function shortSessionId(id: string): string {
+  return `${id.slice(0, 8)}…`;
+}
+
+/** String literals of CEL, with their quotes. */
+const LITERAL = /[rRbB]{0,2}(?:"""[\s\S]*?"""|'''[\s\S]*?'''|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')/g;
+const AUTH_SCHEME = /^(?:Bearer|Basic|Digest|Negotiate|Token|ApiKey|DPoP) ?$/i;
+const HEADER_READ = /\bheaders(?:\[\s*$|\.(\w+))/;
+
+/**
+ * An expression without the constants that may be credentials: those that a clause compares with a sensitive header or
+ * attribute, those that look like a key beside a header of the operator's own, and those of a known form.
+ */
+function redactExpression(
+  source: string,
+  isSensitive: (headerName: string) => boolean,
+  setsOwnHeader: boolean,
+  found?: string[],
+): string {
+  if (!/["']/.test(source)) return source;
+  return clausesOf(source)
+    .map((clause) => redactClause(clause, isSensitive, setsOwnHeader, found))
+    .join("");
+}
+
+function redactClause(
+  clause: string,
+  isSensitive: (headerName: string) => boolean,
+  setsOwnHeader: boolean,
+  found?: string[],
+): string {
+  const bare = clause.replace(LITERAL, (literal) => " ".repeat(literal.length));
+  let readsSecret = /\brawToken\b|\bapiKey\.key\b|\bcredentials?\b/.test(bare);
+  let isOwnHeader = setsOwnHeader;
+  for (const { 0: literal, index } of clause.matchAll(LITERAL)) {
+    const name = constantIn(literal);
+    if (!isIndex(bare, index, literal.length)) continue;
+    if (isSensitive(name)) readsSecret = true;
+    else if (HEADER_READ.test(bare.slice(0, index)) && !isCommonHeaderName(name.toLowerCase())) isOwnHeader = true;
+  }
+  for (const [, name] of bare.matchAll(/\bheaders\.(\w+)/g)) {
+    if (isSensitive(name as string)) readsSecret = true;
+    else if (!isCommonHeaderName((name as string).toLowerCase())) isOwnHeader = true;
+  }
+  return clause.replace(LITERAL, (literal: string, at: number) => {
+    const value = constantIn(literal);
+    if (value === "" || AUTH_SCHEME.test(value) || isIndex(bare, at, literal.length)) return literal;
+    if (readsSecret) found?.push(value);
+    if (readsSecret || (isOwnHeader && couldBeSecret(value))) return withConstant(literal, REDACTED);
+    const shown = redactText(value, found);
+    return shown === value ? literal : withConstant(literal, shown);
+  });
+}
+
+const OPENING = /^[rRbB]{0,2}("""|'''|"|')/;
+
+/** What stands between the quotes; the whole text if it has none. */
+function constantIn(literal: string): string {
+  const [opening, quote] = OPENING.exec(literal) ?? [];
+  if (opening === undefined || quote === undefined || !literal.endsWith(quote)) return literal;
+  return literal.slice(opening.length, Math.max(opening.length, literal.length - quote.length));
+}
+
+function withConstant(literal: string, constant: string): string {
+  const [opening = "", quote = ""] = OPENING.exec(literal) ?? [];
+  return `${opening}${constant}${quote}`;
+}
+
+/** Whether the literal is the name in `headers["name"]`. */
+function isIndex(bare: string, at: number, length: number): boolean {
+  const before = bare.slice(Math.max(0, at - 8), at);
+  return /[\w)\]]\s*\[\s*$/.test(before) && !/\bin\s*\[\s*$/.test(before) && /^\s*\]/.test(bare.slice(at + length));
+}
+
+/** The parts between `&&` and `||` that stand in no bracket, with these signs; together they are the source. */
+function clausesOf(source: string): string[] {
+  const bare = source.replace(LITERAL, (literal) => " ".repeat(literal.length));
+  const clauses: string[] = [];
+  let depth = 0;
+  let from = 0;
+  for (let i = 0; i < bare.length; i++) {
+    const char = bare[i] as string;
+    if ("([{".includes(char)) depth += 1;
+    else if (")]}".includes(char)) depth -= 1;
+    else if (depth === 0 && (char === "&" || char === "|") && bare[i + 1] === char) {
+      clauses.push(source.slice(from, i + 2));
+      i += 1;
+      from = i + 1;
+    }
+  }
+  return [...clauses, source.slice(from)];
+}
+
+/** A constant that may be a shared key: one word with letters and digits that is no date, version, address or path. */
+function couldBeSecret(value: string): boolean {
+  const bare = value.replace(/^["']|["']$/g, "");
+  if (bare.length < 6 || /[\s/(){}[\]]/.test(bare) || !/\d/.test(bare) || !/[A-Za-z]/.test(bare)) return false;
+  return !/^v?\d+(?:\.\d+)*$|^\d{4}-\d{2}-\d{2}|^[\w-]+(?:\.[\w-]+)+(?::\d+)?$|:\d{1,5}$|@/.test(bare);
+}
+
+// Bodies: forms and JSON.
+
+/** What token endpoints take and give (RFC 6749, 7523, 7636, 8628). Other members of a captured body stay exact. */
+const OAUTH_FIELDS: ReadonlySet<string> = new Set([
+  "access_token",
+  "refresh_token",
+  "id_token",
+  "client_secret",
+  "client_assertion",
+  "assertion",
+  "subject_token",
+  "actor_token",
+  "code_verifier",
+  "device_code",
+  "registration_access_token",
+  "password",
+]);
+
+/** The body of a traced request without the tokens and secrets that OAuth endpoints exchange. Other bodies stay exact. */
+export function redactBody(bytes: Buffer, contentType: string | undefined): Buffer {
+  const type = contentType?.toLowerCase() ?? "";
+  if (type.startsWith("application/x-www-form-urlencoded")) return Buffer.from(redactForm(bytes.toString("latin1")));
+  if (!/json|event-stream|^$/.test(type)) return bytes;
+  const text = bytes.toString("latin1");
+  const shown = redactMembers(text, (name) => OAUTH_FIELDS.has(name.toLowerCase()));
+  return shown === text ? bytes : Buffer.from(shown, "latin1");
+}
+
+function redactForm(form: string): string {
+  return form
+    .split("&")
+    .map((part) => {
+      const written = part.split("=", 1)[0] ?? "";
+      const name = decodeSafely(written).toLowerCase();
+      // `code` is a credential in a form (RFC 6749 section 4.1.3), and an ordinary word in JSON.
+      return OAUTH_FIELDS.has(name) || name === "code" ? `${written}=${REDACTED}` : part;
+    })
+    .join("&");
+}
+
+/** JSON inside of a string is searched too, to this depth. */
+const NESTED_JSON_DEPTH = 3;
+
+/**
+ * A text that is or contains JSON, without the values of members whose names are sensitive. It may be cut off anywhere.
+ * `found` collects the strings that were hidden, so that their copies can be hidden elsewhere.
+ */
+export function redactJson(text: string, found?: string[]): string {
+  return redactMembers(text, (name) => isSensitiveName(name, "json"), found, NESTED_JSON_DEPTH);
+}
+
+function redactMembers(text: string, isSecret: (name: string) => boolean, found?: string[], depth = 0): string {
+  let shown = "";
+  let from = 0;
+  let at = text.indexOf('"');
+  while (at >= 0) {
+    const end = endOfString(text, at);
+    let next = skipSpace(text, end);
+    if (text[next] === ":") {
+      next = skipSpace(text, next + 1);
+      if (isSecret(unescaped(text.slice(at + 1, end - 1)))) {
+        const valueEnd = endOfValue(text, next);
+        if (valueEnd > next) {
+          found?.push(...stringsIn(text.slice(next, valueEnd)));
+          shown += `${text.slice(from, next)}"${REDACTED}"`;
+          from = valueEnd;
+          next = valueEnd;
+        }
+      }
+    } else if (depth > 0 && end - at > 8) {
+      const written = text.slice(at + 1, end - 1);
+      if (/\\"\s*:|\\u0022/.test(written)) {
+        const inner = unescaped(written);
+        const hidden = redactMembers(inner, isSecret, found, depth - 1);
+        if (hidden !== inner) {
+          shown += text.slice(from, at) + JSON.stringify(hidden);
+          from = end;
+        }
+      }
+    }
+    at = text.indexOf('"', Math.max(next, end));
+  }
+  return from === 0 ? text : shown + text.slice(from);
+}
+
+/** Behind the closing quote; the end of the text if there is none. */
+function endOfString(text: string, start: number): number {
+  for (let i = start + 1; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === 0x5c) i += 1;
+    else if (code === 0x22) return i + 1;
+  }
+  return text.length;
+}
+
+/** Behind a string, number, object or array; `start` itself if it is a literal (`true`, `null`) or nothing. */
+function endOfValue(text: string, start: number): number {
+  const char = text[start];
+  if (char === '"') return endOfString(text, start);
+  if (char !== "{" && char !== "[") {
+    const number = /-?[0-9][0-9.eE+-]*/y;
+    number.lastIndex = start;
+    return number.test(text) ? number.lastIndex : start;
+  }
+  let depth = 0;
+  for (let i = start; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === 0x22) i = endOfString(text, i) - 1;
+    else if (code === 0x7b || code === 0x5b) depth += 1;
+    else if (code === 0x7d || code === 0x5d) {
+      depth -= 1;
+      if (depth === 0) return i + 1;
+    }
+  }
+  return text.length;
+}
+
+function skipSpace(text: string, start: number): number {
+  let at = start;
+  while (at < text.length && " \t\r\n".includes(text[at] as string)) at += 1;
+  return at;
+}
+
+function stringsIn(json: string): string[] {
+  const found: string[] = [];
+  for (let at = json.indexOf('"'); at >= 0; at = json.indexOf('"', at)) {
+    const end = endOfString(json, at);
+    found.push(unescaped(json.slice(at + 1, json[end - 1] === '"' && end - 1 > at ? end - 1 : end)));
+    at = end;
+  }
+  if (found.length === 0) found.push(json);
+  return found;
+}
+
+function unescaped(written: string): string {
+  if (!written.includes("\\")) return written;
+  try {
+    return JSON.parse(`"${written}"`) as string;
+  } catch {
+    return written;
+  }
+}
+
+// Values: copies of credentials, and the secrets of the configuration.
+
+/** What of a sensitive value may be copied: all of it, the credential behind its scheme, the value of one cookie. */
+function copiesOf(value: string): string[] {
+  const space = value.indexOf(" ");
+  const credential = space < 0 ? "" : value.slice(space + 1).trim();
+  const cookies = value
+    .split(/;\s*/)
+    .map((part) => part.slice(part.indexOf("=") + 1))
+    .filter((part) => part.length >= MIN_SCRUBBED_PART_CHARS);
+  return [value, credential, ...cookies].filter((one) => one !== "");
+}
+
+/** The whole value, the credential behind its scheme (`Bearer …`), and long parts: any of them may be quoted. */
+function secretsIn(value: string): string[] {
+  const space = value.indexOf(" ");
+  const credential = space < 0 ? "" : value.slice(space + 1).trim();
+  const parts = value.split(/[\s=;,"]+/).filter((part) => part.length >= MIN_SCRUBBED_PART_CHARS);
+  return [value, credential, ...parts];
+}
+
+function decodeSafely(text: string): string {
+  try {
+    return decodeURIComponent(text.replaceAll("+", " "));
+  } catch {
+    return text;
+  }
+}
+
+/** The search works with the first characters of each secret: a shorter one is hidden only where it is a whole value. */
+const MIN_VALUE_CHARS = 8;
+/** From this length on a secret is hidden inside of a longer word as well. */
+const MIN_INNER_CHARS = 12;
+const BLOCK = 3;
+const FULL_SHIFT = MIN_VALUE_CHARS - BLOCK + 1;
+const TABLE_SIZE = 1 << 14;
+/** Of a configuration with more secrets the rest is hidden by name only. */
+const MAX_VALUES = 100_000;
+
+/**
+ * Finds many secrets in a text at once (Wu and Manber): the last three characters of a window of eight say how far no
+ * secret can begin, so most of a text is stepped over and a log line costs well under a microsecond.
+ */
+class SecretValues {
+  readonly #known = new Set<string>();
+  /** By the hash of characters 5 to 7. */
+  readonly #byBlock = new Map<number, string[]>();
+  #shifts: Uint8Array | undefined = undefined;
+
+  add(values: Iterable<string>): void {
+    for (const value of values)
+      for (const form of formsOf(value)) {
+        if (this.#known.size >= MAX_VALUES) return;
+        if (form.length < MIN_SCRUBBED_CHARS || REDACTED.includes(form) || this.#known.has(form)) continue;
+        this.#known.add(form);
+        if (form.length >= MIN_VALUE_CHARS && !isOrdinary(form)) this.#index(form);
+      }
+  }
+
+  #index(secret: string): void {
+    this.#shifts ??= new Uint8Array(TABLE_SIZE).fill(FULL_SHIFT);
+    for (let end = BLOCK; end <= MIN_VALUE_CHARS; end++) {
+      const hash = blockHash(secret, end - BLOCK);
+      this.#shifts[hash] = Math.min(this.#shifts[hash] as number, MIN_VALUE_CHARS - end);
+    }
+    const hash = blockHash(secret, MIN_VALUE_CHARS - BLOCK);
+    const same = this.#byBlock.get(hash);
+    if (same === undefined) this.#byBlock.set(hash, [secret]);
+    // The longest first: one secret may begin another.
+    else same.splice(same.findIndex(({ length }) => length < secret.length) >>> 0, 0, secret);
+  }
+
+  hideIn(text: string): string {
+    if (this.#known.size === 0 || text.length < MIN_SCRUBBED_CHARS) return text;
+    if (text.length < 1_024 && this.#known.has(text)) return REDACTED;
+    const shifts = this.#shifts;
+    if (shifts === undefined) return text;
+    let shown = "";
+    let from = 0;
+    let at = 0;
+    while (at + MIN_VALUE_CHARS <= text.length) {
+      const hash = blockHash(text, at + MIN_VALUE_CHARS - BLOCK);
+      const shift = shifts[hash] as number;
+      if (shift > 0) {
+        at += shift;
+        continue;
+      }
+      const found = this.#byBlock.get(hash)?.find((secret) => isWhole(text, at, secret));
+      if (found === undefined) {
+        at += 1;
+        continue;
+      }
+      shown += text.slice(from, at) + REDACTED;
+      at += found.length;
+      from = at;
+    }
+    return from === 0 ? text : shown + text.slice(from);
+  }
+}
+
+/** Digits may be a number of JSON, and letters a word: these are hidden where they are a whole value. */
+function isOrdinary(secret: string): boolean {
+  if (/^\d+$/.test(secret) || isCommonHeaderName(secret.toLowerCase())) return true;
+  return secret.length < MIN_INNER_CHARS && /^[A-Za-z_ -]+$/.test(secret);
+}
+
+function blockHash(text: string, at: number): number {
+  const [a, b, c] = [text.charCodeAt(at), text.charCodeAt(at + 1), text.charCodeAt(at + 2)];
+  return ((a * 961 + b * 31 + c) ^ (b << 7)) & (TABLE_SIZE - 1);
+}
+
+/** A short secret may be a part of ordinary words: it counts where no word goes on before or after it. */
+function isWhole(text: string, at: number, secret: string): boolean {
+  if (!text.startsWith(secret, at)) return false;
+  return (
+    secret.length >= MIN_INNER_CHARS ||
+    !(isWordCode(text.charCodeAt(at - 1)) || isWordCode(text.charCodeAt(at + secret.length)))
+  );
+}
+
+function isWordCode(code: number): boolean {
+  return (code >= 48 && code <= 57) || (code >= 65 && code <= 90) || code === 95 || (code >= 97 && code <= 122);
+}
+
+/** As written, and as JSON and URLs write it. */
+function formsOf(secret: string): Set<string> {
+  return new Set([secret, JSON.stringify(secret).slice(1, -1), encodeSafely(secret)]);
+}
+
+function encodeSafely(text: string): string {
+  try {
+    return encodeURIComponent(text);
+  } catch {
+    // A lone surrogate cannot stand in a URL.
+    return text;
+  }
+}
+
+// Messages about a configuration.
+
+export interface VariableValue {
+  readonly name: string;
+  readonly value: string;
+}
+
+/** Shorter ones are words of messages themselves. */
+const MIN_VARIABLE_CHARS = 3;
+
+/**
+ * A message about a configuration with the names of environment variables in place of their values: a value may be a
+ * secret in the wrong place, and an expression's error quotes only a part of it.
+ */
+export function withVariableNames(message: string, variables: readonly VariableValue[]): string {
+  let hidden = message;
+  for (const { name, value } of variables) {
+    if (value.length < MIN_VARIABLE_CHARS) continue;
+    hidden = hidden
+      .replaceAll(value, () => `\${${name}}`)
+      .replace(/(["`'])([^"`']{3,})\1/g, (quoted, _mark, text: string) =>
+        value.includes(text) ? `(a part of \${${name}})` : quoted,
+      );
+  }
+  return hidden;
+}

@@ -1,0 +1,169 @@
+/**
+ * One process at a time may write to a folder. Node has no file locks, so a file names its owner: process id, start time
+ * and process namespace. The owner touches it every few seconds; a lock of a dead process, or of another machine or
+ * container that stopped touching it, is taken over. The owner checks before each write that the lock is still its own.
+ */
+import { randomUUID } from "node:crypto";
+import {
+  closeSync,
+  openSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeSync,
+} from "node:fs";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import type { Clock } from "../base/clock.ts";
+
+const FILE = "lock";
+const TOUCH_EVERY_MS = 5_000;
+/** For owners whose process cannot be looked at from here. */
+const STALE_AFTER_MS = 30_000;
+const ATTEMPTS = 5;
+
+export interface FolderLock {
+  /** Whether nobody took it away. */
+  isHeld(): boolean;
+  release(): void;
+}
+
+interface Owner {
+  readonly pid: number;
+  readonly started: string;
+  readonly place: string;
+}
+
+/** Throws an Error that names the owner if another process holds it. */
+export function takeFolderLock(folder: string, clock: Clock): FolderLock {
+  const file = join(folder, FILE);
+  const owner: Owner = { pid: process.pid, started: startOf(process.pid) ?? "", place: placeOf() };
+  const text = JSON.stringify({ ...owner, id: randomUUID() });
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    if (create(file, text)) return hold(file, text, clock);
+    const found = read(file);
+    if (found === undefined) continue;
+    const other = parse(found);
+    if (other !== undefined && isAlive(other, owner, file, clock.now()))
+      throw new Error(
+        `${folder} is in use by process ${other.pid}${other.place === owner.place ? "" : " on another machine or in another container"}`,
+      );
+    setAside(file, found);
+  }
+  throw new Error(`${folder} is in use: several processes try to take it`);
+}
+
+function hold(file: string, text: string, clock: Clock): FolderLock {
+  const isHeld = (): boolean => {
+    try {
+      return read(file) === text;
+    } catch {
+      return false;
+    }
+  };
+  const touching = clock.every(TOUCH_EVERY_MS, () => {
+    if (!isHeld()) return;
+    const now = clock.now() / 1000;
+    try {
+      utimesSync(file, now, now);
+    } catch {
+      // The next write finds out what is wrong.
+    }
+  });
+  return {
+    isHeld,
+    release() {
+      touching.cancel();
+      if (isHeld()) rmSync(file, { force: true });
+    },
+  };
+}
+
+/** False if there is one already. */
+function create(file: string, text: string): boolean {
+  let fd: number;
+  try {
+    fd = openSync(file, "wx", 0o600);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
+  try {
+    writeSync(fd, text);
+    return true;
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Takes a stale lock out of the way. If it was another one after all, that one is put back. */
+function setAside(file: string, staleText: string): void {
+  const aside = `${file}.${randomUUID()}`;
+  try {
+    renameSync(file, aside);
+    if (read(aside) === staleText) rmSync(aside, { force: true });
+    else renameSync(aside, file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
+}
+
+function read(file: string): string | undefined {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+function parse(text: string): Owner | undefined {
+  try {
+    const { pid, started, place } = JSON.parse(text) as Partial<Owner>;
+    return typeof pid === "number" && typeof started === "string" && typeof place === "string"
+      ? { pid, started, place }
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isAlive(other: Owner, own: Owner, file: string, nowMs: number): boolean {
+  if (other.place !== own.place) {
+    const stat = statSync(file, { throwIfNoEntry: false });
+    return stat !== undefined && nowMs - stat.mtimeMs < STALE_AFTER_MS;
+  }
+  // A start time tells a process from a later one with the same number.
+  const started = startOf(other.pid);
+  if (started !== undefined) return started === other.started;
+  if (process.platform === "linux") return false;
+  try {
+    process.kill(other.pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
+/** Since the boot, in clock ticks; undefined if there is no such process or the system does not say. */
+function startOf(pid: number): string | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    // The name in parentheses may contain anything; the start is the 20th field after it.
+    return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
+  } catch {
+    return undefined;
+  }
+}
+
+/** Process numbers mean something only here. */
+function placeOf(): string {
+  try {
+    return `${hostname()} ${readlinkSync("/proc/self/ns/pid")}`;
+  } catch {
+    return hostname();
+  }
+}

@@ -1,0 +1,204 @@
+/**
+ * A store in a folder of this machine: everything is in memory, each change is also written to a journal there. After
+ * `kill -9` nothing is lost that has resolved, after a power cut at most one second of it; what `sync` waited for never
+ * is. While the disk takes no more, changes are refused.
+ */
+import { mkdirSync } from "node:fs";
+import type { Clock, Timer } from "../base/clock.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import { takeFolderLock } from "./folder-lock.ts";
+import { journalLine } from "./journal.ts";
+import { JournalFile, recover, syncFolder, writeSnapshot } from "./journal-files.ts";
+import { type Store, StoreUnavailable } from "./store.ts";
+import { type Change, Table, type TableLimits } from "./table.ts";
+
+const SYNC_AFTER_MS = 1_000;
+const RETRY_AFTER_MS = 1_000;
+/** While the disk takes nothing, this much waits for it. */
+const MAX_WAITING_BYTES = 8 * 1024 * 1024;
+/** A journal is compacted when it is this long and most of it has been replaced since. */
+const COMPACT_FROM_BYTES = 4 * 1024 * 1024;
+const COMPACT_FROM_TIMES = 2;
+
+export interface FolderStoreEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly limits?: TableLimits | undefined;
+}
+
+/** Throws if the folder cannot be used, or another process uses it. */
+export async function openFolderStore(folder: string, { clock, logger, limits }: FolderStoreEnv): Promise<Store> {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const lock = takeFolderLock(folder, clock);
+  let waiting: string[] = [];
+  let waitingBytes = 0;
+  let writing: Promise<void> | undefined;
+  let isUnsynced = false;
+  let syncing: Timer | undefined;
+  let retrying: Timer | undefined;
+  let problem: string | undefined;
+  let isCompacting = false;
+  let isClosed = false;
+  /** What a complete snapshot would take, roughly. */
+  let usefulBytes = 0;
+
+  const record = (change: Change): void => {
+    if (isClosed) throw new StoreUnavailable("it is closed");
+    if (problem !== undefined && waitingBytes > 0) throw new StoreUnavailable(problem);
+    if (waitingBytes > MAX_WAITING_BYTES) throw new StoreUnavailable("the disk is too slow");
+    const line = journalLine(change);
+    waiting.push(line);
+    waitingBytes += Buffer.byteLength(line);
+    void write();
+  };
+  const table = new Table(clock, record, limits);
+
+  let journal: JournalFile;
+  let number: number;
+  try {
+    let leftOut = 0;
+    const recovered = recover(folder, (change) => {
+      if (!table.load(change)) leftOut += 1;
+    });
+    if (leftOut > 0)
+      logger.warn("the store is larger than its memory limit: entries were left out", { folder, leftOut });
+    number = Math.max(1, recovered.number);
+    for (const change of table.changes()) usefulBytes += lineBytes(change);
+    if (recovered.damaged > 0) logger.error("damaged records were left out", { folder, count: recovered.damaged });
+    if (recovered.isTorn) logger.warn("the last record was incomplete and was left out", { folder });
+    journal = await JournalFile.open(folder, number, recovered.isTorn);
+    await syncFolder(folder);
+  } catch (error) {
+    table.close();
+    lock.release();
+    throw error;
+  }
+
+  /** One write at a time; what comes meanwhile goes with the next. */
+  function write(): Promise<void> {
+    writing ??= writeAll().finally(() => {
+      writing = undefined;
+    });
+    return writing;
+  }
+
+  async function writeAll(): Promise<void> {
+    // All changes of this turn of the loop together.
+    await new Promise((resolve) => setImmediate(resolve));
+    while (waiting.length > 0) {
+      const lines = waiting;
+      waiting = [];
+      try {
+        if (!lock.isHeld()) throw new Error("another process took the folder over");
+        await journal.append(lines.join(""));
+        waitingBytes = waiting.reduce((bytes, line) => bytes + Buffer.byteLength(line), 0);
+        isUnsynced = true;
+        recovered();
+      } catch (error) {
+        waiting = [...lines, ...waiting];
+        failed(error);
+        return;
+      }
+    }
+    if (isUnsynced) syncing ??= clock.after(SYNC_AFTER_MS, () => void quietly(syncNow()));
+    if (journal.bytes > Math.max(COMPACT_FROM_BYTES, COMPACT_FROM_TIMES * usefulBytes)) void quietly(compact());
+  }
+
+  async function syncNow(): Promise<void> {
+    syncing?.cancel();
+    syncing = undefined;
+    await write();
+    if (waiting.length > 0) throw new StoreUnavailable(problem ?? "it could not be written");
+    if (!isUnsynced) return;
+    isUnsynced = false;
+    try {
+      await journal.sync();
+    } catch (error) {
+      isUnsynced = true;
+      failed(error);
+      throw new StoreUnavailable((error as Error).message);
+    }
+  }
+
+  async function compact(): Promise<void> {
+    if (isCompacting || isClosed) return;
+    isCompacting = true;
+    try {
+      const next = await JournalFile.open(folder, number + 1, false);
+      while (writing !== undefined) await writing;
+      const before = journal;
+      journal = next;
+      number += 1;
+      await before.sync();
+      await before.close();
+      usefulBytes = await writeSnapshot(folder, number, table.changes());
+    } catch (error) {
+      failed(error);
+    } finally {
+      isCompacting = false;
+    }
+  }
+
+  /** Resolves when the system has what was changed: from then on `kill -9` does not lose it. */
+  async function written<Result>(change: () => Result): Promise<Result> {
+    const result = change();
+    if (waiting.length > 0) await write();
+    // It holds in memory, and is written when the disk takes it.
+    if (waiting.length > 0) throw new StoreUnavailable(problem ?? "it could not be written", { isUncertain: true });
+    return result;
+  }
+
+  function failed(error: unknown): void {
+    const reason = (error as Error).message;
+    if (problem === undefined) logger.error("cannot write", { folder, reason });
+    problem = reason;
+    retrying ??= clock.after(RETRY_AFTER_MS, () => {
+      retrying = undefined;
+      void write();
+    });
+  }
+
+  function recovered(): void {
+    if (problem !== undefined) logger.info("can write again", { folder });
+    problem = undefined;
+  }
+
+  async function closeNow(): Promise<void> {
+    if (isClosed) return;
+    await quietly(syncNow());
+    isClosed = true;
+    table.close();
+    for (const timer of [syncing, retrying]) timer?.cancel();
+    await writing;
+    while (isCompacting) await new Promise((resolve) => setImmediate(resolve));
+    await quietly(journal.close());
+    lock.release();
+  }
+
+  return {
+    kind: "folder",
+    get: async (key) => table.get(key),
+    set: (key, value, options) => written(() => table.set(key, value, options?.expiresAtMs)),
+    delete: (key) => written(() => table.delete(key)),
+    replace: (key, expected, value, options) =>
+      written(() => table.replace(key, expected, value, options?.expiresAtMs)),
+    add: (key, amount, options) => written(() => table.add(key, amount, options)),
+    list: async (prefix, cursor) => table.list(prefix, cursor),
+    sync: syncNow,
+    health: () => (problem === undefined ? { state: "up" } : { state: "degraded", reason: problem }),
+    close: closeNow,
+    get bytes() {
+      return table.bytes;
+    },
+    dropCache: () => table.dropCache(),
+  };
+}
+
+/** Roughly: escapes and letters beyond ASCII are not counted. */
+function lineBytes([key, value = ""]: Change): number {
+  return key.length + value.length + 32;
+}
+
+async function quietly(work: Promise<unknown>): Promise<void> {
+  await work.catch(() => undefined);
+}

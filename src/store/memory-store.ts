@@ -1,0 +1,33 @@
+/**
+ * The default store: it lives and ends with the process. An upgrade hands its content to the next process.
+ */
+import type { Clock } from "../base/clock.ts";
+import type { Store } from "./store.ts";
+import { type Change, Table, type TableLimits } from "./table.ts";
+
+export interface MemoryStore extends Store {
+  /** What another process has to load to go on from here. */
+  content(): Change[];
+}
+
+export function createMemoryStore(clock: Clock, content: Iterable<Change> = [], limits?: TableLimits): MemoryStore {
+  const table = new Table(clock, undefined, limits);
+  for (const change of content) table.load(change);
+  return {
+    kind: "memory",
+    get: async (key) => table.get(key),
+    set: async (key, value, options) => table.set(key, value, options?.expiresAtMs),
+    delete: async (key) => table.delete(key),
+    replace: async (key, expected, value, options) => table.replace(key, expected, value, options?.expiresAtMs),
+    add: async (key, amount, options) => table.add(key, amount, options),
+    list: async (prefix, cursor) => table.list(prefix, cursor),
+    sync: async () => undefined,
+    health: () => ({ state: "up" }),
+    close: async () => table.close(),
+    get bytes() {
+      return table.bytes;
+    },
+    dropCache: () => table.dropCache(),
+    content: () => [...table.changes()],
+  };
+}

@@ -1,0 +1,133 @@
+/**
+ * Opens the store that the configuration names, and counts what is asked of it. Policies and backends get their store
+ * while the configuration is compiled, before it is open: until then, operations are refused.
+ */
+
+import type { Clock } from "../base/clock.ts";
+import type { MemoryBudget, MemoryLimits } from "../base/memory-budget.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import { DURATION_BUCKETS_SECONDS, type Metrics } from "../observe/log/metrics.ts";
+import { openFolderStore } from "./folder-store.ts";
+import { createMemoryStore } from "./memory-store.ts";
+import { type Store, StoreUnavailable } from "./store.ts";
+import type { Change, TableLimits } from "./table.ts";
+
+export type StoreSettings =
+  | { readonly kind: "memory"; readonly content?: Iterable<Change>; readonly cacheBytes?: number | undefined }
+  | { readonly kind: "folder"; readonly folder: string; readonly cacheBytes?: number | undefined }
+  | {
+      readonly kind: "redis";
+      readonly url: string;
+      readonly prefix: string;
+      readonly timeoutMs: number;
+      readonly ca?: string | undefined;
+    };
+
+export interface StoreEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly memory: MemoryBudget;
+}
+
+export interface StoreDoor extends Store {
+  /** Rejects if it cannot be used at all; a Redis that is away can. */
+  open(settings: StoreSettings): Promise<void>;
+  /** From now on another store answers, for example that of the next process. The one before is returned. */
+  turnTo(store: Store): Store | undefined;
+}
+
+type Operation = "get" | "set" | "delete" | "replace" | "add" | "list" | "sync";
+
+export function createStoreDoor(env: StoreEnv): StoreDoor {
+  const { clock, metrics } = env;
+  let inner: Store | undefined;
+  let stopReclaiming: () => void = () => undefined;
+  const outcomes = metrics.counter("gateway_store_operations_total", "Operations of the store by outcome.", [
+    "operation",
+    "outcome",
+  ]);
+  const durations = metrics.histogram(
+    "gateway_store_operation_duration_seconds",
+    "How long operations of the store took.",
+    DURATION_BUCKETS_SECONDS,
+    ["operation"],
+  );
+
+  async function measured<Result>(operation: Operation, work: (store: Store) => Promise<Result>): Promise<Result> {
+    const startMs = clock.monotonicMs();
+    try {
+      if (inner === undefined) throw new StoreUnavailable("it is not open");
+      const result = await work(inner);
+      outcomes.labels(operation, "ok").add();
+      return result;
+    } catch (error) {
+      outcomes.labels(operation, error instanceof StoreUnavailable ? "unavailable" : "error").add();
+      throw error;
+    } finally {
+      durations.labels(operation).observe((clock.monotonicMs() - startMs) / 1000);
+    }
+  }
+
+  return {
+    get kind() {
+      return inner?.kind ?? "memory";
+    },
+    get bus() {
+      return inner?.bus;
+    },
+    async open(settings) {
+      inner = await openStore(settings, env);
+      stopReclaiming();
+      stopReclaiming = env.memory.onShortage("cache", { reclaim: () => inner?.dropCache?.() === true });
+      metrics.gauge("gateway_store_up", "1 while the store can be used, 0 while it is degraded.", () => [
+        [{ kind: inner?.kind ?? "memory" }, inner?.health().state === "up" ? 1 : 0],
+      ]);
+    },
+    turnTo(store) {
+      const before = inner;
+      inner = store;
+      return before;
+    },
+    get: (key) => measured("get", (store) => store.get(key)),
+    set: (key, value, options) => measured("set", (store) => store.set(key, value, options)),
+    delete: (key) => measured("delete", (store) => store.delete(key)),
+    replace: (key, expected, value, options) =>
+      measured("replace", (store) => store.replace(key, expected, value, options)),
+    add: (key, amount, options) => measured("add", (store) => store.add(key, amount, options)),
+    list: (prefix, cursor) => measured("list", (store) => store.list(prefix, cursor)),
+    sync: () => measured("sync", (store) => store.sync()),
+    health: () => inner?.health() ?? { state: "degraded", reason: "it is not open" },
+    get bytes() {
+      return inner?.bytes ?? 0;
+    },
+    dropCache: () => inner?.dropCache?.() === true,
+    async close() {
+      stopReclaiming();
+      await inner?.close();
+    },
+  };
+}
+
+async function openStore(settings: StoreSettings, { clock, logger, memory }: StoreEnv): Promise<Store> {
+  switch (settings.kind) {
+    case "memory":
+      return createMemoryStore(clock, settings.content, tableLimits(memory.limits, settings.cacheBytes));
+    case "folder":
+      return openFolderStore(settings.folder, {
+        clock,
+        logger,
+        limits: tableLimits(memory.limits, settings.cacheBytes),
+      });
+    case "redis": {
+      // Only those who use it pay for loading it.
+      const { openRedisStore } = await import("./redis-store.ts");
+      return openRedisStore(settings, logger, clock);
+    }
+  }
+}
+
+/** A larger cache than the default does not take the room of sessions and logins. */
+function tableLimits({ storeBytes, cacheBytes }: MemoryLimits, wantedBytes = cacheBytes): TableLimits {
+  return { maxBytes: storeBytes + Math.max(0, wantedBytes - cacheBytes), cacheBytes: wantedBytes };
+}

@@ -1,0 +1,150 @@
+/**
+ * A store in Redis (6.2 or newer, or one that speaks like it), for several replicas. While Redis is away each operation
+ * is refused at once, and the connection is tried again with growing pauses; while it does not answer, an operation is
+ * refused after the time limit. The library is loaded by whoever configured it (ADR 21).
+ */
+import { Redis, type RedisOptions } from "ioredis";
+import type { Clock } from "../base/clock.ts";
+import { urlLabel } from "../base/url-label.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import { createRedisBus } from "./redis-bus.ts";
+import { ADD, REPLACE } from "./redis-scripts.ts";
+import { checkAmount, checkEntry, PAGE_SIZE, type Store, StoreUnavailable } from "./store.ts";
+
+export interface RedisSettings {
+  /** `redis://` or `rediss://`, with user, password and database where needed. */
+  readonly url: string;
+  /** Stands before each key, for databases that others use too. */
+  readonly prefix: string;
+  readonly timeoutMs: number;
+  /** PEM of the authorities to trust; default: those that Node knows. */
+  readonly ca?: string | undefined;
+}
+
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 5_000;
+/** A connection over which nothing comes back for so many time limits is given up. */
+const DEAD_AFTER_LIMITS = 2;
+const NOT_YET = "not connected yet";
+
+/** Resolves when connected, or after the time limit: a gateway starts while Redis is away. */
+export async function openRedisStore(settings: RedisSettings, logger: Logger, clock: Clock): Promise<Store> {
+  const { prefix, timeoutMs } = settings;
+  let problem: string | undefined = NOT_YET;
+  let isClosed = false;
+  const options = {
+    lazyConnect: true,
+    connectTimeout: timeoutMs,
+    commandTimeout: timeoutMs,
+    // Nothing is asked twice by itself: an addition would count twice.
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+    enableReadyCheck: true,
+    retryStrategy: (times: number) =>
+      isClosed ? null : Math.min(FIRST_PAUSE_MS * 2 ** Math.min(times, 10), LONGEST_PAUSE_MS),
+    ...(settings.ca === undefined ? {} : { tls: { ca: settings.ca } }),
+  } satisfies RedisOptions;
+  const redis = new Redis(settings.url, { ...options, socketTimeout: timeoutMs * DEAD_AFTER_LIMITS });
+  redis.on("ready", () => {
+    if (problem !== undefined) logger.info("Redis is connected", { address: urlLabel(settings.url) });
+    problem = undefined;
+  });
+  // Some errors of the system have a code and no message.
+  redis.on("error", (error: NodeJS.ErrnoException) => away(error.message || String(error.code)));
+  redis.on("close", () => away(problem ?? "the connection was closed"));
+  redis.defineCommand("gatewayAdd", { numberOfKeys: 1, lua: ADD });
+  redis.defineCommand("gatewayReplace", { numberOfKeys: 1, lua: REPLACE });
+  const scripts = redis as unknown as {
+    gatewayAdd(key: string, ...values: string[]): Promise<[number, string]>;
+    gatewayReplace(key: string, ...values: string[]): Promise<number>;
+  };
+
+  function away(reason: string): void {
+    if (isClosed || reason === problem) return;
+    if (problem === undefined || problem === NOT_YET)
+      logger.error("Redis is not available", { address: urlLabel(settings.url), reason });
+    problem = reason;
+  }
+
+  async function ask<Result>(work: () => Promise<Result>): Promise<Result> {
+    if (redis.status !== "ready") throw new StoreUnavailable(problem ?? "not connected");
+    try {
+      return await work();
+    } catch (error) {
+      const { message } = error as Error;
+      if (message.includes("NOTCOUNTER")) throw new TypeError("the value of this key is not a counter");
+      if (message.includes("TOOLARGE")) throw new RangeError("the counter would become too large");
+      // A server that is slow does later what it was asked; one whose connection broke most likely did not.
+      throw new StoreUnavailable(message, { cause: error, isUncertain: /timed out/i.test(message) });
+    }
+  }
+
+  await redis.connect().catch((error: Error) => away(problem === NOT_YET ? error.message : (problem ?? error.message)));
+
+  const bus = createRedisBus({
+    clock,
+    prefix,
+    timeoutMs,
+    connection: () => new Redis(settings.url, { ...options, autoResubscribe: false }),
+    publish: (channel, text) => ask(() => redis.publish(channel, text)),
+  });
+
+  return {
+    kind: "redis",
+    bus,
+    async get(key) {
+      return (await ask(() => redis.get(prefix + key))) ?? undefined;
+    },
+    async set(key, value, options) {
+      checkEntry(key, value);
+      const expiresAtMs = options?.expiresAtMs;
+      if (expiresAtMs === undefined) await ask(() => redis.set(prefix + key, value));
+      else await ask(() => redis.set(prefix + key, value, "PXAT", atLeastOne(expiresAtMs)));
+    },
+    async delete(key) {
+      return (await ask(() => redis.del(prefix + key))) === 1;
+    },
+    async replace(key, expected, value, options) {
+      checkEntry(key, value);
+      const expiry = String(options?.expiresAtMs === undefined ? 0 : atLeastOne(options.expiresAtMs));
+      const given = expected === undefined ? "0" : "1";
+      return (await ask(() => scripts.gatewayReplace(prefix + key, given, expected ?? "", value, expiry))) === 1;
+    },
+    async add(key, amount, options) {
+      checkEntry(key);
+      checkAmount(amount);
+      const expiry = String(options?.expiresAtMs === undefined ? 0 : atLeastOne(options.expiresAtMs));
+      const limit = options?.limit === undefined ? "" : String(options.limit);
+      const [isAdded, total] = await ask(() => scripts.gatewayAdd(prefix + key, String(amount), limit, expiry));
+      return { isAdded: isAdded === 1, total: Number(total) };
+    },
+    async list(keyPrefix, cursor = "0") {
+      const pattern = `${escapeGlob(prefix + keyPrefix)}*`;
+      const [next, keys] = await ask(() => redis.scan(cursor, "MATCH", pattern, "COUNT", PAGE_SIZE));
+      const values = keys.length === 0 ? [] : await ask(() => redis.mget(keys));
+      const entries = keys.flatMap((key, i) => {
+        const value = values[i];
+        return value === null || value === undefined ? [] : [{ key: key.slice(prefix.length), value }];
+      });
+      return next === "0" ? { entries } : { entries, cursor: next };
+    },
+    // How soon Redis writes to its disk is its own setting.
+    sync: async () => undefined,
+    health: () => (problem === undefined ? { state: "up" } : { state: "degraded", reason: problem }),
+    async close() {
+      isClosed = true;
+      bus.close();
+      redis.disconnect();
+    },
+  };
+}
+
+/** Redis refuses 0 and less; 1 is as long ago. */
+function atLeastOne(expiresAtMs: number): number {
+  return Math.max(1, Math.floor(expiresAtMs));
+}
+
+function escapeGlob(text: string): string {
+  return text.replace(/[\\*?[\]^-]/g, "\\$&");
+}

@@ -1,0 +1,136 @@
+/**
+ * A store over a channel to another process: the old process of an upgrade goes on counting in the store of the new one
+ * until its last request has ended. One side serves its store, the other asks; no answer in time means unavailable.
+ */
+import type { Clock, Timer } from "../base/clock.ts";
+import { entryKind, type Store, type StoreKind, StoreUnavailable } from "./store.ts";
+
+const TIMEOUT_MS = 5_000;
+/** Values on their way, which are in the memory of both sides. */
+const MAX_SENT_BYTES = 8 * 1024 * 1024;
+const OPERATIONS = ["get", "set", "delete", "replace", "add", "list", "sync"] as const;
+type Operation = (typeof OPERATIONS)[number];
+
+export interface StoreQuestion {
+  readonly type: "store operation";
+  readonly id: number;
+  readonly operation: Operation;
+  readonly args: readonly unknown[];
+}
+
+export interface StoreAnswer {
+  readonly type: "store result";
+  readonly id: number;
+  readonly value?: unknown;
+  /** Name and message of what was thrown. */
+  readonly error?: readonly [name: string, message: string, isUncertain?: boolean];
+}
+
+export interface RemoteStore extends Store {
+  answered(answer: StoreAnswer): void;
+  /** Nobody is there any more: what waits is refused. */
+  gone(reason: string): void;
+}
+
+interface Waiting {
+  /** Of the value that was sent. */
+  readonly bytes: number;
+  resolve(value: never): void;
+  reject(error: Error): void;
+  timer: Timer;
+}
+
+/** `isShort`: the other side has too little memory for entries that can be rejected. */
+export function createRemoteStore(
+  kind: StoreKind,
+  clock: Clock,
+  send: (question: StoreQuestion) => void,
+  isShort: () => boolean = () => false,
+): RemoteStore {
+  const waiting = new Map<number, Waiting>();
+  let nextId = 1;
+  let sentBytes = 0;
+  let goneBecause: string | undefined;
+
+  function ask<Result>(operation: Operation, args: readonly unknown[], bytes = 0): Promise<Result> {
+    if (goneBecause !== undefined) return Promise.reject(new StoreUnavailable(goneBecause));
+    return new Promise((resolve, reject) => {
+      const id = nextId++;
+      const timer = clock.after(TIMEOUT_MS, () => {
+        take(id);
+        reject(new StoreUnavailable("the store did not answer in time", { isUncertain: true }));
+      });
+      waiting.set(id, { bytes, resolve, reject, timer });
+      sentBytes += bytes;
+      send({ type: "store operation", id, operation, args });
+    });
+  }
+
+  function take(id: number): Waiting | undefined {
+    const one = waiting.get(id);
+    if (one === undefined) return undefined;
+    waiting.delete(id);
+    sentBytes -= one.bytes;
+    return one;
+  }
+
+  /** An operation that may make the store larger. */
+  function write<Result>(operation: Operation, key: string, value: string, args: readonly unknown[]): Promise<Result> {
+    if (entryKind(key) !== "protected") {
+      if (isShort()) return Promise.reject(new StoreUnavailable("memory is short"));
+      if (sentBytes + value.length > MAX_SENT_BYTES)
+        return Promise.reject(new StoreUnavailable("too many values wait for the store"));
+    }
+    return ask(operation, args, value.length);
+  }
+
+  return {
+    kind,
+    get: (key) => ask<string | null>("get", [key]).then((value) => value ?? undefined),
+    set: (key, value, options) => write("set", key, value, [key, value, options]),
+    delete: (key) => ask("delete", [key]),
+    replace: (key, expected, value, options) => write("replace", key, value, [key, expected ?? null, value, options]),
+    add: (key, amount, options) => ask("add", [key, amount, options]),
+    list: (prefix, cursor) => ask("list", [prefix, cursor]),
+    sync: () => ask("sync", []),
+    health: () => (goneBecause === undefined ? { state: "up" } : { state: "degraded", reason: goneBecause }),
+    close: async () => undefined,
+    answered({ id, value, error }) {
+      const one = take(id);
+      if (one === undefined) return;
+      one.timer.cancel();
+      if (error === undefined) one.resolve(value as never);
+      else one.reject(errorOf(...error));
+    },
+    gone(reason) {
+      goneBecause = reason;
+      for (const { reject, timer } of waiting.values()) {
+        timer.cancel();
+        reject(new StoreUnavailable(reason));
+      }
+      waiting.clear();
+      sentBytes = 0;
+    },
+  };
+}
+
+/** Does what the other process asks. */
+export async function answerStore(store: Store, { id, operation, args }: StoreQuestion): Promise<StoreAnswer> {
+  try {
+    if (!OPERATIONS.includes(operation)) throw new TypeError("unknown operation");
+    // JSON has no undefined, and leaves out what is at the end.
+    const given = args.map((arg) => arg ?? undefined);
+    const value = await (store[operation] as (...rest: readonly unknown[]) => Promise<unknown>)(...given);
+    return { type: "store result", id, value };
+  } catch (error) {
+    const { name, message } = error as Error;
+    const isUncertain = error instanceof StoreUnavailable && error.isUncertain;
+    return { type: "store result", id, error: [name, message, isUncertain] };
+  }
+}
+
+function errorOf(name: string, message: string, isUncertain = false): Error {
+  if (name === "RangeError") return new RangeError(message);
+  if (name === "TypeError") return new TypeError(message);
+  return new StoreUnavailable(message.replace(/^store unavailable: /, ""), { isUncertain });
+}

@@ -1,0 +1,91 @@
+/**
+ * The key with which the gateway signs what it will be shown again, the same for all replicas and after a restart: it is
+ * given in the configuration, or made once and kept in the store. While the store cannot be asked, a key of this process
+ * alone is used, and what it signed stays valid here.
+ */
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import type { Clock, Timer } from "../base/clock.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import { type Store, storeNamespace } from "./store.ts";
+
+const KEY_BYTES = 32;
+/** 128 bits: nobody tries them all over a network. */
+const SIGNATURE_BYTES = 16;
+const RETRY_MS = 5_000;
+const NAME = "signing";
+
+export interface SigningKey {
+  /** In base64url, 22 characters. */
+  sign(text: string): string;
+  isSignature(text: string, signature: string): boolean;
+  /** It was written in the configuration: other processes may have it without sharing a store. */
+  readonly isGiven: boolean;
+}
+
+export interface SigningKeyDoor extends SigningKey {
+  /** `given`: the first one signs, all of them are accepted. */
+  open(given: readonly string[]): Promise<void>;
+  close(): void;
+}
+
+export function createSigningKey(store: Store, clock: Clock, logger: Logger): SigningKeyDoor {
+  const keys = storeNamespace(store, "keys");
+  // Until it is open, and while the store is away.
+  let all: readonly Buffer[] = [randomBytes(KEY_BYTES)];
+  let isGiven = false;
+  let retrying: Timer | undefined;
+  let isTold = false;
+
+  async function fetchKey(): Promise<void> {
+    try {
+      const kept = Buffer.from(await keptKey(), "base64url");
+      all = [kept, ...all];
+      if (isTold) logger.info("the signing key was read");
+    } catch (error) {
+      if (!isTold)
+        logger.warn("no signing key; sessions opened now end with this process", {
+          reason: (error as Error).message,
+        });
+      isTold = true;
+      retrying = clock.after(RETRY_MS, () => void fetchKey());
+    }
+  }
+
+  /** Whoever comes first makes it. */
+  async function keptKey(): Promise<string> {
+    const known = await keys.get(NAME);
+    if (known !== undefined) return known;
+    const made = randomBytes(KEY_BYTES).toString("base64url");
+    if (!(await keys.replace(NAME, undefined, made))) return (await keys.get(NAME)) ?? made;
+    await keys.sync();
+    return made;
+  }
+
+  const signedWith = (key: Buffer, text: string): Buffer =>
+    createHmac("sha256", key).update(text).digest().subarray(0, SIGNATURE_BYTES);
+
+  return {
+    get isGiven() {
+      return isGiven;
+    },
+    async open(given) {
+      if (given.length === 0) {
+        await fetchKey();
+        return;
+      }
+      isGiven = true;
+      // Any text is as long as a key afterwards.
+      all = given.map((text) => createHmac("sha256", "gateway session key").update(text).digest());
+    },
+    sign: (text) => signedWith(all[0] as Buffer, text).toString("base64url"),
+    isSignature(text, signature) {
+      const shown = Buffer.from(signature, "base64url");
+      if (shown.length !== SIGNATURE_BYTES || shown.toString("base64url") !== signature) return false;
+      return all.some((key) => timingSafeEqual(signedWith(key, text), shown));
+    },
+    close: () => retrying?.cancel(),
+  };
+}
+
+/** For configurations that are only checked. */
+export const noSigningKey: SigningKey = { sign: () => "", isSignature: () => false, isGiven: false };

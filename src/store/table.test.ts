@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { fakeClock } from "../../test/support/fake-clock.ts";
+import { createRemoteStore, type StoreQuestion } from "./remote-store.ts";
+import { StoreUnavailable } from "./store.ts";
+import { type Change, Table } from "./table.ts";
+
+const LIMITS = { maxBytes: 20_000, cacheBytes: 8_000 };
+const value = (chars: number): string => "x".repeat(chars);
+
+test("cached responses that were used longest ago make room for new ones [R53]", () => {
+  const table = new Table(fakeClock(), undefined, LIMITS);
+  for (let i = 0; i < 4; i++) table.set(`llm-cache/${i}`, value(1_800));
+  table.get("llm-cache/0");
+  table.set("llm-cache/4", value(1_800));
+  assert.deepEqual(
+    [0, 1, 2, 3, 4].map((n) => table.get(`llm-cache/${n}`) !== undefined),
+    [true, false, true, true, true],
+  );
+  assert.throws(() => table.set("llm-cache/large", value(9_000)), StoreUnavailable);
+  assert.ok(table.get("llm-cache/4"), "what cannot fit evicts nothing");
+});
+
+test("other entries are rejected when the table is full, and budgets and keys never because of others [R53]", () => {
+  const table = new Table(fakeClock(), undefined, LIMITS);
+  table.set("llm-cache/a", value(7_000));
+  let sessions = 0;
+  assert.throws(() => {
+    for (; sessions < 1_000; sessions++) table.set(`mcp-sessions/${sessions}`, value(1_000));
+  }, StoreUnavailable);
+  assert.ok(sessions > 5);
+  table.set("mcp-sessions/0", value(900));
+  for (let i = 0; i < 10; i++) table.add(`budgets/${i}`, 1);
+  for (let i = 0; i < 10; i++) table.add(`budgets/${i}`, 1_000_000);
+  table.set("api-keys/one", value(1_500));
+  assert.equal(table.get("llm-cache/a"), undefined, "the cache made room for them");
+  assert.equal(table.get("budgets/3"), "1000001");
+});
+
+test("whatever is written, expires or is dropped, the bytes are those of the entries, and within the limits [R53]", async () => {
+  const namespace = fc.constantFrom("llm-cache", "mcp-sessions", "signins", "budgets");
+  const step = fc.record({
+    kind: fc.constantFrom("set", "set", "set", "delete", "load", "drop", "wait", "get"),
+    key: fc.tuple(namespace, fc.nat(20)).map(([name, n]) => `${name}/${n}`),
+    chars: fc.nat(3_000),
+    isWide: fc.boolean(),
+    ttlMs: fc.constantFrom(0, 500, 5_000),
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 80 }), async (steps) => {
+      const clock = fakeClock();
+      const journal: Change[] = [];
+      const table = new Table(clock, (change) => journal.push(change), LIMITS);
+      for (const { kind, key, chars, isWide, ttlMs } of steps) {
+        const text = isWide ? "€".repeat(chars / 3) : value(chars);
+        const expiresAtMs = ttlMs === 0 ? 0 : clock.now() + ttlMs;
+        if (kind === "delete") table.delete(key);
+        else if (kind === "get") table.get(key);
+        else if (kind === "drop") table.dropCache();
+        else if (kind === "wait") await clock.advance(1_000);
+        else if (kind === "load") table.load([key, text, expiresAtMs]);
+        else
+          try {
+            table.set(key, text, expiresAtMs);
+          } catch (error) {
+            assert.ok(error instanceof StoreUnavailable);
+            assert.notEqual(table.get(key), text);
+          }
+        assert.ok(table.cachedBytes <= LIMITS.cacheBytes);
+        assert.ok(table.cachedBytes <= table.bytes);
+      }
+      // Made again from its entries, a table has the same bytes.
+      await clock.advance(10_000);
+      const copy = new Table(clock);
+      for (const change of table.changes()) copy.load(change);
+      assert.equal(copy.bytes, table.bytes);
+      assert.equal(copy.cachedBytes, table.cachedBytes);
+      table.close();
+      copy.close();
+    }),
+    { seed: 1, numRuns: 150 },
+  );
+});
+
+test("a journal of a process with more memory is loaded within the limits, and logins and budgets completely [R53]", () => {
+  const table = new Table(fakeClock(), undefined, LIMITS);
+  let leftOut = 0;
+  for (let i = 0; i < 50; i++)
+    for (const name of ["llm-cache", "mcp-sessions", "mcp-vault", "budgets"])
+      if (!table.load([`${name}/${i}`, value(name === "budgets" ? 3 : 400), 0])) leftOut += 1;
+  assert.ok(leftOut > 20);
+  assert.ok(table.cachedBytes <= LIMITS.cacheBytes);
+  for (let i = 0; i < 50; i++) assert.ok(table.get(`mcp-vault/${i}`) && table.get(`budgets/${i}`));
+});
+
+test("a thread sends no entries that can be rejected while the main thread is short of memory or behind [R54]", async () => {
+  const sent: StoreQuestion[] = [];
+  let isShort = false;
+  const store = createRemoteStore(
+    "memory",
+    fakeClock(),
+    (question) => sent.push(question),
+    () => isShort,
+  );
+  const large = value(3 * 1024 * 1024);
+  const waiting = [store.set("llm-cache/1", large), store.set("llm-cache/2", large)];
+  await assert.rejects(store.set("mcp-sessions/3", large), /too many values wait/);
+  waiting.push(store.set("api-keys/4", "k"));
+  for (const { id } of sent) store.answered({ type: "store result", id });
+  await Promise.all(waiting);
+  isShort = true;
+  await assert.rejects(store.set("llm-cache/5", "x"), /memory is short/);
+  await assert.rejects(store.replace("mcp-sessions/5", undefined, "x"), StoreUnavailable);
+  const count = sent.length;
+  void store.add("budgets/1", 1);
+  void store.replace("api-keys/1", undefined, "x");
+  assert.equal(sent.length, count + 2);
+  isShort = false;
+  void store.set("llm-cache/6", large);
+  assert.equal(sent.length, count + 3);
+});

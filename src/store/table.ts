@@ -1,0 +1,279 @@
+/**
+ * Keys, values and expiries in memory: the whole of the memory store, and what the folder store reads from. Each change
+ * is told, in the form in which it can be repeated, so that a journal can be kept of it. Its bytes are bounded: cached
+ * responses that were used longest ago make room for new ones, other new entries are rejected when it is full. Budgets
+ * and API keys may use twice the limit, and those that exist can always be changed.
+ */
+import type { Clock, Timer } from "../base/clock.ts";
+import {
+  type AddOptions,
+  type AddResult,
+  checkAmount,
+  checkEntry,
+  counterOf,
+  type EntryKind,
+  entryKind,
+  PAGE_SIZE,
+  type Page,
+  StoreUnavailable,
+} from "./store.ts";
+
+/** Memory must stay bounded: beyond this, new keys are refused until others expire. */
+const MAX_ENTRIES = 1_000_000;
+/** Protected entries may use this many times the limit. */
+const PROTECTED_TIMES = 2;
+/** What an entry takes besides its key and value. */
+const ROW_BYTES = 160;
+const SWEEP_EVERY_MS = 1_000;
+/** Per sweep, so that it never blocks the loop for long. */
+const SWEPT_AT_ONCE = 5_000;
+
+/** A key with its value from now on; without a value it is gone. Expiry 0: never. */
+export type Change = readonly [key: string, value: string, expiresAtMs: number] | readonly [key: string];
+
+export interface TableLimits {
+  /** Of all entries. */
+  readonly maxBytes: number;
+  /** Of cached responses, which are a part of all. */
+  readonly cacheBytes: number;
+}
+
+const UNLIMITED: TableLimits = { maxBytes: Number.POSITIVE_INFINITY, cacheBytes: Number.POSITIVE_INFINITY };
+
+interface Row {
+  readonly value: string;
+  readonly expiresAtMs: number;
+  readonly bytes: number;
+}
+
+export class Table {
+  readonly #clock: Clock;
+  readonly #changed: (change: Change) => void;
+  readonly #limits: TableLimits;
+  readonly #rows = new Map<string, Row>();
+  /** Keys of cached responses; the one that was used longest ago is the first. */
+  readonly #cached = new Set<string>();
+  #bytes = 0;
+  #cachedBytes = 0;
+  /** Only while there is something. */
+  #sweeping: Timer | undefined = undefined;
+  #isClosed = false;
+  #swept: Iterator<[string, Row]> | undefined = undefined;
+
+  constructor(clock: Clock, changed: (change: Change) => void = () => undefined, limits: TableLimits = UNLIMITED) {
+    this.#clock = clock;
+    this.#changed = changed;
+    this.#limits = limits;
+  }
+
+  get size(): number {
+    return this.#rows.size;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get cachedBytes(): number {
+    return this.#cachedBytes;
+  }
+
+  get(key: string): string | undefined {
+    const row = this.#live(key);
+    if (row !== undefined && this.#cached.delete(key)) this.#cached.add(key);
+    return row?.value;
+  }
+
+  set(key: string, value: string, expiresAtMs = 0): void {
+    checkEntry(key, value);
+    this.#write(key, value, expiresAtMs);
+  }
+
+  delete(key: string): boolean {
+    const isThere = this.#live(key) !== undefined;
+    if (isThere) this.#remove(key);
+    return isThere;
+  }
+
+  replace(key: string, expected: string | undefined, value: string, expiresAtMs = 0): boolean {
+    checkEntry(key, value);
+    if (this.get(key) !== expected) return false;
+    this.#write(key, value, expiresAtMs);
+    return true;
+  }
+
+  add(key: string, amount: number, { limit, expiresAtMs = 0 }: AddOptions = {}): AddResult {
+    checkEntry(key);
+    checkAmount(amount);
+    const row = this.#live(key);
+    const before = counterOf(row?.value);
+    const total = Math.max(0, before + amount);
+    checkAmount(total);
+    if (amount > 0 && limit !== undefined && total > limit) return { isAdded: false, total: before };
+    if (total !== before) this.#write(key, String(total), row?.expiresAtMs ?? expiresAtMs);
+    return { isAdded: true, total };
+  }
+
+  /** Keys in the order in which they came; a cursor is the last key of a page. */
+  list(prefix: string, cursor?: string): Page {
+    const nowMs = this.#clock.now();
+    const entries: { key: string; value: string }[] = [];
+    const keys = [...this.#rows.keys()].filter((key) => key.startsWith(prefix)).sort();
+    for (const key of keys) {
+      if (cursor !== undefined && key <= cursor) continue;
+      const row = this.#rows.get(key);
+      if (row === undefined || isOver(row, nowMs)) continue;
+      if (entries.length === PAGE_SIZE) return { entries, cursor: entries[PAGE_SIZE - 1]?.key as string };
+      entries.push({ key, value: row.value });
+    }
+    return { entries };
+  }
+
+  /**
+   * Repeats a change of an earlier time; it is not told. False if it does not fit and the table can do without it: an
+   * earlier process may have had more memory.
+   */
+  load(change: Change): boolean {
+    const [key, value, expiresAtMs = 0] = change;
+    if (value === undefined) {
+      this.#forget(key);
+      return true;
+    }
+    const kind = entryKind(key);
+    const bytes = rowBytes(key, value);
+    if (kind === "cache") this.#evictFor(key, bytes);
+    if ((kind === "cache" || kind === "expendable") && !this.#fits(key, bytes, kind)) {
+      this.#forget(key);
+      return false;
+    }
+    this.#put(key, { value, expiresAtMs, bytes });
+    return true;
+  }
+
+  /** Every entry as a change that makes it. Entries may change meanwhile. */
+  *changes(): Generator<Change> {
+    const nowMs = this.#clock.now();
+    for (const [key, row] of this.#rows) if (!isOver(row, nowMs)) yield [key, row.value, row.expiresAtMs];
+  }
+
+  /** Removes all cached responses. Whether there were any. */
+  dropCache(): boolean {
+    const hadAny = this.#cached.size > 0;
+    for (const key of [...this.#cached]) this.#evict(key);
+    return hadAny;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#sweeping?.cancel();
+  }
+
+  #live(key: string): Row | undefined {
+    const row = this.#rows.get(key);
+    return row !== undefined && isOver(row, this.#clock.now()) ? undefined : row;
+  }
+
+  #write(key: string, value: string, expiresAtMs: number): void {
+    if (expiresAtMs !== 0 && expiresAtMs <= this.#clock.now()) {
+      this.#remove(key);
+      return;
+    }
+    const bytes = rowBytes(key, value);
+    const kind = entryKind(key);
+    if (kind === "cache" || kind === "protected") this.#evictFor(key, bytes);
+    if (!this.#fits(key, bytes, kind)) throw new StoreUnavailable("it is full");
+    // The journal may refuse, and then nothing has changed.
+    this.#changed([key, value, expiresAtMs]);
+    this.#put(key, { value, expiresAtMs, bytes });
+  }
+
+  #fits(key: string, bytes: number, kind: EntryKind): boolean {
+    const before = this.#rows.get(key);
+    const grownBytes = bytes - (before?.bytes ?? 0);
+    // What exists stays usable: counters of budgets, and whatever shrinks.
+    if (before !== undefined && (kind === "protected" || grownBytes <= 0)) return true;
+    if (before === undefined && this.#rows.size >= MAX_ENTRIES) return false;
+    const { maxBytes, cacheBytes } = this.#limits;
+    if (kind === "cache") return this.#cachedBytes + grownBytes <= cacheBytes && this.#bytes + grownBytes <= maxBytes;
+    return this.#bytes + grownBytes <= (kind === "protected" ? PROTECTED_TIMES * maxBytes : maxBytes);
+  }
+
+  /** Cached responses make room for others, and for what must not be rejected. */
+  #evictFor(key: string, bytes: number): void {
+    const { maxBytes, cacheBytes } = this.#limits;
+    const isCached = entryKind(key) === "cache";
+    if (isCached && bytes > cacheBytes) return;
+    const grownBytes = bytes - (this.#rows.get(key)?.bytes ?? 0);
+    for (const oldest of this.#cached) {
+      const hasRoom = this.#bytes + grownBytes <= maxBytes;
+      if (hasRoom && (!isCached || this.#cachedBytes + grownBytes <= cacheBytes)) return;
+      if (oldest !== key) this.#evict(oldest);
+    }
+  }
+
+  #evict(key: string): void {
+    try {
+      this.#changed([key]);
+    } catch {
+      // The journal takes nothing now. Memory counts for more: the next start evicts it again.
+    }
+    this.#forget(key);
+  }
+
+  #put(key: string, row: Row): void {
+    const grownBytes = row.bytes - (this.#rows.get(key)?.bytes ?? 0);
+    this.#rows.set(key, row);
+    this.#bytes += grownBytes;
+    if (entryKind(key) === "cache") {
+      this.#cached.delete(key);
+      this.#cached.add(key);
+      this.#cachedBytes += grownBytes;
+    }
+    if (!this.#isClosed) this.#sweeping ??= this.#clock.every(SWEEP_EVERY_MS, () => this.#sweep());
+  }
+
+  #remove(key: string): void {
+    if (!this.#rows.has(key)) return;
+    this.#changed([key]);
+    this.#forget(key);
+  }
+
+  #forget(key: string): void {
+    const row = this.#rows.get(key);
+    if (row === undefined) return;
+    this.#rows.delete(key);
+    this.#bytes -= row.bytes;
+    if (this.#cached.delete(key)) this.#cachedBytes -= row.bytes;
+  }
+
+  /** What is over takes no memory for long; a journal needs no word of it, since its entry has its expiry. */
+  #sweep(): void {
+    const nowMs = this.#clock.now();
+    this.#swept ??= this.#rows.entries();
+    for (let i = 0; i < SWEPT_AT_ONCE; i++) {
+      const next = this.#swept.next();
+      if (next.done === true) {
+        this.#swept = undefined;
+        if (this.#rows.size > 0) return;
+        this.#sweeping?.cancel();
+        this.#sweeping = undefined;
+        return;
+      }
+      const [key, row] = next.value;
+      if (isOver(row, nowMs)) this.#forget(key);
+    }
+  }
+}
+
+function isOver({ expiresAtMs }: Row, nowMs: number): boolean {
+  return expiresAtMs !== 0 && expiresAtMs <= nowMs;
+}
+
+/** V8 stores a string with any character beyond Latin-1 with two bytes for each. */
+function rowBytes(key: string, value: string): number {
+  return ROW_BYTES + textBytes(key) + textBytes(value);
+}
+
+function textBytes(text: string): number {
+  return /[^\0-\xff]/.test(text) ? 2 * text.length : text.length;
+}
