@@ -14,7 +14,7 @@ import { viewerAnswer } from "../src/admin/ui/viewer.ts";
 import { configSchema } from "../src/config/schema/schema.ts";
 import { unwrap } from "../src/config/schema/schema-walk.ts";
 import { secretsInConfig, shownConfig } from "../src/config/schema/shown-config.ts";
-import { isExpressionSchema } from "../src/core/schema-marks.ts";
+import { isExpressionSchema } from "../src/core/schema.ts";
 import { createRedaction } from "../src/observe/trace/redact.ts";
 
 const LIST = fileURLToPath(new URL("../../test/golden/config/shown-fields.txt", import.meta.url));

@@ -14,7 +14,7 @@ import type { Sources } from "../config/load/sources.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
 import { createStoredKeys } from "../identity/passwords/stored-keys.ts";
 import type { Listeners } from "../pipeline/listen/listeners.ts";
-import { keySpending } from "../policies/api-key/key-budgets.ts";
+import { keySpending } from "../policies/api-key/policy.ts";
 import { whatIf } from "./change/config-tests.ts";
 import { createRehearsals, RehearsalBusy } from "./change/rehearsals.ts";
 import { variablesForRehearsal } from "./change/rehearse.ts";

@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type IdentifiedBy, personDescription, personName } from "./person.ts";
-import { keyPrincipal, tokenPrincipal, userPrincipal } from "./principal.ts";
+import {
+  type IdentifiedBy,
+  keyPrincipal,
+  personDescription,
+  personName,
+  tokenPrincipal,
+  userPrincipal,
+} from "./principal.ts";
 
 const iss = "https://id.example";
 const jwt = tokenPrincipal({ iss, sub: "u1" }, "");

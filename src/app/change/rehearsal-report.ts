@@ -4,7 +4,7 @@
  */
 
 import { escapeControls } from "../../observe/log/logger.ts";
-import type { Verdict } from "../../pipeline/dry-run/recorded-walk.ts";
+import type { Verdict } from "../../pipeline/dry-run/dry-run.ts";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
 import { ruleIn } from "../../pipeline/records/shadow-report.ts";
 

@@ -14,7 +14,7 @@ import {
   passText,
 } from "../../core/backend.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
-import { markLocal } from "../../core/schema-marks.ts";
+import { markLocal } from "../../core/schema.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { type HealthEvents, HostHealth } from "../../http/client/host-health.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";

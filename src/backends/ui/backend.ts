@@ -7,7 +7,7 @@ import { z } from "zod";
 import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
-import { personName } from "../../core/person.ts";
+import { personName } from "../../core/principal.ts";
 import { publicOrigin } from "../../core/public-origin.ts";
 import { readBody } from "../../core/read-body.ts";
 import { emptyReply, type Reply, textReply } from "../../core/reply.ts";

@@ -6,8 +6,7 @@
  */
 
 import { z } from "zod";
-import { isSecretSchema } from "../../core/schema.ts";
-import { exactlyOneOfFields, localUseOf } from "../../core/schema-marks.ts";
+import { exactlyOneOfFields, isSecretSchema, localUseOf } from "../../core/schema.ts";
 import { isObject } from "../text/value-shapes.ts";
 
 export type Schema = Record<string, unknown>;

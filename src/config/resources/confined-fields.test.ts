@@ -6,8 +6,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { z } from "zod";
-import { isSecretSchema } from "../../core/schema.ts";
-import { type LocalUse, localUseOf } from "../../core/schema-marks.ts";
+import { isSecretSchema, type LocalUse, localUseOf } from "../../core/schema.ts";
 import { policies } from "../../policies/index.ts";
 import { createCluster } from "../cluster/cluster.ts";
 import { clusterDocument } from "../cluster/cluster-document.ts";

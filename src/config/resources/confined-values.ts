@@ -4,8 +4,7 @@
  * unix socket, its own credentials) is a fault. The schema says where both are.
  */
 import type { z } from "zod";
-import { isSecretSchema } from "../../core/schema.ts";
-import { localUseOf } from "../../core/schema-marks.ts";
+import { isSecretSchema, localUseOf } from "../../core/schema.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Referrer } from "../cluster/reference-grants.ts";
 import { below, unwrap } from "../schema/schema-walk.ts";

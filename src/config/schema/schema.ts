@@ -9,7 +9,7 @@ import type { PolicyDefinition, Scope } from "../../core/policy.ts";
 import { celSource, duration, exactlyOneOf, headerName, port, secret } from "../../core/schema.ts";
 import { parseLogFilter } from "../../observe/log/log-filter.ts";
 import { isAddressRange } from "../../pipeline/listen/trusted-peers.ts";
-import { auditSchema } from "../../pipeline/records/audit-settings.ts";
+import { auditSchema } from "../../pipeline/records/audit.ts";
 import { policies } from "../../policies/index.ts";
 import { telemetrySchema } from "../../telemetry/settings.ts";
 import { canarySchema, hasOther, onlyHttpCanaries } from "./canary-schema.ts";

@@ -4,8 +4,7 @@
  * arguments and expressions. The same walk yields the hidden values, so that they can be hidden elsewhere as well.
  */
 import { z } from "zod";
-import { isSecretSchema } from "../../core/schema.ts";
-import { isExpressionSchema } from "../../core/schema-marks.ts";
+import { isExpressionSchema, isSecretSchema } from "../../core/schema.ts";
 import { putMember } from "../../json/put-member.ts";
 import { credentialsIn, REDACTED, type Redaction, redactArguments, redactText } from "../../observe/trace/redact.ts";
 import { unwrap } from "./schema-walk.ts";

@@ -9,7 +9,7 @@ import { urlLabel } from "../../base/url-label.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { lifetimeMs, MAX_STALE_MS } from "../providers/freshness.ts";
-import { detailOf } from "../providers/provider-error.ts";
+import { detailOf } from "../providers/provider.ts";
 import { createKeyTable, type KeySet, type KeyTable, MAX_KEY_SET_BYTES, requireKeys } from "./key-set.ts";
 import { readKeySet } from "./verification-key.ts";
 

@@ -3,7 +3,6 @@
  * the way back with a code that becomes an ID token. What must be known on the way back travels in a signed cookie, so
  * visitors who never come back cost no memory. Each failure says its reason and what to do.
  */
-
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -16,7 +15,7 @@ import type { SigningKey } from "../../store/signing-key.ts";
 import { type Store, storeNamespace } from "../../store/store.ts";
 import type { TokenVerifier } from "../keys/token-verifier.ts";
 import { type Discovery, mayCall } from "../providers/discovery.ts";
-import { providerError } from "../providers/provider-error.ts";
+import { providerError } from "../providers/provider.ts";
 import { readUnverified, show } from "../tokens/token.ts";
 import { BrowserCookie } from "./browser-flow.ts";
 
@@ -284,4 +283,43 @@ function mendOf(error: unknown): string | undefined {
   if (error === "invalid_client") return "check `clientId`, `clientSecret` and `clientAuth`";
   if (error === "invalid_grant") return "check that `redirectUri` is the registered one";
   return undefined;
+}
+
+const ID_BYTES = 32;
+const ID = /^[A-Za-z0-9_-]{43}$/;
+
+export interface BrowserSession {
+  readonly claims: Claims;
+  readonly principal: string;
+}
+
+export interface BrowserSessions {
+  /** The id for the cookie. */
+  open(session: BrowserSession, lifetimeMs: number): Promise<string>;
+  find(id: string): Promise<BrowserSession | undefined>;
+  end(id: string): Promise<void>;
+}
+
+/** `realm` tells policies apart: the session of one is nothing to another. */
+export function createBrowserSessions(store: Store, clock: Clock, realm: string): BrowserSessions {
+  const sessions = storeNamespace(store, "signins");
+  const keyOf = (id: string): string => `${realm}.${createHash("sha256").update(id).digest("base64url")}`;
+  return {
+    async open(session, lifetimeMs) {
+      const id = randomBytes(ID_BYTES).toString("base64url");
+      const endsAtMs = clock.now() + lifetimeMs;
+      await sessions.set(keyOf(id), JSON.stringify({ ...session, endsAtMs }), { expiresAtMs: endsAtMs });
+      return id;
+    },
+    async find(id) {
+      if (!ID.test(id)) return undefined;
+      const kept = await sessions.get(keyOf(id));
+      if (kept === undefined) return undefined;
+      const { endsAtMs, ...session } = JSON.parse(kept) as BrowserSession & { readonly endsAtMs: number };
+      return endsAtMs > clock.now() ? session : undefined;
+    },
+    async end(id) {
+      if (ID.test(id)) await sessions.delete(keyOf(id));
+    },
+  };
 }

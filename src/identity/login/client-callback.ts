@@ -6,7 +6,7 @@
  */
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type FormPair, parseForm, requireUnique, serialiseForm } from "../providers/oauth-form.ts";
-import { OAuthRequestError } from "../providers/provider-error.ts";
+import { OAuthRequestError } from "../providers/provider.ts";
 import { isLoopbackAddress, isSameAddress } from "./client-metadata.ts";
 import { gatewayEndpoints, resourceSuffix } from "./well-known.ts";
 

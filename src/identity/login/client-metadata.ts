@@ -8,7 +8,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import { type FormPair, parseForm, serialiseForm } from "../providers/oauth-form.ts";
-import { detailOf, OAuthRequestError } from "../providers/provider-error.ts";
+import { detailOf, OAuthRequestError } from "../providers/provider.ts";
 
 const FETCH_MS = 5_000;
 const MAX_DOCUMENT_BYTES = 64 * 1024;

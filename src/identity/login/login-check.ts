@@ -10,13 +10,19 @@ import { type KeySource, keySourceOf } from "../keys/key-source.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, verifySignature } from "../keys/verification-key.ts";
 import { createProvider } from "../providers/create-provider.ts";
 import { fetchMetadata } from "../providers/discovery.ts";
-import type { Discovered, IdentityProvider } from "../providers/provider.ts";
-import { detailOf } from "../providers/provider-error.ts";
+import { type Discovered, detailOf, type IdentityProvider } from "../providers/provider.ts";
 import { providerFault } from "../providers/provider-faults.ts";
 import { claimProblem, LEEWAY_SECONDS } from "../tokens/claims.ts";
 import { parseToken, type TokenProblem } from "../tokens/token.ts";
-import { gatewayLegs } from "./gateway-legs.ts";
-import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, textOf } from "./login-leg.ts";
+import {
+  failed,
+  gatewayLegs,
+  LEG_LIMITS,
+  type LoginCheckOptions,
+  type LoginLeg,
+  notChecked,
+  textOf,
+} from "./login-leg.ts";
 import { ownClientLegs, registrationLegs } from "./trial-login.ts";
 
 const EXPIRED_MEND = "log in again for a new token, and compare the clocks of this host and the provider";

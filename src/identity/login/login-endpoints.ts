@@ -4,6 +4,7 @@
  * only what is named here: no cookies, no forwarding headers, and nothing but the answer's own body comes back.
  */
 
+import type { Clock } from "../../base/clock.ts";
 import { urlLabel } from "../../base/url-label.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -13,19 +14,20 @@ import { HeaderList } from "../../http/headers.ts";
 import { parseBoundedObject } from "../../json/bounded-json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { Discovery } from "../providers/discovery.ts";
-import type { Discovered, IdentityProvider, ProxiedLogin } from "../providers/provider.ts";
 import {
+  type ClientRegistration,
+  type Discovered,
   detailOf,
+  type IdentityProvider,
   invalidProviderAnswer,
   metadataUnavailable,
   OAuthRequestError,
+  type ProxiedLogin,
   providerError,
-} from "../providers/provider-error.ts";
+} from "../providers/provider.ts";
 import { errorMember, providerFault } from "../providers/provider-faults.ts";
 import type { ClientCallback } from "./client-callback.ts";
 import type { ClientMetadata } from "./client-metadata.ts";
-import type { LoginLimit } from "./login-limit.ts";
-import { parseRegistration } from "./registration.ts";
 import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
 
 /** Far more than any registration or token request has. */
@@ -289,4 +291,102 @@ function loginOf(provider: IdentityProvider): ProxiedLogin {
   // The paths exist only where the provider has it (well-known.ts): anything else is a defect.
   if (!provider.login) throw new Error(`${provider.name} has no proxied login`);
   return provider.login;
+}
+
+const MAX_DEPTH = 16;
+const MAX_REDIRECT_URIS = 50;
+
+/** Schemes that run or read something instead of reaching a client's own application. */
+const DANGEROUS_SCHEMES = new Set([
+  "about:",
+  "blob:",
+  "data:",
+  "file:",
+  "filesystem:",
+  "ftp:",
+  "javascript:",
+  "vbscript:",
+  "view-source:",
+  "ws:",
+  "wss:",
+]);
+const LOOPBACK = /^(?:localhost|(?:[^.]+\.)+localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
+
+export function parseRegistration(body: Buffer): ClientRegistration & Readonly<Record<string, unknown>> {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(body.toString("utf8"));
+  } catch {
+    throw new OAuthRequestError("invalid_client_metadata", "the body is not JSON");
+  }
+  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
+    throw new OAuthRequestError("invalid_client_metadata", "the body is not a JSON object");
+  }
+  if (!isShallow(parsed, MAX_DEPTH))
+    throw new OAuthRequestError("invalid_client_metadata", "the body is nested too deeply");
+  const registration = parsed as ClientRegistration & Record<string, unknown>;
+  checkRedirectUris(registration.redirect_uris);
+  return registration;
+}
+
+function checkRedirectUris(uris: unknown): void {
+  if (uris === undefined) return;
+  const isList =
+    Array.isArray(uris) && uris.length <= MAX_REDIRECT_URIS && uris.every((uri) => typeof uri === "string");
+  if (!isList) throw new OAuthRequestError("invalid_redirect_uri", "redirect_uris is not a list of URLs");
+  for (const uri of uris as string[]) {
+    const problem = redirectUriProblem(uri);
+    if (problem) throw new OAuthRequestError("invalid_redirect_uri", `a redirect URI ${problem}`);
+  }
+}
+
+/** https, http on loopback, or an application's own scheme (RFC 8252); neither fragment nor wildcard. */
+function redirectUriProblem(uri: string): string | undefined {
+  let url: URL;
+  try {
+    url = new URL(uri);
+  } catch {
+    return "is not an absolute URL";
+  }
+  if (uri.includes("#")) return "has a fragment";
+  if (uri.includes("*")) return "has a wildcard";
+  if (url.username !== "" || url.password !== "") return "has credentials";
+  if (DANGEROUS_SCHEMES.has(url.protocol)) return `has the scheme ${url.protocol}`;
+  if (url.protocol === "http:" && !LOOPBACK.test(url.hostname)) return "uses http on a host that is not loopback";
+  return undefined;
+}
+
+function isShallow(value: object, depth: number): boolean {
+  if (depth === 0) return false;
+  return Object.values(value).every(
+    (child) => typeof child !== "object" || child === null || isShallow(child, depth - 1),
+  );
+}
+
+const REQUESTS_PER_MINUTE = 600;
+const WINDOW_MS = 60_000;
+
+export interface LoginLimit {
+  /** Throws a 429 when the listener's minute is used up. */
+  take(listener: string): void;
+}
+
+export function createLoginLimit(clock: Clock): LoginLimit {
+  const windows = new Map<string, { startedMs: number; taken: number }>();
+  return {
+    take(listener) {
+      const nowMs = clock.monotonicMs();
+      let window = windows.get(listener);
+      if (!window || nowMs - window.startedMs >= WINDOW_MS) {
+        window = { startedMs: nowMs, taken: 0 };
+        windows.set(listener, window);
+      }
+      if (window.taken >= REQUESTS_PER_MINUTE) {
+        const seconds = Math.ceil((WINDOW_MS - (nowMs - window.startedMs)) / 1000);
+        const detail = `more than ${REQUESTS_PER_MINUTE} registration and token requests in a minute on ${listener}`;
+        throw new GatewayError("rate_limited", { detail, headers: { "retry-after": String(seconds) } });
+      }
+      window.taken += 1;
+    },
+  };
 }

@@ -2,12 +2,13 @@
  * What a check of a login is given, and one leg of the login as `gwctl auth check` tells it: whether it works, and if
  * not, what mends it.
  */
-
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import type { keySourceOf } from "../keys/key-source.ts";
 import type { ProviderChoice } from "../providers/create-provider.ts";
+import { detailOf } from "../providers/provider.ts";
 import { type ProviderFault, providerFault } from "../providers/provider-faults.ts";
+import { resourceMetadataUrl } from "./well-known.ts";
 
 export interface LoginPolicy extends ProviderChoice {
   readonly audiences: readonly string[];
@@ -62,4 +63,34 @@ export function refusedLeg(leg: LoginLeg["leg"], response: FetchResponse): Login
   const text = `${textOf(response)} ${response.headers.get("location") ?? ""}`.trim();
   const fault: ProviderFault | undefined = providerFault(text);
   return failed(leg, `status ${response.status}: ${fault?.cause ?? text}`, fault?.mend);
+}
+
+export async function* gatewayLegs(options: LoginCheckOptions, hasCors: boolean): AsyncGenerator<LoginLeg> {
+  yield await resourceLeg(options);
+  yield hasCors
+    ? { leg: "cors", ok: true, message: "the route has a `cors` policy" }
+    : {
+        leg: "cors",
+        ok: undefined,
+        message: "the route has no `cors` policy: clients that run in a browser cannot connect",
+        mend: "add `cors` with their origins to the route, if there are any",
+      };
+}
+
+async function resourceLeg({ policy, fetch }: LoginCheckOptions): Promise<LoginLeg> {
+  const { resource } = policy.resourceMetadata;
+  const url = resourceMetadataUrl(resource);
+  const mend = "set `resource` to the address that clients use for this gateway";
+  try {
+    const response = await fetch({ url, ...LEG_LIMITS });
+    if (response.status !== 200)
+      return failed("resource", `${url} returned status ${response.status}: ${textOf(response)}`, mend);
+    const document = JSON.parse(response.body.toString("utf8")) as { readonly resource?: unknown } | null;
+    if (document?.resource !== resource)
+      return failed("resource", `${url} speaks of ${String(document?.resource)}, expected ${resource}`, mend);
+    return { leg: "resource", ok: true, message: `${url} is the gateway's document` };
+  } catch (error) {
+    if (error instanceof SyntaxError) return failed("resource", `${url} is not JSON`, mend);
+    return notChecked("resource", `no gateway answers at ${url} (${detailOf(error)}); start it there`);
+  }
 }

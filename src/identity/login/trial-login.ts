@@ -3,8 +3,7 @@
  * the login page is asked where it would send it, or a code that cannot be valid is exchanged.
  */
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
-import type { Discovered, IdentityProvider, RegisteredClient } from "../providers/provider.ts";
-import { detailOf } from "../providers/provider-error.ts";
+import { type Discovered, detailOf, type IdentityProvider, type RegisteredClient } from "../providers/provider.ts";
 import { providerFault } from "../providers/provider-faults.ts";
 import { callbackAddress } from "./client-callback.ts";
 import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, refusedLeg } from "./login-leg.ts";

@@ -71,3 +71,27 @@ export function loginEndpoints(
     endpoints.set(LITERAL_RESOURCE, { kind: "protected-resource", suffix: own, isShared: true });
   return endpoints;
 }
+
+/** The MCP authorization behaviour that the documents follow (spec 9). */
+const MCP_PROTOCOL_VERSION = "2025-06-18";
+
+export type ResourceMetadata = Readonly<Record<string, unknown>> & { readonly resource: string };
+
+export function resourceDocument(configured: ResourceMetadata): Record<string, unknown> {
+  const { origin } = new URL(configured.resource);
+  const document: Record<string, unknown> = {
+    resource: configured.resource,
+    authorization_servers: [gatewayEndpoints(origin, resourceSuffix(configured.resource)).issuer],
+    mcp_protocol_version: MCP_PROTOCOL_VERSION,
+    resource_type: "mcp-server",
+  };
+  for (const [name, value] of Object.entries(configured)) {
+    if (Array.isArray(value) && value.length === 0) continue;
+    document[snakeCase(name)] = value;
+  }
+  return document;
+}
+
+function snakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}

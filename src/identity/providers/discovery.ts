@@ -12,8 +12,7 @@ import { parseBounded } from "../../json/bounded-json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { show } from "../tokens/token.ts";
 import { lifetimeMs, MAX_STALE_MS } from "./freshness.ts";
-import type { Discovered } from "./provider.ts";
-import { detailOf, invalidProviderAnswer, providerError } from "./provider-error.ts";
+import { type Discovered, detailOf, invalidProviderAnswer, providerError } from "./provider.ts";
 
 const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 1024 * 1024;

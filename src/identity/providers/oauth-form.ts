@@ -2,7 +2,7 @@
  * Form-encoded OAuth parameters whose bytes are kept: what the gateway does not change reaches the provider exactly
  * as the client wrote it (state, redirect_uri, code_verifier), in the same order.
  */
-import { OAuthRequestError } from "./provider-error.ts";
+import { OAuthRequestError } from "./provider.ts";
 
 export interface FormPair {
   /** Decoded: for decisions. */

@@ -3,8 +3,7 @@
  * comes from. Exactly one place; without any, the client's own passes.
  */
 import { z } from "zod";
-import { exactlyOneOf, secret } from "../../core/schema.ts";
-import { livingFilePath, markLocal } from "../../core/schema-marks.ts";
+import { exactlyOneOf, livingFilePath, markLocal, secret } from "../../core/schema.ts";
 
 const awsAuth = markLocal(
   z

@@ -3,8 +3,7 @@
  * order, or a list of models each with its provider.
  */
 import { z } from "zod";
-import { duration, exactlyOneOf, httpUrl, secret } from "../../core/schema.ts";
-import { filePath, markLocal } from "../../core/schema-marks.ts";
+import { duration, exactlyOneOf, filePath, httpUrl, markLocal, secret } from "../../core/schema.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { pathFault } from "../../http/request-path.ts";
 import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";

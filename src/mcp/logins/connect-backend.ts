@@ -9,7 +9,7 @@ import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import { type Backend, defineBackend } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { personDescription } from "../../core/person.ts";
+import { personDescription } from "../../core/principal.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { BrowserCookie, foreignOrigin } from "../../identity/login/browser-flow.ts";

@@ -3,7 +3,7 @@
  * one tool that says where to connect, and a call of anything else is answered with that address. After the login the
  * session goes on with the real server, and is told that the lists changed.
  */
-import { personDescription } from "../../core/person.ts";
+import { personDescription } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { discoverResult } from "../aggregation/fan-out-listen.ts";
 import { GATEWAY_INFO } from "../aggregation/merge.ts";

@@ -4,8 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import { exactlyOneOf, headerName, headerValue, httpUrl, secret } from "../../core/schema.ts";
-import { filePath } from "../../core/schema-marks.ts";
+import { exactlyOneOf, filePath, headerName, headerValue, httpUrl, secret } from "../../core/schema.ts";
 import { forwardedHeaderName } from "../transports/forwarded-header.ts";
 import { type OpenApiDocument, parseOpenApi } from "./document.ts";
 

@@ -2,8 +2,16 @@
  * The configuration of MCP targets: the same shape under `backends[].mcp` and in the short `mcp` section.
  */
 import { z } from "zod";
-import { duration, exactlyOneOf, headerName, headerValue, httpUrl, secret } from "../../core/schema.ts";
-import { filePath, markLocal } from "../../core/schema-marks.ts";
+import {
+  duration,
+  exactlyOneOf,
+  filePath,
+  headerName,
+  headerValue,
+  httpUrl,
+  markLocal,
+  secret,
+} from "../../core/schema.ts";
 import { isSameHeader } from "../../http/header-rules.ts";
 import { type OpenApiConfig, openApiSchema } from "../openapi/openapi-config.ts";
 import { forwardedHeaderName } from "../transports/forwarded-header.ts";

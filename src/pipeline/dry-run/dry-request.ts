@@ -2,7 +2,6 @@
  * A request that is only described: what a dry run walks through the pipeline. It is read by the same edge as a request
  * from a socket, so that what the edge rejects is rejected here too.
  */
-
 import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, NO_BODY, type RequestBody } from "../../core/exchange.ts";
@@ -10,10 +9,11 @@ import type { LlmFacts, McpFacts } from "../../core/facts.ts";
 import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
 import type { Listener } from "../../core/topology.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
+import { CLIENT_CAPABILITIES, LATEST_LEGACY, LATEST_MODERN, PROTOCOL_VERSION } from "../../mcp/protocol/era.ts";
+import { MIRRORED, mirrorHeader } from "../../mcp/protocol/mirror-headers.ts";
 import { readHead } from "../listen/edge.ts";
 import { forwardedClient, type IsTrustedPeer } from "../listen/trusted-peers.ts";
 import type { RecordedRequest } from "../records/recorded-request.ts";
-import { type DryMessage, llmBody, mcpMessage } from "./dry-message.ts";
 
 export interface DryRequest {
   readonly method: string;
@@ -156,4 +156,55 @@ function splitUrl(url: string): { host: string; target: string } {
 
 function listed(listeners: readonly Listener[]): string {
   return listeners.map(({ name, port }) => `${name} (port ${port})`).join(", ");
+}
+
+export interface DryMessage {
+  /** Default: `tools/call` with a tool, `prompts/get` with a prompt, `resources/read` with a resource, else `tools/list`. */
+  readonly method?: string | undefined;
+  readonly tool?: string | undefined;
+  readonly arguments?: Readonly<Record<string, unknown>> | undefined;
+  readonly prompt?: string | undefined;
+  /** A URI. */
+  readonly resource?: string | undefined;
+}
+
+export interface WrittenMessage {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+export function mcpMessage(message: DryMessage): WrittenMessage {
+  const method = message.method ?? defaultMethod(message);
+  const accept = "application/json, text/event-stream";
+  if (method === "initialize") {
+    const clientInfo = { name: "dry-run", version: "1" };
+    const params = { protocolVersion: LATEST_LEGACY, capabilities: {}, clientInfo };
+    return { headers: { accept }, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }) };
+  }
+  const name = message.tool ?? message.prompt ?? message.resource;
+  const params = {
+    _meta: { [PROTOCOL_VERSION]: LATEST_MODERN, [CLIENT_CAPABILITIES]: {} },
+    ...(message.resource === undefined ? {} : { uri: message.resource }),
+    ...(message.resource === undefined && name !== undefined ? { name } : {}),
+    ...(message.tool === undefined ? {} : { arguments: message.arguments ?? {} }),
+  };
+  return {
+    headers: {
+      accept,
+      "mcp-protocol-version": LATEST_MODERN,
+      "mcp-method": method,
+      ...(MIRRORED.has(method) && name !== undefined ? { "mcp-name": mirrorHeader(name) } : {}),
+    },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+  };
+}
+
+export function llmBody(model: string): string {
+  return JSON.stringify({ model, max_tokens: 1, messages: [{ role: "user", content: "dry run" }] });
+}
+
+function defaultMethod({ tool, prompt, resource }: DryMessage): string {
+  if (tool !== undefined) return "tools/call";
+  if (prompt !== undefined) return "prompts/get";
+  return resource === undefined ? "tools/list" : "resources/read";
 }

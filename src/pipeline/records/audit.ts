@@ -3,16 +3,143 @@
  * called with which arguments, and how it ended. Recording never holds up a call unless `required` says so.
  */
 
+import { createHash, createHmac } from "node:crypto";
+import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
+import { secret } from "../../core/schema.ts";
+import { type ContentReport, createAnswerContent } from "../../llm/usage/answer-content.ts";
 import type { LogFields, LogValue } from "../../observe/log/logger.ts";
 import type { AnswerObserver, AuditTrail } from "../../observe/trace/audit-trail.ts";
 import { type Redaction, redactJson } from "../../observe/trace/redact.ts";
-import { type AnswerRecord, createAnswerRecord } from "./audit-answer.ts";
-import type { AuditSettings } from "./audit-settings.ts";
-import { MARGIN_CHARS, type RecordedValue, recordValue } from "./audit-value.ts";
+import { shown } from "./access-log.ts";
+
+export interface AnswerRecord extends AnswerObserver {
+  /** Asked once, after the end. */
+  fields(): Record<string, LogValue>;
+}
+
+export function createAnswerRecord(
+  contentType: string | undefined,
+  contentEncoding: string | undefined,
+  value: RecordedValue | undefined,
+): AnswerRecord {
+  let hasText = false;
+  let report: ContentReport | undefined;
+  const onText = (text: string): void => {
+    hasText = true;
+    value?.add(text);
+  };
+  const content = createAnswerContent(contentType, contentEncoding, value && onText);
+  return {
+    data: content.data,
+    end() {
+      report ??= content.end();
+    },
+    fields: () => ({
+      finish: report?.finish,
+      ...(hasText ? value?.fields() : {}),
+      ...(report?.isWhole === false ? { result_unread: true } : {}),
+    }),
+  };
+}
+
+const MIB = 1024 * 1024;
+
+export const auditSchema = z
+  .strictObject({
+    file: z
+      .strictObject({
+        path: z.string().min(1).describe("The file; one JSON object per line, readable by the gateway's user only."),
+        maxBytes: z
+          .int()
+          .min(64 * 1024)
+          .default(100 * MIB)
+          .describe("A larger file is renamed to `<path>.1` and a new one begins. Default: 104857600."),
+        keep: z.int().min(0).max(1000).default(10).describe("How many renamed files are kept. Default: 10."),
+      })
+      .optional()
+      .describe("Writes records to a file. A relative path is resolved from the working directory."),
+    otlp: z
+      .boolean()
+      .optional()
+      .describe("Exports records as OTLP log records; needs `config.telemetry.otlp` with `logs` among its `signals`."),
+    arguments: z
+      .enum(["none", "hash", "whole"])
+      .default("hash")
+      .describe(
+        "Arguments of MCP calls and bodies of LLM requests: left out, their SHA-256, or redacted text. Default: hash.",
+      ),
+    results: z
+      .enum(["none", "hash", "whole"])
+      .default("none")
+      .describe(
+        "Results of MCP calls and texts of LLM answers: left out, their SHA-256, or redacted text. Default: none.",
+      ),
+    hashKey: secret()
+      .optional()
+      .describe("Key of the hashes (HMAC-SHA-256), so that short arguments cannot be guessed from their hash."),
+    maxValueChars: z
+      .int()
+      .min(64)
+      .max(1024 * 1024)
+      .default(16_384)
+      .describe("Longer arguments and results are cut in the record. Default: 16384."),
+    required: z
+      .boolean()
+      .default(false)
+      .describe(
+        "Whether calls are rejected (503 `audit_unavailable`) while the file cannot be written. Default: false.",
+      ),
+  })
+  .refine(({ file, otlp }) => file !== undefined || otlp === true, "expected `file`, `otlp: true`, or both");
+
+export type AuditSettings = z.output<typeof auditSchema>;
+
+/** Kept beyond what is shown, so that a credential at the cut is recognised as a whole: no header is longer. */
+export const MARGIN_CHARS = 32 * 1024;
+
+export interface RecordedValue {
+  add(text: string): void;
+  fields(): Record<string, LogValue>;
+}
+
+export function recordValue(
+  name: "arguments" | "result",
+  how: AuditSettings["arguments"],
+  { hashKey, maxValueChars }: Pick<AuditSettings, "hashKey" | "maxValueChars">,
+  redaction: Redaction,
+  exchange: Exchange,
+  /** What was hidden in the arguments of the call: added to by them, and hidden in its result. */
+  secrets: string[],
+): RecordedValue | undefined {
+  if (how === "none") return undefined;
+  if (how === "hash") {
+    const hash = hashKey === undefined ? createHash("sha256") : createHmac("sha256", hashKey);
+    return {
+      add: (text) => void hash.update(text),
+      fields: () => ({ [`${name}_sha256`]: hash.digest("hex") }),
+    };
+  }
+  let kept = "";
+  let length = 0;
+  return {
+    add(text) {
+      length += text.length;
+      const room = maxValueChars + MARGIN_CHARS - kept.length;
+      if (room > 0) kept += text.slice(0, room);
+    },
+    fields: () => ({
+      [name]: shown(kept, exchange, redaction, {
+        maxChars: maxValueChars,
+        ...(name === "arguments" ? { found: secrets } : { alsoHidden: secrets }),
+      }),
+      ...(length > maxValueChars ? { [`${name}_cut`]: true } : {}),
+    }),
+  };
+}
 
 /** What users do; lists and pings say nothing about anybody. */
 const AUDITED: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);

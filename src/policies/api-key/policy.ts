@@ -4,12 +4,15 @@
  * or as SHA-256, or are made with gwctl and kept in the store (`stored`).
  */
 import { z } from "zod";
+import type { Clock } from "../../base/clock.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { definePolicy } from "../../core/policy.ts";
+import type { ModelAccess } from "../../core/facts.ts";
+import { type Charge, type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
 import { keyPrincipal, shownPrincipal } from "../../core/principal.ts";
 import { exactlyOneOf, secret } from "../../core/schema.ts";
+import { includesHeader } from "../../http/header-rules.ts";
 import { authenticationMode, toleratedInShadow } from "../../identity/access/bearer-authentication.ts";
 import {
   BEARER_LOCATION,
@@ -19,11 +22,18 @@ import {
   readCredential,
   withhold,
 } from "../../identity/access/credential-location.ts";
-import { type ApiKeyEntry, createApiKeys, digestOf } from "../../identity/passwords/api-keys.ts";
+import { type ApiKeyEntry, createApiKeys, digestOf, type KeyBudget } from "../../identity/passwords/api-keys.ts";
 import { createStoredKeys, keyBudget, keyId, keyModels, type StoredKey } from "../../identity/passwords/stored-keys.ts";
-import { StoreUnavailable } from "../../store/store.ts";
-import { keyBudgetHooks } from "./key-budgets.ts";
-import { bothAccesses, checkModel, modelAccess } from "./key-models.ts";
+import { accountOf, type Budget } from "../../llm/budgets/budget.ts";
+import { budgetBooks } from "../../llm/budgets/budget-books.ts";
+import { BudgetCharge } from "../../llm/budgets/budget-charge.ts";
+import { writeBudgetHeaders } from "../../llm/budgets/budget-readings.ts";
+import { claimsOf, settleCharge, watchStream } from "../../llm/budgets/call-claims.ts";
+import { fromCounted, toCounted } from "../../llm/budgets/money.ts";
+import { dialectOf } from "../../llm/request/dialect.ts";
+import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
+import { matchPattern } from "../../llm/request/model-pattern.ts";
+import { counterOf, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
 
 /** In this order: the general scheme, then the headers of the LLM providers' own clients. */
 const USUAL_PLACES: readonly CredentialLocation[] = [
@@ -210,4 +220,113 @@ function entryOf({ id, name, digest, metadata, expiresAtMs, models, budget }: St
     access: modelAccess(models),
     budget,
   };
+}
+
+/** What the budgets of keys are called; each key has its account under its id. */
+const NAME = "key";
+const ALERT_AT = [80, 100];
+
+export interface SpendingKey {
+  readonly id: string;
+  readonly budget?: KeyBudget | undefined;
+}
+
+/** `keyOf`: the key of a request, if it has one. */
+export function keyBudgetHooks(
+  env: CompileEnv,
+  keyOf: (exchange: Exchange) => SpendingKey | undefined,
+): Pick<Hooks, "llmRequest" | "settle" | "response"> {
+  const books = budgetBooks(env);
+  const charges = new WeakMap<Exchange, BudgetCharge>();
+  const settings = { books, failureMode: "closed", webhook: undefined, nowMs: () => env.clock.now() } as const;
+  return {
+    llmRequest(exchange): Charge | undefined {
+      const key = keyOf(exchange);
+      if (key?.budget === undefined) return undefined;
+      const wanted = [{ budget: budgetOf(key.budget), key: key.id }];
+      const charge = new BudgetCharge(settings, claimsOf(wanted, exchange, "refuse", env.clock.now()), exchange);
+      charges.set(exchange, charge);
+      return charge;
+    },
+    settle(exchange, outcome) {
+      const charge = charges.get(exchange);
+      if (charge !== undefined) settleCharge(charge, exchange, outcome);
+    },
+    response(exchange) {
+      const charge = charges.get(exchange);
+      if (charge !== undefined) watchStream(books.progress, charge, exchange);
+      writeBudgetHeaders(exchange);
+    },
+  };
+}
+
+/** What a key spent of its own budget in this period. */
+export async function keySpending(whole: Store, clock: Clock, key: SpendingKey): Promise<number | undefined> {
+  if (key.budget === undefined) return undefined;
+  const budget = budgetOf(key.budget);
+  const account = accountOf(budget, key.id, key.id, clock.now());
+  return fromCounted(budget.unit, counterOf(await storeNamespace(whole, "budgets").get(account.key)));
+}
+
+function budgetOf({ cost, tokens, per }: KeyBudget): Budget {
+  const unit = tokens === undefined ? "cost" : "tokens";
+  return {
+    name: NAME,
+    unit,
+    limit: toCounted(unit, tokens ?? cost ?? 0),
+    per,
+    isHard: true,
+    reservesOutput: false,
+    alertAt: ALERT_AT,
+  };
+}
+
+export function modelAccess(models: readonly string[] | undefined): ModelAccess | undefined {
+  if (models === undefined) return undefined;
+  return {
+    allows: (model) => models.some((pattern) => matchPattern(pattern, model) !== undefined),
+    names: models.filter((name) => !name.includes("*")),
+  };
+}
+
+/** Where several keys were checked, all must allow it. */
+export function bothAccesses(one: ModelAccess | undefined, other: ModelAccess | undefined): ModelAccess | undefined {
+  if (one === undefined || other === undefined) return one ?? other;
+  return {
+    allows: (model) => one.allows(model) && other.allows(model),
+    names: [...new Set([...one.names, ...other.names])].filter((name) => one.allows(name) && other.allows(name)),
+  };
+}
+
+/** These have no body, and what they ask for is made already. */
+const READING: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
+/** Some servers go by these instead of the method. */
+const METHOD_OVERRIDES: ReadonlySet<string> = new Set(["x-http-method-override", "x-http-method", "x-method-override"]);
+
+/** Throws the refusal of a request that its key may not send. */
+export function checkModel({ modelAccess: access, request, facts }: Exchange): undefined {
+  if (access === undefined) return;
+  // Plain HTTP backends may be providers, too. MCP servers, agents and the gateway's own pages are not.
+  const { backend, llm, a2a } = facts;
+  if (backend?.type !== "ai" && (backend?.type !== "static" || a2a !== undefined)) return;
+  for (const model of LlmRequestFacts.modelsOf(llm)) {
+    if (!access.allows(model))
+      throw refusal(`the API key may not use the model ${JSON.stringify(model)}, which the request names`);
+  }
+  const { method, headers, body, path } = request;
+  if (headers.has("upgrade"))
+    throw refusal("the API key may use certain models only, and what passes a WebSocket cannot be checked");
+  const isReading =
+    body.kind === "none" &&
+    READING.has(method) &&
+    ![...headers.names()].some((name) => includesHeader(METHOD_OVERRIDES, name));
+  if (isReading) return;
+  if (llm?.requestModel === undefined)
+    throw refusal("the API key may use certain models only, and the request names none");
+  if (!dialectOf(path).goesByModel)
+    throw refusal("the API key may use certain models only, and what is stored under this path can use any");
+}
+
+function refusal(message: string): GatewayError {
+  return new GatewayError("model_not_allowed", { message });
 }

@@ -6,8 +6,7 @@ import { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
-import { changeableHeaderName, exactlyOneOf, secret } from "../../core/schema.ts";
-import { filePath } from "../../core/schema-marks.ts";
+import { changeableHeaderName, exactlyOneOf, filePath, secret } from "../../core/schema.ts";
 import { isSameHeader } from "../../http/header-rules.ts";
 import { isHeaderValue } from "../../http/headers.ts";
 

@@ -4,7 +4,7 @@
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
-import { filePath } from "../../core/schema-marks.ts";
+import { filePath } from "../../core/schema.ts";
 import { checkCertificates } from "../../http/certificates.ts";
 
 export const backendTls = definePolicy({

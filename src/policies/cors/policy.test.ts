@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anAnsweredExchange, anExchange, testEnv } from "../../../test/support/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
-import { compileOrigins } from "./origins.ts";
-import { cors } from "./policy.ts";
+import { compileOrigins, cors } from "./policy.ts";
 
 const ORIGIN = "https://app.example.com";
 

@@ -17,10 +17,8 @@ import {
 } from "../../identity/keys/key-source.ts";
 import { createClientCallback, LOOPBACK } from "../../identity/login/client-callback.ts";
 import { createClientMetadata } from "../../identity/login/client-metadata.ts";
-import { createLoginEndpoints, MAX_LOGIN_BODY_BYTES } from "../../identity/login/login-endpoints.ts";
-import { createLoginLimit } from "../../identity/login/login-limit.ts";
-import { resourceDocument } from "../../identity/login/resource-metadata.ts";
-import { loginEndpoints, resourceMetadataUrl } from "../../identity/login/well-known.ts";
+import { createLoginEndpoints, createLoginLimit, MAX_LOGIN_BODY_BYTES } from "../../identity/login/login-endpoints.ts";
+import { loginEndpoints, resourceDocument, resourceMetadataUrl } from "../../identity/login/well-known.ts";
 import { createProvider } from "../../identity/providers/create-provider.ts";
 import { proxiesPlainLogin } from "../../identity/providers/plain.ts";
 

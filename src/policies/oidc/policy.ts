@@ -14,8 +14,7 @@ import { duration, httpUrl, secret } from "../../core/schema.ts";
 import { canonicalPath } from "../../http/request-path.ts";
 import { keepDiscovery, keepVerifier, keySourceOf } from "../../identity/keys/key-source.ts";
 import { BrowserCookie, foreignOrigin } from "../../identity/login/browser-flow.ts";
-import { createBrowserLogin } from "../../identity/login/browser-login.ts";
-import { type BrowserSession, createBrowserSessions } from "../../identity/login/browser-sessions.ts";
+import { type BrowserSession, createBrowserLogin, createBrowserSessions } from "../../identity/login/browser-login.ts";
 import { plain } from "../../identity/providers/plain.ts";
 import { StoreUnavailable } from "../../store/store.ts";
 

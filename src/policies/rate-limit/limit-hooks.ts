@@ -10,8 +10,7 @@ import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
 import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/token-count.ts";
 import type { GlobalLimit } from "./global-limit.ts";
-import { ask, keysOf, LocalCharge, ONE } from "./local-admission.ts";
-import type { LocalLimit } from "./local-limit.ts";
+import { ask, keysOf, LocalCharge, type LocalLimit, ONE } from "./local-limit.ts";
 import { writeLimitHeaders } from "./readings.ts";
 
 export function limitHooks(

@@ -6,8 +6,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { Facts } from "../../core/facts.ts";
 import type { Hooks } from "../../core/policy.ts";
 import { BucketStore } from "./bucket-store.ts";
-import { LocalCharge } from "./local-admission.ts";
-import type { LocalLimit } from "./local-limit.ts";
+import { LocalCharge, type LocalLimit } from "./local-limit.ts";
 import { rateLimit } from "./policy.ts";
 
 test("a settlement for a bucket that was evicted meanwhile charges its successor with all of it", () => {

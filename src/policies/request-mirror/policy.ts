@@ -7,8 +7,7 @@
 import { z } from "zod";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
-import { exactlyOneOf } from "../../core/schema.ts";
-import { markLocal } from "../../core/schema-marks.ts";
+import { exactlyOneOf, markLocal } from "../../core/schema.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
 import { addForwarded } from "../../http/headers.ts";

@@ -3,9 +3,9 @@
  * are not changed stay, no parameter stands twice, and no redirect URI leads to a script or an open host.
  */
 
-import { parseRegistration } from "../../../src/identity/login/registration.ts";
+import { parseRegistration } from "../../../src/identity/login/login-endpoints.ts";
 import { parseForm, requireUnique, serialiseForm } from "../../../src/identity/providers/oauth-form.ts";
-import { OAuthRequestError } from "../../../src/identity/providers/provider-error.ts";
+import { OAuthRequestError } from "../../../src/identity/providers/provider.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 

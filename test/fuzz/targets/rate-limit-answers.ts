@@ -3,8 +3,8 @@
  * that cannot frame or break a message.
  */
 
-import type { RlsHeader, RlsResponse } from "../../../src/policies/rate-limit/rls-protocol.ts";
-import { answerOf, withoutVendorHeader } from "../../../src/policies/rate-limit/service-answer.ts";
+import { answerOf, withoutVendorHeader } from "../../../src/policies/rate-limit/global-limit.ts";
+import type { RlsHeader, RlsResponse } from "../../../src/policies/rate-limit/rls-client.ts";
 import type { Random } from "../random.ts";
 import { type Case, defineTarget, expect } from "../target.ts";
 
