@@ -34,7 +34,7 @@ const NO_SECRET: Readonly<Record<string, string>> = {
     "two tokens of the gateway's own vault",
   "src/mcp/session/carried-answers.ts: this.#vault?.secret !== secret": "two values of the gateway's own signing key",
   "src/mcp/replicas/replica-bus.ts: this.#sealer?.secret !== secret": "two values of the gateway's own signing key",
-  "src/policies/rate-limit/shared-buckets.ts: this.#hashes[slot] === hash": "where a bucket lies in a table",
+  "src/policies/rate-limit/bucket-store.ts: this.#hashes[slot] === hash": "where a bucket lies in a table",
 };
 
 function comparisonsIn(file: string, text: string): string[] {

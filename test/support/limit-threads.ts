@@ -3,7 +3,7 @@
  */
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
-import type { BucketRule } from "../../src/policies/rate-limit/bucket.ts";
+import type { BucketRule } from "../../src/policies/rate-limit/bucket-store.ts";
 
 export interface LimitThreadData {
   readonly buffer: SharedArrayBuffer;

@@ -2,9 +2,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
-import { advanced, type Bucket, type BucketRule, debited } from "./bucket.ts";
-import { type BucketMemory, BucketStore, MAX_BUCKETS } from "./bucket-store.ts";
-import { NO_SLOT } from "./slot-lists.ts";
+import {
+  advanced,
+  type Bucket,
+  type BucketMemory,
+  type BucketRule,
+  BucketStore,
+  debited,
+  MAX_BUCKETS,
+  NO_SLOT,
+} from "./bucket-store.ts";
 
 const rule: BucketRule = { capacity: 3, refill: 3, windowMs: 1000 };
 

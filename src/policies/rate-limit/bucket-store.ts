@@ -5,10 +5,355 @@
  * Every operation takes constant time: buckets are listed by how much of them is used and by when their window ends.
  * Several threads may have the same buckets: then a slot is valid between `lock` and `unlock` only.
  */
-import { type Bucket, type BucketRule, debited, refilled, resetSeconds, windowsEnded } from "./bucket.ts";
-import { type BucketKeys, OwnKeys } from "./bucket-keys.ts";
-import { SharedBuckets } from "./shared-buckets.ts";
-import { NO_SLOT, SlotLists } from "./slot-lists.ts";
+import { randomFillSync } from "node:crypto";
+import { MAX_KEY_LENGTH } from "../../cel/limit-key.ts";
+
+export interface BucketRule {
+  /** Limit plus burst: what a full bucket holds. */
+  readonly capacity: number;
+  /** The base limit: what every window adds. */
+  readonly refill: number;
+  readonly windowMs: number;
+}
+
+export interface Bucket {
+  /** Whole units left, 0 … capacity. Never negative: debt does not pass into the next window. */
+  readonly remaining: number;
+  readonly windowStartMs: number;
+}
+
+/** How many windows ended since the given one began. A clock that went back ends none. */
+export function windowsEnded(rule: BucketRule, windowStartMs: number, nowMs: number): number {
+  return nowMs < windowStartMs + rule.windowMs ? 0 : Math.floor((nowMs - windowStartMs) / rule.windowMs);
+}
+
+export function refilled(rule: BucketRule, remaining: number, windows: number): number {
+  return Math.min(rule.capacity, remaining + windows * rule.refill);
+}
+
+/** The bucket as it is now. */
+export function advanced(rule: BucketRule, bucket: Bucket, nowMs: number): Bucket {
+  const windows = windowsEnded(rule, bucket.windowStartMs, nowMs);
+  if (windows === 0) return bucket;
+  return {
+    remaining: refilled(rule, bucket.remaining, windows),
+    windowStartMs: bucket.windowStartMs + windows * rule.windowMs,
+  };
+}
+
+/** What is left after the amount is taken (or, if negative, given back): within 0 and the capacity. */
+export function debited(rule: BucketRule, remaining: number, amount: number): number {
+  return Math.max(0, Math.min(rule.capacity, remaining - amount));
+}
+
+/** Seconds until the window ends, rounded up: whoever waits that long finds at least one more unit. */
+export function resetSeconds(rule: BucketRule, windowStartMs: number, nowMs: number): number {
+  return Math.max(1, Math.ceil((rule.windowMs - (nowMs - windowStartMs)) / 1000));
+}
+
+export interface BucketKeys {
+  slotOf(key: string): number;
+  /** The key that a slot holds; undefined for the shared slot. */
+  keyAt(slot: number): string | undefined;
+  set(slot: number, key: string): void;
+  /** The slot's key is found no more. */
+  remove(slot: number): void;
+}
+
+export class OwnKeys implements BucketKeys {
+  readonly #slotOf = new Map<string, number>();
+  readonly #keys: (string | undefined)[] = [undefined];
+
+  slotOf(key: string): number {
+    return this.#slotOf.get(key) ?? NO_SLOT;
+  }
+
+  keyAt(slot: number): string | undefined {
+    return this.#keys[slot];
+  }
+
+  set(slot: number, key: string): void {
+    const copy = copied(key);
+    this.#slotOf.set(copy, slot);
+    this.#keys[slot] = copy;
+  }
+
+  remove(slot: number): void {
+    this.#slotOf.delete(this.#keys[slot] as string);
+  }
+}
+
+/**
+ * The key may be a slice of a large header, which it would keep alive: the store holds a copy. Through UTF-8 the copy
+ * of an ASCII key takes one byte per character; what UTF-8 cannot express goes through UTF-16.
+ */
+function copied(key: string): string {
+  const copy = Buffer.from(key, "utf8").toString("utf8");
+  return copy === key ? copy : Buffer.from(key, "utf16le").toString("utf16le");
+}
+
+const UNLINKED = -1;
+export const NO_SLOT = -1;
+
+export class SlotLists {
+  readonly #lists: number;
+  /** The first `lists` places are the lists' own ends; slot n stands at `lists + n`. */
+  #next: Int32Array;
+  #previous: Int32Array;
+
+  /** `memory`: where other threads have the same lists; then somebody must empty them before they are used. */
+  constructor(lists: number, slots: number, memory?: { readonly next: Int32Array; readonly previous: Int32Array }) {
+    this.#lists = lists;
+    this.#next = memory?.next ?? new Int32Array(lists + slots);
+    this.#previous = memory?.previous ?? new Int32Array(lists + slots);
+    if (memory === undefined) this.empty();
+  }
+
+  /** No slot stands in any list. */
+  empty(): void {
+    this.#next.fill(UNLINKED);
+    this.#previous.fill(UNLINKED);
+    for (let list = 0; list < this.#lists; list++) {
+      this.#next[list] = list;
+      this.#previous[list] = list;
+    }
+  }
+
+  /** The slot that was appended earliest, or NO_SLOT. */
+  first(list: number): number {
+    const node = this.#next[list] as number;
+    return node === list ? NO_SLOT : node - this.#lists;
+  }
+
+  append(list: number, slot: number): void {
+    const node = this.#lists + slot;
+    const last = this.#previous[list] as number;
+    this.#next[last] = node;
+    this.#previous[node] = last;
+    this.#next[node] = list;
+    this.#previous[list] = node;
+  }
+
+  /** Does nothing if the slot stands in no list. */
+  remove(slot: number): void {
+    const node = this.#lists + slot;
+    const next = this.#next[node] as number;
+    if (next === UNLINKED) return;
+    const previous = this.#previous[node] as number;
+    this.#next[previous] = next;
+    this.#previous[next] = previous;
+    this.#next[node] = UNLINKED;
+  }
+
+  grow(slots: number): void {
+    this.#next = grown(this.#next, this.#lists + slots);
+    this.#previous = grown(this.#previous, this.#lists + slots);
+  }
+}
+
+function grown(array: Int32Array, length: number): Int32Array {
+  const larger = new Int32Array(length).fill(UNLINKED);
+  larger.set(array);
+  return larger;
+}
+
+export function keyHash(key: string, seed0: number, seed1: number): number {
+  let v0 = seed0;
+  let v1 = seed1;
+  let v2 = seed0 ^ 0x6c796765;
+  let v3 = seed1 ^ 0x74656462;
+  const { length } = key;
+  const last = length + (length & 1);
+  for (let i = 0; i <= last; i += 2) {
+    // The length stands at the end, in a word of its own.
+    const word = i === last ? length : key.charCodeAt(i) | ((i + 1 < length ? key.charCodeAt(i + 1) : 0) << 16);
+    v3 ^= word;
+    v0 = (v0 + v1) | 0;
+    v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
+    v0 = (v0 << 16) | (v0 >>> 16);
+    v2 = (v2 + v3) | 0;
+    v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
+    v0 = (v0 + v3) | 0;
+    v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
+    v2 = (v2 + v1) | 0;
+    v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
+    v2 = (v2 << 16) | (v2 >>> 16);
+    v0 ^= word;
+  }
+  v2 ^= 0xff;
+  for (let round = 0; round < 3; round++) {
+    v0 = (v0 + v1) | 0;
+    v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
+    v0 = (v0 << 16) | (v0 >>> 16);
+    v2 = (v2 + v3) | 0;
+    v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
+    v0 = (v0 + v3) | 0;
+    v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
+    v2 = (v2 + v1) | 0;
+    v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
+    v2 = (v2 << 16) | (v2 >>> 16);
+  }
+  return (v1 ^ v3) >>> 0;
+}
+
+/** 8 bytes each: hand, slots in use, refusals. */
+/** 4 bytes each: the lock and the two numbers of the hash, and one for alignment. */
+const CONTROL_NUMBERS = 4;
+const UNLOCKED = 0;
+/** Far longer than anybody holds it; then its holder was preempted or died, and the processor is better left to others. */
+const SPINS_BEFORE_NAP = 2_000;
+const NAP_MS = 1;
+
+export interface ListMemory {
+  readonly next: Int32Array;
+  readonly previous: Int32Array;
+}
+
+export class SharedBuckets implements BucketKeys {
+  readonly slots: number;
+  readonly state: Float64Array;
+  readonly remaining: Float64Array;
+  readonly windowStartMs: Float64Array;
+  readonly generation: Uint32Array;
+  readonly byUse: ListMemory;
+  readonly byWindowEnd: ListMemory;
+  readonly isNew: boolean;
+  readonly #thread: number;
+  readonly #control: Int32Array;
+  readonly #heads: Int32Array;
+  readonly #chain: Int32Array;
+  readonly #hashes: Uint32Array;
+  readonly #lengths: Uint8Array;
+  readonly #texts: Uint16Array;
+  readonly #mask: number;
+
+  constructor(buffer: SharedArrayBuffer, isNew: boolean, slots: number, lists: [number, number], thread: number) {
+    this.isNew = isNew;
+    this.slots = slots;
+    this.#thread = thread;
+    let at = 0;
+    const take = <Numbers>(
+      kind: (new (buffer: SharedArrayBuffer, from: number, length: number) => Numbers) & { BYTES_PER_ELEMENT: number },
+      length: number,
+    ): Numbers => {
+      const from = at;
+      at += length * kind.BYTES_PER_ELEMENT;
+      return new kind(buffer, from, length);
+    };
+    // From wide to narrow, so that each is aligned.
+    this.state = take(Float64Array, STATE_NUMBERS);
+    this.remaining = take(Float64Array, slots);
+    this.windowStartMs = take(Float64Array, slots);
+    this.#control = take(Int32Array, CONTROL_NUMBERS);
+    this.generation = take(Uint32Array, slots);
+    this.byUse = { next: take(Int32Array, lists[0] + slots), previous: take(Int32Array, lists[0] + slots) };
+    this.byWindowEnd = { next: take(Int32Array, lists[1] + slots), previous: take(Int32Array, lists[1] + slots) };
+    const heads = headsFor(slots);
+    this.#heads = take(Int32Array, heads);
+    this.#chain = take(Int32Array, slots);
+    this.#hashes = take(Uint32Array, slots);
+    this.#texts = take(Uint16Array, slots * MAX_KEY_LENGTH);
+    this.#lengths = take(Uint8Array, slots);
+    this.#mask = heads - 1;
+    if (isNew) this.#control.set(randomFillSync(new Int32Array(2)), 1);
+  }
+
+  static bytes(slots: number, lists: [number, number]): number {
+    const perSlot = 8 + 8 + 4 + 4 * 4 + 4 + 4 + MAX_KEY_LENGTH * 2 + 1;
+    return STATE_NUMBERS * 8 + CONTROL_NUMBERS * 4 + 8 * (lists[0] + lists[1]) + 4 * headsFor(slots) + slots * perSlot;
+  }
+
+  lock(): void {
+    const control = this.#control;
+    for (let spins = 0; ; spins++) {
+      const holder = Atomics.compareExchange(control, 0, UNLOCKED, this.#thread);
+      if (holder === UNLOCKED) return;
+      if (spins >= SPINS_BEFORE_NAP) Atomics.wait(control, 0, holder, NAP_MS);
+    }
+  }
+
+  unlock(): void {
+    Atomics.store(this.#control, 0, UNLOCKED);
+  }
+
+  isLockedBy(thread: number): boolean {
+    return Atomics.load(this.#control, 0) === thread;
+  }
+
+  slotOf(key: string): number {
+    const hash = this.#hash(key);
+    let slot = this.#heads[hash & this.#mask] as number;
+    // The shared slot, 0, has no key: it ends a chain.
+    while (slot !== 0) {
+      if (this.#hashes[slot] === hash && this.#holds(slot, key)) return slot;
+      slot = this.#chain[slot] as number;
+    }
+    return NO_SLOT;
+  }
+
+  keyAt(slot: number): string | undefined {
+    if (slot === 0) return undefined;
+    const from = slot * MAX_KEY_LENGTH;
+    return String.fromCharCode(...this.#texts.subarray(from, from + (this.#lengths[slot] as number)));
+  }
+
+  set(slot: number, key: string): void {
+    const from = slot * MAX_KEY_LENGTH;
+    for (let i = 0; i < key.length; i++) this.#texts[from + i] = key.charCodeAt(i);
+    this.#lengths[slot] = key.length;
+    const hash = this.#hash(key);
+    this.#hashes[slot] = hash;
+    this.#link(slot);
+  }
+
+  remove(slot: number): void {
+    const head = (this.#hashes[slot] as number) & this.#mask;
+    let before = this.#heads[head] as number;
+    if (before === slot) {
+      this.#heads[head] = this.#chain[slot] as number;
+      return;
+    }
+    while (before !== 0) {
+      const next = this.#chain[before] as number;
+      if (next === slot) {
+        this.#chain[before] = this.#chain[slot] as number;
+        return;
+      }
+      before = next;
+    }
+  }
+
+  /** Whoever held the lock may have left half a change: the table is made again from the texts. */
+  rebuild(used: number): void {
+    this.#heads.fill(0);
+    for (let slot = 1; slot < used; slot++) {
+      this.#hashes[slot] = this.#hash(this.keyAt(slot) as string);
+      this.#link(slot);
+    }
+  }
+
+  #link(slot: number): void {
+    const head = (this.#hashes[slot] as number) & this.#mask;
+    this.#chain[slot] = this.#heads[head] as number;
+    this.#heads[head] = slot;
+  }
+
+  #hash(key: string): number {
+    return keyHash(key, this.#control[1] as number, this.#control[2] as number);
+  }
+
+  #holds(slot: number, key: string): boolean {
+    if (this.#lengths[slot] !== key.length) return false;
+    const from = slot * MAX_KEY_LENGTH;
+    for (let i = 0; i < key.length; i++) if (this.#texts[from + i] !== key.charCodeAt(i)) return false;
+    return true;
+  }
+}
+
+/** A power of two, about twice as many as keys: chains stay short. */
+function headsFor(slots: number): number {
+  return 2 ** Math.ceil(Math.log2(2 * slots));
+}
 
 export const MAX_BUCKETS = 65_536;
 /** For requests without a key: never evicted. */

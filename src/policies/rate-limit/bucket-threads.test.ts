@@ -2,9 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { startLimitThreads } from "../../../test/support/limit-threads.ts";
 import { createSharedMemory, givenSharedMemory } from "../../base/shared-memory.ts";
-import type { BucketRule } from "./bucket.ts";
-import { BucketStore } from "./bucket-store.ts";
-import { keyHash } from "./key-hash.ts";
+import { type BucketRule, BucketStore, keyHash } from "./bucket-store.ts";
 
 const rule: BucketRule = { capacity: 500, refill: 500, windowMs: 3_600_000 };
 

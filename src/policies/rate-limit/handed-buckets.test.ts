@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { Clock } from "../../base/clock.ts";
-import type { BucketRule } from "./bucket.ts";
-import { BucketStore } from "./bucket-store.ts";
+import { type BucketRule, BucketStore } from "./bucket-store.ts";
 import { createHandedBuckets } from "./handed-buckets.ts";
 
 const MINUTE: BucketRule = { capacity: 100, refill: 100, windowMs: 60_000 };

@@ -6,8 +6,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { HandedLimit, UsedBucket } from "../../core/policy.ts";
-import { type BucketRule, windowsEnded } from "./bucket.ts";
-import { type BucketStore, UNUSED } from "./bucket-store.ts";
+import { type BucketRule, type BucketStore, UNUSED, windowsEnded } from "./bucket-store.ts";
 
 interface Told {
   readonly used: number;

@@ -7,12 +7,10 @@ import { boundedKey, keyDisplay, keyOf } from "../../cel/limit-key.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
 import type { Charge, CompileEnv, LimitView } from "../../core/policy.ts";
 import type { Counter } from "../../observe/log/metrics.ts";
-import type { BucketRule } from "./bucket.ts";
-import { BucketStore, type BucketView, MAX_BUCKETS, SHARED_SLOT } from "./bucket-store.ts";
+import { type BucketRule, BucketStore, type BucketView, MAX_BUCKETS, NO_SLOT, SHARED_SLOT } from "./bucket-store.ts";
 import { createHandedBuckets } from "./handed-buckets.ts";
 import { addReading, refusal } from "./readings.ts";
 import { type LocalLimitConfig, UNIT_MS } from "./schema.ts";
-import { NO_SLOT } from "./slot-lists.ts";
 
 type Keys = readonly (string | undefined)[];
 

@@ -5,9 +5,7 @@
 
 import { usedTokens } from "../../../src/llm/usage/token-count.ts";
 import { readUsage } from "../../../src/llm/usage/usage.ts";
-import { advanced, type Bucket, debited } from "../../../src/policies/rate-limit/bucket.ts";
-import { BucketStore } from "../../../src/policies/rate-limit/bucket-store.ts";
-import { NO_SLOT } from "../../../src/policies/rate-limit/slot-lists.ts";
+import { advanced, type Bucket, debited, BucketStore, NO_SLOT } from "../../../src/policies/rate-limit/bucket-store.ts";
 import { isRecord, parsed } from "../json.ts";
 import type { Random } from "../random.ts";
 import { type Case, defineTarget, expect, expectSame } from "../target.ts";
