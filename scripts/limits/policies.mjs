@@ -49,8 +49,8 @@ export const POLICY_LIMITS = {
     ["MAX_VERDICT_BYTES", "llm/guards/guard-webhook.ts", "what a guard by webhook answers", "it counts as failed"],
     ["MAX_PER_MINUTE", "llm/models/quota-schema.ts", "`perMinute` of a deployment", "the configuration is rejected"],
     ["MAX_CATALOGUE_BYTES", "llm/models/quotes.ts", "a file of prices", "the configuration is rejected"],
-    ["MAX_BUDGETS", "policies/budgets/schema.ts", "entries of `budgets.limits`", "the configuration is rejected"],
-    ["MAX_ALERTS", "policies/budgets/schema.ts", "percentages of `alertAt`", "the configuration is rejected"],
+    ["MAX_BUDGETS", "policies/budgets/policy.ts", "entries of `budgets.limits`", "the configuration is rejected"],
+    ["MAX_ALERTS", "policies/budgets/policy.ts", "percentages of `alertAt`", "the configuration is rejected"],
     ["MAX_COST", "llm/budgets/money.ts", "US dollars of a budget", "the configuration is rejected"],
     ["MAX_BUDGET_TOKENS", "llm/budgets/money.ts", "tokens of a budget", "the configuration is rejected"],
     [
@@ -128,7 +128,7 @@ export const POLICY_LIMITS = {
     ],
     [
       "REQUESTS_PER_MINUTE",
-      "identity/login/login-limit.ts",
+      "identity/login/login-endpoints.ts",
       "registration and token requests of a listener in a minute",
       "429 `rate_limited`",
     ],
@@ -148,10 +148,10 @@ export const POLICY_LIMITS = {
     ["MAX_KEPT_DOCUMENTS", "identity/login/client-metadata.ts", "such documents that are kept", "they are read again"],
     ["MAX_LOGIN_BODY_BYTES", "identity/login/login-endpoints.ts", "a registration or token request", "413"],
     ["MAX_ANSWER_BYTES", "identity/login/login-endpoints.ts", "the provider's answer to it", "502"],
-    ["MAX_DEPTH", "identity/login/registration.ts", "nesting of a registration", "400 `invalid_client_metadata`"],
+    ["MAX_DEPTH", "identity/login/login-endpoints.ts", "nesting of a registration", "400 `invalid_client_metadata`"],
     [
       "MAX_REDIRECT_URIS",
-      "identity/login/registration.ts",
+      "identity/login/login-endpoints.ts",
       "redirect URIs of a registration",
       "400 `invalid_redirect_uri`",
     ],
@@ -168,7 +168,7 @@ export const POLICY_LIMITS = {
       "cookies of one name that a browser flow looks at",
       "the others are ignored",
     ],
-    ["MAX_PERSON_CHARS", "core/person.ts", "a name or address in the description of a user", "cut"],
+    ["MAX_PERSON_CHARS", "core/principal.ts", "a name or address in the description of a user", "cut"],
     ["MAX_PASSWORD_BYTES", "identity/passwords/htpasswd.ts", "a password of `basicAuth`", "401: it is wrong"],
     [
       "MAX_WAITING_PER_CLIENT",

@@ -5,7 +5,7 @@
 
 import { usedTokens } from "../../../src/llm/usage/token-count.ts";
 import { readUsage } from "../../../src/llm/usage/usage.ts";
-import { advanced, type Bucket, debited, BucketStore, NO_SLOT } from "../../../src/policies/rate-limit/bucket-store.ts";
+import { advanced, type Bucket, BucketStore, debited, NO_SLOT } from "../../../src/policies/rate-limit/bucket-store.ts";
 import { isRecord, parsed } from "../json.ts";
 import type { Random } from "../random.ts";
 import { type Case, defineTarget, expect, expectSame } from "../target.ts";
