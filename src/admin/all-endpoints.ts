@@ -28,7 +28,7 @@ import { configDumpEndpoint } from "./endpoints/config-dump.ts";
 import type { HeapSampling } from "./endpoints/heap-sampling.ts";
 import { historyEndpoint } from "./endpoints/history.ts";
 import { indexEndpoint } from "./endpoints/index-page.ts";
-import { type KeyDoor, keysEndpoint } from "./endpoints/keys.ts";
+import { type KeyStore, keysEndpoint } from "./endpoints/keys.ts";
 import { limitsEndpoint } from "./endpoints/limits.ts";
 import { loggingEndpoint } from "./endpoints/logging.ts";
 import { mcpConnectionsEndpoint } from "./endpoints/mcp-connections.ts";
@@ -53,7 +53,7 @@ export interface AdminParts {
   readonly history: TrafficHistory;
   readonly kept: KeptTraces | undefined;
   readonly limits: LimitRegistry;
-  readonly keys: KeyDoor;
+  readonly keys: KeyStore;
   readonly tasks: Tasks;
   readonly heap: HeapSampling;
   /** `/metrics` and `/healthz/*`, which other addresses may serve too. */

@@ -7,12 +7,12 @@ import { openRotatingFile } from "../observe/log/rotating-file.ts";
 import type { Redaction } from "../observe/trace/redact.ts";
 import { type Audit, createAudit } from "../pipeline/records/audit.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import type { Doors } from "./doors.ts";
+import type { Services } from "./services.ts";
 import { StartError } from "./start-error.ts";
 
 export function openAudit(
   { audit: settings }: Pick<WrittenProcess, "audit">,
-  { clock, logger, metrics }: Doors,
+  { clock, logger, metrics }: Services,
   redaction: Redaction,
   log: Telemetry["log"],
 ): (Audit & { close(): Promise<void> }) | undefined {

@@ -17,7 +17,7 @@ import { connectionsThatFit, openFilesLimit } from "../base/open-files.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { LISTENER_LIMITS, type ListenerLimits } from "../pipeline/listen/listener-env.ts";
 import type { Loaded } from "./config-loader.ts";
-import type { Doors } from "./doors.ts";
+import type { Services } from "./services.ts";
 
 const MIB = 1024 * 1024;
 /** Memory of the process for each connection: what is read of the client and not passed on yet, and what it has not read. */
@@ -54,7 +54,7 @@ export function fittingLimits(
 }
 
 export function watchHeapLoudly(
-  { clock, logger, environment, memory }: Pick<Doors, "clock" | "logger" | "environment" | "memory">,
+  { clock, logger, environment, memory }: Pick<Services, "clock" | "logger" | "environment" | "memory">,
   size = tightest(oldGeneration(nodeFlags(environment.NODE_OPTIONS)), processMemory()),
 ): HeapPressure {
   const say = (level: string, { of = "heap", usedBytes, limitBytes }: HeapSize): void => {

@@ -1,16 +1,16 @@
 /**
- * Reads and compiles the configuration, at the start and for each reload, with the same doors. It remembers which
+ * Reads and compiles the configuration, at the start and for each reload, with the same services. It remembers which
  * other files (keys, certificates) the last attempt read, so that the watcher looks at them too.
  */
 import type { UiSource } from "../backends/ui/source.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
-import type { Generation } from "../config/compile/living.ts";
+import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
 import type { SourceText } from "../config/load/load.ts";
 import type { Sources } from "../config/load/sources.ts";
 import { type Prepared, prepareConfig } from "../config/prepare.ts";
 import type { ClusterSource } from "../kubernetes/follow/snapshot-source.ts";
 import type { Redaction } from "../observe/trace/redact.ts";
-import type { Doors } from "./doors.ts";
+import type { Services } from "./services.ts";
 import { asStartError, StartError } from "./start-error.ts";
 
 /** A configuration that can serve. */
@@ -30,9 +30,9 @@ export interface ConfigLoader {
   /** At the start; throws StartError. */
   first(): FirstLoad;
   /** Like `first`, for a thread: the main thread has it in hand what becomes of it. */
-  begin(generation: Generation): Prepared;
+  begin(generation: ConfigGeneration): Prepared;
   /** Beside a running one; throws when the sources cannot be read. */
-  next(generation: Generation, before: Loaded): Prepared;
+  next(generation: ConfigGeneration, before: Loaded): Prepared;
   /** Every path to look at now. */
   paths(): string[];
   content(): string;
@@ -42,22 +42,22 @@ export interface ConfigLoader {
 
 /** `shared`: where local limits count, if several threads serve. */
 export function createConfigLoader(
-  doors: Doors,
+  services: Services,
   sources: Pick<Sources, "read" | "paths" | "content">,
   uiSource: UiSource,
   shared: () => SharedMemory | undefined = () => undefined,
   cluster?: ClusterSource,
 ): ConfigLoader {
-  const { clock, environment, logger, tasks, metrics, limits, memory, store, signingKey } = doors;
+  const { clock, environment, logger, tasks, metrics, limits, memory, store, signingKey } = services;
   const readFiles = new Set<string>();
   let texts: readonly SourceText[] = [];
   const content = (): string => sources.content(readFiles);
-  const prepare = (generation: Generation, redaction: Redaction | undefined, before?: Loaded): Prepared => {
+  const prepare = (generation: ConfigGeneration, redaction: Redaction | undefined, before?: Loaded): Prepared => {
     readFiles.clear();
     const context = {
       clock,
       environment,
-      fetch: doors.fetcher.fetch,
+      fetch: services.fetcher.fetch,
       logger,
       tasks,
       metrics,
@@ -78,7 +78,7 @@ export function createConfigLoader(
   };
   return {
     first() {
-      const generation = doors.living.begin();
+      const generation = services.resources.begin();
       try {
         const config = prepare(generation, undefined);
         if (!config.ok) throw new StartError(config.problems);
@@ -97,7 +97,7 @@ export function createConfigLoader(
 }
 
 /** A generation is committed or discarded, and only once. */
-function settled(generation: Generation): Pick<FirstLoad, "serves" | "discard"> {
+function settled(generation: ConfigGeneration): Pick<FirstLoad, "serves" | "discard"> {
   let isOpen = true;
   const once = (settle: () => void) => (): void => {
     if (isOpen) settle();

@@ -4,24 +4,24 @@
  */
 import { readFileSync } from "node:fs";
 import { fileProblem } from "../base/file-problem.ts";
-import type { StoreDoor, StoreSettings } from "../store/open-store.ts";
+import type { ConfigurableStore, StoreSettings } from "../store/open-store.ts";
 import type { Change } from "../store/table.ts";
 import type { Loaded } from "./config-loader.ts";
 import { StartError } from "./start-error.ts";
 
 /** `content`: of the store that the process before this one had in memory. */
 export async function openConfiguredStore(
-  door: StoreDoor,
+  store: ConfigurableStore,
   config: Loaded,
   content: readonly Change[] = [],
 ): Promise<void> {
   try {
     const settings = settingsOf(config);
-    if (settings.kind === "memory") await door.open({ ...settings, content });
+    if (settings.kind === "memory") await store.open({ ...settings, content });
     else {
-      await door.open(settings);
+      await store.open(settings);
       for (const [key, value, expiresAtMs] of content)
-        if (value !== undefined) await door.replace(key, undefined, value, expiresAtMs ? { expiresAtMs } : {});
+        if (value !== undefined) await store.replace(key, undefined, value, expiresAtMs ? { expiresAtMs } : {});
     }
   } catch (error) {
     throw new StartError([`${config.processWrittenAt("store")}: ${(error as Error).message}`]);

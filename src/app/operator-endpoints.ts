@@ -18,10 +18,10 @@ import { keySpending } from "../policies/api-key/policy.ts";
 import { whatIf } from "./change/config-tests.ts";
 import { createRehearsals, RehearsalBusy } from "./change/rehearsals.ts";
 import { variablesForRehearsal } from "./change/rehearse.ts";
-import type { Doors } from "./doors.ts";
-import type { Ending } from "./ending.ts";
 import type { Reloads } from "./reload.ts";
 import type { RequestRecords } from "./request-records.ts";
+import type { Services } from "./services.ts";
+import type { Shutdown } from "./shutdown.ts";
 import type { UpgradeOutcome } from "./upgrade/upgrade.ts";
 
 /** A new key is shown once; the pages of the UI are files, and what they read comes from the other endpoints. */
@@ -37,7 +37,7 @@ export interface OperatorParts {
   readonly heap: HeapPressure;
   readonly listeners: Listeners;
   readonly reloads: Pick<Reloads, "running" | "state">;
-  readonly ending: Ending;
+  readonly shutdown: Shutdown;
   stop(): Promise<void>;
   upgrade(): Promise<UpgradeOutcome>;
 }
@@ -47,18 +47,18 @@ export interface OperatorEndpoints {
   readonly statistics: readonly AdminEndpoint[];
 }
 
-export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorEndpoints {
-  const { clock, environment, fetcher, logger, logging, metrics, tasks, limits, store } = doors;
-  const { version, startedMs, ui, sources, settings, records, heap, listeners, reloads, ending } = parts;
+export function operatorEndpoints(services: Services, parts: OperatorParts): OperatorEndpoints {
+  const { clock, environment, fetcher, logger, logging, metrics, tasks, limits, store } = services;
+  const { version, startedMs, ui, sources, settings, records, heap, listeners, reloads, shutdown } = parts;
   const { redaction } = reloads.running();
 
   const sampling = process.platform === "linux" && settings.adminAddr !== "off" ? startHeapSampling() : noHeapSampling;
-  ending.at("measuring", sampling.stop);
+  shutdown.at("measuring", sampling.stop);
 
   const mayEdit = sources.canChange && settings.allowConfigEdit === true;
   const rehearsals = createRehearsals(clock);
   const notReady = (): string[] => {
-    if (ending.hasBegun) return ["draining"];
+    if (shutdown.hasBegun) return ["draining"];
     return heap.level === "full" ? ["memory"] : listeners.notServing();
   };
   const statistics = statsEndpoints({ metrics, notReady });

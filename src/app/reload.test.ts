@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
-import type { Generation } from "../config/compile/living.ts";
+import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
 import type { Prepared } from "../config/prepare.ts";
 import type { Topology } from "../core/topology.ts";
 import { silentLogger } from "../observe/log/logger.ts";
@@ -35,17 +35,17 @@ interface Setup {
   readonly first?: Loaded;
   prepare?(): Prepared;
   apply?(topology: Topology): Promise<void>;
-  isEnding?(): boolean;
+  isShuttingDown?(): boolean;
 }
 
-function setUp({ first = config(), prepare, apply, isEnding }: Setup) {
+function setUp({ first = config(), prepare, apply, isShuttingDown }: Setup) {
   const lines: string[] = [];
   const ends: string[] = [];
   const metrics = createMetrics();
   const write = (level: string) => (message: string, fields?: object) =>
     void lines.push(`${level} ${message}${fields === undefined ? "" : ` ${JSON.stringify(fields)}`}`);
-  const generation: Generation = {
-    keep: (_key, _definition, open) => open(),
+  const generation: ConfigGeneration = {
+    acquire: (_key, _definition, open) => open(),
     serving: () => undefined,
     commit: () => void ends.push("commit"),
     discard: () => void ends.push("discard"),
@@ -59,7 +59,7 @@ function setUp({ first = config(), prepare, apply, isEnding }: Setup) {
     begin: () => generation,
     prepare: prepare ?? (() => config()),
     apply: apply ?? (() => Promise.resolve()),
-    isEnding: isEnding ?? (() => false),
+    isShuttingDown: isShuttingDown ?? (() => false),
   });
   return { reloads, lines, ends, first, metrics };
 }
@@ -138,7 +138,7 @@ test("what stands under `config:` stays that of the start, and the change waits 
 });
 
 test("a process that ends takes no new configuration", async () => {
-  const { reloads, ends, lines } = setUp({ isEnding: () => true });
+  const { reloads, ends, lines } = setUp({ isShuttingDown: () => true });
   await reloads.reload();
   assert.deepEqual([ends, lines], [[], []]);
 });

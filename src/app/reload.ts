@@ -4,7 +4,7 @@
  */
 
 import type { Clock } from "../base/clock.ts";
-import type { Generation } from "../config/compile/living.ts";
+import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
 import type { ReloadState } from "../config/dump.ts";
 import type { Prepared } from "../config/prepare.ts";
 import type { Topology } from "../core/topology.ts";
@@ -22,13 +22,13 @@ export interface ReloadParts {
   readonly sources: readonly string[];
   /** What the process started with. */
   readonly first: Loaded;
-  begin(): Generation;
+  begin(): ConfigGeneration;
   /** Throws when the sources cannot be read. */
-  prepare(generation: Generation, before: Loaded): Prepared;
+  prepare(generation: ConfigGeneration, before: Loaded): Prepared;
   /** Makes the listeners serve it; rejects, with everything as it was, when one cannot be bound. */
   apply(topology: Topology): Promise<void>;
   /** A process that ends takes no new configuration. */
-  isEnding(): boolean;
+  isShuttingDown(): boolean;
 }
 
 export interface Reloads {
@@ -68,7 +68,7 @@ export function createReloads(parts: ReloadParts): Reloads {
   }
 
   /** Prepared, and taken over by the listeners; or why not. */
-  async function serving(generation: Generation, before: Loaded): Promise<Prepared> {
+  async function serving(generation: ConfigGeneration, before: Loaded): Promise<Prepared> {
     try {
       const next = parts.prepare(generation, before);
       if (next.ok) await parts.apply(next.topology);
@@ -80,7 +80,7 @@ export function createReloads(parts: ReloadParts): Reloads {
 
   let last: Promise<readonly string[]> = Promise.resolve([]);
   async function reloadNow(): Promise<readonly string[]> {
-    if (parts.isEnding()) return [];
+    if (parts.isShuttingDown()) return [];
     const generation = parts.begin();
     const before = running;
     const next = await serving(generation, before);

@@ -18,7 +18,7 @@ import { createShadowRecords, type ShadowRecords } from "../pipeline/records/sha
 import { createTrafficHistory, type TrafficHistory } from "../pipeline/records/traffic-history.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import type { Loaded } from "./config-loader.ts";
-import type { Doors } from "./doors.ts";
+import type { Services } from "./services.ts";
 
 export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" | "defect"> {
   readonly hub: TraceHub<Exchange>;
@@ -32,7 +32,7 @@ export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" |
 }
 
 export function createRequestRecords(
-  { clock, logger, metrics, unexpected }: Doors,
+  { clock, logger, metrics, unexpected }: Services,
   { process, redaction }: Loaded,
   telemetry: Omit<Telemetry, "close"> | undefined,
   audit: Audit | undefined,

@@ -4,14 +4,14 @@
 import { hostname } from "node:os";
 import type { OtlpSettings } from "../telemetry/settings.ts";
 import type { Telemetry, TelemetryEnv } from "../telemetry/telemetry.ts";
-import type { Doors } from "./doors.ts";
+import type { Services } from "./services.ts";
 
 /** A collector that does not answer must not hold up the end for long. */
 const CLOSE_LIMIT_MS = 2_000;
 
 export async function loadTelemetry(
   settings: OtlpSettings | undefined,
-  { clock, logger, metrics }: Doors,
+  { clock, logger, metrics }: Services,
   rest: Pick<TelemetryEnv, "redaction" | "ids" | "random" | "version">,
 ): Promise<(Omit<Telemetry, "close"> & { close(): Promise<void> }) | undefined> {
   if (settings === undefined) return undefined;

@@ -3,12 +3,12 @@
  */
 import { type Watch, watchFiles } from "../config/watch.ts";
 import type { ConfigLoader } from "./config-loader.ts";
-import type { Doors } from "./doors.ts";
 import type { Reloads } from "./reload.ts";
+import type { Services } from "./services.ts";
 
 /** `loaded`: the content of the running configuration, so that a change since it was read counts too. */
 export function watchConfig(
-  { clock, logger }: Pick<Doors, "clock" | "logger">,
+  { clock, logger }: Pick<Services, "clock" | "logger">,
   loader: Pick<ConfigLoader, "paths" | "content">,
   reloads: Reloads,
   loaded: string,

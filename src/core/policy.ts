@@ -176,15 +176,15 @@ export interface CompileEnv {
   readonly isDry?: boolean;
   /** The text of a file that the configuration names, 1 MiB by default; throws an Error that says what is wrong with it. */
   readFile(path: string, maxBytes?: number): string;
-  /** Hands over a living thing (buckets, pools, sessions) across a reload if its definition is the same; what is not claimed is closed. */
-  keep<Living>(
+  /** Returns the resource (buckets, pool, sessions) of an earlier configuration if its definition is unchanged, otherwise opens one. A resource that no configuration acquires is closed. */
+  acquire<Resource>(
     key: string,
     definition: unknown,
-    open: () => Living,
-    close?: (living: Living) => void | Promise<void>,
+    open: () => Resource,
+    close?: (resource: Resource) => void | Promise<void>,
     /** Instead of `close` when only a new configuration has no use for it: it may finish what it is doing. */
-    retire?: (living: Living) => Promise<void>,
-  ): Living;
+    retire?: (resource: Resource) => Promise<void>,
+  ): Resource;
   /** Runs when this configuration serves; never, if it is not used. */
   serving(action: () => void): void;
   /** Something that works but is probably not meant; shown at load and in the admin interface. */

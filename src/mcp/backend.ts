@@ -76,7 +76,7 @@ export const mcp = defineBackend({
       logins: serverLogins(resolved, env),
       relaysLogin: relay !== undefined,
     };
-    const hub = env.keep(
+    const hub = env.acquire(
       `mcp ${env.name}`,
       "hub",
       () => new Hub(resolved, parts, { ...env, logger: foldRepeats(env.logger.for("mcp"), env.clock) }),
@@ -84,7 +84,7 @@ export const mcp = defineBackend({
       (living) => living.retire(),
     );
     env.serving(() => hub.serve(resolved, parts, env.tls));
-    const counted = env.keep("mcp backends", "all", (): CountedBackends => new Set());
+    const counted = env.acquire("mcp backends", "all", (): CountedBackends => new Set());
     counted.add(hub);
     hub.closed = () => counted.delete(hub);
     return createBackend(resolved, hub, createMcpMetrics(env.metrics, env.name, counted), env, {

@@ -51,7 +51,7 @@ export function callerIdentity(config: McpConfig, env: BackendEnv): CallerIdenti
 }
 
 function keptExchange(name: string, config: ExchangeConfig, env: BackendEnv): TokenExchange {
-  return env.keep(
+  return env.acquire(
     `mcp token exchange ${env.name}/${name}`,
     JSON.stringify(config),
     () => new TokenExchange(config, env.fetch, env.clock),

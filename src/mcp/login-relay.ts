@@ -56,7 +56,7 @@ export function relayPaths(config: McpConfig, paths: readonly string[]): readonl
 export function loginRelay(config: McpConfig, env: BackendEnv): LoginRelay | undefined {
   const url = env.readsCredential === false ? relayedServer(config) : undefined;
   if (url === undefined) return undefined;
-  const limit = env.keep("identity login limit", "per listener", () => createLoginLimit(env.clock));
+  const limit = env.acquire("identity login limit", "per listener", () => createLoginLimit(env.clock));
   return new LoginRelay(url, limit, env);
 }
 

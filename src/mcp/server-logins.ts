@@ -21,7 +21,7 @@ export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<st
   if (!env.requiresCredential)
     throw new Error("`oauth` keeps tokens per user: the route needs an authentication policy that lets nobody else in");
   const key = vaultKey(config, env);
-  const registry = env.keep("mcp logins", "all", () => new LoginRegistry());
+  const registry = env.acquire("mcp logins", "all", () => new LoginRegistry());
   for (const { name, mcp } of targets) {
     if (mcp?.oauth === undefined) continue;
     const { url, oauth } = mcp;
@@ -29,7 +29,7 @@ export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<st
     const definition = createHash("sha256")
       .update(JSON.stringify([url, oauth, key]))
       .digest("hex");
-    const kept = env.keep(
+    const kept = env.acquire(
       `mcp login ${id}`,
       definition,
       () => {

@@ -30,7 +30,7 @@ export interface StoreEnv {
   readonly memory: MemoryBudget;
 }
 
-export interface StoreDoor extends Store {
+export interface ConfigurableStore extends Store {
   /** Rejects if it cannot be used at all; a Redis that is away can. */
   open(settings: StoreSettings): Promise<void>;
   /** From now on another store answers, for example that of the next process. The one before is returned. */
@@ -39,7 +39,7 @@ export interface StoreDoor extends Store {
 
 type Operation = "get" | "set" | "delete" | "replace" | "add" | "list" | "sync";
 
-export function createStoreDoor(env: StoreEnv): StoreDoor {
+export function createConfigurableStore(env: StoreEnv): ConfigurableStore {
   const { clock, metrics } = env;
   let inner: Store | undefined;
   let stopReclaiming: () => void = () => undefined;

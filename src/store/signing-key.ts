@@ -22,13 +22,13 @@ export interface SigningKey {
   readonly isGiven: boolean;
 }
 
-export interface SigningKeyDoor extends SigningKey {
+export interface ConfigurableSigningKey extends SigningKey {
   /** `given`: the first one signs, all of them are accepted. */
   open(given: readonly string[]): Promise<void>;
   close(): void;
 }
 
-export function createSigningKey(store: Store, clock: Clock, logger: Logger): SigningKeyDoor {
+export function createSigningKey(store: Store, clock: Clock, logger: Logger): ConfigurableSigningKey {
   const keys = storeNamespace(store, "keys");
   // Until it is open, and while the store is away.
   let all: readonly Buffer[] = [randomBytes(KEY_BYTES)];

@@ -100,7 +100,7 @@ const OWNED: readonly Owned[] = [
   {
     what: "a listening socket",
     pattern: /import \{[^}]*\bcreateServer\b[^}]*\} from "node:(?:net|tls)"/,
-    owners: /^src\/(?:pipeline\/listen\/(?:listener|tls-door)|app\/threads\/port-probe|cli\/.*)\.ts$/,
+    owners: /^src\/(?:pipeline\/listen\/(?:listener|tls-acceptor)|app\/threads\/port-probe|cli\/.*)\.ts$/,
   },
   {
     what: "child processes",

@@ -87,7 +87,7 @@ export const testEnv: CompileEnv = {
   readFile: () => {
     throw new Error("a unit test does not read files");
   },
-  keep: (_key, _definition, open) => open(),
+  acquire: (_key, _definition, open) => open(),
   serving: (action) => action(),
   warn: () => undefined,
 };

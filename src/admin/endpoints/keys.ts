@@ -10,13 +10,13 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 
 const order = z.union([z.strictObject({ make: keyRequest }), z.strictObject({ revoke: z.string().min(1).max(64) })]);
 
-export interface KeyDoor extends StoredKeys {
+export interface KeyStore extends StoredKeys {
   /** What it spent in the period of its budget. */
   spent(key: StoredKey): Promise<number | undefined>;
   nowMs(): number;
 }
 
-export function keysEndpoint(keys: KeyDoor): AdminEndpoint {
+export function keysEndpoint(keys: KeyStore): AdminEndpoint {
   return {
     path: ADMIN_PATHS.keys,
     doc: 'API keys of the store; POST {"make": {"name", …}} or {"revoke": "<id>"}.',

@@ -7,7 +7,7 @@ import type { Clock } from "../../base/clock.ts";
 import { createMemoryBudget } from "../../base/memory-budget.ts";
 import { createTasks } from "../../base/tasks.ts";
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
-import { createLivingThings } from "../../config/compile/living.ts";
+import { createResourceRegistry } from "../../config/compile/resource-registry.ts";
 import { configDump } from "../../config/dump.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { prepareConfig } from "../../config/prepare.ts";
@@ -36,7 +36,7 @@ export type PreviewConfig = (sources: readonly SourceText[]) => Preview;
 
 export function createPreview({ clock, environment }: { clock: Clock; environment: Environment }): PreviewConfig {
   return (sources) => {
-    const generation = createLivingThings(() => undefined).begin();
+    const generation = createResourceRegistry(() => undefined).begin();
     try {
       const prepared = prepareConfig(sources, {
         clock,

@@ -21,7 +21,7 @@ export interface UiOptions {
 }
 
 const API = `${ADMIN_PATHS.ui}/api`;
-/** Ending the process is no business of a page that is open in some tab. */
+/** A page open in a browser tab must not be able to stop the process. */
 const NOT_OFFERED: readonly string[] = [ADMIN_PATHS.quit, ADMIN_PATHS.index, ADMIN_PATHS.ui];
 /** What everybody may read on a gateway: no bodies of requests, nothing that costs CPU, nothing that changes. */
 const READABLE: readonly string[] = [

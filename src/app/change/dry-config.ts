@@ -1,5 +1,5 @@
 /**
- * A configuration compiled beside the running one, or without one, with doors that lead nowhere: nothing is fetched,
+ * A configuration compiled beside the running one, or without one, with services that lead nowhere: nothing is fetched,
  * listened on or started, timers never fire, and its limits count for nobody else.
  */
 
@@ -7,7 +7,7 @@ import type { Clock } from "../../base/clock.ts";
 import { createMemoryBudget } from "../../base/memory-budget.ts";
 import { createTasks } from "../../base/tasks.ts";
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
-import { createLivingThings } from "../../config/compile/living.ts";
+import { createResourceRegistry } from "../../config/compile/resource-registry.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { type Prepared, prepareConfig } from "../../config/prepare.ts";
 import type { Environment } from "../../config/text/env.ts";
@@ -31,7 +31,7 @@ export interface DryConfig {
 
 export function openDryConfig(sources: readonly SourceText[], options: DryConfigOptions): DryConfig {
   const clock = withoutTimers(options.clock);
-  const generation = createLivingThings(() => undefined).begin();
+  const generation = createResourceRegistry(() => undefined).begin();
   try {
     const prepared = prepareConfig(sources, {
       clock,

@@ -1,5 +1,5 @@
 /**
- * A rehearsal: a new configuration is compiled beside the old one, both with doors that lead nowhere, and both judge the
+ * A rehearsal: a new configuration is compiled beside the old one, both with services that lead nowhere, and both judge the
  * same recorded requests in the order in which they came, at the times at which they came. Nothing is sent.
  */
 

@@ -5,15 +5,15 @@
 import { hostname } from "node:os";
 import { HISTORY_SECONDS, type TrafficHistory } from "../../pipeline/records/traffic-history.ts";
 import { storeNamespace } from "../../store/store.ts";
-import type { Doors } from "../doors.ts";
-import type { Ending } from "../ending.ts";
+import type { Services } from "../services.ts";
+import type { Shutdown } from "../shutdown.ts";
 
 const SAVE_MS = 60_000;
 
 export function keepHistory(
-  { clock, store, logger }: Pick<Doors, "clock" | "store" | "logger">,
+  { clock, store, logger }: Pick<Services, "clock" | "store" | "logger">,
   history: TrafficHistory,
-  ending: Ending,
+  shutdown: Shutdown,
   thread = 0,
 ): void {
   if (store.kind === "memory") return;
@@ -51,7 +51,7 @@ export function keepHistory(
   }
 
   const timer = clock.every(SAVE_MS, () => void save());
-  ending.at("outgoing", () => {
+  shutdown.at("outgoing", () => {
     timer.cancel();
     return save();
   });

@@ -9,8 +9,8 @@ import {
   type InheritedSockets,
   inheritedSockets,
 } from "../../pipeline/listen/inherited-sockets.ts";
-import { type Doors, logFilter } from "../doors.ts";
-import type { Ending } from "../ending.ts";
+import { logFilter, type Services } from "../services.ts";
+import type { Shutdown } from "../shutdown.ts";
 import { loadForThreads, type ThreadedLoad } from "../threads/load-for-threads.ts";
 import { createHandedSockets } from "../upgrade/handed-sockets.ts";
 import { openHandedStore } from "../upgrade/handed-store.ts";
@@ -23,8 +23,13 @@ export interface StartLoad extends ThreadedLoad {
 }
 
 /** Throws a StartError. */
-export async function loadAtStart(options: AppOptions, doors: Doors, ending: Ending, ui: Ui): Promise<StartLoad> {
-  const { logging, living, store, signingKey } = doors;
+export async function loadAtStart(
+  options: AppOptions,
+  services: Services,
+  shutdown: Shutdown,
+  ui: Ui,
+): Promise<StartLoad> {
+  const { logging, resources, store, signingKey } = services;
   const sources = openSources(options.sources, options.readStdin);
   const handed = createHandedSockets(options.predecessor?.sockets ?? []);
   const inherited = createInheritedSockets([
@@ -32,17 +37,17 @@ export async function loadAtStart(options: AppOptions, doors: Doors, ending: End
     ...handed.forListeners,
   ]);
   const isActivated = inherited.unused().length > 0;
-  const loaded = loadForThreads(options, doors, sources, ui.source, isActivated);
+  const loaded = loadForThreads(options, services, sources, ui.source, isActivated);
   const { first } = loaded;
-  ending.at("living", first.discard);
-  ending.at("living", living.closeAll);
+  shutdown.at("resources", first.discard);
+  shutdown.at("resources", resources.closeAll);
   const { process: settings } = first.config;
   logging.setFilter(logFilter(settings.logging?.level ?? "info"));
   logging.setFormat(settings.logging?.format ?? "text");
   logging.setRedactor(first.config.redaction.text);
   await openHandedStore(store, first.config, options.predecessor);
-  ending.at("store", store.close);
+  shutdown.at("store", store.close);
   await signingKey.open(settings.sessionKey ?? []);
-  ending.at("store", signingKey.close);
+  shutdown.at("store", signingKey.close);
   return { ...loaded, sources, handed, inherited };
 }

@@ -8,9 +8,9 @@ import { registerProcessMetrics } from "../../observe/log/process-metrics.ts";
 import { openAudit } from "../audit.ts";
 import { watchHeapLoudly } from "../capacity.ts";
 import type { Loaded } from "../config-loader.ts";
-import type { Doors } from "../doors.ts";
-import type { Ending } from "../ending.ts";
 import { createRequestRecords, type RequestRecords } from "../request-records.ts";
+import type { Services } from "../services.ts";
+import type { Shutdown } from "../shutdown.ts";
 import { loadTelemetry } from "../telemetry.ts";
 import type { AppOptions } from "./app-options.ts";
 import { keepHistory } from "./keep-history.ts";
@@ -24,21 +24,21 @@ export interface Measuring {
 
 export async function startMeasuring(
   { version, random = Math.random, heapSize }: AppOptions,
-  doors: Doors,
-  ending: Ending,
+  services: Services,
+  shutdown: Shutdown,
   config: Loaded,
 ): Promise<Measuring> {
-  const { clock, metrics } = doors;
+  const { clock, metrics } = services;
   const { process: settings, redaction } = config;
   const ids = createIdSource();
-  const telemetry = await loadTelemetry(settings.telemetry?.otlp, doors, { redaction, ids, random, version });
-  if (telemetry !== undefined) ending.at("measuring", telemetry.close);
-  ending.at("measuring", registerProcessMetrics(metrics, { version, startedAtMs: clock.now() }));
-  const audit = openAudit(settings, doors, redaction, telemetry?.log);
-  if (audit !== undefined) ending.at("measuring", audit.close);
-  const records = createRequestRecords(doors, config, telemetry, audit);
-  keepHistory(doors, records.history, ending);
-  const heap = watchHeapLoudly(doors, heapSize);
-  ending.at("measuring", heap.stop);
+  const telemetry = await loadTelemetry(settings.telemetry?.otlp, services, { redaction, ids, random, version });
+  if (telemetry !== undefined) shutdown.at("measuring", telemetry.close);
+  shutdown.at("measuring", registerProcessMetrics(metrics, { version, startedAtMs: clock.now() }));
+  const audit = openAudit(settings, services, redaction, telemetry?.log);
+  if (audit !== undefined) shutdown.at("measuring", audit.close);
+  const records = createRequestRecords(services, config, telemetry, audit);
+  keepHistory(services, records.history, shutdown);
+  const heap = watchHeapLoudly(services, heapSize);
+  shutdown.at("measuring", heap.stop);
   return { ids, random, records, heap };
 }

@@ -7,11 +7,11 @@ import { createListeners, type Listeners } from "../../pipeline/listen/listeners
 import { trustedPeers } from "../../pipeline/listen/trusted-peers.ts";
 import { fittingLimits } from "../capacity.ts";
 import type { Loaded } from "../config-loader.ts";
-import type { Doors } from "../doors.ts";
+import type { Services } from "../services.ts";
 import type { Measuring } from "./measure.ts";
 
 export function ownListeners(
-  { clock, logger, tasks, unexpected, memory }: Doors,
+  { clock, logger, tasks, unexpected, memory }: Services,
   { process: settings, redaction }: Loaded,
   { ids, random, records, heap }: Measuring,
   inherited: InheritedSockets,

@@ -11,17 +11,17 @@ import type { Sources } from "../../config/load/sources.ts";
 import type { ClusterSource } from "../../kubernetes/follow/snapshot-source.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
 import { type ConfigLoader, createConfigLoader, type FirstLoad } from "../config-loader.ts";
-import type { Doors } from "../doors.ts";
-import { type Crew, openCrew } from "./crew.ts";
+import type { Services } from "../services.ts";
 import type { ThreadData } from "./messages.ts";
 import { surroundings, threadCount } from "./thread-count.ts";
+import { openThreadPool, type ThreadPool } from "./thread-pool.ts";
 
 /** What the main thread marks its locks with: no thread that serves has this number. */
 const MAIN_THREAD = 1_000_000;
 
 export type StartThread = (data: ThreadData) => Worker;
 
-export interface CrewOptions {
+export interface ThreadPoolOptions {
   readonly output: LogOutput;
   readonly color?: boolean;
   readonly version: string;
@@ -35,36 +35,36 @@ export interface ThreadedLoad {
   readonly first: FirstLoad;
   readonly loader: ConfigLoader;
   /** Undefined if one thread serves: this one. */
-  openCrew(endpoints: () => readonly AdminEndpoint[]): Crew | undefined;
+  openThreadPool(endpoints: () => readonly AdminEndpoint[]): ThreadPool | undefined;
 }
 
 /** Throws StartError. */
 export function loadForThreads(
-  options: CrewOptions,
-  doors: Doors,
+  options: ThreadPoolOptions,
+  services: Services,
   sources: Sources,
   uiSource: UiSource,
   hasInheritedSockets: boolean,
 ): ThreadedLoad {
   const startThread = options.cluster ? undefined : options.startThread;
   let memory: OwnedSharedMemory | undefined;
-  const loader = createConfigLoader(doors, sources, uiSource, () => memory, options.cluster);
+  const loader = createConfigLoader(services, sources, uiSource, () => memory, options.cluster);
   const single = loader.first();
   const around = surroundings({ canStart: startThread !== undefined, hasInheritedSockets });
   const { count, warning, note } = threadCount(single.config.process, around);
-  if (warning !== undefined) doors.logger.warn(warning);
-  if (note !== undefined) doors.logger.info(note);
-  if (count === 1 || startThread === undefined) return { first: single, loader, openCrew: () => undefined };
+  if (warning !== undefined) services.logger.warn(warning);
+  if (note !== undefined) services.logger.info(note);
+  if (count === 1 || startThread === undefined) return { first: single, loader, openThreadPool: () => undefined };
 
   single.discard();
   const shared = createSharedMemory(MAIN_THREAD);
   memory = shared;
-  const { clock, logger, logging, environment, store, memory: budget } = doors;
+  const { clock, logger, logging, environment, store, memory: budget } = services;
   return {
     first: loader.first(),
     loader,
-    openCrew: (endpoints) =>
-      openCrew({
+    openThreadPool: (endpoints) =>
+      openThreadPool({
         threads: count,
         clock,
         logger: logger.for("threads"),

@@ -11,7 +11,7 @@ import { clockSince } from "../../base/clock.ts";
 import { sharedHeapLevel, withSharedLevel } from "../../base/heap-pressure.ts";
 import { createIdSource } from "../../base/ids.ts";
 import { givenSharedMemory } from "../../base/shared-memory.ts";
-import type { Generation } from "../../config/compile/living.ts";
+import type { ConfigGeneration } from "../../config/compile/resource-registry.ts";
 import type { Prepared } from "../../config/prepare.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import { createInheritedSockets } from "../../pipeline/listen/inherited-sockets.ts";
@@ -22,13 +22,13 @@ import type { Served } from "../../pipeline/phases/pipeline-env.ts";
 import { createRemoteStore, type StoreQuestion } from "../../store/remote-store.ts";
 import { fittingLimits, watchHeapLoudly } from "../capacity.ts";
 import { createConfigLoader, type Loaded } from "../config-loader.ts";
-import { logFilter, openDoors } from "../doors.ts";
 import { drainBackends } from "../drain-backends.ts";
-import { createEnding } from "../ending.ts";
 import { openConfiguredStore } from "../open-configured-store.ts";
 import { operatorEndpoints } from "../operator-endpoints.ts";
 import { firstLoad } from "../reload-state.ts";
 import { createRequestRecords } from "../request-records.ts";
+import { logFilter, openServices } from "../services.ts";
+import { createShutdown } from "../shutdown.ts";
 import { keepHistory } from "../start/keep-history.ts";
 import { createForwarding, type Forwarding } from "./forwarding.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
@@ -45,19 +45,19 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const send = (message: FromThread, transfer: MessagePort[] = []): void => port.postMessage(message, transfer);
   const clock = clockSince(data.clockStartMs);
   const output = createThreadOutput(clock, (text) => send({ kind: "log", text }));
-  const doors = openDoors({ clock, environment, output, color, threads });
-  const { logging, logger, unexpected, tasks, living } = doors;
+  const services = openServices({ clock, environment, output, color, threads });
+  const { logging, logger, unexpected, tasks, resources } = services;
   const mainLevel = sharedHeapLevel(data.mainHeapLevel);
   const askMain = (question: StoreQuestion): void => send({ kind: "store", question });
   const mainStore = createRemoteStore("memory", clock, askMain, () => mainLevel() !== "normal");
   const startedMs = clock.monotonicMs();
-  const ending = createEnding(clock, logger);
-  ending.at("outgoing", () => doors.fetcher.close());
-  ending.at("living", living.closeAll);
+  const shutdown = createShutdown(clock, logger);
+  shutdown.at("outgoing", () => services.fetcher.close());
+  shutdown.at("resources", resources.closeAll);
 
   let given: Snapshot = { texts: [], memory: new Map() };
   let ports: ReadonlyMap<string, number> = new Map();
-  let prepared: { readonly generation: Generation; readonly config: Loaded } | undefined;
+  let prepared: { readonly generation: ConfigGeneration; readonly config: Loaded } | undefined;
   let serving: { config: Loaded; readonly listeners: Listeners } | undefined;
   let served: ReadonlyMap<string, Served> = new Map();
   let forwarding: Forwarding | undefined;
@@ -69,7 +69,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const ui = createUi({ version, moduleUrl, endpoints: () => mainEndpoints });
   const sources = { read: () => [...given.texts], paths: () => [], content: () => "", canChange: false };
   const memory = givenSharedMemory(thread, () => given.memory);
-  const loader = createConfigLoader(doors, sources, ui.source, () => memory);
+  const loader = createConfigLoader(services, sources, ui.source, () => memory);
 
   /** An admin endpoint as the main thread has it, with what all threads say. */
   const fromMain: AdminHandler = async (request) => {
@@ -82,7 +82,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   function prepare(snapshot: Snapshot): Report {
     discard();
     given = snapshot;
-    const generation = living.begin();
+    const generation = resources.begin();
     let next: Prepared;
     try {
       next = serving ? loader.next(generation, serving.config) : loader.begin(generation);
@@ -128,11 +128,11 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   async function openState(config: Loaded): Promise<void> {
     const { store } = config.process;
     // What is in memory must be the same for all threads.
-    if (store === undefined || store === "memory") doors.store.turnTo(mainStore);
-    else await openConfiguredStore(doors.store, config);
-    ending.at("store", doors.store.close);
-    await doors.signingKey.open(config.process.sessionKey ?? []);
-    ending.at("store", doors.signingKey.close);
+    if (store === undefined || store === "memory") services.store.turnTo(mainStore);
+    else await openConfiguredStore(services.store, config);
+    shutdown.at("store", services.store.close);
+    await services.signingKey.open(config.process.sessionKey ?? []);
+    shutdown.at("store", services.signingKey.close);
   }
 
   /** What takes requests, and what is known of them: opened with the first configuration. */
@@ -142,17 +142,17 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     logging.setFormat(settings.logging?.format ?? "text");
     logging.setRedactor(redaction.text);
     const sequence = new Int32Array(data.sequence);
-    const records = createRequestRecords(doors, config, undefined, undefined, () => Atomics.add(sequence, 0, 1));
-    keepHistory(doors, records.history, ending, thread);
-    const heap = withSharedLevel(watchHeapLoudly(doors), mainLevel);
-    ending.at("measuring", heap.stop);
+    const records = createRequestRecords(services, config, undefined, undefined, () => Atomics.add(sequence, 0, 1));
+    keepHistory(services, records.history, shutdown, thread);
+    const heap = withSharedLevel(watchHeapLoudly(services), mainLevel);
+    shutdown.at("measuring", heap.stop);
     const limits = fittingLimits(settings, undefined, thread === 1 ? logger : silentLogger);
     const log = logger.for("pipeline");
     const env: ListenerEnv = {
       clock,
       limits: { ...limits, maxConnections: Math.ceil(limits.maxConnections / threads) },
       heap,
-      memory: doors.memory,
+      memory: services.memory,
       // One thread says what all do.
       logger: thread === 1 ? log : { ...log, info: () => undefined },
       redaction,
@@ -167,7 +167,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const forwards = createForwarding(data, env, (name) => served.get(name));
     for (const [number, peer] of earlyPeers) forwards.connect(number, peer);
     earlyPeers.clear();
-    ending.at("outgoing", forwards.close);
+    shutdown.at("outgoing", forwards.close);
     const listeners = createListeners({
       ...env,
       elsewhere: forwards.elsewhere,
@@ -178,12 +178,12 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     forwarding = forwards;
     const state = firstLoad(new Date(clock.now()), data.sources, config.warnings);
     const reloads = { running: () => serving?.config ?? config, state: () => state };
-    const stop = (): Promise<void> => ending.end(0);
-    const running = { records, heap, listeners, reloads, ending, stop };
+    const stop = (): Promise<void> => shutdown.run(0);
+    const running = { records, heap, listeners, reloads, shutdown, stop };
     // Only the main thread is asked for an upgrade.
     const upgrade = () => Promise.resolve({ ok: false, reason: "ask the main thread" } as const);
     const parts = { version, startedMs, ui, sources, settings, ...running, upgrade };
-    const { all } = operatorEndpoints(doors, parts);
+    const { all } = operatorEndpoints(services, parts);
     ownEndpoints.push(...all);
     for (const { path, doc, GET, POST } of all)
       mainEndpoints.push({ path, doc, ...(GET ? { GET: fromMain } : {}), ...(POST ? { POST: fromMain } : {}) });
@@ -204,7 +204,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
         await serving?.listeners.close(order.drainMs);
         return {};
       case "end":
-        await ending.end(0);
+        await shutdown.run(0);
         output.flushSync();
         return {};
     }

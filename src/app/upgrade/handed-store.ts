@@ -2,13 +2,13 @@
  * Opens the store of a process that takes another one's place: the other lets go of it first, and asks this one for what
  * its last requests still need.
  */
-import type { StoreDoor } from "../../store/open-store.ts";
+import type { ConfigurableStore } from "../../store/open-store.ts";
 import type { Loaded } from "../config-loader.ts";
 import { openConfiguredStore } from "../open-configured-store.ts";
 import type { Predecessor } from "./predecessor.ts";
 
 export async function openHandedStore(
-  door: StoreDoor,
+  configurable: ConfigurableStore,
   config: Loaded,
   predecessor: Predecessor | undefined,
 ): Promise<void> {
@@ -16,6 +16,6 @@ export async function openHandedStore(
   // Both processes may have connections to Redis.
   const isShared = typeof store === "object" && "redis" in store;
   const content = isShared ? undefined : await predecessor?.takeStore();
-  await openConfiguredStore(door, config, content);
-  predecessor?.serveStore(door);
+  await openConfiguredStore(configurable, config, content);
+  predecessor?.serveStore(configurable);
 }

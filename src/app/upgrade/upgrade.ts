@@ -6,7 +6,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { LimitRegistry } from "../../core/policy.ts";
 import type { Logger } from "../../observe/log/logger.ts";
-import type { StoreDoor } from "../../store/open-store.ts";
+import type { ConfigurableStore } from "../../store/open-store.ts";
 import { createRemoteStore, type RemoteStore } from "../../store/remote-store.ts";
 import type { Store } from "../../store/store.ts";
 import type { FromSuccessor, HandedSocket } from "./messages.ts";
@@ -22,7 +22,7 @@ const REPORT_MS = 250;
 export interface UpgradeEnv {
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly store: StoreDoor;
+  readonly store: ConfigurableStore;
   readonly limits: LimitRegistry;
   /** Throws if there is no handing over, with the reason. */
   sockets(): readonly HandedSocket[];
@@ -30,7 +30,7 @@ export interface UpgradeEnv {
   readonly start: ((sockets: readonly HandedSocket[], events: SuccessorEvents) => Successor) | undefined;
   /** Opens the store of the configuration again. */
   reopenStore(): Promise<void>;
-  isEnding(): boolean;
+  isShuttingDown(): boolean;
   /** The successor serves: no more is taken here. */
   leave(): void;
 }
@@ -65,7 +65,7 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
   }
 
   async function run(): Promise<UpgradeOutcome> {
-    if (env.isEnding()) return { ok: false, reason: "the gateway is shutting down" };
+    if (env.isShuttingDown()) return { ok: false, reason: "the gateway is shutting down" };
     logger.info("starting the new process");
     const outcome = await attempt();
     if (!outcome.ok) {

@@ -59,18 +59,18 @@ export const a2a = defineBackend({
       },
       env.protocol,
     );
-    const pool = env.keep(
+    const pool = env.acquire(
       `http-pool ${url.origin}`,
       target,
       () => openHttpPool(target, env.clock),
       (open) => open.close(),
     );
-    const health = env.keep(
+    const health = env.acquire(
       `http-health ${url.origin}`,
       target,
       () => new HostHealth(env.clock, healthEvents(url.host, env)),
     );
-    const cards = env.keep(
+    const cards = env.acquire(
       `a2a card ${config.card ?? ""} ${config.url}`,
       "card",
       () => new AgentCards(config.url, config.card, env.fetch, env.clock),

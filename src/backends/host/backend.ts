@@ -47,13 +47,13 @@ export const host = defineBackend({
       env.tls ? { ...named, protocol: "https" as const, tls: env.tls } : named,
       env.protocol,
     );
-    const pool = env.keep(
+    const pool = env.acquire(
       `http-pool ${config}`,
       target,
       () => openHttpPool(target, env.clock),
       (open) => open.close(),
     );
-    const health = env.keep(
+    const health = env.acquire(
       `http-health ${config}`,
       target,
       () => new HostHealth(env.clock, healthEvents(config, env)),

@@ -39,7 +39,7 @@ export const service = defineBackend({
   compile({ name, endpoints }, env): Backend {
     const protocol = env.tls ? "https" : "http";
     const target = withHttpChoice({ protocol, ...(env.tls ? { tls: env.tls } : {}) } as const, env.protocol);
-    const pools = env.keep(
+    const pools = env.acquire(
       `service ${name}`,
       { target, endpoints },
       () => {

@@ -31,7 +31,7 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
   const condition: Expression | undefined = when === undefined ? undefined : env.cel(when);
   const memory = `canary ${name} ${createHash("sha256").update(JSON.stringify({ config, definition })).digest("hex")}`;
   // A reload that does not change it hands its trial over.
-  const trial = env.keep(
+  const trial = env.acquire(
     `canary ${name}`,
     { config, definition },
     () => new CanaryTrial(memory, clock.monotonicMs(), env.shared),

@@ -23,9 +23,9 @@ import { scopeOf } from "./compiled-scope.ts";
 import { readConfigFile } from "./config-file.ts";
 import { claimExtraMatches, readsCredential, trustedHosts } from "./extra-matches.ts";
 import { readListenerTls } from "./listener-tls.ts";
-import type { Generation } from "./living.ts";
 import { definitionOf } from "./policy-definition.ts";
 import { rememberReplaced } from "./replaced-headers.ts";
+import type { ConfigGeneration } from "./resource-registry.ts";
 import { shownPolicies } from "./shown-policies.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
@@ -40,7 +40,7 @@ export interface CompileContext
     | ("shared" | "store" | "signingKey" | "endpoints" | "isDry")
   > {
   readonly redaction: Redaction;
-  readonly generation: Generation;
+  readonly generation: ConfigGeneration;
   readonly environment: Environment;
   /** What the composition root hands to backends inside the gateway (the web UI) beyond the general environment. */
   readonly internals?: Readonly<Record<string, unknown>>;
@@ -237,7 +237,7 @@ function createCompiler(context: CompileContext) {
       isConfined: confined !== undefined,
       isDry: context.isDry === true,
       endpoints: context.endpoints,
-      keep: (...thing) => context.generation.keep(...thing),
+      acquire: (...resource) => context.generation.acquire(...resource),
       serving: (action) => context.generation.serving(action),
       warn,
     };

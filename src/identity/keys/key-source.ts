@@ -68,7 +68,7 @@ function fromText(text: string): KeySource {
 export function keepVerifier(source: KeySource, discovery: Discovery | undefined, env: CompileEnv): TokenVerifier {
   const definition = source.kind === "file" ? { kind: "file", path: env.resolvePath(source.path) } : source;
   try {
-    return env.keep(
+    return env.acquire(
       `identity key set ${JSON.stringify(definition)}`,
       definition,
       () => openVerifier(source, discovery, env),
@@ -88,22 +88,22 @@ export function keepGivenVerifier(jwks: JwksConfig, env: CompileEnv): TokenVerif
 export function keepDiscovery(provider: IdentityProvider, env: CompileEnv): Discovery {
   const definition = { urls: provider.discoveryUrls, issuer: provider.discoveredIssuer };
   const logger = env.logger.for("identity");
-  return env.keep(`identity metadata ${JSON.stringify(definition)}`, definition, () =>
+  return env.acquire(`identity metadata ${JSON.stringify(definition)}`, definition, () =>
     createDiscovery({ ...definition, fetch: env.fetch, clock: env.clock, logger }),
   );
 }
 
-interface LivingVerifier extends TokenVerifier {
+interface ClosableVerifier extends TokenVerifier {
   end(): void;
 }
 
-function openVerifier(source: KeySource, discovery: Discovery | undefined, env: CompileEnv): LivingVerifier {
+function openVerifier(source: KeySource, discovery: Discovery | undefined, env: CompileEnv): ClosableVerifier {
   const keySet = openKeySet(source, discovery, env);
   const task = env.tasks.start("key set", keySet.description, () => keySet.report());
   return { ...createTokenVerifier(keySet, env.clock), end: () => task.end() };
 }
 
-function close(verifier: LivingVerifier): void {
+function close(verifier: ClosableVerifier): void {
   verifier.keySet.close();
   verifier.end();
 }

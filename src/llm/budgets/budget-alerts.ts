@@ -16,7 +16,7 @@ export interface Webhook {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-export interface AlertDoors {
+export interface AlertServices {
   readonly store: Store;
   readonly clock: Clock;
   readonly fetch: Fetch;
@@ -32,13 +32,13 @@ const PAUSES_MS = [1_000, 5_000];
 const MAX_REMEMBERED = 10_000;
 
 export class BudgetAlerts {
-  readonly #doors: AlertDoors;
+  readonly #services: AlertServices;
   readonly #told = new Set<string>();
   readonly #count: Family<Counter>;
 
-  constructor(doors: AlertDoors) {
-    this.#doors = doors;
-    const { metrics } = doors;
+  constructor(services: AlertServices) {
+    this.#services = services;
+    const { metrics } = services;
     this.#count = metrics.counter("gateway_budget_alerts_total", "Alerts of budgets by percentage.", [
       "budget",
       "percent",
@@ -53,7 +53,7 @@ export class BudgetAlerts {
       const name = `alerts/${percent}/${budget.limit}/${key}`;
       if (this.#told.has(name)) continue;
       this.#tellOnce(name, account, total, percent, webhook).catch((error) =>
-        this.#doors.logger.warn("a budget alert could not be sent", { budget: budget.name, reason: String(error) }),
+        this.#services.logger.warn("a budget alert could not be sent", { budget: budget.name, reason: String(error) }),
       );
     }
   }
@@ -69,7 +69,7 @@ export class BudgetAlerts {
     this.#told.add(name);
     try {
       const { expiresAtMs } = account;
-      if (!(await this.#doors.store.replace(name, undefined, "1", { expiresAtMs }))) return;
+      if (!(await this.#services.store.replace(name, undefined, "1", { expiresAtMs }))) return;
     } catch (error) {
       // The next call of the same key tries again.
       this.#told.delete(name);
@@ -79,12 +79,19 @@ export class BudgetAlerts {
     const spent = `${shownAmount(budget.unit, total)} of ${shownAmount(budget.unit, budget.limit)}`;
     const unit = shownUnit(budget.unit);
     this.#count.labels(budget.name, String(percent)).add();
-    this.#doors.logger.warn("budget alert", { budget: budget.name, key: owner, percent, spent, unit, per: budget.per });
+    this.#services.logger.warn("budget alert", {
+      budget: budget.name,
+      key: owner,
+      percent,
+      spent,
+      unit,
+      per: budget.per,
+    });
     if (webhook !== undefined) await this.#post(webhook, alertOf(account, total, percent));
   }
 
   async #post({ url, headers }: Webhook, alert: object): Promise<void> {
-    const { fetch, clock } = this.#doors;
+    const { fetch, clock } = this.#services;
     const body = Buffer.from(JSON.stringify(alert));
     for (let attempt = 0; ; attempt++) {
       try {

@@ -21,7 +21,7 @@ export interface BudgetBooks {
 }
 
 export function budgetBooks(env: CompileEnv): BudgetBooks {
-  return env.keep(
+  return env.acquire(
     "budget books",
     {},
     () => open(env),

@@ -27,7 +27,7 @@ export type Credential =
 
 const FILE_CHECK_MS = 5_000;
 
-export type CredentialEnv = Pick<BackendEnv, "clock" | "fetch" | "logger" | "resolvePath" | "environment" | "keep">;
+export type CredentialEnv = Pick<BackendEnv, "clock" | "fetch" | "logger" | "resolvePath" | "environment" | "acquire">;
 
 /** `name`: of the target, for log lines. `region`: where an AWS token service is asked. */
 export function compileCredential(
@@ -60,7 +60,7 @@ function awsKeys(
   if (accessKeyId !== undefined || secretAccessKey !== undefined || sessionToken !== undefined)
     throw new Error("`accessKeyId` and `secretAccessKey` belong together");
   const { clock, fetch, environment: variables } = env;
-  return env.keep(`ai-credential aws ${name}`, { profile, region }, () =>
+  return env.acquire(`ai-credential aws ${name}`, { profile, region }, () =>
     createRenewed({
       name: `AWS keys for ${name}`,
       clock,
@@ -83,7 +83,7 @@ function googleToken(config: NonNullable<AuthConfig["google"]>, name: string, en
     path === undefined
       ? googleMetadataSource(environment.GCE_METADATA_HOST, { clock, fetch })
       : async () => keySource(path)();
-  return env.keep(`ai-credential google ${name}`, { path }, () =>
+  return env.acquire(`ai-credential google ${name}`, { path }, () =>
     createRenewed({ name: `Google token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
   );
 }
@@ -91,7 +91,7 @@ function googleToken(config: NonNullable<AuthConfig["google"]>, name: string, en
 function entraToken(config: NonNullable<AuthConfig["azure"]>, name: string, env: CredentialEnv): Renewed<string> {
   const { environment, clock, fetch } = env;
   const obtain = entraTokenSource(config, environment, { clock, fetch });
-  return env.keep(`ai-credential azure ${name}`, config, () =>
+  return env.acquire(`ai-credential azure ${name}`, config, () =>
     createRenewed({ name: `Entra ID token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
   );
 }

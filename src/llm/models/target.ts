@@ -73,7 +73,7 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
   const address = addressOf(provider, options.hostOverride, env);
   const upstream = isDemo
     ? createDemoUpstream(env.clock, config.demo?.delay ?? 0)
-    : env.keep(
+    : env.acquire(
         `ai-pool ${options.name} ${address.protocol}://${address.host}:${address.port}`,
         address,
         () => openHttpPool(address),
@@ -109,7 +109,7 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
 
 /** A reload does not give back what was asked. */
 function keptQuota(name: string, perMinute: PerMinute, env: BackendEnv): Quota {
-  return env.keep(`ai-quota ${env.name} ${name}`, perMinute, () => new Quota(env.clock, perMinute));
+  return env.acquire(`ai-quota ${env.name} ${name}`, perMinute, () => new Quota(env.clock, perMinute));
 }
 
 function sealOf(credential: Credential, region: string, clock: Clock): Seal | undefined {

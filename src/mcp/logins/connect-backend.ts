@@ -29,7 +29,7 @@ export const mcpLogins = defineBackend({
   defaultPaths: [{ pathPrefix: "/connect" }],
 
   compile(_config, env): Backend {
-    const registry = env.keep("mcp logins", "all", () => new LoginRegistry());
+    const registry = env.acquire("mcp logins", "all", () => new LoginRegistry());
     const logger = env.logger.for("mcp");
     return {
       facts: { name: env.name, type: "internal", protocol: "http" },

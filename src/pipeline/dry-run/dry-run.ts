@@ -43,7 +43,7 @@ export interface DryRunner {
 }
 
 /**
- * `topology` must be compiled with doors of its own, see `dry-topology.ts`. `clock` only bounds the wait.
+ * `topology` must be compiled with services of its own, see `dry-topology.ts`. `clock` only bounds the wait.
  * `trustedProxies` of the configuration decide what a described request's `x-forwarded-*` headers mean.
  */
 export function createDryRunner(

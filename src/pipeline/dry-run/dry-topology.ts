@@ -1,7 +1,7 @@
 /**
- * A topology for dry runs: the compiled hooks of the real one, with the doors shut. Tokens may be given instead of
+ * A topology for dry runs: the compiled hooks of the real one, with the services shut. Tokens may be given instead of
  * verified, backends answer 200 without being called, services are not asked, and nothing is settled or logged.
- * It must have been compiled with doors of its own, because its limits count while a request is walked through.
+ * It must have been compiled with services of its own, because its limits count while a request is walked through.
  */
 import type { Backend, BackendCall, BackendRun } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -12,7 +12,7 @@ import type { DryRequest } from "./dry-request.ts";
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
-/** One walk: what stands for credentials and body, and what the shut doors tell. */
+/** One walk: what stands for credentials and body, and what the shut services tell. */
 export interface Walk extends Pick<DryRequest, "given" | "recorded" | "facts"> {
   /** The request as the backend would get it. */
   called?: Exchange["request"];

@@ -14,7 +14,7 @@ import { Http2Connection } from "./http2/http2-connection.ts";
 import { watchIdle } from "./idle.ts";
 import type { ListenerAddress, ListenerEnv } from "./listener-env.ts";
 import { createRequestEntry, nameOf } from "./request-entry.ts";
-import { createTlsDoor, type TlsDoor } from "./tls-door.ts";
+import { createTlsAcceptor, type TlsAcceptor } from "./tls-acceptor.ts";
 import { Tunnel } from "./tunnel.ts";
 
 /** A flood of connections must not become a flood of log lines. */
@@ -149,8 +149,8 @@ export function openListener(
     connections.add(new ClientConnection(socket, owner));
   }
 
-  function doorFor(tls: ListenerTls): TlsDoor {
-    return createTlsDoor(tls, {
+  function doorFor(tls: ListenerTls): TlsAcceptor {
+    return createTlsAcceptor(tls, {
       handshakeTimeoutMs: env.limits.headersTimeoutMs,
       protocols: owner.speaksHttp2 ? ["h2", "http/1.1"] : ["http/1.1"],
       opened(socket, identity) {

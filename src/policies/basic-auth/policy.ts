@@ -43,7 +43,7 @@ export const basicAuth = definePolicy({
     let passwords: Htpasswd;
     try {
       // One thread and one set of queues for all policies.
-      const checks = env.keep("password checks", "all", () => new PasswordChecks(env.clock));
+      const checks = env.acquire("password checks", "all", () => new PasswordChecks(env.clock));
       passwords = createHtpasswd(text, checks);
     } catch (error) {
       throw new ConfigError(undefined, "htpasswd", (error as Error).message);

@@ -110,7 +110,7 @@ export const budgets = definePolicy({
     const { failureMode, webhook } = config;
     const settings = { books, failureMode, webhook, nowMs: () => env.clock.now() };
     for (const { budget } of rules)
-      env.keep(
+      env.acquire(
         `budget view ${env.owner} ${budget.name}`,
         { budget, owner: env.owner },
         () =>

@@ -97,7 +97,7 @@ export const extAuthz = definePolicy({
     const key = cache && env.cel(cache.key);
     const verdicts =
       cache &&
-      env.keep(
+      env.acquire(
         `extAuthz ${env.owner}`,
         config,
         () => new LRUCache<string, { verdict: Verdict; untilMs: number }>({ max: MAX_CACHED_VERDICTS }),
@@ -105,7 +105,7 @@ export const extAuthz = definePolicy({
     const client =
       host === undefined
         ? undefined
-        : env.keep(
+        : env.acquire(
             `extAuthz service ${host}`,
             { isConfined: env.isConfined === true },
             () => (env.isDry ? NO_SERVICE : openCheckClient(host, env.clock, env.isConfined)),

@@ -171,7 +171,7 @@ export const mcpAuthentication = definePolicy({
       discovery,
       resourceDocument: resourceDocument(config.resourceMetadata),
       wantsNoScopes: config.resourceMetadata.scopesSupported?.length === 0,
-      limit: env.keep("identity login limit", "per listener", () => createLoginLimit(env.clock)),
+      limit: env.acquire("identity login limit", "per listener", () => createLoginLimit(env.clock)),
       clientMetadata: clientMetadataOf(config, env),
       callback: callbackOf(config, env),
       fetch: env.fetch,

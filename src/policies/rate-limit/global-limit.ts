@@ -67,13 +67,13 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
   const isShadow = config.mode === "shadow";
   const requests = compileDescriptors(config, "requests", env);
   const tokens = compileDescriptors(config, "tokens", env);
-  const client = env.keep(
+  const client = env.acquire(
     `rateLimit service ${config.host}`,
     { isConfined: env.isConfined === true },
     () => (env.isDry ? NO_SERVICE : openRlsClient(config.host, env.clock, env.tasks, env.isConfined)),
     (closing: RlsClient) => closing.close(),
   );
-  const living = env.keep(
+  const living = env.acquire(
     `rateLimit ${env.owner} global`,
     config,
     () => openView(config, env),

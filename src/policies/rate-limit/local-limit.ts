@@ -242,7 +242,7 @@ interface Living {
 export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env: CompileEnv): LocalLimit {
   const type = config.tokens === undefined ? "requests" : "tokens";
   const key = compileKey(config, type, env);
-  const living = env.keep(
+  const living = env.acquire(
     keepKey,
     config,
     () => open(config, type, key, `${keepKey} ${JSON.stringify(config)}`, env),

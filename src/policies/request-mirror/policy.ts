@@ -74,7 +74,7 @@ function openMirror(
 ): (exchange: Exchange) => void {
   if (env.isConfined && host !== undefined) throw new Error("a document of a cluster cannot mirror to a host");
   const protocol = host?.startsWith("https:") ? "https" : "http";
-  const pools = env.keep(
+  const pools = env.acquire(
     key,
     { host, service },
     () => openEndpointPools({ protocol }, env.clock),

@@ -37,7 +37,7 @@ export function createTestEnv(files: Readonly<Record<string, string>> = {}): Tes
       if (text === undefined) throw new Error(`cannot read ${path}: ENOENT`);
       return text;
     },
-    keep<Living>(key: string, definition: unknown, open: () => Living): Living {
+    acquire<Living>(key: string, definition: unknown, open: () => Living): Living {
       const identity = `${key} ${JSON.stringify(definition)}`;
       if (!living.has(identity)) living.set(identity, open());
       return living.get(identity) as Living;

@@ -53,7 +53,7 @@ export async function serveMcp(
     requiresCredential: false,
     tls: undefined,
     environment: options.environment ?? {},
-    keep: (_key, _definition, open) => {
+    acquire: (_key, _definition, open) => {
       const thing = open();
       if (thing instanceof Hub) hub = thing;
       return thing;

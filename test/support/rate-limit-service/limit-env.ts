@@ -78,7 +78,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
       throw new Error(`no files in this test: ${path}`);
     },
     matchedPrefixes: [],
-    keep<Living>(key: string, definition: unknown, open: () => Living, close?: (living: Living) => void): Living {
+    acquire<Living>(key: string, definition: unknown, open: () => Living, close?: (living: Living) => void): Living {
       const text = JSON.stringify(definition);
       const found = kept.get(key) ?? before.get(key);
       if (found?.definition === text) {

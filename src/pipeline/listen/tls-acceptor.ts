@@ -8,18 +8,21 @@ import { createSecureContext, createServer, type SecureContext, type TLSSocket }
 import { createServerNames } from "../../http/server-names.ts";
 import type { ListenerCertificate, ListenerTls } from "../../http/tls-listener.ts";
 
-export interface TlsDoor {
+export interface TlsAcceptor {
   enter(socket: Socket): void;
 }
 
-export interface TlsDoorOptions {
+export interface TlsAcceptorOptions {
   readonly handshakeTimeoutMs: number;
   readonly protocols: readonly string[];
   /** `identity`: the subject of the certificate that the client showed. */
   opened(socket: TLSSocket, identity: string | undefined): void;
 }
 
-export function createTlsDoor(tls: ListenerTls, { handshakeTimeoutMs, protocols, opened }: TlsDoorOptions): TlsDoor {
+export function createTlsAcceptor(
+  tls: ListenerTls,
+  { handshakeTimeoutMs, protocols, opened }: TlsAcceptorOptions,
+): TlsAcceptor {
   const { minVersion, ciphers, clientAuth } = tls;
   const floors = { minVersion, ...(ciphers === undefined ? {} : { ciphers }) };
   const trust = clientAuth === undefined ? {} : { ca: clientAuth.ca };

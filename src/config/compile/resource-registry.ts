@@ -1,49 +1,50 @@
 /**
- * Living things (connection pools, key sets, buckets, sessions with their children) that outlive a reload. A new
- * configuration claims by key and definition what it still needs; the rest is retired or closed once the new one serves.
+ * Long-lived resources that survive a reload: connection pools, key sets, rate limit buckets, sessions with their child
+ * processes. A new configuration acquires each resource it needs by key and definition. When it starts to serve, the
+ * registry retires or closes the resources that it did not acquire.
  */
 
-export interface Generation {
-  keep<Thing>(
+export interface ConfigGeneration {
+  acquire<Resource>(
     key: string,
     definition: unknown,
-    open: () => Thing,
-    close?: (thing: Thing) => void | Promise<void>,
-    retire?: (thing: Thing) => Promise<void>,
-  ): Thing;
-  /** Runs with `commit`. */
+    open: () => Resource,
+    close?: (resource: Resource) => void | Promise<void>,
+    retire?: (resource: Resource) => Promise<void>,
+  ): Resource;
+  /** Runs `action` on `commit`. */
   serving(action: () => void): void;
-  /** The new configuration serves: what only the old one used is closed. */
+  /** The new configuration serves. Retires or closes the resources that only the old one used. */
   commit(): void;
-  /** The new configuration is not used: what was opened for it is closed. */
+  /** The new configuration was rejected. Closes the resources that were opened for it. */
   discard(): void;
 }
 
-export interface LivingThings {
-  begin(): Generation;
-  /** Resolves when everything is closed: children have ended, channels are shut. */
+export interface ResourceRegistry {
+  begin(): ConfigGeneration;
+  /** Resolves when every resource is closed, including child processes. */
   closeAll(): Promise<void>;
 }
 
 interface Entry {
-  readonly thing: unknown;
+  readonly resource: unknown;
   close(): void | Promise<void>;
   retire?(): Promise<void>;
 }
 
-export function createLivingThings(onCloseError: (key: string, error: unknown) => void): LivingThings {
+export function createResourceRegistry(onCloseError: (key: string, error: unknown) => void): ResourceRegistry {
   let current = new Map<string, Entry>();
-  /** Those that finish what they are doing. */
-  const leaving = new Map<Entry, string>();
+  /** Resources that finish their work before they close. */
+  const retiring = new Map<Entry, string>();
 
   async function retire(key: string, entry: Entry): Promise<void> {
-    leaving.set(entry, key);
+    retiring.set(entry, key);
     try {
       await entry.retire?.();
     } catch (error) {
       onCloseError(key, error);
     } finally {
-      leaving.delete(entry);
+      retiring.delete(entry);
     }
   }
 
@@ -61,20 +62,20 @@ export function createLivingThings(onCloseError: (key: string, error: unknown) =
       const actions: (() => void)[] = [];
       return {
         serving: (action) => void actions.push(action),
-        keep(key, definition, open, closeThing, retireThing) {
+        acquire(key, definition, open, closeResource, retireResource) {
           const identity = `${key}\n${JSON.stringify(definition)}`;
           const known = next.get(identity) ?? current.get(identity);
           if (known) {
             next.set(identity, known);
-            return known.thing as ReturnType<typeof open>;
+            return known.resource as ReturnType<typeof open>;
           }
-          const thing = open();
+          const resource = open();
           next.set(identity, {
-            thing,
-            close: () => closeThing?.(thing),
-            ...(retireThing ? { retire: () => retireThing(thing) } : {}),
+            resource,
+            close: () => closeResource?.(resource),
+            ...(retireResource ? { retire: () => retireResource(resource) } : {}),
           });
-          return thing;
+          return resource;
         },
         commit() {
           for (const [key, entry] of current)
@@ -84,7 +85,7 @@ export function createLivingThings(onCloseError: (key: string, error: unknown) =
             try {
               action();
             } catch (error) {
-              onCloseError("a new configuration", error);
+              onCloseError("new configuration", error);
             }
           }
         },
@@ -95,7 +96,7 @@ export function createLivingThings(onCloseError: (key: string, error: unknown) =
     },
     async closeAll() {
       const closing = [...current].map(([key, entry]) => close(key, entry));
-      for (const [entry, key] of leaving) closing.push(close(key, entry));
+      for (const [entry, key] of retiring) closing.push(close(key, entry));
       current = new Map();
       await Promise.all(closing);
     },

@@ -28,7 +28,7 @@ const LONGEST_PAUSE_MS = 30_000;
 /** A thread that does not end by itself after it was told to: longer than its children may take. */
 const STOP_PATIENCE_MS = 12_000;
 
-export interface CrewParts {
+export interface ThreadPoolOptions {
   readonly threads: number;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -45,7 +45,7 @@ export interface CrewParts {
   start(data: ThreadData): Worker;
 }
 
-export interface Crew extends Listeners {
+export interface ThreadPool extends Listeners {
   readonly ask: AskThreads;
 }
 
@@ -55,13 +55,13 @@ interface Serving {
   readonly listeners: readonly Listener[];
 }
 
-export function openCrew(parts: CrewParts): Crew {
+export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
   const { clock, logger, memory } = parts;
   const running = new Map<number, Thread>();
   const sequence = new SharedArrayBuffer(4);
   const numbers = Array.from({ length: parts.threads }, (_, index) => index + 1);
   let serving: Serving | undefined;
-  let isEnding = false;
+  let isShuttingDown = false;
   /** One change at a time: a thread that is being replaced and a reload must not pass each other. */
   let last: Promise<unknown> = Promise.resolve();
 
@@ -91,7 +91,7 @@ export function openCrew(parts: CrewParts): Crew {
         memory.died(number);
         endListedChildren(children);
         if (running.get(number) === thread) running.delete(number);
-        if (isEnding || serving === undefined) return;
+        if (isShuttingDown || serving === undefined) return;
         const lives = clock.monotonicMs() - startedMs < SHORT_LIFE_MS ? shortLives + 1 : 0;
         logger.error("a thread died and is replaced", { thread: number, reason });
         void replace(number, lives);
@@ -104,7 +104,7 @@ export function openCrew(parts: CrewParts): Crew {
     if (shortLives > 1) await wait(clock, Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (shortLives - 2)));
     await inTurn(async () => {
       const now = serving;
-      if (isEnding || now === undefined) return;
+      if (isShuttingDown || now === undefined) return;
       const thread = open(number, shortLives);
       try {
         demand(await thread.order({ kind: "prepare", snapshot: now.snapshot }));
@@ -140,7 +140,7 @@ export function openCrew(parts: CrewParts): Crew {
   }
 
   async function apply({ listeners }: Topology): Promise<void> {
-    if (isEnding) throw new Error("the gateway ends");
+    if (isShuttingDown) throw new Error("the gateway ends");
     const known = new Set([...(serving?.ports.values() ?? [])]);
     for (const listener of listeners) {
       if (listener.port === 0 || known.has(listener.port)) continue;
@@ -181,7 +181,7 @@ export function openCrew(parts: CrewParts): Crew {
     active: () => ({ connections: 0, requests: 0 }),
     notServing: () => (running.size === 0 ? (serving?.listeners.map(({ name }) => name) ?? []) : []),
     async close(limitMs) {
-      isEnding = true;
+      isShuttingDown = true;
       // No thread ends while another may still pass requests on to it.
       await stopAll({ kind: "drain", drainMs: limitMs }, limitMs);
       await stopAll({ kind: "end" }, 0);

@@ -1,30 +1,30 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLivingThings } from "./living.ts";
+import { createResourceRegistry } from "./resource-registry.ts";
 
 function things() {
   const closed: string[] = [];
   const errors: string[] = [];
-  const living = createLivingThings(
+  const registry = createResourceRegistry(
     (key, error) => void errors.push(`${key.split("\n")[0]}: ${(error as Error).message}`),
   );
-  const open = (generation: ReturnType<typeof living.begin>, key: string, definition: unknown = 1): object =>
-    generation.keep(
+  const open = (generation: ReturnType<typeof registry.begin>, key: string, definition: unknown = 1): object =>
+    generation.acquire(
       key,
       definition,
       () => ({ key }),
       () => void closed.push(`${key} ${JSON.stringify(definition)}`),
     );
-  return { living, closed, errors, open };
+  return { registry, closed, errors, open };
 }
 
 test("what is the same is handed over, what changed or is gone is closed when the new configuration serves", () => {
-  const { living, closed, open } = things();
-  const first = living.begin();
+  const { registry, closed, open } = things();
+  const first = registry.begin();
   const [kept, changed] = [open(first, "kept"), open(first, "changed", { a: 1 })];
   open(first, "gone");
   first.commit();
-  const second = living.begin();
+  const second = registry.begin();
   assert.equal(open(second, "kept"), kept);
   assert.notEqual(open(second, "changed", { a: 2 }), changed);
   assert.deepEqual(closed, [], "not before it serves");
@@ -33,11 +33,11 @@ test("what is the same is handed over, what changed or is gone is closed when th
 });
 
 test("a configuration that is not used closes only what was opened for it", () => {
-  const { living, closed, open } = things();
-  const first = living.begin();
+  const { registry, closed, open } = things();
+  const first = registry.begin();
   open(first, "kept");
   first.commit();
-  const refused = living.begin();
+  const refused = registry.begin();
   open(refused, "kept");
   open(refused, "new");
   refused.discard();
@@ -45,15 +45,15 @@ test("a configuration that is not used closes only what was opened for it", () =
 });
 
 test("the same thing twice in one configuration is one", () => {
-  const { living, open } = things();
-  const generation = living.begin();
+  const { registry, open } = things();
+  const generation = registry.begin();
   assert.equal(open(generation, "pool"), open(generation, "pool"));
 });
 
 test("at the end everything is closed, also when one fails", async () => {
-  const { living, closed, errors, open } = things();
-  const generation = living.begin();
-  generation.keep(
+  const { registry, closed, errors, open } = things();
+  const generation = registry.begin();
+  generation.acquire(
     "bad",
     1,
     () => 1,
@@ -63,16 +63,16 @@ test("at the end everything is closed, also when one fails", async () => {
   );
   open(generation, "good");
   generation.commit();
-  await living.closeAll();
+  await registry.closeAll();
   assert.deepEqual([closed, errors], [["good 1"], ["bad: stuck"]]);
 });
 
 test("what can retire may finish; at the end it is closed all the same", async () => {
-  const { living, closed } = things();
+  const { registry, closed } = things();
   let finish: () => void = () => undefined;
-  const first = living.begin();
+  const first = registry.begin();
   for (const key of ["quick", "slow"]) {
-    first.keep(
+    first.acquire(
       key,
       1,
       () => key,
@@ -86,26 +86,26 @@ test("what can retire may finish; at the end it is closed all the same", async (
     );
   }
   first.commit();
-  living.begin().commit();
+  registry.begin().commit();
   await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(closed, [], "retired, not closed");
-  await living.closeAll();
+  await registry.closeAll();
   assert.deepEqual(closed, ["slow"]);
   finish();
 });
 
 test("actions run when a configuration serves, never when it is not used, and one that throws stops no other", () => {
-  const { living, errors } = things();
+  const { registry, errors } = things();
   const ran: string[] = [];
-  const refused = living.begin();
+  const refused = registry.begin();
   refused.serving(() => ran.push("refused"));
   refused.discard();
-  const served = living.begin();
+  const served = registry.begin();
   served.serving(() => {
     throw new Error("bad");
   });
   served.serving(() => ran.push("served"));
   assert.deepEqual(ran, []);
   served.commit();
-  assert.deepEqual([ran, errors], [["served"], ["a new configuration: bad"]]);
+  assert.deepEqual([ran, errors], [["served"], ["new configuration: bad"]]);
 });

@@ -1,5 +1,5 @@
 /**
- * The doors of the process, opened before anything else: output, metrics, tasks, outgoing HTTP, and the living things
+ * The services of the process, opened before anything else: output, metrics, tasks, outgoing HTTP, and the resources things
  * that outlive a reload. Everything built later gets them passed in.
  */
 
@@ -8,7 +8,7 @@ import { nodeFlags } from "../base/heap-pressure.ts";
 import { fittingMemoryLimits, MemoryBudget, type MemoryLimits } from "../base/memory-budget.ts";
 import { createTasks, type Tasks } from "../base/tasks.ts";
 import { createLimitRegistry } from "../config/compile/limit-registry.ts";
-import { createLivingThings, type LivingThings } from "../config/compile/living.ts";
+import { createResourceRegistry, type ResourceRegistry } from "../config/compile/resource-registry.ts";
 import type { Environment } from "../config/text/env.ts";
 import type { LimitRegistry } from "../core/policy.ts";
 import { openFetcher } from "../http/client/fetcher.ts";
@@ -18,11 +18,11 @@ import type { LogOutput } from "../observe/log/log-output.ts";
 import { createLogging, type Logger, type Logging } from "../observe/log/logger.ts";
 import { createMetrics, type Metrics } from "../observe/log/metrics.ts";
 import { createUnexpectedErrors, type UnexpectedErrors } from "../observe/log/unexpected-errors.ts";
-import { createStoreDoor, type StoreDoor } from "../store/open-store.ts";
-import { createSigningKey, type SigningKeyDoor } from "../store/signing-key.ts";
+import { type ConfigurableStore, createConfigurableStore } from "../store/open-store.ts";
+import { type ConfigurableSigningKey, createSigningKey } from "../store/signing-key.ts";
 import { StartError } from "./start-error.ts";
 
-export interface Doors {
+export interface Services {
   readonly clock: Clock;
   readonly environment: Environment;
   readonly logging: Logging;
@@ -34,13 +34,13 @@ export interface Doors {
   /** What clients make this thread retain. */
   readonly memory: MemoryBudget;
   /** Opened when the settings are known. */
-  readonly store: StoreDoor;
-  readonly signingKey: SigningKeyDoor;
+  readonly store: ConfigurableStore;
+  readonly signingKey: ConfigurableSigningKey;
   readonly fetcher: Fetcher;
-  readonly living: LivingThings;
+  readonly resources: ResourceRegistry;
 }
 
-export interface DoorOptions {
+export interface ServiceOptions {
   readonly clock: Clock;
   readonly environment: Environment;
   readonly output: LogOutput;
@@ -52,14 +52,14 @@ export interface DoorOptions {
   readonly memoryLimits?: Partial<MemoryLimits>;
 }
 
-export function openDoors(options: DoorOptions): Doors {
+export function openServices(options: ServiceOptions): Services {
   const { clock, environment, output, color = false, threads = 1 } = options;
   const logging = createLogging({ clock, output, color, filter: logFilter("info"), format: "text" });
   const { logger } = logging;
   const metrics = createMetrics();
   const limits = { ...fittingMemoryLimits(nodeFlags(environment.NODE_OPTIONS), threads), ...options.memoryLimits };
   const memory = new MemoryBudget(limits, clock);
-  const store = createStoreDoor({ clock, logger: logger.for("store"), metrics, memory });
+  const store = createConfigurableStore({ clock, logger: logger.for("store"), metrics, memory });
   return {
     clock,
     environment,
@@ -73,7 +73,7 @@ export function openDoors(options: DoorOptions): Doors {
     store,
     signingKey: createSigningKey(store, clock, logger.for("store")),
     fetcher: openFetcher(clock),
-    living: createLivingThings((key, error) =>
+    resources: createResourceRegistry((key, error) =>
       logger.warn("could not close", { what: key.split("\n", 1)[0] ?? "", error: String(error) }),
     ),
   };
