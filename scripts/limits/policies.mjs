@@ -42,7 +42,7 @@ export const POLICY_LIMITS = {
     ],
     [
       "MAX_REPEATED_CHARACTERS",
-      "llm/guards/stream-places.ts",
+      "llm/guards/stream-guard.ts",
       "characters of an identifier in an event that carries held text",
       "it is left out there",
     ],
@@ -70,7 +70,7 @@ export const POLICY_LIMITS = {
     ["MAX_SHOWN", "llm/budgets/budget-views.ts", "keys of a budget in `/debug/budgets`", "only the count tells"],
     ["MAX_FOUND", "llm/budgets/budget-views.ts", "keys that `?key=` finds", "the rest is left out"],
     ["MAX_LOOK_MS", "llm/budgets/budget-views.ts", "how long a shared Redis is looked through", "the rest is left out"],
-    ["MAX_AMOUNT", "llm/usage/token-count.ts", "what one answer debits", "the limit counts"],
+    ["MAX_AMOUNT", "llm/usage/usage.ts", "what one answer debits", "the limit counts"],
     [
       "MAX_ANSWER_BYTES",
       "policies/rate-limit/rls-client.ts",
@@ -85,8 +85,8 @@ export const POLICY_LIMITS = {
     ],
     ["MAX_TIMEOUTS_IN_A_ROW", "policies/rate-limit/rls-client.ts", "timeouts in a row", "the connection is replaced"],
     ["MAX_SHOWN", "policies/rate-limit/local-limit.ts", "buckets in a dump", "the rest is counted"],
-    ["MAX_OUTPUT_TOKENS", "llm/usage/output-maximum.ts", "output that a request may reserve", "the limit counts"],
-    ["MAX_NUMBER_BYTES", "llm/usage/output-maximum.ts", "a number of tokens in a request", "it says nothing"],
+    ["MAX_OUTPUT_TOKENS", "llm/usage/max-output-tokens.ts", "output that a request may reserve", "the limit counts"],
+    ["MAX_NUMBER_BYTES", "llm/usage/max-output-tokens.ts", "a number of tokens in a request", "it says nothing"],
     ["MAX_FOUND", "policies/rate-limit/local-limit.ts", "buckets that a search by key shows", "the emptiest are shown"],
   ],
   Identity: [

@@ -25,7 +25,7 @@ import {
 } from "./calls/refusals.ts";
 import { AiRun, sendJson } from "./calls/run.ts";
 import { Settlement } from "./calls/settlement.ts";
-import { createGuardWatch } from "./guards/guard-watch.ts";
+import { createGuardWatch } from "./guards/guarded-text.ts";
 import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import { createModelPolicies, innerPolicies } from "./models/model-policies.ts";
@@ -33,7 +33,7 @@ import type { AskedCall } from "./models/model-table.ts";
 import { askedCall, createQuotes, pricesOf } from "./models/quotes.ts";
 import { type AiConfig, aiSchema, aiSchemaWith } from "./models/schema.ts";
 import { dialectOf } from "./request/dialect.ts";
-import { errorBody, errorHeaders, type LlmError } from "./request/error-shape.ts";
+import { errorBody, errorHeaders, type LlmError } from "./request/llm-errors.ts";
 import { LlmRequestFacts } from "./request/llm-facts.ts";
 import { createLlmMetrics } from "./usage/llm-metrics.ts";
 

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { get, request } from "node:http";
 import { after, before, test } from "node:test";
-import { estimateTextTokens } from "../../src/llm/usage/estimate.ts";
+import { estimateTextTokens } from "../../src/llm/usage/estimate-tokens.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { startUpstream, type TestUpstream } from "../support/llm/upstream.ts";
 import { COUNTS, TEXT } from "../support/llm/upstream-answers.ts";

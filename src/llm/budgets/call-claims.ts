@@ -8,7 +8,7 @@ import type { LlmFacts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { Quote } from "../request/llm-call.ts";
 import { LlmRequestFacts } from "../request/llm-facts.ts";
-import { estimatedTokens, outputTokens, usedTokens } from "../usage/token-count.ts";
+import { estimatedTokens, outputTokens, usedTokens } from "../usage/usage.ts";
 import { accountOf, type Budget } from "./budget.ts";
 import type { BudgetCharge, Claim } from "./budget-charge.ts";
 import { toCounted } from "./money.ts";

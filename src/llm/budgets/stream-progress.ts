@@ -8,8 +8,8 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { BodyObserver } from "../../core/exchange.ts";
 import { createSseParser } from "../../http/sse.ts";
 import { parseMembers } from "../../json/json.ts";
-import { estimateTextTokens } from "../usage/estimate.ts";
-import { textOf } from "../usage/stream-event.ts";
+import { estimateTextTokens } from "../usage/estimate-tokens.ts";
+import { textOf } from "../usage/event-content.ts";
 
 const TICK_MS = 1_000;
 /** More than a chunk of a model's words; larger ones are read up to here. */

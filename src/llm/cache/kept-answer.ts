@@ -7,7 +7,7 @@ import { z } from "zod";
 import type { BackendCall, BackendProblem } from "../../core/backend.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { PassingCall } from "../calls/passing-call.ts";
-import { isEncoded } from "../encoding/decode-answer.ts";
+import { isEncoded } from "../encoding/decode-response.ts";
 
 /** As text in JSON it stays below what a store takes. */
 const MAX_KEPT_BYTES = 512 * 1024;

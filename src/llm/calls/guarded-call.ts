@@ -11,13 +11,13 @@ import { GatewayError } from "../../core/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent, type SseParser } from "../../http/sse.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../json/json-steps.ts";
-import { isEncoded } from "../encoding/decode-answer.ts";
-import { BodyTexts } from "../guards/body-texts.ts";
+import { isEncoded } from "../encoding/decode-response.ts";
 import { GuardRejection, guardParts } from "../guards/guarded-text.ts";
 import { createStreamGuard, type StreamGuard } from "../guards/stream-guard.ts";
+import { BodyTexts } from "../guards/text-places.ts";
 import type { Format } from "../request/dialect.ts";
-import { errorBody, errorEvent, type LlmError } from "../request/error-shape.ts";
 import type { TextGuard } from "../request/llm-call.ts";
+import { errorBody, errorEvent, type LlmError } from "../request/llm-errors.ts";
 import { failAfter, isEventStream } from "./native-answer.ts";
 import { PassingCall } from "./passing-call.ts";
 

@@ -3,7 +3,7 @@
  */
 
 import { readSkeleton } from "../../json/skeleton.ts";
-import { markPrompt } from "../canonical/cache-marks.ts";
+import { markPrompt } from "../canonical/prompt-cache.ts";
 import type { LlmCall, PromptCaching } from "../request/llm-call.ts";
 import type { UpstreamCall } from "../request/provider.ts";
 

@@ -7,11 +7,11 @@ import { type BackendCall, passText } from "../../core/backend.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { encodeSseEvent } from "../../http/sse.ts";
 import type { Format } from "../request/dialect.ts";
-import { errorEvent } from "../request/error-shape.ts";
+import { errorEvent } from "../request/llm-errors.ts";
+import { isPlainEvents, usageEventAt } from "../usage/event-content.ts";
 import { createUsageHider, type UsageHider } from "../usage/hide-usage.ts";
-import { isPlainEvents, usageEventAt } from "../usage/stream-event.ts";
+import { createUsageTap, type UsageTap } from "../usage/response-usage.ts";
 import { readHeaderUsage } from "../usage/usage.ts";
-import { createUsageTap, type UsageTap } from "../usage/usage-tap.ts";
 import type { CallSettlement } from "./settlement.ts";
 
 /** One answer of a provider on its way to the client. */

@@ -4,7 +4,7 @@
  */
 import { HeaderList } from "../../http/headers.ts";
 import { type HttpCall, HttpClientError, type OutgoingRequest, type ResponseHandler } from "../../http/http-client.ts";
-import { decodeAnswer, isEncoded } from "../encoding/decode-answer.ts";
+import { decodeAnswer, isEncoded } from "../encoding/decode-response.ts";
 
 const MAX_CALLS_AT_ONCE = 8;
 /** All answers together, with room for what is put around them: one answer is not larger either. */

@@ -14,13 +14,11 @@ import type { ModelTable } from "../models/model-table.ts";
 import { modelsReply } from "../models/models-list.ts";
 import type { Quotes } from "../models/quotes.ts";
 import { type Dialect, dialectOf, modelsPathOf } from "../request/dialect.ts";
-import type { LlmError } from "../request/error-shape.ts";
-import { LlmRequestFacts } from "../request/llm-facts.ts";
+import type { LlmError } from "../request/llm-errors.ts";
+import { LlmRequestFacts, noteFreeRequest, noteSizedRequest } from "../request/llm-facts.ts";
 import { ModelNames, modelsInHeaders, modelsInQuery } from "../request/named-models.ts";
-import { readingSteps } from "../request/read-request.ts";
-import { scanForm } from "../request/scan-form.ts";
-import { noteFreeRequest, noteSizedRequest } from "../request/sized-facts.ts";
-import { bytesPerToken } from "../usage/estimate-size.ts";
+import { readingSteps, scanForm } from "../request/read-request.ts";
+import { bytesPerToken } from "../usage/estimate-tokens.ts";
 import { modelNotFound, refusal } from "./refusals.ts";
 
 const NO_BYTES = Buffer.alloc(0);

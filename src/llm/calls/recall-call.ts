@@ -7,7 +7,7 @@ import type { LlmFacts } from "../../core/facts.ts";
 import type { Quotes } from "../models/quotes.ts";
 import { dialectOf } from "../request/dialect.ts";
 import { LlmRequestFacts } from "../request/llm-facts.ts";
-import { scanRequest } from "../request/scan-request.ts";
+import { scanRequest } from "../request/read-request.ts";
 import { isForm } from "./prepare-call.ts";
 
 export function recallCall(exchange: Exchange, recorded: LlmFacts, quotes: Quotes | undefined): void {

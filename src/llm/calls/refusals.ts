@@ -6,7 +6,7 @@ import type { ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import { type Dialect, dialectOf } from "../request/dialect.ts";
-import { errorBody, errorHeaders, type LlmError } from "../request/error-shape.ts";
+import { errorBody, errorHeaders, type LlmError } from "../request/llm-errors.ts";
 
 /** The SDKs of providers read no other shape. A stream that is limited reads the literal text (spec 7). */
 export function shapeError(exchange: Exchange, error: GatewayError): Reply | undefined {

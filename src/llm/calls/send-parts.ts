@@ -5,7 +5,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { HttpCall, OutgoingRequest, ResponseHandler } from "../../http/http-client.ts";
 import { parseMembers } from "../../json/json.ts";
 import type { Candidate } from "../models/model-table.ts";
-import { estimateRequestTokens } from "../usage/estimate-request.ts";
+import { estimateRequestTokens } from "../usage/estimate-tokens.ts";
 import { readHeaderUsage } from "../usage/usage.ts";
 import { PartCalls } from "./part-calls.ts";
 import { type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";

@@ -9,8 +9,8 @@ import type { LlmFacts } from "../../core/facts.ts";
 import type { Dialect, Format } from "../request/dialect.ts";
 import type { LlmMetrics } from "../usage/llm-metrics.ts";
 import { costOf, type PriceCatalogue } from "../usage/prices.ts";
+import { settleUsage, type TapReport } from "../usage/response-usage.ts";
 import { writeUsage } from "../usage/usage.ts";
-import { settleUsage, type TapReport } from "../usage/usage-tap.ts";
 
 export interface SettlementEnv {
   readonly clock: Clock;

@@ -6,8 +6,8 @@
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Candidate } from "../models/model-table.ts";
 import type { Dialect, Format } from "../request/dialect.ts";
-import type { LlmError } from "../request/error-shape.ts";
 import type { LlmCall } from "../request/llm-call.ts";
+import type { LlmError } from "../request/llm-errors.ts";
 import { PlanError } from "./plan-error.ts";
 import { type PlanEnv, planRequest, type UpstreamPlan } from "./upstream-request.ts";
 

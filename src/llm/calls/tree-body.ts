@@ -5,9 +5,9 @@
 
 import type { Members } from "../../json/json.ts";
 import { readSkeleton } from "../../json/skeleton.ts";
-import { markPrompt } from "../canonical/cache-marks.ts";
+import { markPrompt } from "../canonical/prompt-cache.ts";
+import { TranslationError } from "../canonical/request-fields.ts";
 import type { Translation, TranslationContext } from "../canonical/translation.ts";
-import { TranslationError } from "../canonical/translation-error.ts";
 import type { Target } from "../models/target.ts";
 import type { LlmCall } from "../request/llm-call.ts";
 import type { UpstreamCall } from "../request/provider.ts";

@@ -2,8 +2,9 @@
  * What a client asks a model for, in no provider's words: instructions, turns, tools, settings. Every client dialect is
  * read into this form and every provider's request is written from it, so that all pairs understand a request alike.
  */
+
+import { lookupTable } from "../../base/lookup-table.ts";
 import type { Members } from "../../json/json.ts";
-import type { Signature } from "./signature.ts";
 
 export interface EncodedData {
   readonly mediaType: string;
@@ -161,4 +162,45 @@ export function usesTools(turns: readonly Turn[]): boolean {
 export function resultText(part: ToolResultPart, saysErrors: boolean): string {
   const said = part.parts.flatMap((one) => (one.kind === "text" ? [one.text] : [])).join("\n");
   return part.isError && !saysErrors ? `Error: ${said}` : said;
+}
+
+export type Signer = "anthropic" | "google";
+
+export interface Signature {
+  readonly signer: Signer;
+  readonly value: string;
+}
+
+/** `native`: whose dialect the client speaks; its own signatures stand there as they are. */
+export function writeSignature(signature: Signature, native: Signer | undefined): string {
+  return signature.signer === native ? signature.value : `${signature.signer}:${signature.value}`;
+}
+
+export function readSignature(text: unknown, native: Signer | undefined): Signature | undefined {
+  if (typeof text !== "string" || text === "") return undefined;
+  for (const signer of ["anthropic", "google"] as const)
+    if (text.startsWith(`${signer}:`)) return { signer, value: text.slice(signer.length + 1) };
+  return native && { signer: native, value: text };
+}
+
+/** As in Google's own OpenAI-compatible API. */
+const BUDGETS = lookupTable<number>({
+  none: 0,
+  minimal: 512,
+  low: 1024,
+  medium: 8192,
+  high: 24_576,
+  xhigh: 24_576,
+  max: 24_576,
+});
+
+/** Undefined for a word that nobody knows. */
+export function budgetOf(thinking: Thinking): number | undefined {
+  return thinking.budgetTokens ?? (thinking.effort === undefined ? undefined : BUDGETS[thinking.effort]);
+}
+
+export function effortOf({ effort, budgetTokens }: Thinking): string | undefined {
+  if (effort !== undefined || budgetTokens === undefined) return effort;
+  if (budgetTokens === 0) return "none";
+  return budgetTokens <= 2048 ? "low" : budgetTokens <= 16_384 ? "medium" : "high";
 }

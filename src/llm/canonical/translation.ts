@@ -6,9 +6,9 @@
 
 import type { Members } from "../../json/json.ts";
 import type { ChatHabits } from "../request/provider.ts";
-import type { AnswerSink, WholeAnswer } from "./answer.ts";
 import type { Conversation } from "./conversation.ts";
-import type { Losses } from "./losses.ts";
+import type { Losses } from "./request-fields.ts";
+import type { AnswerSink, WholeAnswer } from "./response.ts";
 
 export interface TranslationContext {
   /** The provider's name of the model. */

@@ -8,7 +8,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import type { LlmError } from "../request/error-shape.ts";
+import type { LlmError } from "../request/llm-errors.ts";
 import type { CredentialForm } from "../request/provider.ts";
 import type { AuthConfig } from "./auth-schema.ts";
 import { AWS_SOURCES, obtainAwsKeys } from "./aws-credentials.ts";

@@ -5,10 +5,14 @@
  */
 
 import { isMembers, type Members } from "../../json/json.ts";
-import { compact } from "../canonical/fields.ts";
-import { type Losses, NOT_SUPPORTED } from "../canonical/losses.ts";
+import {
+  compact,
+  type Losses,
+  NOT_SUPPORTED,
+  TranslationError,
+  UpstreamAnswerError,
+} from "../canonical/request-fields.ts";
 import type { Translation, TranslationContext } from "../canonical/translation.ts";
-import { TranslationError, UpstreamAnswerError } from "../canonical/translation-error.ts";
 import type { Format } from "../request/dialect.ts";
 
 interface Asked {

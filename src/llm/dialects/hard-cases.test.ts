@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { context, request, response } from "../../../test/support/llm/translate.ts";
 import type { Members } from "../../json/json.ts";
-import { TranslationError } from "../canonical/translation-error.ts";
+import { TranslationError } from "../canonical/request-fields.ts";
 import type { Format } from "../request/dialect.ts";
 import { translationBetween } from "./translate.ts";
 

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { between, context, user } from "../../../test/support/llm/strict-translation.ts";
 import type { Members } from "../../json/json.ts";
-import { TranslationError } from "../canonical/translation-error.ts";
+import { TranslationError } from "../canonical/request-fields.ts";
 import type { Format } from "../request/dialect.ts";
 
 const refused: [client: Format, provider: Format, body: Members, param: string][] = [

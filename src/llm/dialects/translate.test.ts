@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { between, context, streamThrough, user } from "../../../test/support/llm/strict-translation.ts";
 import type { Members } from "../../json/json.ts";
+import { UpstreamAnswerError } from "../canonical/request-fields.ts";
 import type { OutEvent } from "../canonical/translation.ts";
-import { UpstreamAnswerError } from "../canonical/translation-error.ts";
 import type { Format } from "../request/dialect.ts";
 
 const GOLDEN = "test/golden/llm";

@@ -3,28 +3,20 @@
  * provider's is: no pair is written by itself. What is not listed is refused.
  */
 
-import { WholeAnswer } from "../canonical/answer.ts";
+import { WholeAnswer } from "../canonical/response.ts";
 import type { ClientDialect, ProviderDialect, Translation } from "../canonical/translation.ts";
 import type { Format } from "../request/dialect.ts";
-import { readMessagesRequest } from "./anthropic/client-request.ts";
-import { openMessagesStream, writeMessagesAnswer } from "./anthropic/client-response.ts";
-import { writeMessagesRequest } from "./anthropic/upstream-request.ts";
-import { openMessagesReader, readMessagesAnswer } from "./anthropic/upstream-response.ts";
-import { messagesToInvoke } from "./bedrock/messages-to-invoke.ts";
-import { writeConverseRequest } from "./bedrock/upstream-request.ts";
-import { openConverseReader, readConverseAnswer } from "./bedrock/upstream-response.ts";
+import { openMessagesStream, readMessagesRequest, writeMessagesAnswer } from "./anthropic/client.ts";
+import { openMessagesReader, readMessagesAnswer, writeMessagesRequest } from "./anthropic/upstream.ts";
+import { openConverseReader, readConverseAnswer, writeConverseRequest } from "./bedrock/converse-upstream.ts";
+import { messagesToInvoke } from "./bedrock/invoke-upstream.ts";
 import { embeddingsInto } from "./embeddings.ts";
-import { readGeminiRequest } from "./gemini/client-request.ts";
-import { openGeminiStream, writeGeminiAnswer } from "./gemini/client-response.ts";
-import { writeGeminiRequest } from "./gemini/upstream-request.ts";
-import { openGeminiReader, readGeminiAnswer } from "./gemini/upstream-response.ts";
-import { readChatRequest } from "./openai/client-request.ts";
-import { openChatStream, writeChatAnswer } from "./openai/client-response.ts";
-import { writeChatRequest } from "./openai/upstream-request.ts";
-import { openChatReader, readChatAnswer } from "./openai/upstream-response.ts";
+import { openGeminiStream, readGeminiRequest, writeGeminiAnswer } from "./gemini/client.ts";
+import { openGeminiReader, readGeminiAnswer, writeGeminiRequest } from "./gemini/upstream.ts";
+import { openChatStream, readChatRequest, writeChatAnswer } from "./openai/client.ts";
+import { openChatReader, readChatAnswer, writeChatRequest } from "./openai/upstream.ts";
 import { readResponsesRequest } from "./responses/client-request.ts";
-import { writeResponsesAnswer } from "./responses/client-response.ts";
-import { openResponsesStream } from "./responses/client-stream.ts";
+import { openResponsesStream, writeResponsesAnswer } from "./responses/client-response.ts";
 
 const CLIENTS: Readonly<Partial<Record<Format, ClientDialect>>> = {
   chat: { readRequest: readChatRequest, writeAnswer: writeChatAnswer, openStream: openChatStream },

@@ -5,9 +5,9 @@
  * The guards run in their order. A match of an earlier guard that masks hides its characters from later guards that
  * reject. Matches that overlap are masked once.
  */
-
 import { ExpectedError } from "../../base/expected-error.ts";
 import type { Steps } from "../../base/turns.ts";
+import type { Exchange } from "../../core/exchange.ts";
 import type { TextGuard, TextMatch } from "../request/llm-call.ts";
 
 export class GuardRejection extends ExpectedError {
@@ -283,4 +283,22 @@ function merged(matches: readonly TextMatch[]): TextMatch[] {
     else result.push(match);
   }
   return result;
+}
+
+export interface GuardWatch {
+  found(guard: TextGuard): void;
+  /** An enforced guard would have rejected what it cannot read. */
+  unread(guards: readonly TextGuard[], reason: string): void;
+}
+
+export function createGuardWatch(exchange: Exchange, direction: "request" | "response"): GuardWatch {
+  const note = (guard: TextGuard, detail: string): void =>
+    // A call that a guard rejects has been counted by limits.
+    exchange.deniedInShadow("ai", detail, { rule: `promptGuard.${direction}: ${guard.name}`, isCounted: true });
+  return {
+    found: (guard) => note(guard, `a ${direction} guard would ${guard.action} what matches \`${guard.name}\``),
+    unread(guards, reason) {
+      for (const guard of guards) note(guard, `a ${direction} guard would reject the ${direction}: ${reason}`);
+    },
+  };
 }

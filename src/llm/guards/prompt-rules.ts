@@ -8,8 +8,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import type { Format } from "../request/dialect.ts";
 import type { PromptMessage, PromptRules } from "../request/llm-call.ts";
-import { BodyTexts } from "./body-texts.ts";
-import type { Resolve } from "./text-places.ts";
+import { BodyTexts, type Resolve } from "./text-places.ts";
 
 /** Each field of an inner scope replaces that of an outer one. */
 export function mergeRules(rules: readonly PromptRules[]): PromptRules {

@@ -6,15 +6,14 @@
  * Held text of a channel goes out before the event that ends the channel. All of it is done in steps, because one event may
  * be megabytes of text.
  */
-
 import { ExpectedError } from "../../base/expected-error.ts";
 import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { SseEvent } from "../../http/sse.ts";
-import type { Members } from "../../json/json.ts";
-import { parseEventInSteps, writeEventInSteps } from "../encoding/event-body.ts";
+import { isMembers, type Members } from "../../json/json.ts";
+import { parseEventInSteps, writeEventInSteps } from "../encoding/stream-events.ts";
 import type { TextGuard } from "../request/llm-call.ts";
-import { GuardedText, type GuardFound, guardParts } from "./guarded-text.ts";
-import { type ChannelTemplate, endedChannels, readPlaces, type StreamPlace, withPlaces } from "./stream-places.ts";
+import { GuardedText, type GuardFound, guardParts, spreadText } from "./guarded-text.ts";
+import { isStructural, labelOf, mapTexts, readPath, type TextPlace } from "./text-places.ts";
 
 export interface StreamGuard {
   /** The events that may go out now. Throws GuardRejection, EventTooComplex or TooManyChannels. One event after the other. */
@@ -115,5 +114,223 @@ export function createStreamGuard(guards: readonly TextGuard[], found?: GuardFou
       return [...before, { ...event, data }];
     },
     end: () => release(() => true),
+  };
+}
+
+/** A string of an event. */
+export interface StreamPlace {
+  readonly text: string;
+  /** The channel that the string is a piece of; undefined if the string is whole. */
+  readonly channel: string | undefined;
+  /** Clients use the piece at once, so it cannot be held back. */
+  readonly isImmediate: boolean;
+  /** Strings with the same value are parts of one text. */
+  readonly run: string;
+  /** An event that carries only more text of the channel. */
+  template?(): ChannelTemplate;
+}
+
+/** What is withheld is gone from the body. */
+export function readPlaces(body: Members): { readonly body: Members; readonly places: readonly StreamPlace[] } {
+  const places: StreamPlace[] = [];
+  const shown = mapTexts(body, OPTIONS, (text, place) => {
+    places.push(placeOf(body, text, place));
+    return text;
+  });
+  return { body: shown, places };
+}
+
+/** The event with other texts, as many and in the same order. */
+export function withPlaces(body: Members, texts: readonly string[]): Members {
+  let next = 0;
+  return mapTexts(body, OPTIONS, (text) => texts[next++] ?? text);
+}
+
+/** Which channels end with the event; undefined if none does. */
+export function endedChannels(body: Members): ((channel: string) => boolean) | undefined {
+  const { type } = body;
+  if (typeof type === "string") return endedByType(type, body);
+  const prefixes: string[] = [];
+  for (const [list, reason] of FINISHES)
+    for (const [i, item] of asList(body[list]).entries())
+      if (isMembers(item) && typeof item[reason] === "string") prefixes.push(`.${list}.${labelOf(item, i)}.`);
+  return prefixes.length === 0 ? undefined : (channel) => prefixes.some((prefix) => channel.startsWith(prefix));
+}
+
+/** Makes events that carry the rest of a channel. It retains a few short strings of the event that it was made of. */
+export interface ChannelTemplate {
+  event(event: SseEvent, text: string): SseEvent;
+}
+
+const OPTIONS = { direction: "response" } as const;
+const FINISHES = [
+  ["choices", "finish_reason"],
+  ["candidates", "finishReason"],
+] as const;
+/** Longer strings are not repeated. */
+const MAX_REPEATED_CHARACTERS = 512;
+
+function placeOf(body: Members, text: string, place: TextPlace): StreamPlace {
+  const { path, run, name, holder, isFree } = place;
+  const channel = channelOf(body, place);
+  if (channel === undefined) return { text, channel, isImmediate: false, run };
+  // Names select a tool, and arbitrary JSON has a form to keep.
+  const isImmediate = isFree || name === "name" || holder.jsonPath !== undefined || body.type === "content_block_start";
+  return { text, channel, isImmediate, run, template: () => templateOf(body, readPath(path)) };
+}
+
+function channelOf(body: Members, { path, name, holder }: TextPlace): string | undefined {
+  const [first = "", second = "", third = "", fourth = "", , last = ""] = readPath(path);
+  switch (first) {
+    case "choices":
+      return third === "delta" || (third === "text" && fourth === "") ? path : undefined;
+    case "candidates":
+      if (third !== "content" || fourth !== "parts") return undefined;
+      if (last === "text") return `.candidates.${second}.text.${holder.thought === true}`;
+      return holder.jsonPath === undefined || name === "jsonPath"
+        ? undefined
+        : `.candidates.${second}.${String(holder.jsonPath)}`;
+    case "delta":
+      if (second === "") return responseChannel(body, String(body.type));
+      // A citation is whole, and the last words about a message are no text.
+      if (second === "citation" || body.type === "message_delta") return undefined;
+      return `.block.${blockOf(body)}.${path}`;
+    case "content_block":
+      return second === "text" || second === "thinking" ? `.block.${blockOf(body)}..delta.${second}` : undefined;
+    default:
+      return undefined;
+  }
+}
+
+function blockOf(body: Members): string {
+  return String(body.index ?? body.contentBlockIndex ?? body.output_index ?? "");
+}
+
+/** Of the Responses API. Some servers give each event another `item_id`, so the index counts if there is one. */
+function responseChannel(body: Members, type: string): string {
+  const { output_index: output = body.item_id, content_index: content, summary_index: summary } = body;
+  return `.output.${String(output)}.${String(content)}.${String(summary)}.${type}`;
+}
+
+function endedByType(type: string, body: Members): ((channel: string) => boolean) | undefined {
+  switch (type) {
+    case "content_block_stop":
+      return (channel) => channel.startsWith(`.block.${blockOf(body)}.`);
+    case "message_delta":
+    case "message_stop":
+    case "response.completed":
+    case "response.incomplete":
+    case "response.failed":
+    case "error":
+      return () => true;
+    case "response.output_item.done": {
+      const { output_index: output = isMembers(body.item) ? body.item.id : undefined } = body;
+      return (channel) => channel.startsWith(`.output.${String(output)}.`);
+    }
+    default:
+  }
+  if (!type.endsWith(".done")) return undefined;
+  if (type.endsWith("_part.done")) {
+    const prefix = responseChannel(body, "");
+    return (channel) => channel.startsWith(prefix);
+  }
+  const ended = responseChannel(body, `${type.slice(0, -".done".length)}.delta`);
+  return (channel) => channel === ended;
+}
+
+/** Everything on the way to the text, with what identifies it; nothing that a client would append or count twice. */
+function templateOf(body: Members, path: readonly string[]): ChannelTemplate {
+  const top: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(body)) if (isRepeated(name, value)) top[name] = value;
+  const shape = along(body, path, "");
+  return {
+    event: (event, text) => ({
+      ...event,
+      id: undefined,
+      data: JSON.stringify({ ...top, ...along(shape, path, text) }),
+    }),
+  };
+}
+
+function along(value: Members, [name = "", ...rest]: readonly string[], text: string): Members {
+  const member = value[name];
+  if (rest.length === 0) return { ...identityOf(value), [name]: text };
+  if (Array.isArray(member)) {
+    const [label = "", ...inner] = rest;
+    const item: unknown = member.length === 1 ? member[0] : member.find((one, i) => String(labelOf(one, i)) === label);
+    return { ...identityOf(value), [name]: [isMembers(item) ? along(item, inner, text) : text] };
+  }
+  return { ...identityOf(value), [name]: isMembers(member) ? along(member, rest, text) : text };
+}
+
+function identityOf(value: Members): Members {
+  const identity: Record<string, unknown> = {};
+  for (const name of ["index", "type", "thought"]) if (isRepeated(name, value[name])) identity[name] = value[name];
+  if ("finish_reason" in value) identity.finish_reason = null;
+  return identity;
+}
+
+function isRepeated(name: string, value: unknown): boolean {
+  if (typeof value === "string") return value.length <= MAX_REPEATED_CHARACTERS && isStructural(name, value);
+  return typeof value === "number" || typeof value === "boolean";
+}
+
+function asList(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+export interface StreamTexts {
+  readonly texts: readonly string[];
+  /** The events with other texts, as many and in the same order. */
+  replaced(texts: readonly string[]): Steps<SseEvent[]>;
+}
+
+/** Throws EventTooComplex. */
+export function* streamTexts(events: readonly SseEvent[]): Steps<StreamTexts> {
+  const runs: string[][] = [];
+  const known = new Map<string, number>();
+  /** The run of each string, in the order of the stream. */
+  const order: number[] = [];
+  const add = (key: string, text: string): void => {
+    let index = known.get(key);
+    if (index === undefined) {
+      index = runs.length;
+      known.set(key, index);
+      runs.push([]);
+    }
+    runs[index]?.push(text);
+    order.push(index);
+  };
+  for (const [i, { data }] of events.entries()) {
+    const parsed = yield* parseEventInSteps(data);
+    if (parsed) for (const { text, channel, run } of readPlaces(parsed).places) add(channel ?? `${i} ${run}`, text);
+    else if (data !== END_OF_STREAM) add("", data);
+    yield;
+  }
+  return {
+    texts: runs.map((parts) => parts.join("")),
+    *replaced(texts) {
+      const spread = runs.map((parts, i) => spreadText(parts, texts[i] ?? ""));
+      const taken = runs.map(() => 0);
+      let at = 0;
+      const next = (): string => {
+        const run = order[at++] ?? 0;
+        const part = taken[run] ?? 0;
+        taken[run] = part + 1;
+        return spread[run]?.[part] ?? "";
+      };
+      const out: SseEvent[] = [];
+      for (const event of events) {
+        const parsed = yield* parseEventInSteps(event.data);
+        if (parsed) {
+          const { body, places } = readPlaces(parsed);
+          const shown = withPlaces(body, places.map(next));
+          const data = yield* writeEventInSteps(shown, event.data.length > SLICED_BYTES);
+          out.push({ ...event, data });
+        } else out.push(event.data === END_OF_STREAM ? event : { ...event, data: next() });
+        yield;
+      }
+      return out;
+    },
   };
 }

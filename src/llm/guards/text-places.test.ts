@@ -12,10 +12,9 @@ import type { GenerateContentParameters, GenerateContentResponse } from "@google
 import type OpenAI from "openai";
 import { finish } from "../../base/turns.ts";
 import type { Members } from "../../json/json.ts";
-import { BodyTexts } from "./body-texts.ts";
 import { createStreamGuard } from "./stream-guard.ts";
 import { compileTextGuard } from "./text-guard.ts";
-import type { Direction } from "./text-places.ts";
+import { BodyTexts, type Direction } from "./text-places.ts";
 
 const SECRET = "secret-123";
 const GUARDS = [compileTextGuard("mask", [{ pattern: "(?i)secret-\\d+" }], { status: 403, message: "no" })];

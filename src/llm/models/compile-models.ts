@@ -4,7 +4,7 @@
 import type { BackendEnv } from "../../core/backend.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import type { AuthConfig } from "../credentials/auth-schema.ts";
-import { matchPattern } from "../request/model-pattern.ts";
+import { matchPattern } from "../request/named-models.ts";
 import type { Cooldown } from "./health.ts";
 import { lonelyScopes, modelScope } from "./model-policies.ts";
 import { type AskedCall, createModelTable, type ModelEntry, type ModelTable, type TargetGroup } from "./model-table.ts";

@@ -21,7 +21,7 @@ import {
   demoResponseStream,
 } from "../providers/demo.ts";
 import { openAiCompatible } from "../providers/openai.ts";
-import { errorBody } from "../request/error-shape.ts";
+import { errorBody } from "../request/llm-errors.ts";
 import { CHAT_HABITS, type Provider } from "../request/provider.ts";
 
 /** What a call is sent through: a pool, or the demo. */

@@ -4,7 +4,7 @@
  */
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { CompiledScope } from "../../core/policy.ts";
-import { matchPattern } from "../request/model-pattern.ts";
+import { matchPattern } from "../request/named-models.ts";
 import type { Target } from "./target.ts";
 
 /** Targets of equal rank share the calls by weight. */

@@ -5,7 +5,7 @@
 import type { ModelAccess } from "../../core/facts.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import type { ModelsPath } from "../request/dialect.ts";
-import { errorBody } from "../request/error-shape.ts";
+import { errorBody } from "../request/llm-errors.ts";
 import type { ModelTable } from "./model-table.ts";
 
 /** `access`: what the client's key may use, if that is not everything. `rules`: what the models' own policies say. */

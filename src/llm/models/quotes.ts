@@ -5,9 +5,8 @@
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import type { Quote } from "../request/llm-call.ts";
-import { eitherCatalogue, type PriceCatalogue, parsePriceCatalogue, priceOf } from "../usage/prices.ts";
-import { shippedPrices } from "../usage/shipped-prices.ts";
-import { estimatedTokens } from "../usage/token-count.ts";
+import { eitherCatalogue, type PriceCatalogue, parsePriceCatalogue, priceOf, shippedPrices } from "../usage/prices.ts";
+import { estimatedTokens } from "../usage/usage.ts";
 import type { AskedCall, ModelTable } from "./model-table.ts";
 import type { AiConfig } from "./schema.ts";
 

@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { isMembers, type Members } from "../../json/json.ts";
 import type { OutEvent } from "../canonical/translation.ts";
-import { estimateTextTokens } from "../usage/estimate.ts";
+import { estimateTextTokens } from "../usage/estimate-tokens.ts";
 
 export const DEMO_MODEL = "demo";
 const DIMENSIONS = 8;

@@ -7,7 +7,7 @@ import type { Steps } from "../../base/turns.ts";
 import type { Members } from "../../json/json.ts";
 import type { NoSkeleton, Skeleton } from "../../json/skeleton.ts";
 import type { Dialect } from "./dialect.ts";
-import type { RequestScan } from "./scan-request.ts";
+import type { RequestScan } from "./read-request.ts";
 
 export interface LlmCall {
   readonly dialect: Dialect;

@@ -2,13 +2,13 @@
  * The facts of one LLM request, one object of one shape for every request. The estimate is made when a limit asks
  * for it, and only once: most requests are under no token limit. What only backend and policies may see is private.
  */
-
 import { finish, type Steps } from "../../base/turns.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { LlmFacts } from "../../core/facts.ts";
-import { estimateRequestTokens, estimateSteps } from "../usage/estimate-request.ts";
-import { outputMaximum, outputMaximumSteps } from "../usage/output-maximum.ts";
+import { observeChunks } from "../../http/body.ts";
+import { bytesPerToken, estimateRequestTokens, estimateSteps } from "../usage/estimate-tokens.ts";
+import { outputMaximum, outputMaximumSteps } from "../usage/max-output-tokens.ts";
 import type { LlmCall } from "./llm-call.ts";
 import { ModelNames, modelsInJson } from "./named-models.ts";
 
@@ -139,4 +139,38 @@ export class LlmRequestFacts implements LlmFacts {
     const { llm } = exchange.facts;
     return llm instanceof LlmRequestFacts ? llm.#call : undefined;
   }
+}
+
+const NO_BYTES = Buffer.alloc(0);
+const NO_MODELS: readonly string[] = [];
+
+/** Notes the facts, unless an earlier attempt has. `models`: what the address or a form names, the request's model first. */
+export function noteSizedRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): LlmFacts {
+  const facts = exchange.facts.llm ?? sizedFacts(exchange.request, models);
+  exchange.facts.llm = facts;
+  return facts;
+}
+
+/** Of what is only stored: it needs a budget that is not used up, and costs nothing. */
+export function noteFreeRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): void {
+  if (exchange.facts.llm !== undefined) return;
+  const facts = new LlmRequestFacts(models[0], false, NO_BYTES, undefined, models);
+  facts.makeFree();
+  exchange.facts.llm = facts;
+}
+
+function sizedFacts(request: GatewayRequest, models: readonly string[]): LlmFacts {
+  const { body } = request;
+  const perToken = bytesPerToken(request);
+  const facts = new LlmRequestFacts(models[0], false, NO_BYTES, undefined, models);
+  const announced = body.kind === "bytes" ? body.bytes.length : body.kind === "stream" ? (body.length ?? 0) : 0;
+  facts.estimatedTokens = Math.ceil(announced / perToken);
+  if (body.kind === "stream") {
+    let passed = 0;
+    observeChunks(body.stream, (chunk) => {
+      passed += chunk.length;
+      facts.estimatedTokens = Math.ceil(passed / perToken);
+    });
+  }
+  return facts;
 }

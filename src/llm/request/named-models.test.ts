@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../../base/turns.ts";
-import { beginningOf } from "./detect.ts";
+import { beginningOf } from "./detect-llm-request.ts";
 import { LlmRequestFacts } from "./llm-facts.ts";
 import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery, namesModel } from "./named-models.ts";
 

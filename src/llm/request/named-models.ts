@@ -6,7 +6,6 @@
  * a rule; so whatever is below a key that names models counts as a name. Only the conversation itself and JSON schemas, in
  * which users write what they like, are not searched.
  */
-
 import { foldCase } from "../../base/fold-case.ts";
 import { finish, type Steps } from "../../base/turns.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -204,4 +203,14 @@ function decodeParameter(text: string): string {
   } catch {
     return text;
   }
+}
+
+/** What the `*` of a pattern stands for in a name; undefined if it does not match. */
+export function matchPattern(pattern: string, name: string): string | undefined {
+  const star = pattern.indexOf("*");
+  if (star < 0) return pattern === name ? "" : undefined;
+  const prefix = pattern.slice(0, star);
+  const suffix = pattern.slice(star + 1);
+  const matches = name.length >= prefix.length + suffix.length && name.startsWith(prefix) && name.endsWith(suffix);
+  return matches ? name.slice(prefix.length, name.length - suffix.length) : undefined;
 }

@@ -2,8 +2,8 @@
  * What the gateway must know of an LLM provider: data and pure functions, no I/O and no state. A format that is
  * absent cannot be asked for; everything that differs between providers stands in their files, not in shared code.
  */
-
 import { ExpectedError } from "../../base/expected-error.ts";
+import type { HeaderList } from "../../http/headers.ts";
 import { pathSegment } from "../../http/request-path.ts";
 import type { Members } from "../../json/json.ts";
 import type { Format } from "./dialect.ts";
@@ -92,4 +92,30 @@ export function modelSegment(model: string): string {
 
 export function withQuery(path: string, query: string): string {
   return query === "" ? path : `${path}?${query}`;
+}
+
+/** `nowMs`: of the wall clock. Undefined if nothing sensible is said, or only the past. */
+export function retryAfterSeconds(headers: HeaderList, nowMs: number): number | undefined {
+  const fine = positive(Number(headers.get("retry-after-ms")) / 1000);
+  if (fine !== undefined) return fine;
+  const value = headers.get("retry-after");
+  if (value === undefined) return undefined;
+  if (/^\s*\d/.test(value)) return positive(Number(value));
+  return positive((Date.parse(value) - nowMs) / 1000);
+}
+
+function positive(seconds: number): number | undefined {
+  return Number.isFinite(seconds) && seconds > 0 ? seconds : undefined;
+}
+
+const NAMES = ["x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "x-goog-request-id"];
+/** It goes into log lines. */
+const FORM = /^[\w.:/+=-]{1,128}$/;
+
+export function providerRequestId(headers: HeaderList): string | undefined {
+  for (const name of NAMES) {
+    const value = headers.get(name);
+    if (value !== undefined && FORM.test(value)) return value;
+  }
+  return undefined;
 }

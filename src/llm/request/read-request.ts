@@ -1,11 +1,280 @@
 /**
- * What an LLM request asks for, by its path and its body together. Routing, model access, limits, prices and the log
- * all go by what is found here; where path and body say different things, the provider could go by the other one,
- * so that is refused.
+ * What must be known of an LLM request before it goes on: model, stream, options, and where they stand in the
+ * bytes, so that one of them can be changed without parsing the rest. What is ambiguous is refused: the server
+ * behind us might read it otherwise than we did.
  */
+import { isUtf8 } from "node:buffer";
+import { foldCase } from "../../base/fold-case.ts";
 import { finish, type Steps } from "../../base/turns.ts";
+import { parseValue } from "../../json/json.ts";
+import type { JsonSpan } from "../../json/json-capture.ts";
+import { jsonKeysOfAnyCase } from "../../json/json-keys.ts";
+import { JsonScanner } from "../../json/json-scanner.ts";
 import { type Dialect, dialectOf } from "./dialect.ts";
-import { type KeyCase, modelProblem, type RequestScan, scanSteps } from "./scan-request.ts";
+import { isContent, ModelNames, modelsInJson, namesModel } from "./named-models.ts";
+
+export interface RequestScan {
+  readonly model: string | undefined;
+  readonly stream: boolean | undefined;
+  readonly modelSpan: JsonSpan | undefined;
+  readonly streamSpan: JsonSpan | undefined;
+  readonly streamOptionsSpan: JsonSpan | undefined;
+  /** The place right behind the opening brace. */
+  readonly bodyStart: number;
+  readonly isEmpty: boolean;
+  /** A form with files: nothing but the model is read of it. */
+  readonly isForm?: true;
+  /** A member of the outermost object may lead the provider to another model. */
+  readonly hasAlternatives?: boolean;
+  /** The models that further fields of a form name. */
+  readonly formModels?: readonly string[];
+}
+
+export type ScanResult =
+  | { readonly ok: true; readonly scan: RequestScan }
+  | { readonly ok: false; readonly reason: string };
+
+/** Members by which a provider may go on to another model. */
+const ALTERNATIVES = [
+  ...["models", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks", "default_fallbacks"],
+  ...["fallback_models", "preset"],
+];
+/** What decides about the call, what is guarded, and what is paid for: twice, it could be read in two ways. */
+const KEYS = jsonKeysOfAnyCase(
+  ...["model", "stream", "stream_options", "messages", "input", "prompt", "system", "instructions", "contents"],
+  ...["tools", "n", "max_tokens", "max_completion_tokens", "max_output_tokens"],
+  ...ALTERNATIVES,
+);
+const MAX_DEPTH = 128;
+const MAX_VALUE_BYTES = 16 * 1024;
+/** Names are short; this also bounds labels and keys that are made from them. */
+const MAX_MODEL_CHARS = 256;
+/** Brackets, numbers and blanks: 300,000 token numbers fit. A byte costs 10 ns, so these hold the loop for about 20 ms. */
+const MAX_SYNTAX_BYTES = 2 * 1024 * 1024;
+/** So that what has too many of them is not read to its end, and the loop goes on in between. */
+const SCANNED_PIECE_BYTES = 64 * 1024;
+
+/** `exact`: keys in another case are refused. `any`: they count; for servers that may or may not look at it. */
+export type KeyCase = "exact" | "any";
+
+/** What is wrong with a model's name. It may become part of a path, where dots would lead elsewhere. */
+export function modelProblem(model: unknown): string | undefined {
+  if (typeof model !== "string" || model === "" || model.length > MAX_MODEL_CHARS)
+    return "'model' must be a string of 1 to 256 characters";
+  if (!model.isWellFormed()) return "'model' is not valid Unicode";
+  return /(?:^|[/\\])\.{1,2}(?:[/\\]|$)/.test(model)
+    ? "'model' must not contain '.' or '..' as a path segment"
+    : undefined;
+}
+
+export function scanRequest(bytes: Buffer, keyCase: KeyCase = "exact"): ScanResult {
+  return finish(scanSteps(bytes, keyCase));
+}
+
+/** The same in steps. */
+export function* scanSteps(bytes: Buffer, keyCase: KeyCase = "exact"): Steps<ScanResult> {
+  let model: Found | undefined;
+  let stream: Found | undefined;
+  let streamOptions: Found | undefined;
+  let repeated: string | undefined;
+  const others: string[] = [];
+  const scanner = new JsonScanner({
+    keys: KEYS,
+    maxValueBytes: MAX_VALUE_BYTES,
+    maxDepth: MAX_DEPTH,
+    value(key, span, valueBytes) {
+      const found = { span, bytes: valueBytes };
+      if (key === "model") {
+        if (model) repeated = key;
+        model = found;
+      } else if (key === "stream") {
+        if (stream) repeated = key;
+        stream = found;
+      } else if (key === "stream_options") {
+        if (streamOptions) repeated = key;
+        streamOptions = found;
+      } else if (others.includes(key)) repeated = key;
+      else others.push(key);
+    },
+  });
+  for (let from = 0; from < bytes.length; from += SCANNED_PIECE_BYTES) {
+    if (from > 0) yield;
+    scanner.push(bytes.subarray(from, from + SCANNED_PIECE_BYTES));
+    if (scanner.syntaxBytes > MAX_SYNTAX_BYTES) return refused("the JSON body has more than 2 MiB outside of strings");
+  }
+  if (scanner.invalid !== undefined) return refused(`the JSON body is ${scanner.invalid}`);
+  if (!scanner.wellFormed || scanner.bodyStart < 0) return refused("the body must be one JSON object");
+  if (bytes.includes(0)) return refused("the body contains NUL bytes; it must be UTF-8");
+  if (!isUtf8(bytes)) return refused("the body is not valid UTF-8");
+  if (repeated !== undefined) return refused(`the body has more than one '${repeated}'`);
+  if (scanner.otherCase !== undefined && keyCase === "exact")
+    return refused(`the key ${JSON.stringify(scanner.otherCase)} must be written in lower case`);
+
+  const name = model && parseValue(model.bytes);
+  const problem = model && modelProblem(name);
+  if (problem !== undefined) return refused(problem);
+  const streams = (stream && parseValue(stream.bytes)) ?? undefined;
+  if (streams !== undefined && typeof streams !== "boolean") return refused("'stream' must be true or false");
+  return {
+    ok: true,
+    scan: {
+      model: typeof name === "string" ? name : undefined,
+      stream: streams,
+      modelSpan: model?.span,
+      streamSpan: stream?.span,
+      streamOptionsSpan: streamOptions?.span,
+      bodyStart: scanner.bodyStart,
+      isEmpty: isBraceNext(bytes, scanner.bodyStart),
+      hasAlternatives: others.length > 0 && others.some((key) => ALTERNATIVES.includes(key)),
+    },
+  };
+}
+
+interface Found {
+  readonly span: JsonSpan;
+  readonly bytes: Buffer | undefined;
+}
+
+function isBraceNext(bytes: Buffer, from: number): boolean {
+  let i = from;
+  while ((bytes[i] as number) <= 32) i += 1;
+  return bytes[i] === 125;
+}
+
+function refused(reason: string): ScanResult {
+  return { ok: false, reason };
+}
+
+const BOUNDARY =
+  /^multipart\/form-data\s*;(?:[^"]*;)?\s*boundary=(?:"([^"\\]{1,70})"|([^\s;,"'()<>@:\\/[\]?={}]{1,70}))\s*(?:;|$)/i;
+const BLANK_LINE = Buffer.from("\r\n\r\n");
+const MAX_PARTS = 256;
+const MAX_PART_HEAD_BYTES = 4096;
+/** JSON in a field describes a session or options: it is short. */
+const MAX_JSON_FIELD_BYTES = 64 * 1024;
+const [OPEN_BRACKET, OPEN_BRACE] = [91, 123];
+const [CR, LF, DASH] = [13, 10, 45];
+
+/** A line of a part's head: no control characters, not continued on the next. */
+const HEAD_LINE = /^([\w!#$%&'*+.^`|~-]+):[ \t]*([ -~\x80-\xff]*)$/;
+/**
+ * One way to write each parameter, in any order; `filename` makes a part a file. Whether `\"` ends a text is not agreed on: it
+ * may stand only in a name of a file in which nobody could find a further parameter.
+ */
+const DISPOSITION =
+  /^form-data((?:; ?name=(?:"[\w.[\]-]+"|[\w.[\]-]+)|; ?filename=(?:"(?:[^"\\]|\\(?!"))*"|"(?:[^"\\;=]|\\[^";=])*\\"(?:[^"\\;=]|\\[^;=])*"|[\w.-]+)|; ?filename\*=[\w.%'!#$&+^`|~-]+)+)$/i;
+const PARAMETER = /; ?(name|filename\*?)=(?:"([^"]*)"|([^;]+))/gi;
+/** What a text may be sent as. */
+const PLAIN_TEXT = /^text\/plain(?:\s*;\s*charset="?(?:utf-8|us-ascii)"?)?$/i;
+
+interface Part {
+  readonly name: string;
+  readonly isFile: boolean;
+  /** Its bytes are the text. */
+  readonly isPlain: boolean;
+}
+
+export function scanForm(bytes: Buffer, contentType: string): ScanResult {
+  const match = BOUNDARY.exec(contentType);
+  const boundary = match?.[1] ?? match?.[2];
+  if (boundary === undefined || contentType.toLowerCase().split("boundary").length !== 2)
+    return refused("the form has no boundary, or not a plain one");
+  const delimiter = Buffer.from(`--${boundary}`, "latin1");
+  const others = new ModelNames();
+  const fields = new Map<string, { text: string; start: number; end: number }>();
+  if (bytes.indexOf(delimiter) !== 0) return refused("the form does not begin with its boundary");
+  let at = 0;
+  for (let parts = 0; !isLast(bytes, at + delimiter.length); parts++) {
+    if (parts >= MAX_PARTS) return refused(`the form has more than ${MAX_PARTS} parts`);
+    const start = at + delimiter.length;
+    const blank = bytes.indexOf(BLANK_LINE, start);
+    // The boundary stands nowhere else: nobody can disagree on where a part ends.
+    const next = bytes.indexOf(delimiter, start);
+    const end = next - 2;
+    if (!isLineEnd(bytes, start) || blank < 0 || next < 0 || !isLineEnd(bytes, end) || blank + BLANK_LINE.length > end)
+      return refused("the form is not valid");
+    if (blank - start > MAX_PART_HEAD_BYTES) return refused("a part of the form has too long a head");
+    const part = readHead(bytes.toString("latin1", start + 2, blank));
+    if (part === undefined) return refused("a part of the form has a head that is not plain");
+    const { isFile, isPlain } = part;
+    const value = { start: blank + BLANK_LINE.length, end };
+    const name = foldCase(part.name);
+    if (name === "model" || name === "stream" || name === "_charset_") {
+      if (name !== part.name) return refused(`the field ${JSON.stringify(part.name)} must be written in lower case`);
+      if (isFile || !isPlain || name === "_charset_") return refused(`'${name}' must be a plain text`);
+      if (fields.has(name)) return refused(`the form has more than one '${name}'`);
+      fields.set(name, { text: bytes.toString("utf8", value.start, value.end), ...value });
+    } else if (namesModel(part.name)) {
+      if (isFile || !isPlain) return refused(`${JSON.stringify(part.name)} must be a plain text`);
+      others.add(bytes.toString("utf8", value.start, value.end).trim());
+    } else if (!isContent(part.name) && isJson(bytes, value.start, end)) {
+      if (end - value.start > MAX_JSON_FIELD_BYTES)
+        return refused(`the field ${JSON.stringify(part.name)} is too large`);
+      finish(modelsInJson(bytes.subarray(value.start, end), true, others));
+    }
+    at = next;
+  }
+  if (!endsHere(bytes, at + delimiter.length + 2)) return refused("the form goes on after its end");
+  const model = fields.get("model");
+  const problem = model && (/[\r\n]/.test(model.text) ? "'model' is not valid" : modelProblem(model.text));
+  if (problem !== undefined) return refused(problem);
+  const stream = fields.get("stream");
+  const scan: RequestScan = {
+    model: model?.text,
+    stream: stream && stream.text.toLowerCase() === "true",
+    modelSpan: model && { start: model.start, end: model.end },
+    streamSpan: undefined,
+    streamOptionsSpan: undefined,
+    bodyStart: 0,
+    isEmpty: false,
+    isForm: true,
+    formModels: others.names,
+  };
+  return { ok: true, scan };
+}
+
+function isJson(bytes: Buffer, start: number, end: number): boolean {
+  let at = start;
+  while (at < end && (bytes[at] as number) <= 32) at += 1;
+  return at < end && (bytes[at] === OPEN_BRACE || bytes[at] === OPEN_BRACKET);
+}
+
+function isLast(bytes: Buffer, at: number): boolean {
+  return bytes[at] === DASH && bytes[at + 1] === DASH;
+}
+
+function isLineEnd(bytes: Buffer, at: number): boolean {
+  return bytes[at] === CR && bytes[at + 1] === LF;
+}
+
+function endsHere(bytes: Buffer, at: number): boolean {
+  return at === bytes.length || (isLineEnd(bytes, at) && at + 2 === bytes.length);
+}
+
+/** Undefined if it is not written in the one plain way. */
+function readHead(head: string): Part | undefined {
+  const lines = new Map<string, string>();
+  for (const line of head.split("\r\n")) {
+    const [, name, value] = HEAD_LINE.exec(line) ?? [];
+    if (name === undefined || value === undefined || lines.has(name.toLowerCase())) return undefined;
+    lines.set(name.toLowerCase(), value.trim());
+  }
+  const [, written] = DISPOSITION.exec(lines.get("content-disposition") ?? "") ?? [];
+  if (written === undefined) return undefined;
+  const parameters = new Map<string, string>();
+  for (const [, name = "", quoted, plain] of written.matchAll(PARAMETER)) {
+    if (parameters.has(name.toLowerCase())) return undefined;
+    parameters.set(name.toLowerCase(), quoted ?? plain ?? "");
+  }
+  const name = parameters.get("name");
+  if (name === undefined) return undefined;
+  const coding = lines.get("content-transfer-encoding") ?? "binary";
+  return {
+    name,
+    isFile: parameters.size > 1,
+    isPlain: /^(?:binary|[78]bit)$/i.test(coding) && PLAIN_TEXT.test(lines.get("content-type") ?? "text/plain"),
+  };
+}
 
 export type RequestReading =
   | {

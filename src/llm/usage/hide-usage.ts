@@ -4,8 +4,8 @@
  */
 
 import { isMembers, parseMembers } from "../../json/json.ts";
-import { endOfEvent } from "../encoding/event-end.ts";
-import { endsEvent, mayHoldUsage } from "./stream-event.ts";
+import { endOfEvent } from "../encoding/stream-events.ts";
+import { endsEvent, mayHoldUsage } from "./event-content.ts";
 
 export interface UsageHider {
   /** What may go to the client now; undefined if nothing. `usageAt`: what `usageEventAt` says of the chunk. */

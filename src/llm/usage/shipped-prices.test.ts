@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { PRICE_LIST, PRICE_LIST_CHECKSUM, PRICE_LIST_DATE, PRICE_LIST_SOURCE } from "./price-list.ts";
-import { costOf } from "./prices.ts";
-import { readPriceList, shippedPrices } from "./shipped-prices.ts";
+import { costOf, readPriceList, shippedPrices } from "./prices.ts";
 
 test("the list is what the script wrote, with a date and a source", () => {
   const checksum = createHash("sha256").update(PRICE_LIST).digest("hex");

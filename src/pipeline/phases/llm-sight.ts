@@ -13,13 +13,18 @@ import type { Exchange, GatewayResponse, RequestBody } from "../../core/exchange
 import type { LlmFacts } from "../../core/facts.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import { hiddenBody } from "../../http/charset.ts";
-import { beginningOf, detectLlmRequest, headOf, mayNameModel, modelsInHead } from "../../llm/request/detect.ts";
+import {
+  beginningOf,
+  detectLlmRequest,
+  headOf,
+  mayNameModel,
+  modelsInHead,
+} from "../../llm/request/detect-llm-request.ts";
 import { dialectOf } from "../../llm/request/dialect.ts";
-import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
+import { LlmRequestFacts, noteFreeRequest, noteSizedRequest } from "../../llm/request/llm-facts.ts";
 import { ModelNames, modelsInQuery } from "../../llm/request/named-models.ts";
-import { scanForm } from "../../llm/request/scan-form.ts";
-import { noteFreeRequest, noteSizedRequest } from "../../llm/request/sized-facts.ts";
-import { createUsageTap, settleUsage } from "../../llm/usage/usage-tap.ts";
+import { scanForm } from "../../llm/request/read-request.ts";
+import { createUsageTap, settleUsage } from "../../llm/usage/response-usage.ts";
 import type { RequestRun } from "./run-hooks.ts";
 
 /** As on LLM routes: images travel inside the JSON. */

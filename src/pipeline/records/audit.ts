@@ -10,7 +10,7 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { secret } from "../../core/schema.ts";
-import { type ContentReport, createAnswerContent } from "../../llm/usage/answer-content.ts";
+import { type ContentReport, createAnswerContent } from "../../llm/usage/response-content.ts";
 import type { LogFields, LogValue } from "../../observe/log/logger.ts";
 import type { AnswerObserver, AuditTrail } from "../../observe/trace/audit-trail.ts";
 import { type Redaction, redactJson } from "../../observe/trace/redact.ts";

@@ -32,7 +32,7 @@ import { claimsOf, settleCharge, watchStream } from "../../llm/budgets/call-clai
 import { fromCounted, toCounted } from "../../llm/budgets/money.ts";
 import { dialectOf } from "../../llm/request/dialect.ts";
 import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
-import { matchPattern } from "../../llm/request/model-pattern.ts";
+import { matchPattern } from "../../llm/request/named-models.ts";
 import { counterOf, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
 
 /** In this order: the general scheme, then the headers of the LLM providers' own clients. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { countOf } from "../../llm/usage/token-count.ts";
+import { countOf } from "../../llm/usage/usage.ts";
 import { advanced, type Bucket, type BucketRule, debited, resetSeconds } from "./bucket-store.ts";
 
 const threePlusThree: BucketRule = { capacity: 6, refill: 3, windowMs: 1000 };

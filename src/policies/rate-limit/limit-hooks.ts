@@ -8,7 +8,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
 import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
-import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/token-count.ts";
+import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/usage.ts";
 import type { GlobalLimit } from "./global-limit.ts";
 import { ask, keysOf, LocalCharge, type LocalLimit, ONE } from "./local-limit.ts";
 import { writeLimitHeaders } from "./readings.ts";

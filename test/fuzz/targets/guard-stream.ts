@@ -7,8 +7,7 @@
 import { finish } from "../../../src/base/turns.ts";
 import type { SseEvent } from "../../../src/http/sse.ts";
 import { GuardRejection } from "../../../src/llm/guards/guarded-text.ts";
-import { createStreamGuard } from "../../../src/llm/guards/stream-guard.ts";
-import { streamTexts } from "../../../src/llm/guards/stream-texts.ts";
+import { createStreamGuard, streamTexts } from "../../../src/llm/guards/stream-guard.ts";
 import { compileTextGuard } from "../../../src/llm/guards/text-guard.ts";
 import type { Random } from "../random.ts";
 import { type Case, defineTarget, expect, refusalOf } from "../target.ts";

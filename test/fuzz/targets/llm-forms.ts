@@ -2,7 +2,7 @@
  * The model of a form with files: what is read is what the platform's own parser reads, and no part of the body could be
  * taken for another model by a server that is less strict about line ends, quotes and heads.
  */
-import { scanForm } from "../../../src/llm/request/scan-form.ts";
+import { scanForm } from "../../../src/llm/request/read-request.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 

@@ -5,7 +5,7 @@
 
 import { applyEdits } from "../../../src/json/edit-bytes.ts";
 import { readSkeleton } from "../../../src/json/skeleton.ts";
-import { scanRequest } from "../../../src/llm/request/scan-request.ts";
+import { scanRequest } from "../../../src/llm/request/read-request.ts";
 import { isRecord, parsed, randomObject } from "../json.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";

@@ -3,9 +3,9 @@
  * again as it was; and what takes usage out of a stream leaves every other event.
  */
 import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../../../src/http/sse.ts";
-import { createAnswerReader } from "../../../src/llm/usage/answer-reader.ts";
+import { usageEventAt } from "../../../src/llm/usage/event-content.ts";
 import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
-import { usageEventAt } from "../../../src/llm/usage/stream-event.ts";
+import { createAnswerReader } from "../../../src/llm/usage/response-usage.ts";
 import { waysToArrive } from "../pieces.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";

@@ -3,8 +3,7 @@
  * map of buckets would hold. A flood of keys never gives an exhausted bucket back while another can go.
  */
 
-import { usedTokens } from "../../../src/llm/usage/token-count.ts";
-import { readUsage } from "../../../src/llm/usage/usage.ts";
+import { readUsage, usedTokens } from "../../../src/llm/usage/usage.ts";
 import { advanced, type Bucket, BucketStore, debited, NO_SLOT } from "../../../src/policies/rate-limit/bucket-store.ts";
 import { isRecord, parsed } from "../json.ts";
 import type { Random } from "../random.ts";

@@ -4,9 +4,8 @@
  */
 
 import type { Members } from "../../../src/json/json.ts";
-import { Losses } from "../../../src/llm/canonical/losses.ts";
+import { Losses, TranslationError, UpstreamAnswerError } from "../../../src/llm/canonical/request-fields.ts";
 import type { OutEvent, Translation } from "../../../src/llm/canonical/translation.ts";
-import { TranslationError, UpstreamAnswerError } from "../../../src/llm/canonical/translation-error.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
 import { CHAT_HABITS } from "../../../src/llm/request/provider.ts";

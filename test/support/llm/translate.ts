@@ -3,7 +3,7 @@
  */
 import assert from "node:assert/strict";
 import type { Members } from "../../../src/json/json.ts";
-import { Losses, type Unsupported } from "../../../src/llm/canonical/losses.ts";
+import { Losses, type Unsupported } from "../../../src/llm/canonical/request-fields.ts";
 import type { OutEvent, TranslationContext } from "../../../src/llm/canonical/translation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";

@@ -1,5 +1,5 @@
 import type { LlmFacts } from "../../../src/core/facts.ts";
-import { createUsageTap, settleUsage } from "../../../src/llm/usage/usage-tap.ts";
+import { createUsageTap, settleUsage } from "../../../src/llm/usage/response-usage.ts";
 
 export const SSE = "text/event-stream; charset=utf-8";
 export const AWS = "application/vnd.amazon.eventstream";

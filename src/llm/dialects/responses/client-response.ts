@@ -1,12 +1,12 @@
 /**
  * An OpenAI Responses answer from the common form: a list of items, thoughts, messages and calls of tools.
  */
-
 import { type Members, parseMembers } from "../../../json/json.ts";
-import type { AnswerPart, Finish, WholeAnswer } from "../../canonical/answer.ts";
-import { compact } from "../../canonical/fields.ts";
-import { type Signature, writeSignature } from "../../canonical/signature.ts";
-import type { TranslationContext } from "../../canonical/translation.ts";
+import { type Signature, writeSignature } from "../../canonical/conversation.ts";
+import { compact } from "../../canonical/request-fields.ts";
+import type { AnswerPart, Finish, WholeAnswer } from "../../canonical/response.ts";
+import { type OrderedCall, ToolOrder } from "../../canonical/tool-call-order.ts";
+import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
 import type { Usage } from "../../usage/usage.ts";
 
 export function writeResponsesAnswer(answer: WholeAnswer, context: TranslationContext): Members {
@@ -117,4 +117,247 @@ export function callItem(
 export function textInputOf(json: string): string {
   const input = parseMembers(json)?.input;
   return typeof input === "string" ? input : json;
+}
+
+export function openResponsesStream(context: TranslationContext): StreamWriter {
+  const writer = new ResponsesWriter(context);
+  const tools = new ToolOrder(writer);
+  return {
+    begin: (id, model) => writer.begin(id, model),
+    text(choice, text) {
+      if (choice !== 0 || text === "") return;
+      tools.flush();
+      writer.text(text);
+    },
+    thought(choice, text) {
+      if (choice !== 0 || text === "") return;
+      tools.flush();
+      writer.thought(text);
+    },
+    signed(choice, signature) {
+      if (choice === 0 && !tools.isOpen) writer.sign(signature);
+    },
+    redacted(choice, signature) {
+      if (choice !== 0) return;
+      tools.flush();
+      writer.close();
+      writer.sign(signature);
+    },
+    toolCall(choice, call, id, name, signature) {
+      if (choice === 0) tools.start({ call, id, name, signature });
+    },
+    toolInput(choice, call, json) {
+      if (choice === 0) tools.input(call, json);
+    },
+    toolEnd(choice, call) {
+      if (choice === 0) tools.end(call);
+    },
+    finish(choice, finish) {
+      if (choice === 0) writer.finish = finish;
+    },
+    usage(counted) {
+      writer.usage = counted;
+    },
+    take: () => writer.take(),
+    end() {
+      tools.flush();
+      writer.done();
+    },
+  };
+}
+
+interface OpenText {
+  readonly kind: "message" | "reasoning";
+  readonly id: string;
+  text: string;
+  signature: Signature | undefined;
+}
+
+interface OpenCall {
+  readonly kind: "call";
+  readonly id: string;
+  readonly callId: string;
+  readonly name: string;
+  input: string;
+}
+
+class ResponsesWriter {
+  finish: Finish = "stop";
+  usage: Usage | undefined = undefined;
+  readonly #context: TranslationContext;
+  readonly #output: Members[] = [];
+  #out: OutEvent[] = [];
+  #sequence = 0;
+  #id = "";
+  #model: string | undefined;
+  #open: OpenText | OpenCall | undefined;
+
+  constructor(context: TranslationContext) {
+    this.#context = context;
+  }
+
+  begin(id: string | undefined, model: string | undefined): void {
+    if (this.#id !== "") return;
+    this.#id = `resp_${id ?? this.#context.newId()}`;
+    this.#model = model;
+    this.#event("response.created", { response: this.#response(undefined) });
+    this.#event("response.in_progress", { response: this.#response(undefined) });
+  }
+
+  text(text: string): void {
+    const open = this.#open?.kind === "message" ? this.#open : this.#addMessage();
+    open.text += text;
+    this.#event("response.output_text.delta", {
+      item_id: open.id,
+      ...this.#place,
+      content_index: 0,
+      delta: text,
+      logprobs: [],
+    });
+  }
+
+  thought(text: string): void {
+    const open = this.#open?.kind === "reasoning" ? this.#open : this.#addReasoning();
+    if (open.text === "")
+      this.#event("response.reasoning_summary_part.added", {
+        item_id: open.id,
+        ...this.#place,
+        summary_index: 0,
+        part: { type: "summary_text", text: "" },
+      });
+    open.text += text;
+    this.#event("response.reasoning_summary_text.delta", {
+      item_id: open.id,
+      ...this.#place,
+      summary_index: 0,
+      delta: text,
+    });
+  }
+
+  /** Of the thought before it, or of one that nobody may read. */
+  sign(signature: Signature): void {
+    const open = this.#open?.kind === "reasoning" ? this.#open : this.#addReasoning();
+    open.signature = signature;
+    this.close();
+  }
+
+  // FROM THE ORDER OF THE TOOL CALLS
+
+  start({ id, name }: OrderedCall): void {
+    this.close();
+    const open: OpenCall = {
+      kind: "call",
+      id: `fc_${this.#context.newId()}`,
+      callId: id ?? `call_${this.#context.newId()}`,
+      name,
+      input: "",
+    };
+    this.#open = open;
+    const item = this.#callItem(open);
+    const empty = item.type === "function_call" ? { arguments: "" } : { input: "" };
+    this.#event("response.output_item.added", { ...this.#place, item: { ...item, ...empty, status: "in_progress" } });
+  }
+
+  input(json: string): void {
+    if (this.#open?.kind !== "call") return;
+    this.#open.input += json;
+    // A text tool's input is known when it is whole.
+    if (this.#context.textTools.has(this.#open.name)) return;
+    this.#event("response.function_call_arguments.delta", { item_id: this.#open.id, ...this.#place, delta: json });
+  }
+
+  end(): void {
+    this.close();
+  }
+
+  close(): void {
+    const open = this.#open;
+    if (open === undefined) return;
+    const at = { item_id: open.id, ...this.#place };
+    const item = this.#done(open, at);
+    this.#event("response.output_item.done", { ...this.#place, item });
+    this.#open = undefined;
+    this.#output.push(item);
+  }
+
+  done(): void {
+    this.close();
+    const response = this.#response(this.finish);
+    this.#event(response.status === "completed" ? "response.completed" : "response.incomplete", { response });
+  }
+
+  take(): readonly OutEvent[] {
+    const taken = this.#out;
+    this.#out = [];
+    return taken;
+  }
+
+  get #place(): { output_index: number } {
+    return { output_index: this.#output.length };
+  }
+
+  #done(open: OpenText | OpenCall, at: Members): Members {
+    if (open.kind === "call") return this.#doneCall(open, at);
+    if (open.kind === "message") {
+      const part = outputText(open.text);
+      this.#event("response.output_text.done", { ...at, content_index: 0, text: open.text, logprobs: [] });
+      this.#event("response.content_part.done", { ...at, content_index: 0, part });
+      return messageItem(open.id, open.text);
+    }
+    const part = { type: "summary_text", text: open.text };
+    if (open.text !== "") {
+      this.#event("response.reasoning_summary_text.done", { ...at, summary_index: 0, text: open.text });
+      this.#event("response.reasoning_summary_part.done", { ...at, summary_index: 0, part });
+    }
+    return reasoningItem(open.id, open.text, open.signature);
+  }
+
+  #doneCall(open: OpenCall, at: Members): Members {
+    if (this.#context.textTools.has(open.name)) {
+      const input = textInputOf(open.input);
+      this.#event("response.custom_tool_call_input.delta", { ...at, delta: input });
+      this.#event("response.custom_tool_call_input.done", { ...at, input });
+    } else this.#event("response.function_call_arguments.done", { ...at, name: open.name, arguments: open.input });
+    return this.#callItem(open);
+  }
+
+  #callItem({ id, callId, name, input }: OpenCall): Members {
+    return callItem(this.#context, id, callId, name, input);
+  }
+
+  #addMessage(): OpenText {
+    const open = this.#add("message", "msg");
+    const item = { ...messageItem(open.id, ""), status: "in_progress", content: [] };
+    this.#event("response.output_item.added", { ...this.#place, item });
+    const at = { item_id: open.id, ...this.#place, content_index: 0 };
+    this.#event("response.content_part.added", { ...at, part: outputText("") });
+    return open;
+  }
+
+  #addReasoning(): OpenText {
+    const open = this.#add("reasoning", "rs");
+    this.#event("response.output_item.added", { ...this.#place, item: reasoningItem(open.id, "", undefined) });
+    return open;
+  }
+
+  #add(kind: OpenText["kind"], prefix: string): OpenText {
+    this.close();
+    const open: OpenText = { kind, id: `${prefix}_${this.#context.newId()}`, text: "", signature: undefined };
+    this.#open = open;
+    return open;
+  }
+
+  #response(finish: Finish | undefined): Members {
+    return responseObject(this.#context, {
+      id: this.#id,
+      model: this.#model,
+      output: [...this.#output],
+      finish,
+      usage: this.usage,
+    });
+  }
+
+  #event(type: string, data: Members): void {
+    this.#out.push({ event: type, data: { type, sequence_number: this.#sequence++, ...data } });
+  }
 }

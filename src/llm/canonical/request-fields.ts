@@ -1,0 +1,157 @@
+/**
+ * Reading the members of a parsed request with messages that name them, the way a client sees its own body.
+ */
+
+import { ExpectedError } from "../../base/expected-error.ts";
+import { isMembers, type Members } from "../../json/json.ts";
+import type { EncodedData, Setting, SettingName, Settings } from "./conversation.ts";
+
+export function members(value: unknown, param: string): Members {
+  if (!isMembers(value)) throw new TranslationError(param, "must be an object");
+  return value;
+}
+
+export function list(value: unknown, param: string): readonly unknown[] {
+  if (!Array.isArray(value)) throw new TranslationError(param, "must be a list");
+  return value;
+}
+
+export function text(value: unknown, param: string): string {
+  if (typeof value !== "string") throw new TranslationError(param, "must be a string");
+  return value;
+}
+
+export function optionalText(value: unknown, param: string): string | undefined {
+  return value === undefined || value === null ? undefined : text(value, param);
+}
+
+export function optionalNumber(value: unknown, param: string): number | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "number" || !Number.isFinite(value)) throw new TranslationError(param, "must be a number");
+  return value;
+}
+
+export function optionalBoolean(value: unknown, param: string): boolean | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "boolean") throw new TranslationError(param, "must be true or false");
+  return value;
+}
+
+/** The same object without members that are undefined. */
+export function compact(object: Members): Members {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
+}
+
+/** Arguments of a tool call: JSON text that must be an object. */
+export function parseArguments(value: unknown, param: string): Members {
+  if (value === undefined || value === "") return {};
+  try {
+    return members(JSON.parse(text(value, param)), param);
+  } catch (error) {
+    if (error instanceof TranslationError) throw error;
+    throw new TranslationError(param, "must be a JSON object, as text");
+  }
+}
+
+const DATA_URL = /^data:([^;,]+)(?:;[^;,]*)*;base64,(.*)$/s;
+
+/** The parts of a data URL with base64, or undefined if it is another kind of URL. */
+export function parseDataUrl(url: string, param: string): EncodedData | undefined {
+  if (!url.startsWith("data:")) return undefined;
+  const match = DATA_URL.exec(url);
+  if (!match) throw new TranslationError(param, "a data URL must have a media type and base64 content");
+  return { mediaType: (match[1] as string).toLowerCase(), data: match[2] as string };
+}
+
+/** A string that says something. */
+export function textOrNothing(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+/** A data URL, or the address where it can be had. */
+export function urlOf(source: EncodedData | { readonly url: string }): string {
+  return "url" in source ? source.url : `data:${source.mediaType};base64,${source.data}`;
+}
+
+export function readSettings(settings: Readonly<Record<SettingName, Setting | undefined>> | Settings): Settings {
+  const given: Partial<Record<SettingName, Setting>> = {};
+  for (const [name, setting] of Object.entries(settings))
+    if (setting !== undefined && setting.value !== undefined && setting.value !== null)
+      given[name as SettingName] = setting;
+  return given;
+}
+
+/** `names`: the provider's, by ours. */
+export function writeSettings(
+  settings: Settings,
+  names: Readonly<Partial<Record<SettingName, string>>>,
+  losses: Losses,
+): Members {
+  const written: Record<string, unknown> = {};
+  for (const [name, setting] of Object.entries(settings) as [SettingName, Setting][]) {
+    const theirs = names[name];
+    if (theirs === undefined) losses.lose(setting.param, setting.value);
+    else written[theirs] = setting.value;
+  }
+  return written;
+}
+
+export type Unsupported = "drop" | "pass" | "refuse";
+
+export const NOT_SUPPORTED = "is not supported by the provider of this model";
+/** More names would make a header that servers refuse. */
+const MAX_NAMED = 20;
+const MAX_NAME_CHARS = 80;
+
+export class Losses {
+  readonly #how: Unsupported;
+  readonly #names = new Set<string>();
+  readonly #passed: Record<string, unknown> = Object.create(null);
+
+  constructor(how: Unsupported) {
+    this.#how = how;
+  }
+
+  /** `param`: as the client wrote it, for example `seed` or `messages[0].name`. */
+  lose(param: string, value: unknown, message = NOT_SUPPORTED): void {
+    if (this.#how === "refuse") throw new TranslationError(param, message);
+    // Only what stands at the top has a place in the provider's request.
+    if (this.#how === "pass" && !/[.[]/.test(param)) this.#passed[param] = value;
+    // Names come from the client and go into a header.
+    else if (this.#names.size < MAX_NAMED) this.#names.add(param.slice(0, MAX_NAME_CHARS).replace(/[^\w.[\]$-]/g, "?"));
+  }
+
+  /** The names of what was left out. */
+  get names(): readonly string[] {
+    return [...this.#names];
+  }
+
+  /** The provider's request with what is passed as it is. */
+  passInto(body: Members): Members {
+    return { ...this.#passed, ...body };
+  }
+}
+
+/** A 400 that names the member. */
+export class TranslationError extends ExpectedError {
+  readonly param: string;
+
+  constructor(param: string, message: string) {
+    super(message);
+    this.name = "TranslationError";
+    this.param = param;
+  }
+}
+
+/** An error inside a stream, or something that cannot be an answer. */
+export class UpstreamAnswerError extends ExpectedError {
+  readonly status: number;
+
+  constructor(status: number, message: string) {
+    super(message);
+    this.name = "UpstreamAnswerError";
+    this.status = status;
+  }
+}
+
+export const ENDED_EARLY = "the provider's stream ended early";

@@ -1,0 +1,117 @@
+/**
+ * What a model answers, in no provider's words. A provider's answer, whole or event by event, is told to a sink; the
+ * client's dialect is the sink. So a reader knows nothing of clients and a writer nothing of providers.
+ */
+import type { Usage } from "../usage/usage.ts";
+import type { Signature } from "./conversation.ts";
+
+export type Finish = "stop" | "length" | "toolCalls" | "filter";
+
+/** `choice`: where several answers were asked for; 0 otherwise. `call`: counts the tool calls of a choice from 0. */
+export interface AnswerSink {
+  begin(id: string | undefined, model: string | undefined): void;
+  text(choice: number, text: string): void;
+  thought(choice: number, text: string): void;
+  /** Of the thought before, or of what follows it. */
+  signed(choice: number, signature: Signature): void;
+  /** Thoughts that only the provider can read. */
+  redacted(choice: number, signature: Signature): void;
+  toolCall(choice: number, call: number, id: string | undefined, name: string, signature?: Signature): void;
+  /** Some of its arguments, as JSON text. */
+  toolInput(choice: number, call: number, json: string): void;
+  toolEnd(choice: number, call: number): void;
+  finish(choice: number, finish: Finish): void;
+  usage(usage: Usage): void;
+}
+
+export type AnswerPart =
+  | { readonly kind: "text"; text: string }
+  | { readonly kind: "thought"; text: string; signature: Signature | undefined; readonly isRedacted: boolean }
+  | {
+      readonly kind: "toolCall";
+      readonly call: number;
+      readonly id: string | undefined;
+      readonly name: string;
+      input: string;
+      readonly signature: Signature | undefined;
+    };
+
+export interface Choice {
+  readonly parts: AnswerPart[];
+  finish: Finish;
+}
+
+/** An answer as a whole, its parts in their order. */
+export class WholeAnswer implements AnswerSink {
+  id: string | undefined = undefined;
+  model: string | undefined = undefined;
+  counted: Usage | undefined = undefined;
+  readonly choices: Choice[] = [];
+
+  begin(id: string | undefined, model: string | undefined): void {
+    this.id = id;
+    this.model = model;
+  }
+
+  text(choice: number, text: string): void {
+    if (text === "") return;
+    const { parts } = this.#choice(choice);
+    const last = parts.at(-1);
+    if (last?.kind === "text") last.text += text;
+    else parts.push({ kind: "text", text });
+  }
+
+  thought(choice: number, text: string): void {
+    if (text === "") return;
+    const { parts } = this.#choice(choice);
+    const last = parts.at(-1);
+    if (last?.kind === "thought" && !last.isRedacted && last.signature === undefined) last.text += text;
+    else parts.push({ kind: "thought", text, signature: undefined, isRedacted: false });
+  }
+
+  signed(choice: number, signature: Signature): void {
+    const { parts } = this.#choice(choice);
+    const last = parts.at(-1);
+    if (last?.kind === "thought" && !last.isRedacted && last.signature === undefined) last.signature = signature;
+    else parts.push({ kind: "thought", text: "", signature, isRedacted: false });
+  }
+
+  redacted(choice: number, signature: Signature): void {
+    this.#choice(choice).parts.push({ kind: "thought", text: "", signature, isRedacted: true });
+  }
+
+  toolCall(choice: number, call: number, id: string | undefined, name: string, signature?: Signature): void {
+    this.#choice(choice).parts.push({ kind: "toolCall", call, id, name, input: "", signature });
+  }
+
+  toolInput(choice: number, call: number, json: string): void {
+    for (const part of this.#choice(choice).parts)
+      if (part.kind === "toolCall" && part.call === call) part.input += json;
+  }
+
+  toolEnd(): void {
+    // Nothing comes in pieces here.
+  }
+
+  finish(choice: number, finish: Finish): void {
+    this.#choice(choice).finish = finish;
+  }
+
+  usage(usage: Usage): void {
+    this.counted = usage;
+  }
+
+  #choice(index: number): Choice {
+    while (this.choices.length <= index) this.choices.push({ parts: [], finish: "stop" });
+    return this.choices[index] as Choice;
+  }
+}
+
+/** The words of an answer without its thoughts. */
+export function textOfChoice({ parts }: Choice): string {
+  return parts.reduce((text, part) => (part.kind === "text" ? text + part.text : text), "");
+}
+
+export function thoughtsOfChoice({ parts }: Choice): string {
+  return parts.reduce((text, part) => (part.kind === "thought" ? text + part.text : text), "");
+}

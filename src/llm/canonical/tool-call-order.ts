@@ -1,0 +1,118 @@
+/**
+ * Tool calls one after the other, for dialects that write them so, from providers that may mix their pieces. The first
+ * call passes as it comes; another waits until the one before it is complete.
+ */
+import type { Signature } from "./conversation.ts";
+
+export interface OrderedCall {
+  readonly call: number;
+  readonly id: string | undefined;
+  readonly name: string;
+  readonly signature: Signature | undefined;
+}
+
+/** Told the calls in their order, each with a start, its input and an end. */
+export interface OrderedCalls {
+  start(call: OrderedCall): void;
+  input(json: string): void;
+  end(): void;
+}
+
+interface Waiting extends OrderedCall {
+  readonly balance: JsonBalance;
+  readonly held: string[];
+  hasInput: boolean;
+  isStarted: boolean;
+  isOver: boolean;
+}
+
+export class ToolOrder {
+  readonly #out: OrderedCalls;
+  readonly #queue: Waiting[] = [];
+
+  constructor(out: OrderedCalls) {
+    this.#out = out;
+  }
+
+  /** Some call is started and not ended. */
+  get isOpen(): boolean {
+    return this.#queue.length > 0;
+  }
+
+  start(call: OrderedCall): void {
+    // Only a call that comes after it may show that a call was complete.
+    this.#queue.push({
+      ...call,
+      balance: new JsonBalance(),
+      held: [],
+      hasInput: false,
+      isStarted: false,
+      isOver: false,
+    });
+    this.#advance();
+  }
+
+  input(call: number, json: string): void {
+    const one = this.#queue.find((waiting) => waiting.call === call);
+    if (one === undefined || json === "") return;
+    one.hasInput = true;
+    one.balance.push(json);
+    if (one.isStarted) this.#out.input(json);
+    else one.held.push(json);
+    if (this.#queue.length > 1) this.#advance();
+  }
+
+  end(call: number): void {
+    const one = this.#queue.find((waiting) => waiting.call === call);
+    if (one) one.isOver = true;
+    this.#advance();
+  }
+
+  /** Nothing more comes: what waits is written. */
+  flush(): void {
+    for (const one of this.#queue) one.isOver = true;
+    this.#advance();
+  }
+
+  #advance(): void {
+    for (let first = this.#queue[0]; first !== undefined; first = this.#queue[0]) {
+      if (!first.isStarted) {
+        first.isStarted = true;
+        this.#out.start(first);
+        for (const json of first.held) this.#out.input(json);
+        first.held.length = 0;
+      }
+      const isComplete = first.isOver || (this.#queue.length > 1 && first.balance.isComplete);
+      if (!isComplete) return;
+      if (!first.hasInput) this.#out.input("{}");
+      this.#queue.shift();
+      this.#out.end();
+    }
+  }
+}
+
+export class JsonBalance {
+  #depth = 0;
+  #inString = false;
+  #isEscaped = false;
+  #hasBegun = false;
+
+  get isComplete(): boolean {
+    return this.#hasBegun && this.#depth === 0;
+  }
+
+  push(text: string): void {
+    for (let i = 0; i < text.length; i++) {
+      const code = text.charCodeAt(i);
+      if (this.#isEscaped) this.#isEscaped = false;
+      else if (this.#inString) {
+        if (code === 92) this.#isEscaped = true;
+        else if (code === 34) this.#inString = false;
+      } else if (code === 34) this.#inString = true;
+      else if (code === 123 || code === 91) {
+        this.#depth += 1;
+        this.#hasBegun = true;
+      } else if (code === 125 || code === 93) this.#depth -= 1;
+    }
+  }
+}

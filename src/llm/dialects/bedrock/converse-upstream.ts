@@ -1,0 +1,316 @@
+/**
+ * The common form as a request of Amazon Bedrock's converse. It refuses empty texts, descriptions and results, and a
+ * history with tools that are not defined.
+ */
+import { lookupTable } from "../../../base/lookup-table.ts";
+import { isMembers, type Members } from "../../../json/json.ts";
+import {
+  budgetOf,
+  type ContentPart,
+  type Conversation,
+  effortOf,
+  type Part,
+  sayable,
+  type ToolResultPart,
+  type Turn,
+  usesTools,
+} from "../../canonical/conversation.ts";
+import {
+  compact,
+  ENDED_EARLY,
+  type Losses,
+  NOT_SUPPORTED,
+  TranslationError,
+  textOrNothing,
+  UpstreamAnswerError,
+  writeSettings,
+} from "../../canonical/request-fields.ts";
+import type { AnswerSink } from "../../canonical/response.ts";
+import type { StreamReader, TranslationContext } from "../../canonical/translation.ts";
+import { errorMessage } from "../../request/llm-errors.ts";
+import { readUsage } from "../../usage/usage.ts";
+import { bedrockBetas } from "../anthropic/betas.ts";
+import { finishOf, signatureOf } from "../anthropic/upstream.ts";
+
+const IMAGE_FORMATS = lookupTable<string>({
+  "image/png": "png",
+  "image/jpeg": "jpeg",
+  "image/jpg": "jpeg",
+  "image/gif": "gif",
+  "image/webp": "webp",
+});
+const DOCUMENT_FORMATS = lookupTable<string>({
+  "application/pdf": "pdf",
+  "text/csv": "csv",
+  "text/html": "html",
+  "text/plain": "txt",
+  "text/markdown": "md",
+  "application/msword": "doc",
+  "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+  "application/vnd.ms-excel": "xls",
+  "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+});
+/** Others refuse the mark. */
+const CACHES = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)|amazon\.nova/;
+const CACHE_POINT = { cachePoint: { type: "default" } };
+const NO_OUTPUT = "(no output)";
+
+export function writeConverseRequest(asked: Conversation, context: TranslationContext): Members {
+  const { losses, model } = context;
+  const marked = markerFor(model);
+  const isClaude = /anthropic\.claude/.test(model);
+  const turns = sayable(
+    asked.turns,
+    (part) => part.kind !== "thought" || (isClaude && part.signature.signer === "anthropic"),
+  );
+  const { topK, ...settings } = asked.settings;
+  const inference = compact({
+    maxTokens: asked.maxTokens,
+    stopSequences: asked.stop.length === 0 ? undefined : asked.stop,
+    ...writeSettings(settings, { temperature: "temperature", topP: "topP" }, losses),
+  });
+  const betas = isClaude ? bedrockBetas(context.betas) : [];
+  const additional = compact({
+    top_k: topK?.value,
+    ...thinkingFields(asked, model, losses),
+    anthropic_beta: betas.length === 0 ? undefined : betas,
+  });
+  return compact({
+    system:
+      asked.system.length === 0
+        ? undefined
+        : asked.system
+            .filter(({ text }) => text !== "")
+            .flatMap(({ text, cacheControl }) => marked({ text }, cacheControl)),
+    messages: turns.map(({ role, parts }) => ({ role, content: parts.flatMap((part) => blocksOf(part, marked)) })),
+    inferenceConfig: Object.keys(inference).length === 0 ? undefined : inference,
+    toolConfig: toolConfig(asked, turns, marked, losses),
+    outputConfig: outputConfig(asked, losses),
+    additionalModelRequestFields: Object.keys(additional).length === 0 ? undefined : additional,
+  });
+}
+
+type Marked = (block: Members, cacheControl: unknown) => Members[];
+
+/** A mark of its own follows what is to be cached. */
+function markerFor(model: string): Marked {
+  const caches = CACHES.test(model);
+  return (block, mark) => (!caches || mark === undefined || mark === null ? [block] : [block, CACHE_POINT]);
+}
+
+function blocksOf(part: Part, marked: Marked): Members[] {
+  switch (part.kind) {
+    case "toolCall":
+      return [{ toolUse: { toolUseId: part.id, name: part.name, input: part.input } }];
+    case "toolResult":
+      return marked({ toolResult: toolResult(part) }, part.cacheControl);
+    case "thought":
+      return [
+        part.isRedacted
+          ? { reasoningContent: { redactedContent: part.signature.value } }
+          : { reasoningContent: { reasoningText: { text: part.text, signature: part.signature.value } } },
+      ];
+    default:
+      return marked(contentOf(part), part.cacheControl);
+  }
+}
+
+function toolResult({ id, parts, isError }: ToolResultPart): Members {
+  const content = parts.filter((part) => part.kind !== "text" || part.text !== "").map(contentOf);
+  return compact({
+    toolUseId: id,
+    content: content.length === 0 ? [{ text: NO_OUTPUT }] : content,
+    status: isError ? "error" : undefined,
+  });
+}
+
+function contentOf(part: ContentPart): Members {
+  if (part.kind === "text") return { text: part.text };
+  if ("url" in part.source) {
+    const what = part.kind === "image" ? "images" : "files";
+    throw new TranslationError("messages", `the provider of this model takes ${what} only as data URLs`);
+  }
+  const { mediaType, data } = part.source;
+  const format = part.kind === "image" ? IMAGE_FORMATS[mediaType] : DOCUMENT_FORMATS[mediaType];
+  if (format === undefined)
+    throw new TranslationError(
+      "messages",
+      `${part.kind === "image" ? "images" : "files"} of type ${mediaType} are not supported by the provider of this model`,
+    );
+  return part.kind === "image"
+    ? { image: { format, source: { bytes: data } } }
+    : { document: { format, name: documentName(part.name), source: { bytes: data } } };
+}
+
+/** The provider allows letters, digits, single blanks, hyphens and brackets. */
+function documentName(name: string | undefined): string {
+  const cleaned = (name ?? "")
+    .replace(/\.[^.]*$/, "")
+    .replace(/[^A-Za-z0-9 ()[\]-]+/g, "-")
+    .replace(/ {2,}/g, " ")
+    .trim();
+  return cleaned === "" ? "document" : cleaned;
+}
+
+function toolConfig(asked: Conversation, turns: readonly Turn[], marked: Marked, losses: Losses): Members | undefined {
+  const { toolChoice: choice } = asked;
+  const hasUsedTools = usesTools(turns);
+  if (asked.parallelTools === false && asked.tools.length > 0) losses.lose("parallel_tool_calls", false);
+  if (asked.tools.length === 0 && !hasUsedTools) return undefined;
+  if (choice === "none") {
+    // The provider cannot forbid tools; without their definitions the model cannot call them.
+    if (!hasUsedTools) return undefined;
+    losses.lose(
+      "tool_choice",
+      "none",
+      "none is not supported by the provider of this model after tools have been used",
+    );
+  }
+  const tools = asked.tools.flatMap(({ name, description, parameters, strict, cacheControl }) =>
+    marked(
+      {
+        toolSpec: compact({
+          name,
+          description: description === "" ? undefined : description,
+          inputSchema: { json: parameters },
+          strict: strict === true ? true : undefined,
+        }),
+      },
+      cacheControl,
+    ),
+  );
+  return compact({
+    tools: tools.length === 0 ? usedTools(turns) : tools,
+    toolChoice:
+      choice === undefined || choice === "none" || tools.length === 0
+        ? undefined
+        : choice === "auto"
+          ? { auto: {} }
+          : choice === "required"
+            ? { any: {} }
+            : { tool: { name: choice.name } },
+  });
+}
+
+/** What the history used and the request defines no more. */
+function usedTools(turns: readonly Turn[]): Members[] {
+  const names = new Set(
+    turns.flatMap(({ parts }) => parts.flatMap((part) => (part.kind === "toolCall" ? [part.name] : []))),
+  );
+  return [...names].map((name) => ({ toolSpec: { name, inputSchema: { json: { type: "object" } } } }));
+}
+
+function outputConfig({ format }: Conversation, losses: Losses): Members | undefined {
+  if (format === undefined) return undefined;
+  if (format.kind === "json") {
+    losses.lose(format.param, { type: "json_object" }, "json_object is not supported by the provider of this model");
+    return undefined;
+  }
+  const jsonSchema = { schema: JSON.stringify(format.schema), name: format.name };
+  return { textFormat: { type: "json_schema", structure: { jsonSchema } } };
+}
+
+/** Each family of models has a member of its own for it. */
+function thinkingFields({ thinking }: Conversation, model: string, losses: Losses): Members {
+  if (thinking === undefined || thinking.effort === "none") return {};
+  const budget = budgetOf(thinking);
+  if (thinking.budgetTokens !== undefined || (/anthropic\.claude/.test(model) && budget !== undefined))
+    return { thinking: { type: "enabled", budget_tokens: Math.max(1024, budget ?? 0) } };
+  const effort = effortOf(thinking);
+  if (effort !== undefined && /openai\.gpt-oss/.test(model)) return { reasoning_effort: effort };
+  if (effort !== undefined && /amazon\.nova-2/.test(model))
+    return {
+      reasoningConfig: { type: "enabled", maxReasoningEffort: /^(?:low|medium)$/.test(effort) ? effort : "high" },
+    };
+  losses.lose(
+    thinking.param,
+    effort,
+    effort === undefined ? NOT_SUPPORTED : `${JSON.stringify(effort)} ${NOT_SUPPORTED}`,
+  );
+  return {};
+}
+
+export function readConverseAnswer(body: Members, sink: AnswerSink): void {
+  const message = isMembers(body.output) && isMembers(body.output.message) ? body.output.message : undefined;
+  if (message === undefined) throw new UpstreamAnswerError(502, "the provider's answer has no message");
+  sink.begin(undefined, undefined);
+  let call = 0;
+  for (const block of Array.isArray(message.content) ? message.content.filter(isMembers) : []) {
+    if (typeof block.text === "string") sink.text(0, block.text);
+    if (isMembers(block.reasoningContent)) {
+      const { reasoningText, redactedContent } = block.reasoningContent;
+      if (isMembers(reasoningText)) {
+        sink.thought(0, String(reasoningText.text));
+        const signature = signatureOf(reasoningText.signature);
+        if (signature) sink.signed(0, signature);
+      }
+      const redacted = signatureOf(redactedContent);
+      if (redacted) sink.redacted(0, redacted);
+    }
+    if (isMembers(block.toolUse)) {
+      sink.toolCall(0, call, textOrNothing(block.toolUse.toolUseId), String(block.toolUse.name));
+      sink.toolInput(0, call, JSON.stringify(block.toolUse.input ?? {}));
+      sink.toolEnd(0, call);
+      call += 1;
+    }
+  }
+  sink.finish(0, finishOf(body.stopReason));
+  const usage = readUsage(body.usage);
+  if (usage) sink.usage(usage);
+}
+
+export function openConverseReader(sink: AnswerSink): StreamReader {
+  let calls = 0;
+  let isCall = false;
+  let finished = false;
+  let usage: unknown;
+  return {
+    event(type, data) {
+      switch (type) {
+        case "messageStart":
+          sink.begin(undefined, undefined);
+          break;
+        case "contentBlockStart": {
+          const tool = isMembers(data.start) && isMembers(data.start.toolUse) ? data.start.toolUse : undefined;
+          isCall = tool !== undefined;
+          if (tool) sink.toolCall(0, calls++, textOrNothing(tool.toolUseId), String(tool.name));
+          break;
+        }
+        case "contentBlockDelta":
+          if (isMembers(data.delta)) readDelta(data.delta);
+          break;
+        case "contentBlockStop":
+          if (isCall) sink.toolEnd(0, calls - 1);
+          isCall = false;
+          break;
+        case "messageStop":
+          finished = true;
+          sink.finish(0, finishOf(data.stopReason));
+          break;
+        case "metadata":
+          usage = data.usage;
+          break;
+        case "exception":
+          throw new UpstreamAnswerError(500, errorMessage(data, ""));
+      }
+    },
+    end() {
+      if (!finished) throw new UpstreamAnswerError(502, ENDED_EARLY);
+      const counted = readUsage(usage);
+      if (counted) sink.usage(counted);
+    },
+  };
+
+  function readDelta(delta: Members): void {
+    if (typeof delta.text === "string") sink.text(0, delta.text);
+    else if (isMembers(delta.toolUse)) sink.toolInput(0, calls - 1, String(delta.toolUse.input ?? ""));
+    else if (isMembers(delta.reasoningContent)) {
+      const { text, signature, redactedContent } = delta.reasoningContent;
+      if (typeof text === "string") sink.thought(0, text);
+      const signed = signatureOf(signature);
+      if (signed) sink.signed(0, signed);
+      const redacted = signatureOf(redactedContent);
+      if (redacted) sink.redacted(0, redacted);
+    }
+  }
+}

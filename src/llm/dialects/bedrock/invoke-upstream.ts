@@ -1,0 +1,60 @@
+/**
+ * A client that speaks Anthropic's messages and a Claude model on Amazon Bedrock, which takes the same body through
+ * `invoke`: only the model (it is in the path), the stream flag and the version differ, and the events of a stream come
+ * wrapped. So everything passes that converse has no words for: signed thoughts, cache marks, Anthropic's own tools.
+ */
+
+import { type Members, parseMembers } from "../../../json/json.ts";
+import { ENDED_EARLY, UpstreamAnswerError } from "../../canonical/request-fields.ts";
+import type { StreamTranslation, Translation } from "../../canonical/translation.ts";
+import { errorMessage } from "../../request/llm-errors.ts";
+import { bedrockBetas, membersWithoutBeta } from "../anthropic/betas.ts";
+
+const VERSION = "bedrock-2023-05-31";
+
+export const messagesToInvoke: Translation = {
+  request(body, { betas, losses }) {
+    const { model: _inPath, stream: _inPathToo, anthropic_beta: given, ...rest } = body;
+    const wanted = [...betas, ...(Array.isArray(given) ? given.map(String) : [])];
+    const known = [...new Set(bedrockBetas(wanted))];
+    const sent: Record<string, unknown> = { anthropic_version: VERSION, ...rest };
+    for (const member of membersWithoutBeta(known)) {
+      if (sent[member] !== undefined && sent[member] !== null) losses.lose(member, sent[member]);
+      delete sent[member];
+    }
+    return losses.passInto(known.length === 0 ? sent : { ...sent, anthropic_beta: known });
+  },
+  response: (body) => body,
+  stream: unwrapped,
+};
+
+/** Bedrock adds its own counts to the last event; a client of Anthropic's does not know them. */
+const METRICS = "amazon-bedrock-invocationMetrics";
+
+function unwrapped(): StreamTranslation {
+  let finished = false;
+  return {
+    event(type, data) {
+      if (type === "exception") throw new UpstreamAnswerError(500, errorMessage(data, ""));
+      const event = typeof data.bytes === "string" ? parseMembers(decode(data.bytes)) : undefined;
+      if (event === undefined || typeof event.type !== "string")
+        throw new UpstreamAnswerError(502, "the provider's stream holds something that is no event");
+      if (event.type === "message_stop") finished = true;
+      return [{ event: event.type, data: withoutMetrics(event) }];
+    },
+    end() {
+      if (!finished) throw new UpstreamAnswerError(502, ENDED_EARLY);
+      return [];
+    },
+  };
+}
+
+function decode(base64: string): string {
+  return Buffer.from(base64, "base64").toString("utf8");
+}
+
+function withoutMetrics(event: Members): Members {
+  if (!(METRICS in event)) return event;
+  const { [METRICS]: _counts, ...rest } = event;
+  return rest;
+}

@@ -1,0 +1,435 @@
+/**
+ * A request of Gemini's generateContent in the common form. Google's API takes names in both spellings. A member that is
+ * not understood is a loss.
+ */
+import { isMembers, type Members } from "../../../json/json.ts";
+import { putMember } from "../../../json/put-member.ts";
+import {
+  type AnswerFormat,
+  type ContentPart,
+  type Conversation,
+  type Part,
+  readSignature,
+  type Signature,
+  type TextPart,
+  type Thinking,
+  type Tool,
+  type ToolChoice,
+  type Turn,
+  TurnList,
+  writeSignature,
+} from "../../canonical/conversation.ts";
+import {
+  compact,
+  type Losses,
+  list,
+  members,
+  NOT_SUPPORTED,
+  optionalNumber,
+  optionalText,
+  readSettings,
+  TranslationError,
+  text,
+  textOrNothing,
+} from "../../canonical/request-fields.ts";
+import type { AnswerPart, Finish, WholeAnswer } from "../../canonical/response.ts";
+import { type OrderedCall, ToolOrder } from "../../canonical/tool-call-order.ts";
+import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
+import type { Usage } from "../../usage/usage.ts";
+import { inputOf } from "../anthropic/client.ts";
+
+const KNOWN = new Set(["model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"]);
+/** What Google blocks and how it keeps books: other providers have their own. */
+const WITHOUT_EFFECT = new Set(["safetySettings", "labels", "store"]);
+const CONFIG_KNOWN = new Set([
+  ...["temperature", "topP", "topK", "candidateCount", "maxOutputTokens", "stopSequences", "seed"],
+  ...["presencePenalty", "frequencyPenalty", "responseMimeType", "responseSchema", "responseJsonSchema"],
+  ...["thinkingConfig", "_responseJsonSchema"],
+]);
+
+export function readGeminiRequest(original: Members, { losses }: TranslationContext): Conversation {
+  const body = camelCase(original);
+  if (body.cachedContent !== undefined && body.cachedContent !== null)
+    throw new TranslationError("cachedContent", "a cache that is stored at Google cannot be used by another provider");
+  for (const [name, value] of Object.entries(body))
+    if (!KNOWN.has(name) && !WITHOUT_EFFECT.has(name) && value !== null) losses.lose(name, value);
+  const config = isMembers(body.generationConfig) ? camelCase(body.generationConfig) : {};
+  const at = (name: string): string => `generationConfig.${name}`;
+  for (const [name, value] of Object.entries(config)) {
+    const isText = name === "responseModalities" && JSON.stringify(value) === '["TEXT"]';
+    if (!CONFIG_KNOWN.has(name) && !isText && value !== null) losses.lose(at(name), value);
+  }
+  const number = (name: string, neutral?: number) => {
+    const value = optionalNumber(config[name], at(name));
+    return { param: at(name), value: value === neutral ? undefined : value };
+  };
+  return {
+    system: readSystemInstruction(body.systemInstruction),
+    turns: readContents(isMembers(body.contents) ? [body.contents] : list(body.contents, "contents")),
+    tools: readTools(body.tools, losses),
+    toolChoice: readToolChoice(body.toolConfig),
+    parallelTools: undefined,
+    maxTokens: optionalNumber(config.maxOutputTokens, at("maxOutputTokens")),
+    stop:
+      config.stopSequences === undefined || config.stopSequences === null
+        ? []
+        : list(config.stopSequences, at("stopSequences")).map((one) => text(one, at("stopSequences"))),
+    user: undefined,
+    thinking: readThinking(config.thinkingConfig),
+    format: readFormat(config),
+    settings: readSettings({
+      temperature: number("temperature"),
+      topP: number("topP"),
+      topK: number("topK"),
+      seed: number("seed"),
+      count: number("candidateCount", 1),
+      presencePenalty: number("presencePenalty", 0),
+      frequencyPenalty: number("frequencyPenalty", 0),
+    }),
+  };
+}
+
+function camelCase(value: Members): Members {
+  if (!Object.keys(value).some((name) => name.includes("_", 1))) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => [
+      name.replace(/(?!^)_([a-z])/g, (_, letter: string) => letter.toUpperCase()),
+      member,
+    ]),
+  );
+}
+
+function readTools(value: unknown, losses: Losses): Tool[] {
+  if (value === undefined || value === null) return [];
+  return list(value, "tools").flatMap((one, i) => {
+    const at = `tools[${i}]`;
+    const tool = camelCase(members(one, at));
+    for (const [name, member] of Object.entries(tool))
+      if (name !== "functionDeclarations" && member !== null) losses.lose(`${at}.${name}`, member);
+    if (tool.functionDeclarations === undefined || tool.functionDeclarations === null) return [];
+    return list(tool.functionDeclarations, `${at}.functionDeclarations`).map((declared, j) => {
+      const where = `${at}.functionDeclarations[${j}]`;
+      const { name, description, parameters, parametersJsonSchema } = camelCase(members(declared, where));
+      return {
+        name: text(name, `${where}.name`),
+        description: optionalText(description, `${where}.description`),
+        parameters: isMembers(parametersJsonSchema)
+          ? parametersJsonSchema
+          : isMembers(parameters)
+            ? (jsonSchema(parameters) as Members)
+            : { type: "object", properties: {} },
+        strict: undefined,
+      };
+    });
+  });
+}
+
+/** Google's older schemas write types in capitals, numbers as strings, and `nullable`. */
+export function jsonSchema(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(jsonSchema);
+  if (!isMembers(value)) return value;
+  const out: Record<string, unknown> = {};
+  for (const [name, member] of Object.entries(value)) {
+    if (name === "type" && typeof member === "string") out.type = member.toLowerCase();
+    else if (name === "nullable" || name === "propertyOrdering") continue;
+    else if (/^(?:min|max)(?:Items|Length|Properties)$/.test(name)) out[name] = Number(member);
+    else if (name === "properties" && isMembers(member))
+      out[name] = Object.fromEntries(Object.entries(member).map(([key, schema]) => [key, jsonSchema(schema)]));
+    else if (name === "enum" || name === "default" || name === "example" || name === "required") out[name] = member;
+    else putMember(out, name, jsonSchema(member));
+  }
+  if (value.nullable === true && typeof out.type === "string") out.type = [out.type, "null"];
+  return out;
+}
+
+function readToolChoice(value: unknown): ToolChoice | undefined {
+  const config = isMembers(value) ? camelCase(value).functionCallingConfig : undefined;
+  if (!isMembers(config)) return undefined;
+  const { mode, allowedFunctionNames: names } = camelCase(config);
+  switch (mode) {
+    case "NONE":
+      return "none";
+    case "ANY":
+    case "VALIDATED":
+      return Array.isArray(names) && names.length === 1
+        ? { name: String(names[0]) }
+        : mode === "ANY"
+          ? "required"
+          : "auto";
+    default:
+      return undefined;
+  }
+}
+
+function readThinking(value: unknown): Thinking | undefined {
+  if (!isMembers(value)) return undefined;
+  const { thinkingBudget, thinkingLevel } = camelCase(value);
+  const param = "generationConfig.thinkingConfig";
+  const budgetTokens = optionalNumber(thinkingBudget, `${param}.thinkingBudget`);
+  const effort = optionalText(thinkingLevel, `${param}.thinkingLevel`)?.toLowerCase();
+  if (budgetTokens === -1) return { param, isAdaptive: true };
+  return budgetTokens === undefined && effort === undefined ? undefined : { param, budgetTokens, effort };
+}
+
+function readFormat(config: Members): AnswerFormat | undefined {
+  const param = "generationConfig.responseMimeType";
+  const schema = config.responseJsonSchema ?? config._responseJsonSchema ?? config.responseSchema;
+  if (isMembers(schema)) return { kind: "schema", param, name: "answer", schema: jsonSchema(schema) as Members };
+  return config.responseMimeType === "application/json" ? { kind: "json", param } : undefined;
+}
+
+export function readSystemInstruction(value: unknown): TextPart[] {
+  if (value === undefined || value === null) return [];
+  if (typeof value === "string") return value === "" ? [] : [{ kind: "text", text: value }];
+  const { parts } = members(value, "systemInstruction");
+  return listOf(parts, "systemInstruction.parts").map((part, i) => ({
+    kind: "text",
+    text: text(members(part, `systemInstruction.parts[${i}]`).text, `systemInstruction.parts[${i}].text`),
+  }));
+}
+
+export function readContents(contents: readonly unknown[]): Turn[] {
+  const turns = new TurnList();
+  const calls = new OpenCalls();
+  for (const [i, value] of contents.entries()) {
+    const at = `contents[${i}]`;
+    const content = members(value, at);
+    const role = content.role ?? "user";
+    if (role !== "user" && role !== "model" && role !== "function")
+      throw new TranslationError(`${at}.role`, "must be user or model");
+    const parts = listOf(content.parts, `${at}.parts`).flatMap((part, j) =>
+      readPart(members(part, `${at}.parts[${j}]`), `${at}.parts[${j}]`, calls),
+    );
+    turns.add(role === "model" ? "assistant" : "user", parts);
+  }
+  return turns.turns;
+}
+
+/** Calls that have no result yet. */
+class OpenCalls {
+  readonly #open: { readonly id: string; readonly name: string }[] = [];
+  #count = 0;
+
+  called(id: string | undefined, name: string): string {
+    const known = id ?? `call_${++this.#count}`;
+    this.#open.push({ id: known, name });
+    return known;
+  }
+
+  /** The id of the call that this is the result of. */
+  answered(id: string | undefined, name: string): string {
+    const at = this.#open.findIndex((one) => (id === undefined ? one.name === name : one.id === id));
+    const [found] = at < 0 ? [] : this.#open.splice(at, 1);
+    return found?.id ?? id ?? `call_${++this.#count}`;
+  }
+}
+
+function readPart(part: Members, at: string, calls: OpenCalls): Part[] {
+  const called = part.functionCall ?? part.function_call;
+  const result = part.functionResponse ?? part.function_response;
+  const signature = readSignature(part.thoughtSignature ?? part.thought_signature, "google");
+  if (isMembers(called)) {
+    const name = text(called.name, `${at}.functionCall.name`);
+    const input = isMembers(called.args) ? called.args : {};
+    return [{ kind: "toolCall", id: calls.called(textOrNothing(called.id), name), name, input, signature }];
+  }
+  if (isMembers(result)) {
+    const name = text(result.name, `${at}.functionResponse.name`);
+    const response = isMembers(result.response) ? result.response : {};
+    const isError = textOrNothing(response.error) !== undefined && Object.keys(response).length === 1;
+    const seen = result.parts === undefined ? [] : listOf(result.parts, `${at}.functionResponse.parts`);
+    return [
+      {
+        kind: "toolResult",
+        id: calls.answered(textOrNothing(result.id), name),
+        name,
+        parts: [
+          { kind: "text", text: resultText(response) },
+          ...seen.flatMap((one, i) => readData(members(one, `${at}.functionResponse.parts[${i}]`), at)),
+        ],
+        isError,
+      },
+    ];
+  }
+  if (typeof part.text === "string") {
+    if (part.thought !== true) return [{ kind: "text", text: part.text }];
+    return signature === undefined ? [] : [{ kind: "thought", text: part.text, signature, isRedacted: false }];
+  }
+  const data = readData(part, at);
+  if (data.length > 0) return data;
+  // A signature may stand alone.
+  if (signature !== undefined && Object.keys(part).every((name) => /^thought/.test(name))) return [];
+  throw new TranslationError(at, `${JSON.stringify(Object.keys(part)[0] ?? "{}")} ${NOT_SUPPORTED}`);
+}
+
+function readData(part: Members, at: string): ContentPart[] {
+  const inline = part.inlineData ?? part.inline_data;
+  const file = part.fileData ?? part.file_data;
+  if (isMembers(inline)) {
+    const mediaType = text(inline.mimeType ?? inline.mime_type, `${at}.inlineData.mimeType`);
+    const source = { mediaType, data: text(inline.data, `${at}.inlineData.data`) };
+    if (mediaType.startsWith("image/")) return [{ kind: "image", source }];
+    return [{ kind: "file", source, name: optionalText(inline.displayName, `${at}.inlineData.displayName`) }];
+  }
+  if (isMembers(file)) {
+    const url = text(file.fileUri ?? file.file_uri, `${at}.fileData.fileUri`);
+    const type = String(file.mimeType ?? file.mime_type ?? "image/");
+    if (!/^https?:/.test(url) || /generativelanguage\.googleapis\.com\/.*\/files\//.test(url))
+      throw new TranslationError(
+        `${at}.fileData`,
+        "a file that is stored at Google cannot be sent to another provider",
+      );
+    return [
+      type.startsWith("image/")
+        ? { kind: "image", source: { url } }
+        : { kind: "file", source: { url }, name: undefined },
+    ];
+  }
+  return [];
+}
+
+/** `{output: …}`, `{result: …}` and `{error: …}` are how Google's own SDKs wrap a text. */
+function resultText(response: Members): string {
+  const names = Object.keys(response);
+  const only = names.length === 1 ? response[names[0] as string] : undefined;
+  return typeof only === "string" && /^(?:output|result|error)$/.test(names[0] as string)
+    ? only
+    : JSON.stringify(response);
+}
+
+/** Google's API takes one thing where a list is meant. */
+function listOf(value: unknown, at: string): readonly unknown[] {
+  if (value === undefined || value === null) return [];
+  return isMembers(value) ? [value] : list(value, at);
+}
+
+const FINISH: Readonly<Record<Finish, string>> = {
+  stop: "STOP",
+  length: "MAX_TOKENS",
+  toolCalls: "STOP",
+  filter: "SAFETY",
+};
+
+export function writeGeminiAnswer(answer: WholeAnswer, context: TranslationContext): Members {
+  return compact({
+    candidates: answer.choices.map(({ parts, finish }, index) => ({
+      content: { role: "model", parts: parts.flatMap(partOf) },
+      finishReason: FINISH[finish],
+      index,
+    })),
+    usageMetadata: usageMetadata(answer.counted),
+    modelVersion: answer.model ?? context.model,
+    responseId: answer.id ?? context.newId(),
+  });
+}
+
+function partOf(part: AnswerPart): Members[] {
+  switch (part.kind) {
+    case "text":
+      return [{ text: part.text }];
+    case "thought":
+      return part.isRedacted ? [] : [thoughtPart(part.text, part.signature)];
+    case "toolCall":
+      return [callPart(part, part.input)];
+  }
+}
+
+function thoughtPart(text: string, signature: Signature | undefined): Members {
+  return compact({ text, thought: true, thoughtSignature: signature && writeSignature(signature, "google") });
+}
+
+function callPart({ id, name, signature }: Pick<OrderedCall, "id" | "name" | "signature">, input: string): Members {
+  return compact({
+    functionCall: compact({ id, name, args: inputOf(input) }),
+    thoughtSignature: signature && writeSignature(signature, "google"),
+  });
+}
+
+/** Here thoughts are counted beside the output, and cached tokens are part of the prompt. */
+function usageMetadata(usage: Usage | undefined): Members | undefined {
+  if (usage === undefined) return undefined;
+  return compact({
+    promptTokenCount: usage.inputTokens,
+    candidatesTokenCount: usage.outputTokens - (usage.reasoningTokens ?? 0),
+    totalTokenCount: usage.totalTokens,
+    cachedContentTokenCount: usage.cachedInputTokens,
+    thoughtsTokenCount: usage.reasoningTokens,
+  });
+}
+
+export function openGeminiStream(context: TranslationContext): StreamWriter {
+  let out: OutEvent[] = [];
+  let head: Members = {};
+  let begun = false;
+  const finishes: Finish[] = [];
+  let usage: Usage | undefined;
+  const orders = new Map<number, ToolOrder>();
+
+  const piece = (choice: number, part: Members): void => {
+    out.push({ data: { candidates: [{ content: { role: "model", parts: [part] }, index: choice }], ...head } });
+  };
+  const orderOf = (choice: number): ToolOrder => {
+    let order = orders.get(choice);
+    if (order === undefined) {
+      let current: OrderedCall | undefined;
+      let input = "";
+      order = new ToolOrder({
+        start(call) {
+          current = call;
+          input = "";
+        },
+        input(json) {
+          input += json;
+        },
+        end() {
+          if (current) piece(choice, callPart(current, input));
+        },
+      });
+      orders.set(choice, order);
+    }
+    return order;
+  };
+
+  return {
+    begin(id, model) {
+      if (begun) return;
+      begun = true;
+      head = { modelVersion: model ?? context.model, responseId: id ?? context.newId() };
+    },
+    text(choice, text) {
+      if (text !== "") piece(choice, { text });
+    },
+    thought(choice, text) {
+      if (text !== "") piece(choice, thoughtPart(text, undefined));
+    },
+    signed(choice, signature) {
+      piece(choice, thoughtPart("", signature));
+    },
+    redacted() {
+      // There is no part for it.
+    },
+    toolCall: (choice, call, id, name, signature) => orderOf(choice).start({ call, id, name, signature }),
+    toolInput: (choice, call, json) => orderOf(choice).input(call, json),
+    toolEnd: (choice, call) => orderOf(choice).end(call),
+    finish(choice, finish) {
+      finishes[choice] = finish;
+    },
+    usage(counted) {
+      usage = counted;
+    },
+    take() {
+      const taken = out;
+      out = [];
+      return taken;
+    },
+    end() {
+      for (const order of orders.values()) order.flush();
+      const candidates = finishes.map((finish, index) => ({
+        content: { role: "model", parts: [{ text: "" }] },
+        finishReason: FINISH[finish],
+        index,
+      }));
+      out.push({ data: compact({ candidates, usageMetadata: usageMetadata(usage), ...head }) });
+    },
+  };
+}

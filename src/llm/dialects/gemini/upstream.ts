@@ -1,0 +1,268 @@
+/**
+ * The common form as a request of Gemini's generateContent.
+ */
+import { lookupTable } from "../../../base/lookup-table.ts";
+import { isMembers, type Members } from "../../../json/json.ts";
+import {
+  budgetOf,
+  type ContentPart,
+  type Conversation,
+  type Part,
+  resultText,
+  type Signature,
+  type Source,
+  sayable,
+  type ToolChoice,
+} from "../../canonical/conversation.ts";
+import {
+  compact,
+  ENDED_EARLY,
+  type Losses,
+  NOT_SUPPORTED,
+  TranslationError,
+  textOrNothing,
+  UpstreamAnswerError,
+  writeSettings,
+} from "../../canonical/request-fields.ts";
+import type { AnswerSink, Finish } from "../../canonical/response.ts";
+import type { StreamReader, TranslationContext } from "../../canonical/translation.ts";
+import { errorMessage } from "../../request/llm-errors.ts";
+import { readUsage } from "../../usage/usage.ts";
+
+const MEDIA_TYPES = lookupTable<string>({
+  png: "image/png",
+  webp: "image/webp",
+  gif: "image/gif",
+  heic: "image/heic",
+  heif: "image/heif",
+  pdf: "application/pdf",
+});
+
+export function writeGeminiRequest(asked: Conversation, context: TranslationContext): Members {
+  const { losses, model } = context;
+  return compact({
+    systemInstruction: asked.system.length === 0 ? undefined : { parts: asked.system.map(({ text }) => ({ text })) },
+    contents: sayable(asked.turns, isForGemini).map(({ role, parts }) => ({
+      role: role === "assistant" ? "model" : "user",
+      parts: partsOf(parts, model),
+    })),
+    tools:
+      asked.tools.length === 0
+        ? undefined
+        : [
+            {
+              functionDeclarations: asked.tools.map(({ name, description, parameters }) =>
+                compact({ name, description, parametersJsonSchema: parameters }),
+              ),
+            },
+          ],
+    toolConfig: asked.tools.length === 0 ? undefined : toolConfig(asked.toolChoice),
+    generationConfig: generationConfig(asked, losses),
+  });
+}
+
+function isForGemini(part: Part): boolean {
+  return part.kind !== "thought" || (part.signature.signer === "google" && !part.isRedacted);
+}
+
+/**
+ * Models that sign their thoughts want the signature of the first call of a turn back. A history that another model
+ * wrote has none; Google names this text for that case.
+ */
+const UNSIGNED = "skip_thought_signature_validator";
+
+function partsOf(parts: readonly Part[], model: string): Members[] {
+  const firstCall = parts.findIndex(({ kind }) => kind === "toolCall");
+  return parts.flatMap((part, i) => {
+    const [mapped = {}, ...more] = partOf(part);
+    const wantsSignature = i === firstCall && /gemini-3/.test(model) && mapped.thoughtSignature === undefined;
+    return [wantsSignature ? { ...mapped, thoughtSignature: UNSIGNED } : mapped, ...more];
+  });
+}
+
+function partOf(part: Part): Members[] {
+  switch (part.kind) {
+    case "toolCall":
+      return [
+        compact({
+          functionCall: { name: part.name, args: part.input },
+          thoughtSignature: part.signature?.signer === "google" ? part.signature.value : undefined,
+        }),
+      ];
+    case "toolResult": {
+      if (part.name === undefined)
+        throw new TranslationError(
+          "messages",
+          `the result of the tool call ${JSON.stringify(part.id)} has no call before it`,
+        );
+      const text = resultText(part, true);
+      const response = part.isError ? { error: text } : resultOf(text);
+      // Images that a tool found stand beside its result.
+      const seen = part.parts.filter(({ kind }) => kind !== "text").map(contentOf);
+      return [{ functionResponse: { name: part.name, response } }, ...seen];
+    }
+    case "thought":
+      return [{ text: part.text, thought: true, thoughtSignature: part.signature.value }];
+    default:
+      return [contentOf(part)];
+  }
+}
+
+function contentOf(part: ContentPart): Members {
+  if (part.kind === "text") return { text: part.text };
+  return dataOf(part.source);
+}
+
+function dataOf(source: Source): Members {
+  if ("url" in source) return { fileData: { mimeType: mediaTypeOf(source.url), fileUri: source.url } };
+  return { inlineData: { mimeType: source.mediaType, data: source.data } };
+}
+
+/** The provider wants an object: a result that is one goes as it is. */
+function resultOf(text: string): Members {
+  try {
+    const parsed: unknown = JSON.parse(text);
+    if (isMembers(parsed)) return parsed;
+  } catch {
+    // Plain text.
+  }
+  return { result: text };
+}
+
+function mediaTypeOf(url: string): string {
+  const ending = /\.([a-z]+)(?:$|[?#])/i.exec(url)?.[1]?.toLowerCase() ?? "";
+  return MEDIA_TYPES[ending] ?? "image/jpeg";
+}
+
+function toolConfig(choice: ToolChoice | undefined): Members | undefined {
+  if (choice === undefined) return undefined;
+  const mode = choice === "auto" ? "AUTO" : choice === "none" ? "NONE" : "ANY";
+  return {
+    functionCallingConfig: compact({
+      mode,
+      allowedFunctionNames: typeof choice === "object" ? [choice.name] : undefined,
+    }),
+  };
+}
+
+function generationConfig(asked: Conversation, losses: Losses): Members | undefined {
+  const { format, maxTokens, stop, settings } = asked;
+  if (asked.parallelTools === false && asked.tools.length > 0) losses.lose("parallel_tool_calls", false);
+  const config = compact({
+    ...writeSettings(
+      settings,
+      {
+        temperature: "temperature",
+        topP: "topP",
+        topK: "topK",
+        seed: "seed",
+        count: "candidateCount",
+        presencePenalty: "presencePenalty",
+        frequencyPenalty: "frequencyPenalty",
+      },
+      losses,
+    ),
+    maxOutputTokens: maxTokens,
+    stopSequences: stop.length === 0 ? undefined : stop,
+    responseMimeType: format === undefined ? undefined : "application/json",
+    responseJsonSchema: format?.kind === "schema" ? format.schema : undefined,
+    thinkingConfig: thinkingConfig(asked, losses),
+  });
+  return Object.keys(config).length === 0 ? undefined : config;
+}
+
+/** Without `includeThoughts` the thoughts are made and paid for, and never seen. */
+function thinkingConfig({ thinking }: Conversation, losses: Losses): Members | undefined {
+  if (thinking === undefined) return undefined;
+  if (thinking.isAdaptive && thinking.effort === undefined) return { includeThoughts: true, thinkingBudget: -1 };
+  const budget = budgetOf(thinking);
+  if (budget === undefined) {
+    losses.lose(thinking.param, thinking.effort, `${JSON.stringify(thinking.effort)} ${NOT_SUPPORTED}`);
+    return undefined;
+  }
+  return budget === 0 ? { thinkingBudget: 0 } : { includeThoughts: true, thinkingBudget: budget };
+}
+
+const FILTERED = new Set([
+  ...["SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE"],
+]);
+
+export function readGeminiAnswer(body: Members, sink: AnswerSink): void {
+  sink.begin(textOrNothing(body.responseId), textOrNothing(body.modelVersion));
+  const candidates = Array.isArray(body.candidates) ? body.candidates.filter(isMembers) : [];
+  for (const [at, candidate] of candidates.entries()) {
+    const calls = readParts(candidate, at, 0, sink);
+    sink.finish(at, finishOf(candidate.finishReason, calls > 0));
+  }
+  // A prompt that was blocked has no candidates; the client sees an empty answer that was filtered.
+  if (candidates.length === 0) sink.finish(0, "filter");
+  const usage = readUsage(body.usageMetadata);
+  if (usage) sink.usage(usage);
+}
+
+export function openGeminiReader(sink: AnswerSink): StreamReader {
+  let usage: unknown;
+  let finished = false;
+  /** By candidate: how many tool calls it has made. */
+  const calls: number[] = [];
+  return {
+    event(_name, data) {
+      if (isMembers(data.error)) throw new UpstreamAnswerError(500, errorMessage(data, ""));
+      if (isMembers(data.usageMetadata)) usage = data.usageMetadata;
+      sink.begin(textOrNothing(data.responseId), textOrNothing(data.modelVersion));
+      for (const candidate of Array.isArray(data.candidates) ? data.candidates : []) {
+        if (!isMembers(candidate)) continue;
+        const at = typeof candidate.index === "number" ? candidate.index : 0;
+        calls[at] = readParts(candidate, at, calls[at] ?? 0, sink);
+        if (typeof candidate.finishReason === "string") {
+          finished = true;
+          sink.finish(at, finishOf(candidate.finishReason, (calls[at] ?? 0) > 0));
+        }
+      }
+      if (isMembers(data.promptFeedback) && typeof data.promptFeedback.blockReason === "string") {
+        finished = true;
+        sink.finish(0, "filter");
+      }
+    },
+    end() {
+      if (!finished) throw new UpstreamAnswerError(502, ENDED_EARLY);
+      const counted = readUsage(usage);
+      if (counted) sink.usage(counted);
+    },
+  };
+}
+
+/** Returns how many tool calls there are now. */
+function readParts(candidate: Members, choice: number, callsBefore: number, sink: AnswerSink): number {
+  let calls = callsBefore;
+  const { content } = candidate;
+  const parts = isMembers(content) && Array.isArray(content.parts) ? content.parts : [];
+  for (const part of parts) {
+    if (!isMembers(part)) continue;
+    const signature = signatureOf(part.thoughtSignature);
+    if (isMembers(part.functionCall)) {
+      const { id, name, args } = part.functionCall;
+      sink.toolCall(choice, calls, textOrNothing(id), String(name), signature);
+      sink.toolInput(choice, calls, JSON.stringify(args ?? {}));
+      sink.toolEnd(choice, calls);
+      calls += 1;
+    } else if (typeof part.text === "string") {
+      if (part.thought === true) sink.thought(choice, part.text);
+      else sink.text(choice, part.text);
+    } else if (isMembers(part.inlineData) || isMembers(part.fileData))
+      throw new UpstreamAnswerError(502, "the model answered with an image or a file, which cannot be translated");
+    else if (isMembers(part.executableCode) || isMembers(part.codeExecutionResult))
+      throw new UpstreamAnswerError(502, "the model ran code, which cannot be translated");
+  }
+  return calls;
+}
+
+function signatureOf(value: unknown): Signature | undefined {
+  return typeof value === "string" && value !== "" ? { signer: "google", value } : undefined;
+}
+
+function finishOf(reason: unknown, hasCalls: boolean): Finish {
+  if (reason === "MAX_TOKENS") return "length";
+  if (typeof reason === "string" && FILTERED.has(reason)) return "filter";
+  return hasCalls ? "toolCalls" : "stop";
+}

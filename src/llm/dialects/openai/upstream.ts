@@ -1,0 +1,280 @@
+/**
+ * The common form as an OpenAI chat request. Servers of this dialect differ in some members (`ChatHabits`).
+ */
+import { isMembers, type Members } from "../../../json/json.ts";
+import {
+  type AnswerFormat,
+  type ContentPart,
+  type Conversation,
+  effortOf,
+  readSignature,
+  resultText,
+  sayable,
+  type ToolChoice,
+  type Turn,
+} from "../../canonical/conversation.ts";
+import {
+  compact,
+  ENDED_EARLY,
+  TranslationError,
+  textOrNothing,
+  UpstreamAnswerError,
+  urlOf,
+  writeSettings,
+} from "../../canonical/request-fields.ts";
+import type { AnswerSink, Finish } from "../../canonical/response.ts";
+import type { StreamReader, TranslationContext } from "../../canonical/translation.ts";
+import { errorMessage } from "../../request/llm-errors.ts";
+import { readUsage } from "../../usage/usage.ts";
+
+/** Its highest word; others have more. */
+const EFFORT_NAMES: Readonly<Record<string, string>> = { max: "xhigh" };
+
+export function writeChatRequest(asked: Conversation, context: TranslationContext): Members {
+  const { chat, losses } = context;
+  const system = asked.system.map(({ text }) => text).join("\n\n");
+  const effort = asked.thinking && effortOf(asked.thinking);
+  return compact({
+    model: context.model,
+    messages: [
+      ...(system === "" ? [] : [{ role: "system", content: system }]),
+      ...sayable(asked.turns, ({ kind }) => kind !== "thought").flatMap(messagesOf),
+    ],
+    [chat.maxTokens]: asked.maxTokens,
+    stop: asked.stop.length === 0 ? undefined : asked.stop,
+    tools:
+      asked.tools.length === 0
+        ? undefined
+        : asked.tools.map(({ name, description, parameters, strict }) => ({
+            type: "function",
+            function: compact({ name, description, parameters, strict: strict === true ? true : undefined }),
+          })),
+    tool_choice: asked.toolChoice && toolChoice(asked.toolChoice, chat.required),
+    parallel_tool_calls: asked.parallelTools === false && asked.tools.length > 0 ? false : undefined,
+    user: chat.user ? asked.user : undefined,
+    reasoning_effort: effort === undefined ? undefined : (EFFORT_NAMES[effort] ?? effort),
+    response_format: asked.format && responseFormat(asked.format),
+    ...writeSettings(
+      asked.settings,
+      {
+        temperature: "temperature",
+        topP: "top_p",
+        ...(chat.topK ? { topK: "top_k" } : {}),
+        seed: chat.seed,
+        count: "n",
+        presencePenalty: "presence_penalty",
+        frequencyPenalty: "frequency_penalty",
+        verbosity: "verbosity",
+        serviceTier: "service_tier",
+      },
+      losses,
+    ),
+    stream: context.stream ? true : undefined,
+  });
+}
+
+function messagesOf({ role, parts }: Turn): Members[] {
+  return role === "assistant" ? [assistantMessage(parts)] : userMessages(parts);
+}
+
+function assistantMessage(parts: Turn["parts"]): Members {
+  const texts: string[] = [];
+  const calls: Members[] = [];
+  for (const part of parts) {
+    if (part.kind === "text") texts.push(part.text);
+    else if (part.kind === "toolCall")
+      calls.push({
+        id: part.id,
+        type: "function",
+        function: { name: part.name, arguments: JSON.stringify(part.input) },
+      });
+    else if (part.kind !== "thought")
+      throw new TranslationError(
+        "messages",
+        "an assistant's message can only hold text for the provider of this model",
+      );
+  }
+  return compact({
+    role: "assistant",
+    content: texts.length === 0 ? null : texts.join(""),
+    tool_calls: calls.length === 0 ? undefined : calls,
+  });
+}
+
+/** Results of tools are messages of their own here, before what the user says with them; they can only be text. */
+function userMessages(parts: Turn["parts"]): Members[] {
+  const results: Members[] = [];
+  const said: Members[] = [];
+  for (const part of parts) {
+    if (part.kind === "toolResult") {
+      results.push({ role: "tool", tool_call_id: part.id, content: resultText(part, false) });
+      const seen = part.parts.filter(({ kind }) => kind !== "text");
+      if (seen.length > 0) said.push({ type: "text", text: `Of the result of the tool call ${part.id}:` });
+      said.push(...seen.map(contentOf));
+    } else if (part.kind !== "toolCall" && part.kind !== "thought") said.push(contentOf(part));
+  }
+  const only = said.length === 1 && said[0]?.type === "text" ? said[0].text : undefined;
+  return [...results, ...(said.length === 0 ? [] : [{ role: "user", content: only ?? said }])];
+}
+
+function contentOf(part: ContentPart): Members {
+  switch (part.kind) {
+    case "text":
+      return { type: "text", text: part.text };
+    case "image":
+      return { type: "image_url", image_url: { url: urlOf(part.source) } };
+    case "file":
+      if ("url" in part.source)
+        throw new TranslationError("messages", "the provider of this model takes files only with their content");
+      if (part.source.mediaType.startsWith("audio/"))
+        return {
+          type: "input_audio",
+          input_audio: { data: part.source.data, format: part.source.mediaType.includes("wav") ? "wav" : "mp3" },
+        };
+      return { type: "file", file: { filename: part.name ?? "document.pdf", file_data: urlOf(part.source) } };
+  }
+}
+
+function toolChoice(choice: ToolChoice, required: string): unknown {
+  if (typeof choice === "object") return { type: "function", function: { name: choice.name } };
+  return choice === "required" ? required : choice;
+}
+
+function responseFormat(format: AnswerFormat): Members {
+  if (format.kind === "json") return { type: "json_object" };
+  return { type: "json_schema", json_schema: { name: format.name, schema: format.schema, strict: true } };
+}
+
+export function readChatAnswer(body: Members, sink: AnswerSink): void {
+  const choices = Array.isArray(body.choices) ? body.choices.filter(isMembers) : [];
+  if (choices.length === 0) throw new UpstreamAnswerError(502, "the provider's answer has no choices");
+  sink.begin(textOrNothing(body.id), textOrNothing(body.model));
+  for (const [at, choice] of choices.entries()) {
+    const message = isMembers(choice.message) ? choice.message : {};
+    readSaid(message, at, sink);
+    const calls = Array.isArray(message.tool_calls) ? message.tool_calls.filter(isMembers) : [];
+    for (const [call, one] of calls.entries()) {
+      const called = isMembers(one.function) ? one.function : {};
+      sink.toolCall(at, call, textOrNothing(one.id), String(called.name ?? ""), signatureOf(one));
+      sink.toolInput(at, call, argumentsOf(called.arguments));
+      sink.toolEnd(at, call);
+    }
+    sink.finish(at, finishOf(choice.finish_reason, calls.length > 0));
+  }
+  const usage = readUsage(body.usage);
+  if (usage) sink.usage(usage);
+}
+
+export function openChatReader(sink: AnswerSink): StreamReader {
+  /** By choice: the calls so far. */
+  const calls = new Map<number, { index: unknown; id: unknown }[]>();
+  const finished = new Map<number, Finish>();
+
+  function toolDelta(choice: number, delta: Members): void {
+    const known = calls.get(choice) ?? [];
+    calls.set(choice, known);
+    const called = isMembers(delta.function) ? delta.function : {};
+    const call = callOf(known, delta);
+    if (call === known.length) {
+      known.push({ index: delta.index, id: textOrNothing(delta.id) });
+      sink.toolCall(choice, call, textOrNothing(delta.id), String(called.name ?? ""), signatureOf(delta));
+    }
+    const json = argumentsOf(called.arguments);
+    if (json !== "") sink.toolInput(choice, call, json);
+  }
+
+  return {
+    event(_name, data) {
+      if (isMembers(data.error)) throw new UpstreamAnswerError(500, errorMessage(data, ""));
+      sink.begin(textOrNothing(data.id), textOrNothing(data.model));
+      const usage = readUsage(data.usage);
+      if (usage) sink.usage(usage);
+      if (!Array.isArray(data.choices)) return;
+      for (const choice of data.choices) {
+        if (!isMembers(choice)) continue;
+        const at = typeof choice.index === "number" ? choice.index : 0;
+        if (isMembers(choice.delta)) {
+          readSaid(choice.delta, at, sink);
+          if (Array.isArray(choice.delta.tool_calls))
+            for (const call of choice.delta.tool_calls) if (isMembers(call)) toolDelta(at, call);
+        }
+        if (typeof choice.finish_reason === "string") finished.set(at, finishOf(choice.finish_reason, calls.has(at)));
+      }
+    },
+    end() {
+      if (!finished.has(0)) throw new UpstreamAnswerError(502, ENDED_EARLY);
+      for (const [choice, finish] of finished) {
+        const count = calls.get(choice)?.length ?? 0;
+        for (let call = 0; call < count; call++) sink.toolEnd(choice, call);
+        sink.finish(choice, finish);
+      }
+    },
+  };
+}
+
+/** Which call a piece belongs to; the number of known ones if it is new. */
+function callOf(known: readonly { index: unknown; id: unknown }[], { index, id }: Members): number {
+  const named = textOrNothing(id);
+  if (index === undefined || index === null)
+    // Servers that leave the index out give each call its id once.
+    return named === undefined
+      ? Math.max(0, known.length - 1)
+      : orNew(
+          known.findLastIndex((one) => one.id === named),
+          known,
+        );
+  const at = known.findLastIndex((one) => one.index === index);
+  const other = at >= 0 && named !== undefined && known[at]?.id !== undefined && known[at]?.id !== named;
+  return other ? known.length : orNew(at, known);
+}
+
+function orNew(at: number, known: readonly unknown[]): number {
+  return at < 0 ? known.length : at;
+}
+
+/** Words and thoughts, whole or a piece of them. */
+function readSaid(said: Members, choice: number, sink: AnswerSink): void {
+  const thought = said.reasoning_content ?? said.reasoning;
+  if (typeof thought === "string" && thought !== "") sink.thought(choice, thought);
+  const words = said.content;
+  if (typeof words === "string") {
+    if (words !== "") sink.text(choice, words);
+  } else if (Array.isArray(words)) for (const part of words) readPart(part, choice, sink);
+  if (typeof said.refusal === "string" && said.refusal !== "") sink.text(choice, said.refusal);
+}
+
+/** Mistral's thinking models answer with a list. */
+function readPart(part: unknown, choice: number, sink: AnswerSink): void {
+  if (!isMembers(part)) return;
+  if (part.type === "thinking") {
+    for (const inner of Array.isArray(part.thinking) ? part.thinking : [part.thinking])
+      sink.thought(choice, isMembers(inner) ? String(inner.text ?? "") : String(inner ?? ""));
+  } else if (typeof part.text === "string") sink.text(choice, part.text);
+  else if (part.type !== "reference")
+    throw new UpstreamAnswerError(
+      502,
+      `the provider's answer holds ${JSON.stringify(part.type)}, which cannot be translated`,
+    );
+}
+
+/** Some servers write the arguments as an object. */
+function argumentsOf(value: unknown): string {
+  return typeof value === "string" ? value : isMembers(value) ? JSON.stringify(value) : "";
+}
+
+function signatureOf(call: Members) {
+  const google = isMembers(call.extra_content) ? call.extra_content.google : undefined;
+  return isMembers(google) ? readSignature(google.thought_signature, "google") : undefined;
+}
+
+function finishOf(reason: unknown, hasCalls: boolean): Finish {
+  switch (reason) {
+    case "length":
+    case "model_length":
+      return "length";
+    case "content_filter":
+      return "filter";
+    default:
+      return hasCalls ? "toolCalls" : "stop";
+  }
+}

@@ -1,0 +1,70 @@
+/**
+ * The JSON of one event of a stream, parsed and written in steps if it is large. An event with too many values is not
+ * read at all: no model writes one, and parsing it would hold up everybody else.
+ */
+import { ExpectedError } from "../../base/expected-error.ts";
+import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { type Members, parseMembers } from "../../json/json.ts";
+import { parseMembersInSteps, stringifyInSteps } from "../../json/json-steps.ts";
+import { hasMoreTokens } from "../../json/json-tokens.ts";
+
+/** Commas, opening brackets and, twice, colons. It is read for its usage, translated and written in one turn: 40 ms. */
+const MAX_EVENT_TOKENS = 40_000;
+
+export class EventTooComplex extends ExpectedError {
+  constructor() {
+    super(`an event of the stream has more than ${MAX_EVENT_TOKENS} values and names`);
+    this.name = "EventTooComplex";
+  }
+}
+
+export function isTooComplex(data: string): boolean {
+  return hasMoreTokens(data, MAX_EVENT_TOKENS);
+}
+
+/** Undefined if it is no object. Throws EventTooComplex. */
+export function parseEvent(data: string): Members | undefined {
+  if (isTooComplex(data)) throw new EventTooComplex();
+  return parseMembers(data);
+}
+
+export function* parseEventInSteps(data: string): Steps<Members | undefined> {
+  if (data.length <= SLICED_BYTES) return parseEvent(data);
+  if (isTooComplex(data)) throw new EventTooComplex();
+  yield;
+  return yield* parseMembersInSteps(Buffer.from(data));
+}
+
+/** `isLarge`: the event that it came of was. */
+export function* writeEventInSteps(body: Members, isLarge: boolean): Steps<string> {
+  return isLarge ? yield* stringifyInSteps(body) : JSON.stringify(body);
+}
+
+const LF = 10;
+const CR = 13;
+
+/** The offset behind the first blank line, which ends the event, or -1. */
+export function endOfEvent(bytes: Buffer, from: number): number {
+  const lf = endByLineFeeds(bytes, from);
+  const cr = endByReturns(bytes, from, lf < 0 ? bytes.length : lf);
+  return cr < 0 ? lf : cr;
+}
+
+function endByLineFeeds(bytes: Buffer, from: number): number {
+  for (let i = bytes.indexOf(LF, from); i >= 0; i = bytes.indexOf(LF, i + 1)) {
+    if (bytes[i + 1] === LF) return i + 2;
+    if (bytes[i + 1] !== CR) continue;
+    if (bytes[i + 2] === LF) return i + 3;
+    // A lone CR is a blank line too; at the end of the bytes its LF may still come.
+    if (i + 2 < bytes.length) return i + 2;
+  }
+  return -1;
+}
+
+/** Nobody is known to write CR alone, but the standard allows it; only what ends before `stop` counts. */
+function endByReturns(bytes: Buffer, from: number, stop: number): number {
+  for (let i = bytes.indexOf(CR, from); i >= 0 && i + 2 <= stop; i = bytes.indexOf(CR, i + 1)) {
+    if (bytes[i + 1] === CR) return i + 2;
+  }
+  return -1;
+}

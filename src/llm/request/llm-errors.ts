@@ -1,0 +1,130 @@
+/**
+ * An error in the shape that the client's own SDK understands, in whichever dialect it speaks.
+ */
+import { isMembers, type Members, parseMembers } from "../../json/json.ts";
+import type { Format } from "./dialect.ts";
+
+export interface LlmError {
+  readonly status: number;
+  readonly message: string;
+  /** A word for programs, for example `model_not_found`. */
+  readonly code?: string | undefined;
+  /** The member of the request that is at fault. */
+  readonly param?: string | undefined;
+}
+
+/** The classes of OpenAI and Anthropic by status; both SDKs choose their error type by status, people by the word. */
+const OPENAI_TYPES: Readonly<Record<number, string>> = {
+  400: "invalid_request_error",
+  401: "authentication_error",
+  403: "permission_error",
+  404: "invalid_request_error",
+  413: "invalid_request_error",
+  415: "invalid_request_error",
+  426: "invalid_request_error",
+  429: "rate_limit_error",
+};
+const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
+  400: "invalid_request_error",
+  401: "authentication_error",
+  403: "permission_error",
+  404: "not_found_error",
+  413: "request_too_large",
+  415: "invalid_request_error",
+  429: "rate_limit_error",
+  529: "overloaded_error",
+};
+const GOOGLE_STATUS: Readonly<Record<number, string>> = {
+  400: "INVALID_ARGUMENT",
+  401: "UNAUTHENTICATED",
+  403: "PERMISSION_DENIED",
+  404: "NOT_FOUND",
+  429: "RESOURCE_EXHAUSTED",
+  503: "UNAVAILABLE",
+  504: "DEADLINE_EXCEEDED",
+};
+
+export function errorBody(format: Format, error: LlmError): Members {
+  const { status, message } = error;
+  switch (format) {
+    case "messages":
+      return { type: "error", error: { type: ANTHROPIC_TYPES[status] ?? "api_error", message } };
+    case "generateContent":
+      return { error: { code: status, message, status: GOOGLE_STATUS[status] ?? "INTERNAL" } };
+    case "converse":
+    case "invoke":
+      return { message };
+    default:
+      return {
+        error: {
+          message,
+          type: OPENAI_TYPES[status] ?? "server_error",
+          param: error.param ?? null,
+          code: error.code ?? null,
+        },
+      };
+  }
+}
+
+const AMAZON_TYPES: Readonly<Record<number, string>> = {
+  400: "ValidationException",
+  401: "UnrecognizedClientException",
+  403: "AccessDeniedException",
+  404: "ResourceNotFoundException",
+  408: "ModelTimeoutException",
+  413: "ValidationException",
+  429: "ThrottlingException",
+  503: "ServiceUnavailableException",
+  504: "ModelTimeoutException",
+};
+
+/** What stands beside the body: the AWS SDKs find the error's name only there. */
+export function errorHeaders(format: Format, status: number): Readonly<Record<string, string>> {
+  if (format !== "converse" && format !== "invoke") return {};
+  return { "x-amzn-errortype": AMAZON_TYPES[status] ?? "InternalServerException" };
+}
+
+/** The same inside a stream that has already begun; the SDKs raise it like an answer with that status. */
+export function errorEvent(format: Format, error: LlmError): { event?: string; data: string } {
+  const data = JSON.stringify(errorBody(format, error));
+  if (format === "messages") return { event: "error", data };
+  if (format === "responses") {
+    return {
+      event: "error",
+      data: JSON.stringify({
+        type: "error",
+        code: error.code ?? "server_error",
+        message: error.message,
+        param: null,
+        sequence_number: 0,
+      }),
+    };
+  }
+  return { data };
+}
+
+/** What any provider's error says: OpenAI, Anthropic and Google nest it, AWS does not. */
+export function errorMessage(body: Members | undefined, text: string): string {
+  const nested = body?.error;
+  const message =
+    typeof nested === "object" && nested !== null
+      ? (nested as Members).message
+      : (body?.message ?? body?.Message ?? nested);
+  return typeof message === "string" && message !== ""
+    ? message
+    : text.slice(0, 500) || "the provider answered with an error";
+}
+
+const CODES = new Set(["context_length_exceeded", "string_above_max_length", "request_too_large"]);
+const WORDS =
+  /prompt is too long|input is too long|too many (?:input )?tokens|maximum context length|context (?:length|window|size)|exceeds? the maximum (?:number of (?:input )?tokens|input length|allowed number of (?:input )?tokens)|reduce the length of the (?:messages|prompt|input)|input token count|max(?:imum)?_?(?:prompt|input)_?tokens/i;
+
+export function isContextLengthError(body: string): boolean {
+  const parsed = parseMembers(body);
+  const error = isMembers(parsed?.error) ? parsed.error : parsed;
+  for (const name of ["code", "type"]) {
+    const value = error?.[name];
+    if (typeof value === "string" && CODES.has(value)) return true;
+  }
+  return WORDS.test(errorMessage(parsed, body));
+}

@@ -1,0 +1,427 @@
+/**
+ * A token count without a tokeniser, for admission (spec 8) and for answers that broke off before their usage.
+ * Every byte-pair tokeniser that was tried can be made to block the process for seconds by 50 KB of hostile text;
+ * this adds up one table entry per byte, and of longer texts only samples. The table knows what tokenisers do:
+ * a word is about one token, digits go in groups, a blank belongs to the word behind it, signs run together,
+ * and a character of another script has a weight of its own.
+ * Within 25 % of the real count on ordinary English, code and CJK text; the real count replaces it afterwards.
+ */
+
+import { isUtf8 } from "node:buffer";
+import { finish, type Steps } from "../../base/turns.ts";
+import type { GatewayRequest } from "../../core/exchange.ts";
+import { endOfString } from "../../json/json-string.ts";
+
+/** Of a longer text only this much is read, in evenly spaced pieces. */
+export const SAMPLED_BYTES = 1536;
+const PIECE_BYTES = 96;
+
+type Kind = "sign" | "lower" | "upper" | "digit" | "blank" | "break" | "other";
+const KINDS: readonly Kind[] = ["sign", "lower", "upper", "digit", "blank", "break", "other"];
+
+/** What a byte of one kind costs behind a byte of another: `begin` unless a more exact entry stands beside it. */
+const COSTS: Readonly<Record<Kind, { readonly begin: number; readonly after?: Partial<Record<Kind, number>> }>> = {
+  // The first letter pays for the word, the others for the chance that it is cut.
+  lower: { begin: 0.8, after: { lower: 0.065, upper: 0.06, other: 0.35 } },
+  upper: { begin: 0.85, after: { lower: 0.75, upper: 0.24 } },
+  digit: { begin: 0.85, after: { digit: 0.28 } },
+  sign: { begin: 0.82, after: { sign: 0.46 } },
+  // Line breaks join the sign before them, indentations the line break.
+  break: { begin: 0.7, after: { sign: 0.15, break: 0 } },
+  blank: { begin: 0, after: { blank: 0.06 } },
+  other: { begin: 0 },
+};
+
+/** Tokens per character outside ASCII by its first byte in UTF-8; measured with the o200k vocabulary, some margin added. */
+const SCRIPTS: readonly { readonly from: number; readonly to: number; readonly tokens: number }[] = [
+  { from: 0xc2, to: 0xca, tokens: 0.5 }, // Latin with accents
+  { from: 0xcb, to: 0xcf, tokens: 0.4 }, // Greek
+  { from: 0xd0, to: 0xd4, tokens: 0.28 }, // Cyrillic
+  { from: 0xd5, to: 0xdf, tokens: 0.38 }, // Hebrew, Arabic
+  { from: 0xe0, to: 0xe1, tokens: 0.4 }, // Indic, Thai
+  { from: 0xe2, to: 0xe2, tokens: 0.8 }, // typographic signs
+  { from: 0xe3, to: 0xe3, tokens: 0.82 }, // kana and CJK signs
+  { from: 0xe4, to: 0xe9, tokens: 0.86 }, // CJK
+  { from: 0xea, to: 0xed, tokens: 0.82 }, // Hangul
+  { from: 0xee, to: 0xef, tokens: 0.7 }, // full-width forms
+  { from: 0xf0, to: 0xf4, tokens: 1.5 }, // emoji and rare characters
+];
+
+/** The kind of a byte, already at the place where it stands in an index of `COST`. */
+const ROW_OF = Uint16Array.from({ length: 256 }, (_, byte) => KINDS.indexOf(kindOf(byte)) << 8);
+/** By kind of the byte before (high bits) and the byte itself, in thousandths: whole numbers add up faster. */
+const COST = Int32Array.from({ length: KINDS.length * 256 }, (_, index) =>
+  Math.round(costOf(KINDS[index >> 8] as Kind, index & 255) * 1000),
+);
+const START = KINDS.indexOf("blank") << 8;
+
+const BACKSLASH = 92;
+/** The byte that an escape stands for, by the letter behind the backslash; all others stand for a sign. */
+const ESCAPED: Readonly<Record<number, number>> = { 110: 10, 114: 13, 116: 9 };
+const SIGN = 34;
+const LETTER_U = 117;
+
+/** Tokens in UTF-8 text. */
+export function estimateTextTokens(bytes: Uint8Array, start = 0, end = bytes.length): number {
+  return estimate(bytes, start, end, false, SAMPLED_BYTES);
+}
+
+/** Tokens in the text of a JSON string, escapes and all, between its quotes; at most `sampledBytes` of it are read. */
+export function estimateJsonTextTokens(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  sampledBytes = SAMPLED_BYTES,
+): number {
+  // Most texts have no escapes, and are added up twice as fast.
+  return estimate(bytes, start, end, bytes.subarray(start, end).includes(BACKSLASH), sampledBytes);
+}
+
+function estimate(bytes: Uint8Array, start: number, end: number, hasEscapes: boolean, sampledBytes: number): number {
+  const length = end - start;
+  const add = hasEscapes ? addJsonCosts : addCosts;
+  if (length <= sampledBytes) return Math.ceil(add(bytes, start, end, START) / 1000);
+  const pieces = Math.max(1, Math.floor(sampledBytes / PIECE_BYTES));
+  const size = Math.min(PIECE_BYTES, sampledBytes);
+  // Several pieces reach from the beginning to the end; one alone stands anywhere, so that a hundred texts that are
+  // alike are not all read at the same place.
+  const stride = pieces === 1 ? 0 : Math.floor((length - size) / (pieces - 1));
+  const first = pieces === 1 ? start + ((Math.imul(start, 0x9e3779b1) >>> 0) % (length - size)) : start;
+  let thousandths = 0;
+  for (let piece = 0; piece < pieces; piece++) {
+    const from = first + piece * stride;
+    // A piece begins where it begins in the text: in the middle of a word no new word is paid for.
+    const before = from === start ? START : (ROW_OF[bytes[from - 1] as number] as number);
+    thousandths += add(bytes, from, from + size, before);
+  }
+  return Math.ceil((thousandths * length) / (pieces * size * 1000));
+}
+
+function addCosts(bytes: Uint8Array, start: number, end: number, before: number): number {
+  let thousandths = 0;
+  let row = before;
+  for (let i = start; i < end; i++) {
+    const byte = bytes[i] as number;
+    thousandths = (thousandths + (COST[row | byte] as number)) | 0;
+    row = ROW_OF[byte] as number;
+  }
+  return thousandths;
+}
+
+function addJsonCosts(bytes: Uint8Array, start: number, end: number, before: number): number {
+  let thousandths = 0;
+  let row = before;
+  for (let i = start; i < end; i++) {
+    let byte = bytes[i] as number;
+    if (byte === BACKSLASH && i + 1 < end) {
+      i += 1;
+      const letter = bytes[i] as number;
+      if (letter === LETTER_U) {
+        byte = leadByteOf(bytes, i + 1);
+        i += 4;
+      } else byte = ESCAPED[letter] ?? SIGN;
+    }
+    thousandths = (thousandths + (COST[row | byte] as number)) | 0;
+    row = ROW_OF[byte] as number;
+  }
+  return thousandths;
+}
+
+/** The first byte in UTF-8 of the character that four hexadecimal digits name; it decides what the character costs. */
+function leadByteOf(bytes: Uint8Array, at: number): number {
+  let code = 0;
+  for (let i = at; i < at + 4; i++) code = (code << 4) | hexOf(bytes[i] ?? 0);
+  if (code < 0x80) return code;
+  if (code < 0x800) return 0xc0 | (code >> 6);
+  // The first half of a pair is paid for the whole, the second costs nothing, like a byte in the middle.
+  if (code >= 0xd800 && code < 0xdc00) return 0xf0;
+  if (code >= 0xdc00 && code < 0xe000) return 0x80;
+  return 0xe0 | (code >> 12);
+}
+
+function hexOf(byte: number): number {
+  return byte <= 57 ? byte & 15 : ((byte & 15) + 9) & 15;
+}
+
+function costOf(before: Kind, byte: number): number {
+  if (byte >= 0x80) return SCRIPTS.find(({ from, to }) => byte >= from && byte <= to)?.tokens ?? 0;
+  const { begin, after } = COSTS[kindOf(byte)];
+  return after?.[before] ?? begin;
+}
+
+function kindOf(byte: number): Kind {
+  if (byte >= 0x80) return "other";
+  if (byte >= 97 && byte <= 122) return "lower";
+  if (byte >= 65 && byte <= 90) return "upper";
+  if (byte >= 48 && byte <= 57) return "digit";
+  if (byte === 32 || byte === 9) return "blank";
+  if (byte === 10 || byte === 13) return "break";
+  return "sign";
+}
+
+/** Members of the outermost object that become input. */
+export const PROMPT = 1;
+/** The same, and their property names become input as well. */
+export const DEFINITIONS = 2;
+/** Words of the protocol, not of the prompt. */
+export const SILENT = 4;
+/** A picture or a file, or its address. */
+export const MEDIA = 8;
+/** A picture or a file if it stands below a `HOLDER`; a tool's argument may have the same name. */
+export const CONTENT = 16;
+export const HOLDER = 32;
+export const ROLE = 64;
+
+const NAMES: readonly (readonly [flag: number, names: string])[] = [
+  [
+    PROMPT,
+    "messages input prompt system instructions contents systemInstruction system_instruction content requests query documents inputText inputs",
+  ],
+  [DEFINITIONS, "tools functions toolConfig response_format text output_config"],
+  [
+    SILENT,
+    "role type id tool_call_id call_id tool_use_id toolUseId mime_type mimeType media_type format detail signature thoughtSignature thought_signature encrypted_content ttl",
+  ],
+  [MEDIA, "image_url file_data file_id file_uri fileUri"],
+  [CONTENT, "data bytes url uri"],
+  [HOLDER, "image_url source inlineData inline_data fileData file file_data input_audio audio s3Location video_url"],
+  [ROLE, "role"],
+];
+
+interface Entry {
+  readonly name: Uint8Array;
+  readonly flags: number;
+}
+
+const SLOTS = 512;
+const LONGEST = 32;
+const TABLE: readonly (readonly Entry[] | undefined)[] = buildTable();
+
+/** The flags of the name between two quotes; 0 for a name that nobody gave a meaning. */
+export function flagsOfKey(bytes: Uint8Array, start: number, end: number): number {
+  const length = end - start;
+  if (length === 0 || length > LONGEST) return 0;
+  const entries = TABLE[slotOf(length, bytes[start] as number, bytes[end - 1] as number)];
+  if (entries === undefined) return 0;
+  for (const { name, flags } of entries) {
+    let same = name.length === length;
+    for (let i = 0; same && i < length; i++) same = name[i] === bytes[start + i];
+    if (same) return flags;
+  }
+  return 0;
+}
+
+function slotOf(length: number, first: number, last: number): number {
+  return (length * 37 + first * 5 + last) % SLOTS;
+}
+
+function buildTable(): (readonly Entry[] | undefined)[] {
+  const flagsByName = new Map<string, number>();
+  for (const [flag, names] of NAMES)
+    for (const name of names.split(" ")) flagsByName.set(name, (flagsByName.get(name) ?? 0) | flag);
+  const table = new Array<Entry[] | undefined>(SLOTS).fill(undefined);
+  for (const [text, flags] of flagsByName) {
+    const name = Buffer.from(text);
+    const slot = slotOf(name.length, name[0] as number, name[name.length - 1] as number);
+    table[slot] = [...(table[slot] ?? []), { name, flags }];
+  }
+  return table;
+}
+
+/** Providers put a few marks around every message. */
+const MESSAGE_TOKENS = 4;
+/** An image of ordinary size: providers charge 85 to 1,600. */
+const MEDIA_TOKENS = 1000;
+/** What every request costs, whatever it says. */
+const BASE_TOKENS = 3;
+/** A property's name in a definition and the marks around it; long names are two words. */
+const KEY_TOKENS = 2;
+/** So much of a request is read whole; of each longer text behind it a twelfth, because many texts make a good sample. */
+const READ_WHOLE_BYTES = 1024;
+const SHORT_TEXT_BYTES = 64;
+/** Deeper names are not remembered: no dialect nests its own words so far. */
+const REMEMBERED_DEPTH = 32;
+
+/** About 0.5 ms. */
+const STEP_BYTES = 64 * 1024;
+
+const QUOTE = 34;
+const COLON = 58;
+const OPEN_BRACKET = 91;
+const CLOSE_BRACKET = 93;
+const OPEN_BRACE = 123;
+const CLOSE_BRACE = 125;
+
+export function estimateRequestTokens(bytes: Buffer): number {
+  return finish(estimateSteps(bytes));
+}
+
+/** The same in steps. */
+export function* estimateSteps(bytes: Buffer): Steps<number> {
+  const reading = {
+    at: 0,
+    tokens: BASE_TOKENS,
+    depth: 0,
+    top: 0,
+    key: 0,
+    readBytes: 0,
+    names: new Uint8Array(REMEMBERED_DEPTH),
+  };
+  for (;;) {
+    readOn(bytes, reading, reading.at + STEP_BYTES);
+    if (reading.at >= bytes.length) return Math.ceil(reading.tokens);
+    yield;
+  }
+}
+
+interface Reading {
+  at: number;
+  tokens: number;
+  depth: number;
+  top: number;
+  key: number;
+  readBytes: number;
+  /** The last name at each depth: what an object stands under. */
+  readonly names: Uint8Array;
+}
+
+function readOn(bytes: Buffer, reading: Reading, until: number): void {
+  const { names } = reading;
+  let { at: i, tokens, depth, top, key, readBytes } = reading;
+  const end = Math.min(until, bytes.length);
+  while (i < end) {
+    const byte = bytes[i] as number;
+    if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+      depth += 1;
+      i += 1;
+      continue;
+    }
+    if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) depth -= 1;
+    if (byte !== QUOTE) {
+      i += 1;
+      continue;
+    }
+    const start = i + 1;
+    const quote = endOfString(bytes, start);
+    i = skipBlanks(bytes, quote + 1);
+    if (bytes[i] === COLON) {
+      key = flagsOfKey(bytes, start, quote);
+      if (depth < REMEMBERED_DEPTH) names[depth] = key;
+      // Written with escapes, a name is not recognised: whatever it means, it is counted.
+      if (depth === 1) top = key === 0 && hasEscape(bytes, start, quote) ? PROMPT : key;
+      else if ((top & DEFINITIONS) !== 0) tokens += KEY_TOKENS + ((quote - start) >> 4);
+      if ((key & ROLE) !== 0 && depth > 1) tokens += MESSAGE_TOKENS;
+    } else if ((top & (PROMPT | DEFINITIONS)) !== 0 && (key & SILENT) === 0) {
+      const isMedia = (key & MEDIA) !== 0 || ((key & CONTENT) !== 0 && ((names[depth - 1] ?? 0) & HOLDER) !== 0);
+      if (isMedia) tokens += MEDIA_TOKENS;
+      else {
+        const share =
+          readBytes < READ_WHOLE_BYTES ? SAMPLED_BYTES : Math.max(SHORT_TEXT_BYTES, Math.floor((quote - start) / 12));
+        tokens += estimateJsonTextTokens(bytes, start, quote, Math.min(share, SAMPLED_BYTES));
+        readBytes += quote - start;
+      }
+    }
+  }
+  reading.at = i;
+  reading.tokens = tokens;
+  reading.depth = depth;
+  reading.top = top;
+  reading.key = key;
+  reading.readBytes = readBytes;
+}
+
+function hasEscape(bytes: Buffer, start: number, end: number): boolean {
+  for (let i = start; i < end; i++) if (bytes[i] === BACKSLASH) return true;
+  return false;
+}
+
+function skipBlanks(bytes: Buffer, from: number): number {
+  let i = from;
+  while (i < bytes.length && (bytes[i] as number) <= 32) i += 1;
+  return i;
+}
+
+const READ_BYTES = 64 * 1024;
+const BINARY_TYPE = /^(?:image|audio|video|font)\//i;
+/** A string of this length that looks like base64 is no text. */
+const ENCODED_BYTES = 512;
+const BASE64 = /^[A-Za-z0-9+/=_-]+$/;
+
+/** Keeps the beginning of an answer as it goes by. */
+export class AnswerText {
+  readonly #contentType: string;
+  #chunks: Buffer[] = [];
+  #kept = 0;
+  #bytes = 0;
+
+  constructor(contentType: string) {
+    this.#contentType = contentType;
+  }
+
+  add(chunk: Buffer): void {
+    this.#bytes += chunk.length;
+    const room = READ_BYTES - this.#kept;
+    if (room <= 0) return;
+    const part = chunk.subarray(0, room);
+    this.#chunks.push(part);
+    this.#kept += part.length;
+  }
+
+  tokens(): number {
+    if (this.#kept === 0 || BINARY_TYPE.test(this.#contentType)) return 0;
+    const read = this.#chunks.length === 1 ? (this.#chunks[0] as Buffer) : Buffer.concat(this.#chunks);
+    const scale = this.#bytes / this.#kept;
+    const start = skipBlanks(read, 0);
+    if (read[start] === OPEN_BRACE || read[start] === OPEN_BRACKET || read[start] === QUOTE)
+      return jsonTokens(read, start, scale);
+    return isText(read) ? Math.ceil(estimateTextTokens(read) * scale) : 0;
+  }
+}
+
+function jsonTokens(bytes: Buffer, from: number, scale: number): number {
+  let text = 0;
+  let media = 0;
+  let key = 0;
+  let endsInMedia = false;
+  for (let i = from; i < bytes.length; ) {
+    if (bytes[i] !== QUOTE) {
+      i += 1;
+      continue;
+    }
+    const start = i + 1;
+    const end = Math.min(endOfString(bytes, start), bytes.length);
+    i = skipBlanks(bytes, end + 1);
+    endsInMedia = false;
+    if (bytes[i] === COLON) key = flagsOfKey(bytes, start, end);
+    else if ((key & SILENT) === 0) {
+      if (isEncoded(bytes, start, end)) {
+        media += MEDIA_TOKENS;
+        endsInMedia = end === bytes.length;
+      } else text += estimateJsonTextTokens(bytes, start, end);
+    }
+  }
+  // What follows a picture that is longer than what was read is the rest of the picture.
+  return Math.ceil(endsInMedia ? text : text * scale) + media;
+}
+
+function isEncoded(bytes: Buffer, start: number, end: number): boolean {
+  return end - start >= ENCODED_BYTES && BASE64.test(bytes.toString("latin1", start, start + ENCODED_BYTES));
+}
+
+/** What was read may end within a character. */
+function isText(bytes: Buffer): boolean {
+  for (let cut = 0; cut < 4 && cut < bytes.length; cut++)
+    if (isUtf8(bytes.subarray(0, bytes.length - cut))) return !bytes.includes(0);
+  return false;
+}
+
+const TEXT_BYTES_PER_TOKEN = 4;
+const MEDIA_BYTES_PER_TOKEN = 1024;
+const ENCODED_BYTES_PER_TOKEN = 1;
+const MEDIA_TYPE = /^\s*(?:multipart\/form-data|image\/|audio\/|video\/)/i;
+
+export function bytesPerToken({ headers }: Pick<GatewayRequest, "headers">): number {
+  const coding = headers.get("content-encoding")?.toLowerCase() ?? "identity";
+  if (coding !== "identity") return ENCODED_BYTES_PER_TOKEN;
+  return MEDIA_TYPE.test(headers.get("content-type") ?? "") ? MEDIA_BYTES_PER_TOKEN : TEXT_BYTES_PER_TOKEN;
+}
