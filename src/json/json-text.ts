@@ -2,7 +2,7 @@
  * JSON as text: finds the places of values and replaces them without building the tree and writing it anew.
  * That is what keeps foreign messages faithful (numbers above 2^53, key order, unknown members) and cheap: a
  * result of ten megabytes is skipped, not parsed. Only `inspectDocument` expects hostile text; the other
- * functions expect JSON that was checked (`json-check.ts`) and end, without sense but without harm, on anything else.
+ * functions expect JSON that was checked (`text-check.ts`) and end, without sense but without harm, on anything else.
  */
 
 import { ManyNames } from "./many-names.ts";

@@ -1,6 +1,6 @@
 /**
  * What `json-text.ts` and `Buffer.from` do, for texts that are so large that they would hold up everybody else: in steps,
- * and with the same outcome. The text was checked (`json-check.ts`).
+ * and with the same outcome. The text was checked (`text-check.ts`).
  */
 import type { Steps } from "../base/turns.ts";
 import { keyOf, member, type Span, singleLine, skipSpace, stringEnd, valueEnd } from "./json-text.ts";

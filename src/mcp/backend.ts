@@ -50,7 +50,7 @@ import { ownerOf } from "./session/session-owner.ts";
 import { toolProducts, unwrappedDemand } from "./tool-products.ts";
 import { inspectTargets, withheldOf } from "./tools/inspect-tools.ts";
 
-/** No timer per request: the links to servers have a limit of their own, `requestTimeout` (decisions.md: 300 s). */
+/** No timer per request: the links to servers have a limit of their own, `requestTimeout` (300 s by default). */
 const DEFAULT_TIMEOUT_MS = 0;
 
 /** Where clients look: the endpoint, and the event stream of the old transport. */

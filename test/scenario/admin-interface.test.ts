@@ -1,5 +1,5 @@
 /**
- * The admin interface (spec 4.2, 5.9): where it binds, whom it answers, and what it shows.
+ * The admin interface (spec 4.2): where it binds, whom it answers, and what it shows.
  */
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";

@@ -1,5 +1,5 @@
 /**
- * The binary's flags, exit codes and messages (spec 2.1, decisions.md "Process and configuration").
+ * The binary's flags, exit codes and messages (spec 2.1).
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";

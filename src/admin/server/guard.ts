@@ -1,6 +1,6 @@
 /**
  * Who may talk to the admin interface. Loopback is not a wall: any web page that the operator opens can send
- * requests there (DNS rebinding, cross-site requests), so Host and Origin are checked on every one (spec 5.9).
+ * requests there (DNS rebinding, cross-site requests), so Host and Origin are checked on every one.
  */
 import { ADMIN_PATHS } from "./paths.ts";
 

@@ -1,6 +1,6 @@
 /**
  * The admin interface's HTTP server: binds where the configuration says, guards every request, finds the endpoint,
- * and writes its answer. Unauthenticated by design (spec 5.9), therefore loopback-only by default.
+ * and writes its answer. Unauthenticated by design, therefore loopback-only by default.
  */
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";

@@ -26,7 +26,7 @@ export type Rehearsal =
   | { readonly ok: true; readonly report: RehearsalReport }
   | { readonly ok: false; readonly problems: readonly string[] };
 
-/** `breathe` is awaited now and then, so that others get the thread or the processor; see `pause.ts`. */
+/** `breathe` is awaited between requests, so that the rehearsal does not hold the thread. */
 export async function rehearse(
   input: RehearsalInput,
   traffic: RecordedTraffic,

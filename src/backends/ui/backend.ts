@@ -1,5 +1,5 @@
 /**
- * The web UI on a gateway, where an authentication policy can be put in front of it (spec 5.9). Viewers only read; operators
+ * The web UI on a gateway, where an authentication policy can be put in front of it. Viewers only read; operators
  * may change a few things, from a page of the same origin. No shutdown, trace, profile or playground. Without a policy it
  * answers loopback peers alone, because routes, subjects and paths of other people's requests are not for everybody.
  */

@@ -1,6 +1,6 @@
 /**
  * A policy may copy a credential into another header, and a later one take the original out: the copy must stay hidden
- * where the request is shown afterwards (decisions: copies of secrets). So whoever replaces a sensitive header leaves
+ * where the request is shown afterwards. So whoever replaces a sensitive header leaves
  * its value with the exchange. Policies that replace none are returned as they are.
  */
 

@@ -1,6 +1,6 @@
 /**
  * An expression whose evaluations appear in the trace of the request, if it has one. What sets or reads a sensitive
- * header is shown as redacted (decisions, trace); nothing changes for the policy that evaluates it.
+ * header is shown as redacted; nothing changes for the policy that evaluates it.
  */
 import type { EvaluationResult, Expression } from "../../cel/expression.ts";
 import { Attributes } from "../../core/attributes.ts";

@@ -30,7 +30,7 @@ export interface AccessRules {
   readonly require: readonly Expression[];
 }
 
-/** `plainMeans` is what a rule without a key is: the two policies differ in it (decisions). */
+/** `plainMeans` is what a rule without a key is: the two policies differ in it. */
 export function compileAccessRules(
   rules: readonly AccessRule[],
   plainMeans: RuleKind,

@@ -103,7 +103,7 @@ export function facadeMetadata(discovered: Discovered, gateway: GatewayEndpoints
     ...Object.fromEntries(passedOn),
     issuer: gateway.issuer,
     registration_endpoint: gateway.register,
-    // MCP clients are public (spec 5.7); providers often accept them without saying so.
+    // MCP clients are public; providers often accept public clients without advertising it.
     token_endpoint_auth_methods_supported: ["none", ...known],
   };
 }

@@ -1,6 +1,6 @@
 /**
  * Between the dialect of a client and that of a provider: pure functions over parsed JSON, each pair put together from a
- * reader and a writer (`translate/index.ts`). What cannot be said in the provider's dialect is noted by name: it is
+ * reader and a writer (`dialects/translate.ts`). What cannot be said in the provider's dialect is noted by name: it is
  * left out, passed as it is, or refused, as the configuration says; never dropped silently.
  */
 

@@ -1,6 +1,6 @@
 /**
- * Recognizes an LLM request on its way to a plain HTTP backend: JSON that names a model, a form that does, or an address
- * (decisions, LLM). The server at the other end is not known, so the request is read as leniently as any server might, and
+ * Recognizes an LLM request on its way to a plain HTTP backend: JSON that names a model, a form that does, or an address.
+ * The server at the other end is not known, so the request is read as leniently as any server might, and
  * text that two servers could read differently is unclear.
  */
 import { isUtf8 } from "node:buffer";

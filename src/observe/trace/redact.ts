@@ -1,7 +1,7 @@
 /**
  * The redactor of every output: configuration dump, records, recordings, traces, audit, metrics, log and UI. A value is
  * hidden by the name it stands under, by its form, because it repeats a credential of the same request, or because it
- * equals a secret of the configuration. Backends and CEL expressions keep the real values (spec 5.8).
+ * equals a secret of the configuration. Backends and CEL expressions keep the real values.
  * Every function is linear in its input, and what it returned may be redacted again without harm.
  */
 import { isCommonHeaderName } from "../../base/header-names.ts";

@@ -15,7 +15,7 @@ import type { PipelineEnv } from "./pipeline-env.ts";
 import { responseHooks, runResponseHooks } from "./run-hooks.ts";
 import { guarded, settle } from "./settle.ts";
 
-/** A response is held whole for an expression only up to this; event streams never are (design 2). */
+/** An expression that reads the response body buffers at most this many bytes; event streams are never buffered. */
 const MAX_HELD_BYTES = 2 * 1024 * 1024;
 
 export type DeliveryEnv = Pick<PipelineEnv, "clock" | "redaction" | "settled" | "defect">;

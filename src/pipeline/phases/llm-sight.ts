@@ -1,7 +1,7 @@
 /**
  * Token limits, rules about models and keys with a list of models on plain HTTP backends, which read no bodies themselves:
  * where an entered scope has one, a request that names a model is treated as an LLM call, and the usage is read from the
- * answer as it passes (decisions.md, LLM). A limit of the route itself counts every request with a body, what is no such
+ * answer as it passes. A limit of the route itself counts every request with a body, what is no such
  * call by its size; a limit of the gateway counts what looks like a call. Where a rule or a key must know the model,
  * bodies that could be read in two ways are rejected, and forms are read, too. Only bodies that may begin like JSON, and
  * these forms, are held; uploads stream.

@@ -138,7 +138,7 @@ export function recordOf(one: FinishedRequest): RequestRecord {
   };
 }
 
-/** The same order as MCP sessions use to bind to somebody (decisions). */
+/** The same order in which an MCP session is bound to a principal. */
 export function subjectOf({ jwt, apiKey, basicAuth }: Exchange["facts"]): string | null {
   const { sub, azp, client_id, appid } = jwt ?? NOTHING;
   const { user_id, name } = apiKey ?? NOTHING;

@@ -1,6 +1,6 @@
 /**
  * Chooses the route of a request. Pure: the routes of a listener are sorted once, at configuration load, by the
- * precedence of decisions.md (hostname, exact path, longest prefix, regex, method, headers, query, order), and a
+ * precedence (hostname, exact path, longest prefix, regex, method, headers, query, order), and a
  * request takes the first that matches. A request is refused if the choice depends on a header or query parameter that a
  * backend could read in another way: by one of several lines, or by another spelling of the name.
  */

@@ -9,7 +9,7 @@ import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { duration } from "../../core/schema.ts";
 
-/** Enough for MCP clients in a browser (decisions.md); other routes name their own. */
+/** Sufficient for MCP clients in a browser; other routes configure their own. */
 const DEFAULT_METHODS = ["GET", "POST", "DELETE", "OPTIONS"];
 
 export const cors = definePolicy({

@@ -9,7 +9,7 @@ import { celSource, duration, exactlyOneOf } from "../../core/schema.ts";
 const MAX_ENTRIES = 16;
 /** Far above any budget, far below where sums of doubles become inexact. */
 const MAX_LIMIT = 1_000_000_000_000;
-/** Long enough for a healthy service in the same network, short enough not to be felt (facts: peers use 20 ms to 100 ms). */
+/** Long enough for a healthy service in the same network, short enough not to be felt (Envoy uses 20 ms). */
 const DEFAULT_SERVICE_TIMEOUT_MS = 100;
 
 const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
