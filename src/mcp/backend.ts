@@ -9,7 +9,7 @@ import type { Exchange } from "../core/exchange.ts";
 import { revealArguments } from "../core/mcp-arguments.ts";
 import { foldRepeats } from "../observe/log/fold-repeats.ts";
 import { redactArguments, redactUrl } from "../observe/trace/redact.ts";
-import { unwrapped } from "./aggregation/search-tools.ts";
+import { unwrapped } from "./aggregation/tool-search.ts";
 import { type CallerIdentity, callerIdentity } from "./caller-identity.ts";
 import {
   checkContentType,

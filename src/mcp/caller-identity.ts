@@ -9,11 +9,10 @@ import type { Exchange } from "../core/exchange.ts";
 import { isHeaderValue } from "../http/headers.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { Refused } from "./client-side/downstream.ts";
-import { TokenExchange } from "./logins/token-exchange.ts";
+import { TokenExchange } from "./logins/oauth-client.ts";
 import { INTERNAL_ERROR } from "./protocol/json-rpc.ts";
-import { giveCallerHeaders } from "./server-side/caller-headers.ts";
-import type { ExchangeConfig } from "./server-side/identity-config.ts";
-import type { McpConfig } from "./server-side/target-config.ts";
+import { giveCallerHeaders } from "./server-side/target.ts";
+import type { ExchangeConfig, McpConfig } from "./server-side/target-config.ts";
 
 interface CompiledIdentity {
   readonly target: string;

@@ -14,8 +14,8 @@ import type { Store } from "../store/store.ts";
 import type { ServerLogin } from "./logins/server-login.ts";
 import { defaultConcurrentStarts, type Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
-import type { ToolProducts } from "./tools/tools-of-targets.ts";
-import type { Environment } from "./transports/child-environment.ts";
+import type { ToolProducts } from "./tools/tool-settings.ts";
+import type { Environment } from "./transports/stdio-transport.ts";
 
 /** What is compiled of the configuration, by the names of targets. */
 export interface HubParts {

@@ -21,11 +21,11 @@ import type { ClientRequest } from "./protocol/json-rpc.ts";
 import { turnRelays } from "./replicas/turn-relay.ts";
 import { Resumption } from "./resumption.ts";
 import { identityOf, Routers } from "./routers.ts";
-import { Retirement } from "./server-side/retirement.ts";
-import { StartGate } from "./server-side/start-gate.ts";
+import { StartGate } from "./server-side/process-pool.ts";
 import { Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 import { holdsChild } from "./server-side/tenant.ts";
+import { Retirement } from "./server-side/upstream.ts";
 import type { CallReport } from "./session/call-outcome.ts";
 import type { Lane } from "./session/lane.ts";
 import type { Session } from "./session/session.ts";
@@ -34,7 +34,7 @@ import { digest, laneOwnerOf, ownerOf } from "./session/session-owner.ts";
 import { SessionRecords } from "./session/session-records.ts";
 import { type SessionClient, SessionStore } from "./session/session-store.ts";
 import type { Inspection } from "./tools/inspect-tools.ts";
-import { ToolsOfTargets } from "./tools/tools-of-targets.ts";
+import { ToolsOfTargets } from "./tools/tool-settings.ts";
 
 export class Hub {
   readonly name: string;

@@ -18,7 +18,7 @@ import { OAuthRequestError } from "../identity/providers/provider.ts";
 import { parseBoundedObject } from "../json/bounded-json.ts";
 import { Refused } from "./client-side/downstream.ts";
 import { readBody } from "./client-side/read-body.ts";
-import { confinedFetch, discoverLogin, type LoginDocuments } from "./logins/oauth-server.ts";
+import { confinedFetch, discoverLogin, type LoginDocuments } from "./logins/oauth-client.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 
 const DOCUMENTS_MS = 600_000;

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { finish } from "../base/turns.ts";
 import { asServerMessage, resultText } from "./protocol/json-rpc.ts";
 import { resultGuardOf, resultWatchOf } from "./tool-products.ts";
-import { guardedMessage, watchedMessage } from "./tools/guarded-message.ts";
+import { guardedMessage, watchedMessage } from "./tools/result-guard.ts";
 
 const someGuard = fc.record({
   regex: fc.record({

@@ -6,20 +6,18 @@ import type { BackendEnv } from "../core/backend.ts";
 import { GuardRejection, guardParts } from "../llm/guards/guarded-text.ts";
 import { compileTextGuard } from "../llm/guards/text-guard.ts";
 import type { TextGuard } from "../llm/request/llm-call.ts";
-import { unwrappedCall, unwrappedMessage } from "./aggregation/search-tools.ts";
+import { unwrappedCall, unwrappedMessage } from "./aggregation/tool-search.ts";
 import type { Demand } from "./client-side/downstream.ts";
-import type { McpConfig } from "./server-side/target-config.ts";
-import type { ResultGuardConfig } from "./server-side/tool-settings.ts";
-import { MAX_LOCK_BYTES } from "./tools/lock-file.ts";
-import { parseToolLocks, type ToolLock } from "./tools/tool-lock.ts";
+import type { McpConfig, ResultGuardConfig } from "./server-side/target-config.ts";
+import { MAX_LOCK_BYTES, parseToolLocks, type ToolLock } from "./tools/tool-lock.ts";
 import {
   compileToolProduct,
   type ResultGuard,
   type ResultWatch,
   type ToolProduct,
+  type ToolProducts,
   type WatchFinding,
-} from "./tools/tool-product.ts";
-import type { ToolProducts } from "./tools/tools-of-targets.ts";
+} from "./tools/tool-settings.ts";
 
 const DEFAULT_REFUSAL = "The result was rejected due to inappropriate content";
 

@@ -106,7 +106,7 @@ const OWNED: readonly Owned[] = [
     what: "child processes",
     pattern: /from "node:child_process"|import\("node:child_process"\)/,
     owners:
-      /^src\/(?:app\/(?:upgrade\/successor|change\/rehearsals)|mcp\/transports\/child-process|base\/run-program)\.ts$/,
+      /^src\/(?:app\/(?:upgrade\/successor|change\/rehearsals)|mcp\/transports\/stdio-transport|base\/run-program)\.ts$/,
   },
   { what: "process.env", pattern: /\bprocess\.env\b/, owners: /^src\/config\/text\/env\.ts$/ },
   {

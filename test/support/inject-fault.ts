@@ -6,9 +6,7 @@
 import { systemClock } from "../../src/base/clock.ts";
 import { ResponseParser } from "../../src/http/h1/response-parser.ts";
 import { FrameCounter } from "../../src/http/websocket-frames.ts";
-import { StdioProcess } from "../../src/mcp/transports/child-process.ts";
-import { LineSplitter } from "../../src/mcp/transports/line-splitter.ts";
-import { StderrTail } from "../../src/mcp/transports/stderr-tail.ts";
+import { LineSplitter, StderrTail, StdioProcess } from "../../src/mcp/transports/stdio-transport.ts";
 import { Answer } from "../../src/pipeline/listen/answer.ts";
 import { ClientConnection } from "../../src/pipeline/listen/client-connection.ts";
 import { Attempt } from "../../src/pipeline/phases/attempt.ts";

@@ -12,7 +12,7 @@ import {
   type ToolChange,
   withChanges,
   writeLockFile,
-} from "../../mcp/tools/lock-file.ts";
+} from "../../mcp/tools/tool-lock.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { inspectedBackends, inspectedTargets } from "../endpoints/mcp-tools.ts";
 import { type AdminAnswer, type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";

@@ -42,7 +42,7 @@ interface Change {
 const TIMEOUT_MS = 90_000;
 
 export async function mcpLock(name: string | undefined, flags: McpLockFlags, terminal: Terminal): Promise<void> {
-  const { changesSince, readLockFile, withChanges, writeLockFile } = await import("../../mcp/tools/lock-file.ts");
+  const { changesSince, readLockFile, withChanges, writeLockFile } = await import("../../mcp/tools/tool-lock.ts");
   const inspected = await inspect(name, flags, terminal);
   const locked = orFail(() => readLockFile(flags.lockFile)) ?? new Map();
   const changes = changesSince(locked, inspected);

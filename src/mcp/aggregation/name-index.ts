@@ -12,9 +12,9 @@ import { deniedName, LISTS, unknownName } from "../protocol/access.ts";
 import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "../protocol/call.ts";
 import { asClientRequest } from "../protocol/json-rpc.ts";
 import { whenWorked } from "../protocol/large-or-small.ts";
-import { envelopeOf } from "../server-side/modern-text.ts";
+import { envelopeOf } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
-import { charsOf, gather, type PartOutcome } from "./gather.ts";
+import { charsOf, gather, type PartOutcome } from "./merge-responses.ts";
 
 /** A list of more pages than this is not read to its end. */
 const MAX_PAGES = 20;

@@ -3,8 +3,7 @@ import { test } from "node:test";
 import { finish } from "../../base/turns.ts";
 import { elements, find } from "../../json/json-text.ts";
 import { asClientRequest, asServerMessage } from "../protocol/json-rpc.ts";
-import { createNames } from "./names.ts";
-import { renamedItem, renamedNotification, renamedRequest, renamedResult } from "./rewrite-names.ts";
+import { createNames, renamedItem, renamedNotification, renamedRequest, renamedResult } from "./names.ts";
 
 const names = createNames(["files", "web"], "conditional");
 

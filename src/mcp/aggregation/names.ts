@@ -2,7 +2,15 @@
  * How names of several targets live side by side: tools and prompts as `<target>_<name>`, resources as
  * `<target>+<uri>`. The way back needs no table, because target names are known and none begins another.
  */
-import type { NamedKind } from "../protocol/access.ts";
+
+import { lookupTable } from "../../base/lookup-table.ts";
+import type { Steps } from "../../base/turns.ts";
+import { type Edit, find, member, type Span, slice, splice } from "../../json/json-text.ts";
+import { elementsInSteps, findInSteps, memberOf } from "../../json/text-steps.ts";
+import { LISTS, type NamedKind } from "../protocol/access.ts";
+import { editedRequest } from "../protocol/edited-request.ts";
+import { type ClientRequest, edited, type ServerMessage } from "../protocol/json-rpc.ts";
+import { NAMED_BY, REFERENCES } from "../protocol/message-rules.ts";
 
 export interface Names {
   /** The targets whose names live side by side. */
@@ -39,4 +47,98 @@ export function createNames(targets: readonly string[], mode: "conditional" | "a
       return found && { target: found.target, name: UI_SCHEME + found.name };
     },
   };
+}
+
+/** The request with the name that the target knows. */
+export function renamedRequest(request: ClientRequest, name: string): ClientRequest {
+  const { params } = request;
+  const member = NAMED_BY[request.method];
+  const ref = params.ref as { readonly type: string } | undefined;
+  const path = member === undefined ? ["ref", REFERENCES[ref?.type ?? ""] ?? ""] : [member];
+  const span = find(request.text, 0, "params", ...path);
+  if (!span) return request;
+  const renamed = member === undefined ? { ref: { ...ref, [path[1] as string]: name } } : { [member]: name };
+  return editedRequest(request, [{ ...span, text: JSON.stringify(name) }], { ...params, ...renamed });
+}
+
+/** One item of a list, as the client shall see it. */
+export function renamedItem(text: string, item: Span, method: string, names: Names, target: string): string {
+  const list = LISTS[method];
+  const span = list && member(text, item.start, list.key);
+  if (!list || !span || !names.isPrefixed) return slice(text, item);
+  const edits = [renaming(text, span, list.kind, names, target)];
+  // A tool may name the resource that shows it.
+  for (const path of [
+    ["_meta", "ui", "resourceUri"],
+    ["_meta", "ui/resourceUri"],
+  ]) {
+    const uri = method === "tools/list" ? find(text, item.start, ...path) : undefined;
+    if (uri) edits.push(renaming(text, uri, "resource", names, target));
+  }
+  return splice(
+    slice(text, item),
+    edits.map((edit) => ({ ...edit, start: edit.start - item.start, end: edit.end - item.start })),
+  );
+}
+
+/** Results that may point to resources, and where. */
+const LINKING = lookupTable({ "resources/read": "contents", "tools/call": "content", "prompts/get": "messages" });
+
+/** URIs inside a result, so that the client can read what it was pointed to. */
+export function* renamedResult(
+  message: ServerMessage,
+  method: string,
+  names: Names,
+  target: string,
+): Steps<ServerMessage> {
+  if (!names.isPrefixed || message.kind !== "result") return message;
+  const { text } = message;
+  const member = LINKING[method];
+  const list = member && (yield* findInSteps(text, 0, "result", member));
+  const spans: Span[] = [];
+  for (const item of list ? yield* elementsInSteps(text, list.start) : []) {
+    const content = method === "prompts/get" ? yield* memberOf(text, item, "content") : item;
+    const isList = content !== undefined && text[content.start] === "[";
+    for (const part of isList ? yield* elementsInSteps(text, content.start) : content ? [content] : [])
+      spans.push(...(yield* uriIn(text, part, method !== "resources/read")));
+  }
+  return spans.length === 0
+    ? message
+    : edited(
+        message,
+        spans.map((span) => renaming(text, span, "resource", names, target)),
+      );
+}
+
+/** A notification about a resource. */
+export function renamedNotification(message: ServerMessage, names: Names, target: string): string {
+  if (!names.isPrefixed || message.method !== "notifications/resources/updated") return message.text;
+  const uri = find(message.text, 0, "params", "uri");
+  return uri ? splice(message.text, [renaming(message.text, uri, "resource", names, target)]) : message.text;
+}
+
+function renaming(text: string, span: Span, kind: NamedKind, names: Names, target: string): Edit {
+  const name = parsedValue(slice(text, span));
+  return {
+    start: span.start,
+    end: span.end,
+    text: typeof name === "string" ? JSON.stringify(names.outward(kind, target, name)) : slice(text, span),
+  };
+}
+
+/** A server's text is looked at, not checked: what is no JSON goes on as it came. */
+function parsedValue(json: string): unknown {
+  try {
+    return JSON.parse(json) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A resource, a link to one, or one that is embedded. */
+function* uriIn(text: string, content: Span, mayEmbed: boolean): Steps<Span[]> {
+  yield;
+  const resource = mayEmbed ? yield* memberOf(text, content, "resource") : undefined;
+  const uri = (resource && (yield* memberOf(text, resource, "uri"))) ?? (yield* memberOf(text, content, "uri"));
+  return uri ? [uri] : [];
 }

@@ -18,10 +18,10 @@ import {
 import { type ClientNotification, errorText, type ServerMessage, withId } from "../protocol/json-rpc.ts";
 import { checkedList } from "../protocol/list-check.ts";
 import { permittedSubscription } from "../server-side/subscription-filter.ts";
+import type { Target } from "../server-side/target.ts";
 import type { OpenOutcome, Upstream } from "../server-side/upstream.ts";
-import { errorOf } from "./gather.ts";
+import { errorOf } from "./merge-responses.ts";
 import type { Names } from "./names.ts";
-import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
 
 export type RouterOutcome =
   | { readonly ok: true; readonly answer: ServerMessage; readonly version: string }
@@ -140,4 +140,37 @@ export function sendJson(
   sink.head(status, new HeaderList(["content-type", "application/json", "content-length", String(length), ...extra]));
   for (const piece of body) sink.data(piece);
   sink.end();
+}
+
+export interface TargetChange {
+  /** Those that are defined as before are the same objects as before. */
+  readonly targets: readonly Target[];
+  readonly names: Names;
+}
+
+/** Makes a target part of a session that is open already; `before` is what had its name. */
+export type LateUpstream = (target: Target, before: Upstream | undefined) => Upstream;
+
+export interface ChangedUpstreams {
+  readonly next: readonly Upstream[];
+  /** To be closed when their calls are done. */
+  readonly left: readonly Upstream[];
+}
+
+/** Undefined if nothing changes for these. */
+export function changedUpstreams(
+  current: readonly Upstream[],
+  targets: readonly Target[],
+  takesNew: boolean,
+  late: LateUpstream,
+): ChangedUpstreams | undefined {
+  const next: Upstream[] = [];
+  for (const target of targets) {
+    const before = current.find((upstream) => upstream.target.name === target.name);
+    if (before?.target === target) next.push(before);
+    else if (before || takesNew) next.push(late(target, before));
+  }
+  const left = current.filter((upstream) => !next.includes(upstream));
+  const isSame = left.length === 0 && next.length === current.length && next.every((one, i) => one === current[i]);
+  return isSame ? undefined : { next, left };
 }

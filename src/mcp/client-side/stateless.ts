@@ -6,7 +6,7 @@
 import type { GatewayRequest } from "../../core/exchange.ts";
 import { find, insertMembers, member } from "../../json/json-text.ts";
 import { withMembers } from "../../json/text-members.ts";
-import { GATEWAY_INFO } from "../aggregation/merge.ts";
+import { GATEWAY_INFO } from "../aggregation/merge-responses.ts";
 import { withAnswer } from "../protocol/access.ts";
 import type { Call } from "../protocol/call.ts";
 import { editedRequest } from "../protocol/edited-request.ts";

@@ -5,8 +5,8 @@
  */
 import { personDescription } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
-import { discoverResult } from "../aggregation/fan-out-listen.ts";
-import { GATEWAY_INFO } from "../aggregation/merge.ts";
+import { discoverResult } from "../aggregation/aggregate-subscription.ts";
+import { GATEWAY_INFO } from "../aggregation/merge-responses.ts";
 import { LISTS, withAnswer } from "../protocol/access.ts";
 import {
   type Call,
@@ -25,8 +25,8 @@ import {
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import type { Loss } from "../server-side/link-contract.ts";
-import { asModernResult } from "../server-side/modern-text.ts";
+import { asModernResult } from "../server-side/modern-envelope.ts";
+import type { Loss } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../server-side/upstream.ts";
 import type { ServerLogin } from "./server-login.ts";

@@ -6,7 +6,7 @@ import type { Fetch } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { Store } from "../../store/store.ts";
 import { LoginRegistry } from "./login-registry.ts";
-import { confinedFetch, discoverLogin } from "./oauth-server.ts";
+import { confinedFetch, discoverLogin } from "./oauth-client.ts";
 import { ServerLogin } from "./server-login.ts";
 import { Vault } from "./vault.ts";
 

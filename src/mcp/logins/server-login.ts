@@ -7,19 +7,20 @@ import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import type { Logger } from "../../observe/log/logger.ts";
-import type { OauthConfig } from "../server-side/oauth-config.ts";
+import type { OauthConfig } from "../server-side/target-config.ts";
 import {
   authorizationUrl,
   createVerifier,
+  discoverOauthServer,
   exchangeCode,
   GrantRefused,
   type OauthClient,
+  type OauthServer,
   refreshTokens,
   registerClient,
   revokeTokens,
   type Tokens,
 } from "./oauth-client.ts";
-import { discoverOauthServer, type OauthServer } from "./oauth-server.ts";
 import { placeName, type Vault } from "./vault.ts";
 
 /** People take their time; an address that lies around longer is a risk. */

@@ -2,15 +2,17 @@
  * An HTTP API as an MCP server inside the gateway: it answers the few methods of a server that has only tools, and makes
  * a request of each call. It keeps nothing of its clients.
  */
+
+import type { HeaderList } from "../../http/headers.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import { find, slice } from "../../json/json-text.ts";
+import { jsonProblem } from "../../json/text-check.ts";
 import { isLegacyVersion, LATEST_LEGACY } from "../protocol/era.ts";
 import { asServerMessage, errorText, INVALID_PARAMS, METHOD_NOT_FOUND, resultText } from "../protocol/json-rpc.ts";
-import type { Channel, ChannelHandlers, Outgoing } from "../transports/channel.ts";
+import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import type { LoadedApi, OpenApi } from "./api.ts";
 import { isObject } from "./document.ts";
 import { ArgumentProblem, apiRequest } from "./request.ts";
-import { problemResult, toolResult } from "./result.ts";
 
 const PAGE_TOOLS = 250;
 const MAX_INSTRUCTIONS_CHARS = 2_000;
@@ -170,4 +172,49 @@ export class OpenApiChannel implements Channel {
   #fail(wireId: number, reason: string): void {
     if (!this.#isClosed) this.#handlers.failed(wireId, this.#api.shown(reason));
   }
+}
+
+/** What a model is told of an error page. */
+const MAX_ERROR_CHARS = 10_000;
+
+/** Text of a `tools/call` result. */
+export function toolResult(status: number, headers: HeaderList, body: Buffer): string {
+  const type = (headers.get("content-type") ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
+  if (status >= 300) return errorResult(status, headers, body);
+  if (body.length === 0) return textResult(`The API answered with status ${status} and no content.`);
+  if (/^application\/json$|\+json$/.test(type) || (type === "" && looksLikeJson(body))) {
+    const text = body.toString();
+    if (jsonProblem(text) !== undefined) return textResult(text);
+    // As the API wrote it: numbers beyond 2^53 stay what they are.
+    const structured = text.trimStart().startsWith("{") ? text : `{"result":${text}}`;
+    return `{"content":[{"type":"text","text":${JSON.stringify(text)}}],"structuredContent":${structured}}`;
+  }
+  if (type.startsWith("image/") || type.startsWith("audio/")) {
+    const kind = type.startsWith("image/") ? "image" : "audio";
+    return JSON.stringify({ content: [{ type: kind, data: body.toString("base64"), mimeType: type }] });
+  }
+  if (type === "" || type.startsWith("text/") || /(?:xml|yaml|javascript|csv|x-www-form-urlencoded)/.test(type))
+    return textResult(body.toString());
+  return textResult(`The API answered with ${body.length} bytes of ${type}, which cannot be shown.`);
+}
+
+export function problemResult(text: string): string {
+  return JSON.stringify({ content: [{ type: "text", text }], isError: true });
+}
+
+function errorResult(status: number, headers: HeaderList, body: Buffer): string {
+  if (status < 400) return problemResult(`The API answered with a redirect (${status}), which is not followed.`);
+  const said = body.toString().trim();
+  const cut = said.length > MAX_ERROR_CHARS ? `${said.slice(0, MAX_ERROR_CHARS)}…` : said;
+  const after = headers.get("retry-after");
+  const text = `The API answered with status ${status}${after === undefined ? "" : ` (retry after ${after})`}${cut === "" ? "." : `: ${cut}`}`;
+  return problemResult(text);
+}
+
+function textResult(text: string): string {
+  return JSON.stringify({ content: [{ type: "text", text }] });
+}
+
+function looksLikeJson(body: Buffer): boolean {
+  return body[0] === 0x7b || body[0] === 0x5b;
 }

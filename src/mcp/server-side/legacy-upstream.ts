@@ -9,9 +9,8 @@ import { find, slice } from "../../json/json-text.ts";
 import type { Call, LoginRequired, Question, Running } from "../protocol/call.ts";
 import { LATEST_MODERN } from "../protocol/era.ts";
 import type { ClientNotification, ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
-import { LegacyOverModern } from "./legacy-over-modern.ts";
-import type { Handshaking, LinkEnv, LinkOwner, Loss } from "./link-contract.ts";
-import { ServerLink } from "./server-link.ts";
+import { LegacyOverModern } from "./legacy-client-bridge.ts";
+import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, ServerLink } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
   type OpenOutcome,

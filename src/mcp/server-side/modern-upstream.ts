@@ -10,9 +10,8 @@ import { type Call, NOTHING_RUNS, type Question, type Running } from "../protoco
 import { LATEST_LEGACY, LATEST_MODERN, REMOVED_METHODS, SERVER_INFO } from "../protocol/era.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
 import type { TurnRelay } from "../replicas/turn-relay.ts";
-import type { Handshaking, LinkEnv, LinkOwner, Loss } from "./link-contract.ts";
-import { ModernOverLegacy } from "./modern-over-legacy.ts";
-import { ServerLink } from "./server-link.ts";
+import { ModernOverLegacy } from "./modern-client-bridge.ts";
+import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, ServerLink } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
   type OpenOutcome,

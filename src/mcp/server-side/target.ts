@@ -14,18 +14,15 @@ import { OpenApi } from "../openapi/api.ts";
 import { OpenApiChannel } from "../openapi/openapi-channel.ts";
 import type { OpenApiConfig } from "../openapi/openapi-config.ts";
 import type { RoutedTarget, ServerError } from "../protocol/call.ts";
-import type { Channel, ChannelHandlers } from "../transports/channel.ts";
-import { childEnvironment, type Environment, secretsOf } from "../transports/child-environment.ts";
-import { HttpChannel } from "../transports/http-channel.ts";
+import { HttpChannel } from "../transports/http-transport.ts";
 import { openRemoteServer, type RemoteServer } from "../transports/remote-server.ts";
-import { SpareChannels } from "../transports/spare-channels.ts";
-import { openSseChannel } from "../transports/sse-channel.ts";
-import { openStdioChannel } from "../transports/stdio-channel.ts";
-import { callerHeaders } from "./caller-headers.ts";
+import { openSseChannel } from "../transports/sse-transport.ts";
+import { childEnvironment, type Environment, openStdioChannel, secretsOf } from "../transports/stdio-transport.ts";
+import type { Channel, ChannelHandlers } from "../transports/transport.ts";
 import { ParamHeaders } from "./param-headers.ts";
-import type { StartGate } from "./start-gate.ts";
+import { SpareChannels, type StartGate } from "./process-pool.ts";
+import { UpstreamFailures } from "./server-state.ts";
 import type { McpConfig, TargetConfig } from "./target-config.ts";
-import { UpstreamFailures } from "./upstream-failures.ts";
 
 export interface TargetEnv {
   readonly clock: Clock;
@@ -229,4 +226,17 @@ export class Target implements RoutedTarget {
 
 export function defaultConcurrentStarts(): number {
   return Math.max(1, cpus().length) * 4;
+}
+
+/** Name, value, … by the target's name. */
+export type CallerHeaders = ReadonlyMap<string, readonly string[]>;
+
+const ofRequests = new WeakMap<HeaderList, CallerHeaders>();
+
+export function giveCallerHeaders(headers: HeaderList, given: CallerHeaders): void {
+  ofRequests.set(headers, given);
+}
+
+export function callerHeaders(headers: HeaderList, target: string): readonly string[] {
+  return ofRequests.get(headers)?.get(target) ?? [];
 }

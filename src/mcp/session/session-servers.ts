@@ -5,8 +5,7 @@
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { Names } from "../aggregation/names.ts";
-import type { Router, RouterOutcome } from "../aggregation/router.ts";
-import type { TargetChange } from "../aggregation/target-change.ts";
+import type { Router, RouterOutcome, TargetChange } from "../aggregation/router.ts";
 import { type Call, refuseQuestion } from "../protocol/call.ts";
 import {
   type ClientNotification,

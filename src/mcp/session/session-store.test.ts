@@ -5,9 +5,8 @@ import { createIdSource } from "../../base/ids.ts";
 import { createMemoryBudget } from "../../base/memory-budget.ts";
 import { createTasks } from "../../base/tasks.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
-import { Retirement } from "../server-side/retirement.ts";
 import { holdsChild, type Tenant } from "../server-side/tenant.ts";
-import type { Upstream } from "../server-side/upstream.ts";
+import { Retirement, type Upstream } from "../server-side/upstream.ts";
 import type { SessionRecords } from "./session-records.ts";
 import { SessionStore } from "./session-store.ts";
 

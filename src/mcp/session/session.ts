@@ -7,8 +7,7 @@ import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { Names } from "../aggregation/names.ts";
-import type { Router, RouterOutcome } from "../aggregation/router.ts";
-import type { TargetChange } from "../aggregation/target-change.ts";
+import type { Router, RouterOutcome, TargetChange } from "../aggregation/router.ts";
 import type { Question } from "../protocol/call.ts";
 import { allowsPrimingEvents } from "../protocol/era.ts";
 import {
@@ -18,7 +17,7 @@ import {
   type ClientResponse,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import type { Loss } from "../server-side/link-contract.ts";
+import type { Loss } from "../server-side/server-connection.ts";
 import type { Tenant } from "../server-side/tenant.ts";
 import type { Upstream, UpstreamUser } from "../server-side/upstream.ts";
 import { ClientQuestions } from "./client-questions.ts";

@@ -11,11 +11,10 @@ import { LATEST_LEGACY } from "../protocol/era.ts";
 import { asClientRequest, type ServerMessage } from "../protocol/json-rpc.ts";
 import { listProblem } from "../protocol/list-check.ts";
 import { LegacyUpstream } from "../server-side/legacy-upstream.ts";
-import type { LinkEnv } from "../server-side/link-contract.ts";
+import type { LinkEnv } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
 import type { Upstream, UpstreamUser } from "../server-side/upstream.ts";
-import { injectionMarkers } from "./injection-markers.ts";
-import type { QuarantinedTool } from "./quarantine.ts";
+import { injectionMarkers, type QuarantinedTool } from "./quarantine.ts";
 import {
   INSTRUCTIONS_ENTRY,
   instructionsDefinition,
@@ -23,7 +22,7 @@ import {
   type ToolDefinition,
   type ToolLock,
 } from "./tool-lock.ts";
-import type { ToolsOfTargets } from "./tools-of-targets.ts";
+import type { ToolsOfTargets } from "./tool-settings.ts";
 
 /** A server that starts with `npx` may load itself first. */
 const INSPECTION_MS = 60_000;

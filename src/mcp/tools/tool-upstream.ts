@@ -3,9 +3,8 @@
  * their way; everything else passes. With a lock file no tool is shown or called before its definition, as this server
  * gives it now, was compared.
  */
-
 import type { Clock } from "../../base/clock.ts";
-import { finish, type Steps } from "../../base/turns.ts";
+import { finish, SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { find, type Span, slice } from "../../json/json-text.ts";
 import { elementsInSteps, findInSteps, memberOf } from "../../json/text-steps.ts";
@@ -17,6 +16,7 @@ import {
   type Question,
   type Running,
   refuseQuestion,
+  type ShadowTold,
   serverFailure,
 } from "../protocol/call.ts";
 import { editedRequest } from "../protocol/edited-request.ts";
@@ -27,22 +27,21 @@ import {
   asServerMessage,
   type ClientNotification,
   type ClientRequest,
+  INTERNAL_ERROR,
   INVALID_PARAMS,
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
 import { largeOrSmall } from "../protocol/large-or-small.ts";
 import { listProblem } from "../protocol/list-check.ts";
-import type { Loss } from "../server-side/link-contract.ts";
-import { envelopeOf } from "../server-side/modern-text.ts";
+import { envelopeOf } from "../server-side/modern-envelope.ts";
+import type { Loss } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../server-side/upstream.ts";
-import { checkedCall, checkedNow, checkedQuestion, timedCall } from "./checked-call.ts";
-import { guardedMessage, refusedAnswer } from "./guarded-message.ts";
 import type { Quarantine } from "./quarantine.ts";
-import { filledRequest } from "./tool-arguments.ts";
+import { guardedMessage, refusedAnswer, watchedMessage } from "./result-guard.ts";
 import { INSTRUCTIONS_ENTRY, instructionsDefinition } from "./tool-lock.ts";
-import type { OfferedTool, ToolProduct } from "./tool-product.ts";
+import { filledRequest, type OfferedTool, type ResultGuard, type ToolProduct } from "./tool-settings.ts";
 
 /** A list that goes on is not read to its end; what is not read is not called. */
 const MAX_LIST_PAGES = 50;
@@ -377,4 +376,113 @@ export class ToolUpstream implements Upstream, UpstreamUser {
     if (tool.timeoutMs === undefined) return this.inner.call(renamed);
     return timedCall(renamed, { timeoutMs: tool.timeoutMs, shown, clock: this.#env.clock, upstream: this.inner });
   }
+}
+
+type Guards = Pick<ToolProduct, "guard" | "watch">;
+
+/** Guards in shadow mode see what the others let through. */
+export function checkedCall(call: Call, guards: Guards): Call {
+  const { guard, watch } = guards;
+  if (guard === undefined && watch === undefined) return call;
+  const { method } = call.request;
+  const tell = call.watched;
+  return {
+    ...withAnswer(call, (message) => message),
+    notified(message) {
+      const passed = checkedNow(message, guards, tell);
+      if (passed) call.notified(passed);
+    },
+    asked(question) {
+      const passed = checkedQuestion(question, guards, tell);
+      if (passed) call.asked(passed);
+    },
+    answered: (message) =>
+      largeOrSmall(
+        message,
+        function* () {
+          const passed =
+            guard === undefined
+              ? message
+              : ((yield* guardedMessage(message, guard, method)) ?? refusedAnswer(guard.refusal));
+          if (watch && tell) report(yield* watchedMessage(passed, watch), tell);
+          return passed;
+        },
+        (passed) => call.answered(passed),
+        (failure) => call.failed(failure),
+      ),
+  };
+}
+
+/** A notification or a request of the server, at once, so that the order stays. Undefined if it must not pass. */
+export function checkedNow(
+  message: ServerMessage,
+  { guard, watch }: Guards,
+  tell?: ShadowTold,
+): ServerMessage | undefined {
+  const isLarge = message.text.length > SLICED_BYTES;
+  if (guard !== undefined && isLarge) return undefined;
+  const passed = guard === undefined ? message : finish(guardedMessage(message, guard, message.method ?? ""));
+  if (passed && watch && tell && !isLarge) report(finish(watchedMessage(passed, watch)), tell);
+  return passed;
+}
+
+/** The server gets an error for a question that must not pass. */
+export function checkedQuestion(question: Question, guards: Guards, tell?: ShadowTold): Question | undefined {
+  const passed = checkedNow(question.message, guards, tell);
+  if (passed === question.message) return question;
+  if (passed === undefined) {
+    question.answer(refusalOf(guards.guard));
+    return undefined;
+  }
+  const shown: Question = {
+    message: passed,
+    method: question.method,
+    answer: (outcome, wire) => question.answer(outcome, wire),
+    withdrawn: undefined,
+  };
+  question.withdrawn = (reason) => shown.withdrawn?.(reason);
+  return shown;
+}
+
+function refusalOf(guard: ResultGuard | undefined): string {
+  return `"error":${JSON.stringify({ code: INTERNAL_ERROR, message: guard?.refusal ?? "" })}`;
+}
+
+function report(findings: readonly { readonly rule: string; readonly action: string }[], tell: ShadowTold): void {
+  for (const { rule, action } of findings)
+    tell(`a result guard would ${action} what matches \`${rule}\``, `resultGuard: ${rule}`);
+}
+
+export interface TimedCall {
+  readonly timeoutMs: number;
+  /** The tool's name as clients know it. */
+  readonly shown: string;
+  readonly clock: Clock;
+  readonly upstream: Upstream;
+}
+
+export function timedCall(call: Call, { timeoutMs, shown, clock, upstream }: TimedCall): Running {
+  let running: Running = NOTHING_RUNS;
+  const timer = clock.after(timeoutMs, () => {
+    running.cancel("timeout");
+    const seconds = timeoutMs / 1000;
+    call.failed(serverFailure(`tool "${shown}" did not respond within ${seconds} s`, "backend_timeout"));
+  });
+  running = upstream.call({
+    ...withAnswer(call, (message) => message),
+    answered: (message) => {
+      timer.cancel();
+      call.answered(message);
+    },
+    failed: (failure) => {
+      timer.cancel();
+      call.failed(failure);
+    },
+  });
+  return {
+    cancel: (reason) => {
+      timer.cancel();
+      running.cancel(reason);
+    },
+  };
 }

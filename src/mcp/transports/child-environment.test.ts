@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { childEnvironment, secretsOf } from "./child-environment.ts";
+import { childEnvironment, secretsOf } from "./stdio-transport.ts";
 
 const own = {
   PATH: "/bin",

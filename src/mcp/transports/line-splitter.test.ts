@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { LineSplitter, LineTooLong } from "./line-splitter.ts";
+import { LineSplitter, LineTooLong } from "./stdio-transport.ts";
 
 function split(chunks: readonly Buffer[], maxBytes = 1000): string[] {
   const lines: string[] = [];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
-import { StderrTail } from "./stderr-tail.ts";
+import { StderrTail } from "./stdio-transport.ts";
 
 function tailOf(text: string): StderrTail {
   const tail = new StderrTail({ name: "t", clock: fakeClock(), logger: silentLogger, secrets: ["given-secret"] });

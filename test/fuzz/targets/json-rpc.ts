@@ -5,15 +5,15 @@
 
 import { finish } from "../../../src/base/turns.ts";
 import { insertMembers, members, removeMembers, splice } from "../../../src/json/json-text.ts";
-import { createNames } from "../../../src/mcp/aggregation/names.ts";
 import {
+  createNames,
   renamedItem,
   renamedNotification,
   renamedRequest,
   renamedResult,
-} from "../../../src/mcp/aggregation/rewrite-names.ts";
+} from "../../../src/mcp/aggregation/names.ts";
 import { idOf, JsonRpcProblem, parseClientMessages, withId } from "../../../src/mcp/protocol/json-rpc.ts";
-import { readServerText } from "../../../src/mcp/transports/incoming.ts";
+import { readServerText } from "../../../src/mcp/transports/server-messages.ts";
 import { isRecord, parsed, randomJson, randomObject, writtenName } from "../json.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";

@@ -2,7 +2,7 @@
  * Lines of a child process: as a plain split finds them, at every chunking, and what is too long is refused whichever way
  * it comes.
  */
-import { LineSplitter, LineTooLong } from "../../../src/mcp/transports/line-splitter.ts";
+import { LineSplitter, LineTooLong } from "../../../src/mcp/transports/stdio-transport.ts";
 import { waysToArrive } from "../pieces.ts";
 import { defineTarget, expectSame, refusalOf } from "../target.ts";
 

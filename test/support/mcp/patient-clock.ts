@@ -3,7 +3,7 @@
  * happens after that wait advance a clock of their own.
  */
 import { type Clock, systemClock } from "../../../src/base/clock.ts";
-import { OPEN_WAIT_MS } from "../../../src/mcp/aggregation/late-targets.ts";
+import { OPEN_WAIT_MS } from "../../../src/mcp/aggregation/aggregate-router.ts";
 
 const PATIENT_MS = 60_000;
 

@@ -1,0 +1,382 @@
+/**
+ * Several targets seen as one server: lists are merged page by page, calls go to the target that the name says,
+ * what concerns all goes to all. One that fails is left out and named (`failOpen`), or fails the whole
+ * (`failClosed`).
+ */
+import type { Clock } from "../../base/clock.ts";
+import type { McpAccess } from "../../core/facts.ts";
+import type { WireTap } from "../../core/wire.ts";
+import {
+  accessProblem,
+  LISTS,
+  namedIn,
+  unknownMethod,
+  unknownName,
+  withAnswer,
+  withAnswerInTurns,
+} from "../protocol/access.ts";
+import {
+  type Call,
+  type Failure,
+  type LoginRequired,
+  NOTHING_RUNS,
+  type Running,
+  serverFailure,
+} from "../protocol/call.ts";
+import { type Era, MODERN_VERSIONS, REMOVED_METHODS } from "../protocol/era.ts";
+import {
+  asResult,
+  asServerMessage,
+  type ClientNotification,
+  METHOD_NOT_FOUND,
+  resultText,
+  type ServerMessage,
+} from "../protocol/json-rpc.ts";
+import { largeOrSmall } from "../protocol/large-or-small.ts";
+import { modernResult } from "../server-side/modern-envelope.ts";
+import type { OpenOutcome, ServerAbout, Upstream } from "../server-side/upstream.ts";
+import { discoverResult, type FanOutListen, fanOutListen } from "./aggregate-subscription.ts";
+import {
+  failedMeta,
+  GATEWAY_INFO,
+  gather,
+  listOfAll,
+  lowestVersion,
+  mergeCapabilities,
+  mergeInstructions,
+  routable,
+} from "./merge-responses.ts";
+import { NameIndex } from "./name-index.ts";
+import { type Names, renamedNotification, renamedRequest, renamedResult } from "./names.ts";
+import {
+  changedUpstreams,
+  type LateUpstream,
+  type Router,
+  type RouterOutcome,
+  serverRefusal,
+  type TargetChange,
+} from "./router.ts";
+
+export interface FanOutOptions {
+  readonly names: Names;
+  readonly failureMode: () => "failOpen" | "failClosed";
+  /** Of the clients; the targets look to them as if they were of the same. */
+  readonly era: Era;
+  readonly late: LateUpstream;
+  readonly clock: Clock;
+  /** A slow target is there at last: the client should list again. */
+  arrived(upstream: Upstream): void;
+}
+
+export class FanOut implements Router {
+  upstreams: readonly Upstream[];
+  names: Names;
+  readonly #options: FanOutOptions;
+  readonly #missing: LateTargets;
+  /** Subscriptions of modern clients that a late target has yet to join. */
+  readonly #subscriptions = new Set<FanOutListen>();
+  #index: NameIndex;
+
+  constructor(upstreams: readonly Upstream[], options: FanOutOptions) {
+    this.upstreams = upstreams;
+    this.names = options.names;
+    this.#options = options;
+    this.#missing = new LateTargets({
+      clock: options.clock,
+      mayGoOn: () => options.failureMode() === "failOpen",
+      arrived: (upstream) => this.#arrived(upstream),
+    });
+    this.#index = new NameIndex(() => this.#present());
+  }
+
+  open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void {
+    this.#missing.open(this.upstreams, (outcomes) => done(this.#opened(outcomes)), wire);
+  }
+
+  run(call: Call, access: McpAccess | undefined): Running {
+    const { method } = call.request;
+    if (this.#options.era === "modern") {
+      if (method === "server/discover") return this.#discover(call);
+      if (method === "subscriptions/listen") return this.#listen(call, access);
+      if (REMOVED_METHODS.has(method)) return this.#fail(call, unknownMethod(method));
+    }
+    if (Object.hasOwn(LISTS, method)) return this.#list(call, access);
+    if (namedIn(call.request)) return this.#named(call, access);
+    if (method === "ping") return this.#answer(call, "{}");
+    if (method === "logging/setLevel") return this.#all(call, (about) => about.capabilities.logging !== undefined);
+    call.failed({
+      code: METHOD_NOT_FOUND,
+      status: 404,
+      message: `Method not found: ${method} cannot be routed to one of several targets`,
+    });
+    return NOTHING_RUNS;
+  }
+
+  notify(message: ClientNotification, wire?: WireTap): void {
+    for (const upstream of this.upstreams) upstream.notify(message, wire);
+  }
+
+  notificationText(upstream: Upstream, message: ServerMessage): string {
+    if (message.method?.endsWith("/list_changed") === true) this.#index.clear();
+    return renamedNotification(message, this.names, upstream.target.name);
+  }
+
+  /** Names that a client has learnt keep their form: where it would change, new targets are for new sessions. */
+  change({ targets, names }: TargetChange): readonly Upstream[] {
+    const takesNew = names.isPrefixed === this.names.isPrefixed;
+    const changed = changedUpstreams(this.upstreams, targets, takesNew, this.#options.late);
+    if (changed === undefined) return [];
+    this.upstreams = changed.next;
+    if (takesNew) this.names = names;
+    this.#missing.forget(changed.left);
+    this.#index = new NameIndex(() => this.#present());
+    return changed.left;
+  }
+
+  #opened(outcomes: ReadonlyMap<Upstream, OpenOutcome>): RouterOutcome {
+    const abouts: { target: string; about: ServerAbout }[] = [];
+    const failed = new Map<string, string>();
+    let isOverloaded = true;
+    let login: LoginRequired | undefined;
+    for (const upstream of this.upstreams) {
+      const outcome = outcomes.get(upstream) ?? { ok: false, reason: STILL_STARTING, error: "backend_unavailable" };
+      if (outcome.ok) abouts.push({ target: upstream.target.name, about: outcome.about });
+      else {
+        failed.set(upstream.target.name, "reason" in outcome ? outcome.reason : "refused to initialize");
+        isOverloaded &&= "reason" in outcome && outcome.error === "overloaded";
+        // With several servers the client could not tell which of them it is to log in to.
+        if ("reason" in outcome && typeof outcome.error === "object" && this.upstreams.length === 1)
+          login = outcome.error;
+      }
+    }
+    if (abouts.length === 0 || (failed.size > 0 && this.#options.failureMode() === "failClosed")) {
+      const reason = [...failed].map(([target, why]) => `target "${target}" ${why}`).join("; ");
+      return serverRefusal(serverFailure(reason, login ?? (isOverloaded ? "overloaded" : "backend_unavailable")));
+    }
+    const version = lowestVersion(abouts.map(({ about }) => about.protocolVersion));
+    const instructions = mergeInstructions(abouts, failed);
+    const result = {
+      protocolVersion: version,
+      capabilities: this.#capabilities(abouts),
+      serverInfo: GATEWAY_INFO,
+      ...(instructions === undefined ? {} : { instructions }),
+      ...failedMeta(failed),
+    };
+    return { ok: true, version, answer: asServerMessage(resultText("0", JSON.stringify(result))) };
+  }
+
+  #discover(call: Call): Running {
+    const abouts = this.upstreams.flatMap(({ about, target }) => (about ? [{ target: target.name, about }] : []));
+    const failed = new Map(
+      this.upstreams.filter(({ about }) => !about).map((upstream) => [upstream.target.name, this.#absence(upstream)]),
+    );
+    return this.#answer(
+      call,
+      discoverResult(this.#capabilities(abouts), mergeInstructions(abouts, failed), MODERN_VERSIONS),
+    );
+  }
+
+  #list(call: Call, access: McpAccess | undefined): Running {
+    return listOfAll(call, access, {
+      upstreams: this.upstreams,
+      names: this.names,
+      failureMode: this.#options.failureMode(),
+      isMissing: (upstream) => this.#missing.has(upstream),
+      absence: (upstream) => this.#absence(upstream),
+      answer: (result) => this.#answer(call, result),
+    });
+  }
+
+  #named(call: Call, access: McpAccess | undefined): Running {
+    const about = namedIn(call.request) as NonNullable<ReturnType<typeof namedIn>>;
+    const { names } = this;
+    if (!names.isPrefixed) return this.#index.run(call, about, (upstream) => this.#allowed(call, access, upstream));
+    const inward = names.inward(about.kind, about.name);
+    const upstream = inward && this.upstreams.find((one) => one.target.name === inward.target);
+    if (!inward || !upstream) return this.#fail(call, unknownName(about.kind, about.name));
+    call.routed?.(upstream.target);
+    const request = renamedRequest(call.request, inward.name);
+    const problem = access && accessProblem(request, access, inward.target, about.name);
+    if (problem) return this.#fail(call, problem);
+    if (this.#missing.has(upstream)) return this.#missing.wait(upstream, () => this.#named(call, access));
+    const renamed = withAnswerInTurns({ ...delegate(call), request }, (message) =>
+      renamedResult(message, request.method, names, inward.target),
+    );
+    return upstream.call(renamed);
+  }
+
+  #allowed(call: Call, access: McpAccess | undefined, upstream: Upstream): boolean {
+    return access === undefined || accessProblem(call.request, access, upstream.target.name) === undefined;
+  }
+
+  /** To everybody whom it concerns; one success is enough. */
+  #all(call: Call, concerns: (about: ServerAbout) => boolean): Running {
+    const parts = this.upstreams
+      .filter((upstream) => upstream.about && concerns(upstream.about))
+      .map((upstream) => ({ upstream, request: call.request }));
+    return gather(call, parts, (outcomes) => {
+      const failed = outcomes.filter(({ result }) => result === undefined);
+      const first = failed[0]?.failure;
+      if (first && failed.length === outcomes.length) call.failed(first);
+      else this.#answer(call, "{}");
+    });
+  }
+
+  #listen(call: Call, access: McpAccess | undefined): Running {
+    const listen = fanOutListen(
+      call,
+      this.#present(),
+      this.names,
+      (uri, target) => access?.allows("resource", uri, target) !== false,
+      (result) => this.#answer(call, result),
+    );
+    if (this.#missing.size > 0) this.#subscriptions.add(listen);
+    return listen;
+  }
+
+  #arrived(upstream: Upstream): void {
+    this.#index.clear();
+    for (const listen of this.#subscriptions) listen.join(upstream);
+    if (this.#missing.size === 0) this.#subscriptions.clear();
+    this.#options.arrived(upstream);
+  }
+
+  /** Those that the session has not gone on without. */
+  #present(): readonly Upstream[] {
+    return this.#missing.size === 0 ? this.upstreams : this.upstreams.filter((one) => !this.#missing.has(one));
+  }
+
+  #absence(upstream: Upstream): string {
+    return this.#missing.has(upstream) ? STILL_STARTING : (upstream.lossReason ?? "is not available");
+  }
+
+  /** What a target that is still starting can do is not known: the client is told that lists may change. */
+  #capabilities(abouts: readonly { readonly about: ServerAbout }[]): Record<string, unknown> {
+    const known = abouts.map(({ about }) => about.capabilities);
+    return routable(mergeCapabilities(this.#missing.size === 0 ? known : [...known, CHANGING_LISTS]));
+  }
+
+  #answer(call: Call, result: string): Running {
+    const message = asResult(result);
+    if (this.#options.era !== "modern") call.answered(message);
+    else
+      largeOrSmall(
+        message,
+        () => modernResult(message, call.request.method, GATEWAY_INFO),
+        (modern) => call.answered(modern),
+        (failure) => call.failed(failure),
+      );
+    return NOTHING_RUNS;
+  }
+
+  #fail(call: Call, failure: Failure): Running {
+    call.failed(failure);
+    return NOTHING_RUNS;
+  }
+}
+
+const CHANGING_LISTS = {
+  tools: { listChanged: true },
+  prompts: { listChanged: true },
+  resources: { listChanged: true },
+};
+
+/** A call as a plain object, so that parts of it can be replaced. */
+function delegate(call: Call): Call {
+  return withAnswer(call, (message) => message);
+}
+
+/** People wait for `initialize`; most servers that are on this machine or near are up by then. */
+export const OPEN_WAIT_MS = 3_000;
+
+export const STILL_STARTING = "is still starting";
+
+export interface LateTargetsEnv {
+  readonly clock: Clock;
+  /** Whether the session may go on without a target. */
+  mayGoOn(): boolean;
+  /** A target came up after the session had gone on without it. */
+  arrived(upstream: Upstream): void;
+}
+
+export class LateTargets {
+  readonly #env: LateTargetsEnv;
+  /** Those that the session went on without, until they are up or have failed. */
+  readonly #missing = new Set<Upstream>();
+  /** Calls to them. */
+  readonly #waiting = new Map<Upstream, Set<() => void>>();
+
+  constructor(env: LateTargetsEnv) {
+    this.#env = env;
+  }
+
+  get size(): number {
+    return this.#missing.size;
+  }
+
+  has(upstream: Upstream): boolean {
+    return this.#missing.has(upstream);
+  }
+
+  /** Opens all. `done` gets the outcomes of those that were there in time: of all, or of one that succeeded at least. */
+  open(
+    upstreams: readonly Upstream[],
+    done: (outcomes: ReadonlyMap<Upstream, OpenOutcome>) => void,
+    wire: WireTap | undefined,
+  ): void {
+    const outcomes = new Map<Upstream, OpenOutcome>();
+    let isLate = false;
+    let isDone = false;
+    const goOn = (): void => {
+      const isWhole = outcomes.size === upstreams.length;
+      const isEnough = isLate && this.#env.mayGoOn() && [...outcomes.values()].some(({ ok }) => ok);
+      if (isDone || (!isWhole && !isEnough)) return;
+      isDone = true;
+      timer.cancel();
+      for (const upstream of upstreams) if (!outcomes.has(upstream)) this.#missing.add(upstream);
+      done(outcomes);
+    };
+    const timer = this.#env.clock.after(OPEN_WAIT_MS, () => {
+      isLate = true;
+      goOn();
+    });
+    for (const upstream of upstreams) {
+      upstream.open((outcome) => {
+        outcomes.set(upstream, outcome);
+        if (!isDone) goOn();
+        else if (this.#missing.delete(upstream)) {
+          if (outcome.ok) this.#env.arrived(upstream);
+          this.#settled(upstream);
+        }
+      }, wire);
+    }
+  }
+
+  /** `run` is called when the target is up or has failed. */
+  wait(upstream: Upstream, run: () => Running): Running {
+    let running: Running | undefined;
+    const go = (): void => {
+      running = run();
+    };
+    const calls = this.#waiting.get(upstream) ?? new Set();
+    calls.add(go);
+    this.#waiting.set(upstream, calls);
+    return {
+      cancel: (reason) => {
+        calls.delete(go);
+        running?.cancel(reason);
+      },
+    };
+  }
+
+  /** The session has left these. */
+  forget(upstreams: readonly Upstream[]): void {
+    for (const upstream of upstreams) if (this.#missing.delete(upstream)) this.#settled(upstream);
+  }
+
+  #settled(upstream: Upstream): void {
+    const calls = this.#waiting.get(upstream);
+    this.#waiting.delete(upstream);
+    for (const go of calls ?? []) go();
+  }
+}

@@ -1,0 +1,160 @@
+/**
+ * One subscription of a modern client over several targets: each gets its share, their acknowledgements become
+ * one, and what they report comes under the client's names and the client's subscription.
+ */
+
+import { find, slice } from "../../json/json-text.ts";
+import { type Call, NOTHING_RUNS, type Running } from "../protocol/call.ts";
+import { editedRequest } from "../protocol/edited-request.ts";
+import { asServerMessage, INVALID_PARAMS, notificationText, type ServerMessage } from "../protocol/json-rpc.ts";
+import { withSubscription } from "../server-side/modern-envelope.ts";
+import {
+  acknowledgement,
+  filterOf,
+  isEmpty,
+  readFilter,
+  type SubscriptionFilter,
+} from "../server-side/subscription-filter.ts";
+import type { Upstream } from "../server-side/upstream.ts";
+import { type Names, renamedNotification } from "./names.ts";
+
+/** A subscription while it lasts. */
+export interface FanOutListen extends Running {
+  /** A target came up late: it gets its share, and the client hears that lists changed. */
+  join(upstream: Upstream): void;
+}
+
+export function fanOutListen(
+  call: Call,
+  upstreams: readonly Upstream[],
+  names: Names,
+  mayRead: (uri: string, target: string) => boolean,
+  answer: (result: string) => void,
+): FanOutListen {
+  const asked = filterOf(call.request);
+  if (asked === undefined) {
+    call.failed({ code: INVALID_PARAMS, status: 200, message: 'Invalid params: "notifications" is required' });
+    return NOTHING_LISTENS;
+  }
+  const shares = upstreams
+    .map((upstream) => ({ upstream, filter: shareOf(asked, upstream, names, mayRead) }))
+    .filter(({ filter }) => !isEmpty(filter));
+  const acknowledged = new Map<Upstream, SubscriptionFilter>();
+  const ended = new Set<Upstream>();
+  let isAcknowledged = false;
+
+  const acknowledge = (): void => {
+    if (isAcknowledged || shares.some(({ upstream }) => !acknowledged.has(upstream) && !ended.has(upstream))) return;
+    isAcknowledged = true;
+    call.notified(
+      asServerMessage(withSubscription(acknowledgement(merged([...acknowledged.values()])), call.request.id)),
+    );
+  };
+  /** A late target: what the client has listed lacks its part. */
+  const changed = (): void => {
+    for (const kind of ["tools", "prompts", "resources"] as const) {
+      if (asked[`${kind}ListChanged`] !== true) continue;
+      const text = notificationText(`notifications/${kind}/list_changed`, "{}");
+      call.notified(asServerMessage(withSubscription(text, call.request.id)));
+    }
+  };
+  const end = (upstream: Upstream): void => {
+    ended.add(upstream);
+    acknowledge();
+    if (ended.size === shares.length) answer("{}");
+  };
+  const heard = (upstream: Upstream, message: ServerMessage): void => {
+    if (message.method !== "notifications/subscriptions/acknowledged")
+      call.notified({ ...message, text: renamedNotification(message, names, upstream.target.name) });
+    else {
+      acknowledged.set(upstream, acknowledgedBy(message, upstream, names));
+      acknowledge();
+    }
+  };
+
+  if (shares.length === 0) {
+    acknowledge();
+    answer("{}");
+    return NOTHING_LISTENS;
+  }
+  const start = ({ upstream, filter }: Share): Running => {
+    const span = find(call.request.text, 0, "params", "notifications");
+    const request = span
+      ? editedRequest(call.request, [{ ...span, text: JSON.stringify(filter) }], {
+          ...call.request.params,
+          notifications: filter,
+        })
+      : call.request;
+    return upstream.call({
+      request,
+      headers: call.headers,
+      wire: call.wire,
+      notified: (message) => heard(upstream, message),
+      asked: (question) => call.asked(question),
+      answered: () => end(upstream),
+      failed: () => end(upstream),
+    });
+  };
+  const running = shares.map(start);
+  let isOver = false;
+  return {
+    cancel: (reason) => {
+      isOver = true;
+      for (const one of running) one.cancel(reason);
+    },
+    join: (upstream) => {
+      const share = { upstream, filter: shareOf(asked, upstream, names, mayRead) };
+      if (isOver || ended.size === shares.length || isEmpty(share.filter)) return;
+      if (isAcknowledged) changed();
+      shares.push(share);
+      running.push(start(share));
+    },
+  };
+}
+
+interface Share {
+  readonly upstream: Upstream;
+  readonly filter: SubscriptionFilter;
+}
+
+const NOTHING_LISTENS: FanOutListen = { ...NOTHING_RUNS, join: () => undefined };
+
+export function discoverResult(
+  capabilities: object,
+  instructions: string | undefined,
+  versions: readonly string[],
+): string {
+  return JSON.stringify({
+    supportedVersions: versions,
+    capabilities,
+    ...(instructions === undefined ? {} : { instructions }),
+  });
+}
+
+function shareOf(
+  filter: SubscriptionFilter,
+  { target }: Upstream,
+  names: Names,
+  mayRead: (uri: string, target: string) => boolean,
+): SubscriptionFilter {
+  const { resourceSubscriptions, ...lists } = filter;
+  const uris = (resourceSubscriptions ?? []).flatMap((uri) => {
+    const inward = names.isPrefixed ? names.inward("resource", uri) : { target: target.name, name: uri };
+    return inward?.target === target.name && mayRead(inward.name, target.name) ? [inward.name] : [];
+  });
+  return uris.length === 0 ? lists : { ...lists, resourceSubscriptions: uris };
+}
+
+/** What a target agreed to, under the client's names. */
+function acknowledgedBy(message: ServerMessage, upstream: Upstream, names: Names): SubscriptionFilter {
+  const span = find(message.text, 0, "params", "notifications");
+  const filter = (span && readFilter(JSON.parse(slice(message.text, span)))) ?? {};
+  const uris = filter.resourceSubscriptions?.map((uri) => names.outward("resource", upstream.target.name, uri));
+  return uris ? { ...filter, resourceSubscriptions: uris } : filter;
+}
+
+function merged(all: readonly SubscriptionFilter[]): SubscriptionFilter {
+  const uris = [...new Set(all.flatMap((one) => one.resourceSubscriptions ?? []))];
+  const result: SubscriptionFilter = Object.assign({}, ...all);
+  return uris.length === 0 ? result : { ...result, resourceSubscriptions: uris };
+}

@@ -1,0 +1,312 @@
+/**
+ * One page of a list from several targets: each is asked with a cursor of its own, what they answer is merged under
+ * the names that clients see, and what may not be used is left out. A target that just failed is not waited for.
+ */
+import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import type { McpAccess } from "../../core/facts.ts";
+import { find, insertMembers, member, removeMembers, type Span, slice } from "../../json/json-text.ts";
+import { elementsInSteps, findInSteps } from "../../json/text-steps.ts";
+import { LISTS } from "../protocol/access.ts";
+import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../protocol/call.ts";
+import { editedRequest } from "../protocol/edited-request.ts";
+import { type ClientRequest, INVALID_PARAMS, type ServerMessage } from "../protocol/json-rpc.ts";
+import { largeOrSmall, whenWorked } from "../protocol/large-or-small.ts";
+import { listProblem } from "../protocol/list-check.ts";
+import type { ServerAbout, Upstream } from "../server-side/upstream.ts";
+import { type Names, renamedItem } from "./names.ts";
+
+export interface Part {
+  readonly upstream: Upstream;
+  readonly request: ClientRequest;
+}
+
+export interface PartOutcome extends Part {
+  /** A result; an error of the server counts as a failure. */
+  readonly result: ServerMessage | undefined;
+  readonly failure: Failure | undefined;
+}
+
+/** What servers say meanwhile goes to `call`; the outcomes come in the order of the parts. */
+export function gather(call: Call, parts: readonly Part[], done: (outcomes: readonly PartOutcome[]) => void): Running {
+  const outcomes = new Map<Part, PartOutcome>();
+  let isOver = false;
+  const end = (part: Part, result: ServerMessage | undefined, failure: Failure | undefined): void => {
+    outcomes.set(part, { ...part, result, failure });
+    if (isOver || outcomes.size < parts.length) return;
+    isOver = true;
+    try {
+      done(parts.map((one) => outcomes.get(one) as PartOutcome));
+    } catch (error) {
+      // The last part is not to blame, and the client would wait for ever.
+      call.failed(serverFailure("the responses of the servers could not be merged"));
+      throw error;
+    }
+  };
+  if (parts.length === 0) {
+    done([]);
+    return { cancel: () => undefined };
+  }
+  const running = parts.map((part) =>
+    part.upstream.call({
+      request: part.request,
+      headers: call.headers,
+      wire: call.wire,
+      notified: (message) => call.notified(message),
+      asked: (question) => call.asked(question),
+      answered: (message) =>
+        largeOrSmall(
+          message,
+          () => listProblem(part.request, message, part.upstream.target.name),
+          (problem) => {
+            if (problem) end(part, undefined, problem);
+            else if (message.kind === "result") end(part, message, undefined);
+            else end(part, undefined, errorOf(message));
+          },
+          (failure) => end(part, undefined, failure),
+        ),
+      failed: (failure) => end(part, undefined, failure),
+    }),
+  );
+  return {
+    cancel: (reason) => {
+      for (const one of running) one.cancel(reason);
+    },
+  };
+}
+
+/** How much they answered together. */
+export function charsOf(outcomes: readonly PartOutcome[]): number {
+  return outcomes.reduce((chars, { result }) => chars + (result?.text.length ?? 0), 0);
+}
+
+/** A server's error in the form of a failure. */
+export function errorOf(message: ServerMessage): Failure {
+  try {
+    const { error } = JSON.parse(message.text) as { error?: { code?: unknown; message?: unknown; data?: unknown } };
+    return {
+      code: typeof error?.code === "number" ? error.code : -32603,
+      message: String(error?.message ?? "error"),
+      status: 200,
+      ...(error?.data === undefined ? {} : { data: error.data }),
+    };
+  } catch {
+    return { code: -32603, message: "the server's error could not be read", status: 200 };
+  }
+}
+
+/** How the gateway names itself where it speaks for several servers. */
+export const GATEWAY_INFO = { name: "gateway", title: "MCP gateway", version: "1.0.0" };
+/** Which targets could not be asked, in the `_meta` of a merged result. */
+export const FAILED_TARGETS = "gateway.internal/failedTargets";
+
+type JsonObject = Readonly<Record<string, unknown>>;
+
+/** What any of them can do: flags are joined by "or", objects member by member. */
+export function mergeCapabilities(all: readonly JsonObject[]): Record<string, unknown> {
+  const merged: Record<string, unknown> = Object.create(null);
+  for (const one of all) {
+    for (const [key, value] of Object.entries(one)) {
+      const before = merged[key];
+      if (before === undefined) merged[key] = value;
+      else if (isObject(before) && isObject(value)) merged[key] = mergeCapabilities([before, value]);
+      else if (typeof before === "boolean" && typeof value === "boolean") merged[key] = before || value;
+    }
+  }
+  return merged;
+}
+
+/** Tasks are asked for by ids that say nothing of their target: with several targets they are not offered. */
+export function routable(capabilities: Record<string, unknown>): Record<string, unknown> {
+  const { tasks: _tasks, extensions, ...rest } = capabilities;
+  if (!isObject(extensions)) return rest;
+  const { "io.modelcontextprotocol/tasks": _extension, ...others } = extensions;
+  return { ...rest, extensions: others };
+}
+
+/** One block per target, so that a model knows which hint belongs to which tools. */
+export function mergeInstructions(
+  all: readonly { target: string; about: ServerAbout }[],
+  failed: ReadonlyMap<string, string>,
+): string | undefined {
+  const blocks = all
+    .filter(({ about }) => about.instructions)
+    .map(({ target, about }) => `[${target}]\n${about.instructions}`);
+  for (const [target, reason] of failed) blocks.push(`[${target}]\nNot available: ${reason}`);
+  return blocks.length === 0 ? undefined : blocks.join("\n\n");
+}
+
+/** Dates compare as text: the revision that all of them know. */
+export function lowestVersion(versions: readonly string[]): string {
+  return [...versions].sort()[0] ?? "";
+}
+
+export interface ListPage {
+  /** Texts of the items, in the order of the targets. */
+  readonly items: readonly string[];
+  readonly nextCursor: string | undefined;
+  readonly failed: ReadonlyMap<string, string>;
+}
+
+/** `item` makes the text of one item, or leaves it out. */
+export function* mergePages(
+  method: string,
+  outcomes: readonly PartOutcome[],
+  item: (text: string, span: Span, outcome: PartOutcome) => string | undefined,
+): Steps<ListPage> {
+  const items: string[] = [];
+  const cursors: Record<string, string> = {};
+  const failed = new Map<string, string>();
+  for (const outcome of outcomes) {
+    const { name } = outcome.upstream.target;
+    if (outcome.result === undefined) {
+      failed.set(name, outcome.failure?.message ?? "no answer");
+      continue;
+    }
+    const { text } = outcome.result;
+    const list = yield* findInSteps(text, 0, "result", LISTS[method]?.member ?? "");
+    for (const span of list ? yield* elementsInSteps(text, list.start) : []) {
+      const made = item(text, span, outcome);
+      if (made !== undefined) items.push(made);
+      yield;
+    }
+    const cursor = yield* findInSteps(text, 0, "result", "nextCursor");
+    const value = cursor && (JSON.parse(slice(text, cursor)) as unknown);
+    if (typeof value === "string") cursors[name] = value;
+  }
+  return { items, nextCursor: Object.keys(cursors).length > 0 ? encodeCursor(cursors) : undefined, failed };
+}
+
+/** The places in the lists of several targets as one opaque text. */
+export function encodeCursor(cursors: Readonly<Record<string, string>>): string {
+  return Buffer.from(JSON.stringify(cursors)).toString("base64url");
+}
+
+/** Undefined if it is none of ours. */
+export function decodeCursor(cursor: unknown): Readonly<Record<string, string>> | undefined {
+  if (typeof cursor !== "string") return undefined;
+  try {
+    const value = JSON.parse(Buffer.from(cursor, "base64url").toString()) as unknown;
+    return isObject(value) && Object.values(value).every((one) => typeof one === "string")
+      ? (value as Record<string, string>)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export interface ListEnv {
+  readonly upstreams: readonly Upstream[];
+  readonly names: Names;
+  readonly failureMode: "failOpen" | "failClosed";
+  /** The session went on without it. */
+  isMissing(upstream: Upstream): boolean;
+  /** Why it is not there; completes "target x …". */
+  absence(upstream: Upstream): string;
+  answer(result: string): void;
+}
+
+export function listOfAll(call: Call, access: McpAccess | undefined, env: ListEnv): Running {
+  const { request } = call;
+  const { names } = env;
+  const list = LISTS[request.method] as (typeof LISTS)[string];
+  const cursors = request.params.cursor === undefined ? undefined : decodeCursor(request.params.cursor);
+  if (request.params.cursor !== undefined && cursors === undefined) {
+    call.failed({ code: INVALID_PARAMS, status: 200, message: "Invalid cursor" });
+    return NOTHING_RUNS;
+  }
+  const { parts, resting } = partsOf(env, request, list.member, cursors);
+  const seen = new Set<string>();
+  const shown = (text: string, span: Span, { upstream }: PartOutcome): string | undefined => {
+    const name = nameOf(text, span, list.key);
+    if (access?.allows(list.kind, name, upstream.target.name) === false) return undefined;
+    // Without prefixes the first target that has a name owns it.
+    if (!names.isPrefixed && seen.has(name)) return undefined;
+    seen.add(name);
+    return renamedItem(text, span, request.method, names, upstream.target.name);
+  };
+  const answer = (page: ListPage): void => {
+    if (page.failed.size > 0 && (page.failed.size === env.upstreams.length || env.failureMode === "failClosed")) {
+      call.failed(failureOf(page.failed));
+      return;
+    }
+    const next = page.nextCursor === undefined ? "" : `,"nextCursor":${JSON.stringify(page.nextCursor)}`;
+    const meta = page.failed.size === 0 ? "" : `,${JSON.stringify(failedMeta(page.failed)).slice(1, -1)}`;
+    env.answer(`{"${list.member}":[${page.items.join(",")}]${next}${meta}}`);
+  };
+  return gather(call, parts, (outcomes) =>
+    whenWorked(
+      charsOf(outcomes) > SLICED_BYTES,
+      () => mergePages(request.method, [...outcomes, ...resting], shown),
+      answer,
+      (failure) => call.failed(failure),
+    ),
+  );
+}
+
+export function failedMeta(failed: ReadonlyMap<string, string>): object {
+  return failed.size === 0 ? {} : { _meta: { [FAILED_TARGETS]: Object.fromEntries(failed) } };
+}
+
+/** Who is asked for a page, and with which cursor. */
+function partsOf(
+  env: ListEnv,
+  request: ClientRequest,
+  capability: string,
+  cursors: Readonly<Record<string, string>> | undefined,
+): { parts: Part[]; resting: PartOutcome[] } {
+  const wanted = env.upstreams.filter((upstream) => {
+    if (cursors) return cursors[upstream.target.name] !== undefined;
+    const key = capability === "resourceTemplates" ? "resources" : capability;
+    return upstream.about === undefined || upstream.about.capabilities[key] !== undefined;
+  });
+  const resting = wanted.filter(
+    (upstream) => env.isMissing(upstream) || (upstream.isResting && env.failureMode === "failOpen"),
+  );
+  const parts = wanted
+    .filter((upstream) => !resting.includes(upstream))
+    .map((upstream) => ({ upstream, request: withCursor(request, cursors?.[upstream.target.name]) }));
+  return {
+    parts,
+    resting: resting.map((upstream) => ({
+      upstream,
+      request,
+      result: undefined,
+      failure: serverFailure(`target "${upstream.target.name}" ${env.absence(upstream)}`),
+    })),
+  };
+}
+
+/** The request with a target's own cursor, or without any. */
+function withCursor(request: ClientRequest, cursor: string | undefined): ClientRequest {
+  const params = find(request.text, 0, "params");
+  if (!params) return request;
+  const present = member(request.text, params.start, "cursor");
+  if (cursor !== undefined) {
+    const edit = present
+      ? { start: present.start, end: present.end, text: JSON.stringify(cursor) }
+      : insertMembers(request.text, params.start, `"cursor":${JSON.stringify(cursor)}`);
+    return editedRequest(request, [edit]);
+  }
+  return present
+    ? editedRequest(
+        request,
+        removeMembers(request.text, params.start, (key) => key === "cursor"),
+      )
+    : request;
+}
+
+function nameOf(text: string, item: Span, key: string): string {
+  const span = member(text, item.start, key);
+  const value = span && (JSON.parse(slice(text, span)) as unknown);
+  return typeof value === "string" ? value : "";
+}
+
+function failureOf(failed: ReadonlyMap<string, string>): Failure {
+  return serverFailure(
+    [...failed].map(([target, why]) => (why.startsWith("target ") ? why : `target "${target}": ${why}`)).join("; "),
+  );
+}

@@ -1,0 +1,427 @@
+/**
+ * One process or connection for all sessions of a target (`shared: true`). The gateway itself is the server's
+ * client: it initializes it once, without any abilities of a client's own, so that the server has nothing to ask;
+ * every call runs under an id of ours. What a server says without saying to whom is for everybody only if it is
+ * the same for everybody (a list changed); a log line is nobody's.
+ */
+
+import type { Clock } from "../../base/clock.ts";
+import type { WireTap } from "../../core/wire.ts";
+import { find, slice } from "../../json/json-text.ts";
+import { unknownMethod } from "../protocol/access.ts";
+import { type Call, NOTHING_RUNS, type Question, type Running, serverFailure } from "../protocol/call.ts";
+import { LATEST_LEGACY } from "../protocol/era.ts";
+import {
+  asClientRequest,
+  asServerMessage,
+  type ClientNotification,
+  edited,
+  resultText,
+  type ServerMessage,
+} from "../protocol/json-rpc.ts";
+import type { TurnRelay } from "../replicas/turn-relay.ts";
+import { LegacyUpstream } from "../server-side/legacy-upstream.ts";
+import { ModernOverLegacy } from "../server-side/modern-client-bridge.ts";
+import type { LinkEnv, Loss } from "../server-side/server-connection.ts";
+import type { Target } from "../server-side/target.ts";
+import type { Tenant } from "../server-side/tenant.ts";
+import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../server-side/upstream.ts";
+import { GATEWAY_INFO, lowestVersion, routable } from "./merge-responses.ts";
+
+export interface SharedServerEnv {
+  readonly link: LinkEnv;
+  nowMs(): number;
+  ended(server: SharedServer, reason: string): void;
+}
+
+export class SharedServer implements UpstreamUser, Tenant, SeatedServer {
+  readonly target: Target;
+  lastUsedMs: number;
+  readonly #env: SharedServerEnv;
+  readonly #upstream: LegacyUpstream;
+  readonly #seats = new Set<SharedSeat>();
+  #state: "new" | "opening" | "open" = "new";
+  #outcome: OpenOutcome | undefined = undefined;
+  #waiting: ((outcome: OpenOutcome) => void)[] = [];
+  /** How many seats want each resource. */
+  readonly #uris = new Map<string, number>();
+
+  constructor(target: Target, env: SharedServerEnv) {
+    this.target = target;
+    this.#env = env;
+    this.lastUsedMs = env.nowMs();
+    const params = { protocolVersion: LATEST_LEGACY, capabilities: {}, clientInfo: GATEWAY_INFO };
+    this.#upstream = new LegacyUpstream(
+      target,
+      env.link,
+      asClientRequest("initialize", JSON.stringify(params)),
+      this,
+      undefined,
+    );
+  }
+
+  get about(): ServerAbout | undefined {
+    return this.#upstream.about;
+  }
+
+  get upstreams(): readonly Upstream[] {
+    return [this.#upstream];
+  }
+
+  get isIdle(): boolean {
+    return this.#seats.size === 0 && this.#upstream.pendingCalls === 0;
+  }
+
+  get isResting(): boolean {
+    return this.#upstream.isResting;
+  }
+
+  get lossReason(): string | undefined {
+    return this.#upstream.lossReason;
+  }
+
+  /** A place at this server; `version` is what its client asked for. */
+  seat(user: UpstreamUser, version: string): SharedSeat {
+    const seat = new SharedSeat(this, user, version);
+    this.#seats.add(seat);
+    return seat;
+  }
+
+  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
+    if (this.#state === "open" && this.#outcome) {
+      done(this.#outcome);
+      return;
+    }
+    this.#waiting.push(done);
+    if (this.#state === "opening") return;
+    this.#state = "opening";
+    this.#upstream.open((outcome) => {
+      this.#state = outcome.ok ? "open" : "new";
+      this.#outcome = outcome;
+      if (outcome.ok) this.#upstream.notify(INITIALIZED);
+      const waiting = this.#waiting;
+      this.#waiting = [];
+      for (const one of waiting) one(outcome);
+    }, wire);
+  }
+
+  call(seat: SharedSeat, call: Call): Running {
+    this.lastUsedMs = this.#env.nowMs();
+    const { method, params } = call.request;
+    if (method === "resources/subscribe" || method === "resources/unsubscribe")
+      return this.#subscription(seat, call, String(params.uri), method === "resources/subscribe");
+    // Tasks are the connection's, and so everybody's: one client would list and read those of another.
+    if (method.startsWith("tasks/")) {
+      call.failed(unknownMethod(method));
+      return NOTHING_RUNS;
+    }
+    // A level for all would be set by one for the others.
+    if (method === "logging/setLevel") return answerEmpty(call);
+    return this.#upstream.call({
+      request: call.request,
+      headers: call.headers,
+      wire: call.wire,
+      notified: (message) => {
+        if (message.method === "notifications/progress") call.notified(message);
+      },
+      asked: refuse,
+      answered: (message) => call.answered(message),
+      failed: (failure) => call.failed(failure),
+    });
+  }
+
+  leave(seat: SharedSeat): void {
+    if (!this.#seats.delete(seat)) return;
+    for (const uri of seat.uris) this.#count(uri, -1);
+    this.lastUsedMs = this.#env.nowMs();
+  }
+
+  revive(): void {
+    this.#upstream.revive();
+  }
+
+  sweep(nowMs: number): void {
+    this.#upstream.sweep(nowMs);
+  }
+
+  end(reason: string): void {
+    this.#env.ended(this, reason);
+  }
+
+  detail(): Record<string, unknown> {
+    return { seats: this.#seats.size, ...this.#upstream.detail() };
+  }
+
+  // What the server reports beyond calls.
+
+  notified(_upstream: Upstream, message: ServerMessage): void {
+    const isUpdate = message.method === "notifications/resources/updated";
+    if (!isUpdate && message.method?.endsWith("/list_changed") !== true) return;
+    const uri = isUpdate ? find(message.text, 0, "params", "uri") : undefined;
+    const name = uri && String(JSON.parse(slice(message.text, uri)));
+    for (const seat of this.#seats) if (!isUpdate || (name !== undefined && seat.uris.has(name))) seat.hear(message);
+  }
+
+  asked(_upstream: Upstream, question: Question): void {
+    refuse(question);
+  }
+
+  hearsQuestions(): boolean {
+    return true;
+  }
+
+  lost(_upstream: Upstream, loss: Loss): void {
+    for (const seat of this.#seats) seat.heardOfLoss(loss);
+  }
+
+  #subscription(seat: SharedSeat, call: Call, uri: string, isOn: boolean): Running {
+    if (seat.uris.has(uri) !== isOn) {
+      if (isOn) seat.uris.add(uri);
+      else seat.uris.delete(uri);
+      this.#count(uri, isOn ? 1 : -1);
+    }
+    return answerEmpty(call);
+  }
+
+  #count(uri: string, change: number): void {
+    const before = this.#uris.get(uri) ?? 0;
+    const after = before + change;
+    if (after <= 0) this.#uris.delete(uri);
+    else this.#uris.set(uri, after);
+    if ((before === 0) === after <= 0) return;
+    const request = asClientRequest(
+      after > 0 ? "resources/subscribe" : "resources/unsubscribe",
+      JSON.stringify({ uri }),
+    );
+    this.#upstream.call({
+      request,
+      notified: () => undefined,
+      asked: refuse,
+      answered: () => undefined,
+      failed: () => undefined,
+    });
+  }
+}
+
+const INITIALIZED: ClientNotification = {
+  kind: "notification",
+  method: "notifications/initialized",
+  params: {},
+  text: '{"jsonrpc":"2.0","method":"notifications/initialized"}',
+  idStart: 0,
+  idEnd: 0,
+};
+
+function refuse(question: Question): void {
+  question.answer('"error":{"code":-32601,"message":"A shared server cannot ask a client"}');
+}
+
+function answerEmpty(call: Call): Running {
+  call.answered(asServerMessage(resultText("0", "{}")));
+  return { cancel: () => undefined };
+}
+
+/** The server, as its seats need it. */
+export interface SeatedServer {
+  readonly target: Target;
+  readonly about: ServerAbout | undefined;
+  readonly isResting: boolean;
+  readonly lossReason: string | undefined;
+  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
+  call(seat: SharedSeat, call: Call): Running;
+  leave(seat: SharedSeat): void;
+  revive(): void;
+}
+
+export class SharedSeat implements Upstream {
+  readonly uris = new Set<string>();
+  readonly #server: SeatedServer;
+  readonly #user: UpstreamUser;
+  readonly #version: string;
+
+  constructor(server: SeatedServer, user: UpstreamUser, version: string) {
+    this.#server = server;
+    this.#user = user;
+    this.#version = version;
+  }
+
+  get target(): Target {
+    return this.#server.target;
+  }
+
+  get about(): ServerAbout | undefined {
+    return this.#server.about;
+  }
+
+  get pendingCalls(): number {
+    return 0;
+  }
+
+  get isResting(): boolean {
+    return this.#server.isResting;
+  }
+
+  get lossReason(): string | undefined {
+    return this.#server.lossReason;
+  }
+
+  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
+    this.#server.open((outcome) => done(outcome.ok ? this.#negotiated(outcome.answer, outcome.about) : outcome), wire);
+  }
+
+  call(call: Call): Running {
+    return this.#server.call(this, call);
+  }
+
+  notify(_message: ClientNotification): void {
+    // The server's client is the gateway: what one of many clients did is not told.
+  }
+
+  revive(): void {
+    this.#server.revive();
+  }
+
+  sweep(): void {
+    // The server is swept as a tenant of its own.
+  }
+
+  pause(): void {
+    // Others use it too: a slow client is cut off instead.
+  }
+
+  resume(): void {
+    // See `pause`.
+  }
+
+  close(): Promise<void> {
+    this.#server.leave(this);
+    return Promise.resolve();
+  }
+
+  detail(): Record<string, unknown> {
+    return { target: this.target.name, shared: true };
+  }
+
+  hear(message: ServerMessage): void {
+    this.#user.notified(this, message);
+  }
+
+  heardOfLoss(loss: Loss): void {
+    this.#user.lost(this, loss);
+  }
+
+  /** The server was asked once, for the newest revision; an older client is told its own. */
+  #negotiated(answer: ServerMessage, about: ServerAbout): OpenOutcome {
+    const protocolVersion = lowestVersion([about.protocolVersion, this.#version]);
+    const capabilities = routable(about.capabilities);
+    const version = find(answer.text, 0, "result", "protocolVersion");
+    const abilities = find(answer.text, 0, "result", "capabilities");
+    const changed = edited(answer, [
+      ...(version ? [{ ...version, text: JSON.stringify(protocolVersion) }] : []),
+      ...(abilities ? [{ ...abilities, text: JSON.stringify(capabilities) }] : []),
+    ]);
+    return { ok: true, answer: changed, about: { ...about, protocolVersion, capabilities } };
+  }
+}
+
+export interface ModernSeatEnv {
+  readonly clock: Clock;
+  readonly relay: TurnRelay | undefined;
+  token(): string;
+}
+
+export class ModernSeat implements Upstream, UpstreamUser {
+  readonly #seat: SharedSeat;
+  readonly #env: ModernSeatEnv;
+  #legacy: ModernOverLegacy | undefined = undefined;
+
+  constructor(server: SharedServer, env: ModernSeatEnv) {
+    this.#seat = server.seat(this, LATEST_LEGACY);
+    this.#env = env;
+  }
+
+  get target(): Target {
+    return this.#seat.target;
+  }
+
+  get about(): ServerAbout | undefined {
+    return this.#seat.about;
+  }
+
+  get pendingCalls(): number {
+    return (this.#legacy?.parkedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
+  }
+
+  get isResting(): boolean {
+    return this.#seat.isResting;
+  }
+
+  get lossReason(): string | undefined {
+    return this.#seat.lossReason;
+  }
+
+  open(done: (outcome: OpenOutcome) => void): void {
+    this.#seat.open((outcome) => {
+      if (outcome.ok) {
+        this.#legacy ??= new ModernOverLegacy(outcome.about, {
+          call: (call) => this.#seat.call(call),
+          nowMs: () => this.#env.clock.monotonicMs(),
+          token: this.#env.token,
+          relay: this.#env.relay,
+        });
+      }
+      done(outcome);
+    });
+  }
+
+  call(call: Call): Running {
+    if (this.#legacy) return this.#legacy.call(call);
+    call.failed(serverFailure(`target "${this.target.name}" is not ready`, "overloaded"));
+    return { cancel: () => undefined };
+  }
+
+  notify(): void {
+    // There is nothing that a modern client tells a server beyond its requests.
+  }
+
+  revive(): void {
+    this.#seat.revive();
+  }
+
+  sweep(nowMs: number): void {
+    this.#legacy?.sweep(nowMs);
+  }
+
+  pause(): void {
+    this.#seat.pause();
+  }
+
+  resume(): void {
+    this.#seat.resume();
+  }
+
+  close(): Promise<void> {
+    this.#legacy?.close();
+    return this.#seat.close();
+  }
+
+  detail(): Record<string, unknown> {
+    return this.#seat.detail();
+  }
+
+  notified(_upstream: Upstream, message: ServerMessage): void {
+    this.#legacy?.notified(message);
+  }
+
+  asked(_upstream: Upstream, question: Question): void {
+    this.#legacy?.asked(question);
+  }
+
+  hearsQuestions(): boolean {
+    return false;
+  }
+
+  lost(): void {
+    this.#legacy?.endSubscriptions();
+  }
+}

@@ -1,0 +1,307 @@
+/**
+ * A modern server for a client of the legacy era. Every request gets the envelope that the client gave once at
+ * `initialize`; a result that asks for input becomes requests to the client, and the call is repeated with its
+ * answers; what the client subscribes to is kept as one subscription at the server.
+ */
+
+import { find, members, slice } from "../../json/json-text.ts";
+import { findInSteps } from "../../json/text-steps.ts";
+import { withAnswer } from "../protocol/access.ts";
+import {
+  type Call,
+  NOTHING_RUNS,
+  type Question,
+  type Running,
+  refuseQuestion,
+  serverFailure,
+} from "../protocol/call.ts";
+import {
+  CLIENT_CAPABILITIES,
+  CLIENT_INFO,
+  isLegacyVersion,
+  LATEST_LEGACY,
+  LATEST_MODERN,
+  LOG_LEVEL,
+  PROTOCOL_VERSION,
+  SERVER_INFO,
+} from "../protocol/era.ts";
+import {
+  asClientRequest,
+  asServerMessage,
+  type ClientNotification,
+  type ClientRequest,
+  requestText,
+  resultText,
+  type ServerMessage,
+} from "../protocol/json-rpc.ts";
+import { largeOrSmall } from "../protocol/large-or-small.ts";
+import { withEnvelope, withInput, withoutSubscription } from "./modern-envelope.ts";
+import type { ParamHeaders } from "./param-headers.ts";
+import { everything, isEmpty } from "./subscription-filter.ts";
+import type { ServerAbout } from "./upstream.ts";
+
+/** A server that still asks after so many rounds will not end. */
+const MAX_ROUNDS = 16;
+/** Questions of one round. */
+const MAX_INPUTS = 100;
+
+export interface ModernSide {
+  call(call: Call): Running;
+  /** What headers must repeat of a tool's parameters; undefined where the server is not reached over HTTP. */
+  readonly params: ParamHeaders | undefined;
+  /** A notification that is for the client but belongs to none of its calls. */
+  notified(message: ServerMessage): void;
+}
+
+export class LegacyOverModern {
+  readonly #side: ModernSide;
+  readonly #initialize: Readonly<Record<string, unknown>>;
+  #about: ServerAbout | undefined = undefined;
+  #logLevel: unknown = undefined;
+  readonly #uris = new Set<string>();
+  #listening: Running | undefined = undefined;
+
+  /** `initialize` is the client's own parameters. */
+  constructor(initialize: Readonly<Record<string, unknown>>, side: ModernSide) {
+    this.#initialize = initialize;
+    this.#side = side;
+  }
+
+  /** The envelope of every request, as members of `_meta`. */
+  envelope(): string {
+    const { clientInfo, capabilities } = this.#initialize;
+    const level = this.#logLevel === undefined ? "" : `,${JSON.stringify(LOG_LEVEL)}:${JSON.stringify(this.#logLevel)}`;
+    const info = clientInfo === undefined ? "" : `${JSON.stringify(CLIENT_INFO)}:${JSON.stringify(clientInfo)},`;
+    return `${info}${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_MODERN}",${JSON.stringify(CLIENT_CAPABILITIES)}:${JSON.stringify(capabilities ?? {})}${level}`;
+  }
+
+  /** From the answer to `server/discover`: what `initialize` would have said. */
+  opened(discovered: ServerMessage, about: ServerAbout): { answer: ServerMessage; about: ServerAbout } {
+    const asked = String(this.#initialize.protocolVersion);
+    const result = JSON.parse(discovered.text) as { result: { _meta?: Record<string, unknown> } };
+    const translated: ServerAbout = {
+      protocolVersion: isLegacyVersion(asked) ? asked : LATEST_LEGACY,
+      // The level is ours to keep and to send with every request.
+      capabilities: { ...about.capabilities, logging: about.capabilities.logging ?? {} },
+      serverInfo: result.result._meta?.[SERVER_INFO] ?? about.serverInfo ?? { name: "server", version: "0" },
+      instructions: about.instructions,
+    };
+    this.#about = translated;
+    this.#listening = undefined;
+    const { instructions, ...shown } = translated;
+    const text = JSON.stringify(instructions === undefined ? shown : { ...shown, instructions });
+    return { answer: asServerMessage(resultText("0", text)), about: translated };
+  }
+
+  call(call: Call): Running {
+    const { method, params } = call.request;
+    switch (method) {
+      case "ping":
+        return this.#done(call);
+      case "logging/setLevel":
+        this.#logLevel = params.level;
+        return this.#done(call);
+      case "resources/subscribe":
+        this.#uris.add(String(params.uri));
+        this.listen();
+        return this.#done(call);
+      case "resources/unsubscribe":
+        this.#uris.delete(String(params.uri));
+        this.listen();
+        return this.#done(call);
+      case "tools/list":
+        return this.#rounds(
+          withAnswer(call, (message) => {
+            this.#side.params?.learn(message);
+            return message;
+          }),
+        );
+      case "tools/call":
+        return this.#callTool(call);
+      default:
+        return this.#rounds(call);
+    }
+  }
+
+  notify(message: ClientNotification): void {
+    // The server hears of nothing else: it has no session to tell it about.
+    if (message.method === "notifications/initialized") this.listen();
+  }
+
+  /** One subscription for everything the client may hear; opened anew when that changes or the server is new. */
+  listen(): void {
+    this.#listening?.cancel(undefined);
+    this.#listening = undefined;
+    const filter = everything(this.#about, [...this.#uris]);
+    if (isEmpty(filter)) return;
+    const request = withEnvelope(
+      asClientRequest("subscriptions/listen", JSON.stringify({ notifications: filter })),
+      this.envelope(),
+    );
+    this.#listening = this.#side.call({
+      request,
+      notified: (message) => {
+        if (message.method !== "notifications/subscriptions/acknowledged")
+          this.#side.notified(withoutSubscription(message));
+      },
+      asked: refuseQuestion,
+      answered: () => undefined,
+      failed: () => undefined,
+    });
+  }
+
+  #rounds(call: Call): Running {
+    return new Rounds(call, this.#side, (request) => withEnvelope(request, this.envelope()));
+  }
+
+  /** The tools' definitions must be known before one is called: they say what headers repeat. */
+  #callTool(call: Call): Running {
+    const { params } = this.#side;
+    if (params === undefined) return this.#rounds(call);
+    const run = (): Running =>
+      this.#rounds({ ...withAnswer(call, (message) => message), headers: params.added(call.request, call.headers) });
+    if (params.isLearned) return run();
+    const running: { current: Running } = { current: NOTHING_RUNS };
+    const go = (): void => {
+      running.current = run();
+    };
+    running.current = this.#side.call({
+      request: withEnvelope(asClientRequest("tools/list", "{}"), this.envelope()),
+      headers: call.headers,
+      notified: () => undefined,
+      asked: refuseQuestion,
+      answered: (message) => {
+        params.learn(message);
+        go();
+      },
+      failed: go,
+    });
+    return { cancel: (reason) => running.current.cancel(reason) };
+  }
+
+  #done(call: Call): Running {
+    call.answered(asServerMessage(resultText("0", "{}")));
+    return { cancel: () => undefined };
+  }
+}
+
+/** One call of the client, with as many rounds at the server as it takes. */
+class Rounds implements Running {
+  readonly #call: Call;
+  readonly #side: ModernSide;
+  readonly #prepare: (request: ClientRequest) => ClientRequest;
+  #running: Running | undefined = undefined;
+  #rounds = 0;
+  #isOver = false;
+
+  constructor(call: Call, side: ModernSide, prepare: (request: ClientRequest) => ClientRequest) {
+    this.#call = call;
+    this.#side = side;
+    this.#prepare = prepare;
+    this.#send(call.request);
+  }
+
+  cancel(reason: string | undefined): void {
+    this.#isOver = true;
+    this.#running?.cancel(reason);
+  }
+
+  #send(request: ClientRequest): void {
+    this.#rounds += 1;
+    this.#running = this.#side.call({
+      request: this.#prepare(request),
+      headers: this.#call.headers,
+      wire: this.#call.wire,
+      notified: (message) => this.#call.notified(message),
+      asked: (question) => this.#call.asked(question),
+      answered: (message) => this.#answered(message),
+      failed: (failure) => this.#call.failed(failure),
+    });
+  }
+
+  #answered(message: ServerMessage): void {
+    if (this.#isOver) return;
+    largeOrSmall(
+      message,
+      () => findInSteps(message.text, 0, "result", "resultType"),
+      (type) => this.#answeredAs(type && slice(message.text, type), message),
+      (failure) => this.#call.failed(failure),
+    );
+  }
+
+  #answeredAs(type: string | undefined, message: ServerMessage): void {
+    if (this.#isOver) return;
+    if (type !== '"input_required"') {
+      this.#call.answered(message);
+      return;
+    }
+    if (this.#rounds >= MAX_ROUNDS) {
+      this.#call.failed(serverFailure(`the server asked for input ${MAX_ROUNDS} times`));
+      return;
+    }
+    this.#ask(message);
+  }
+
+  #ask(message: ServerMessage): void {
+    const { text } = message;
+    const state = find(text, 0, "result", "requestState");
+    const requests = find(text, 0, "result", "inputRequests");
+    const wanted = requests ? members(text, requests.start) : [];
+    if (wanted.length > MAX_INPUTS || wanted.some((one) => !isQuestion(text, one.start))) {
+      this.#isOver = true;
+      this.#call.failed(serverFailure("the server asked for input in a form that cannot be read"));
+      return;
+    }
+    const answers = new Map<string, string>();
+    const go = (): void => {
+      const responses =
+        wanted.length === 0
+          ? []
+          : [`"inputResponses":{${[...answers].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(",")}}`];
+      const added = [...responses, ...(state ? [`"requestState":${slice(text, state)}`] : [])].join(",");
+      this.#send(added === "" ? this.#call.request : withInput(this.#call.request, added));
+    };
+    if (wanted.length === 0) go();
+    for (const one of wanted) {
+      this.#call.asked(
+        this.#question(text, one.start, (outcome) => {
+          if (this.#isOver) return;
+          // There is no way to tell the server that the client refused: its call fails instead.
+          if (!outcome.startsWith('"result":')) this.#refused(outcome);
+          else {
+            answers.set(one.key, outcome.slice('"result":'.length));
+            if (answers.size === wanted.length) go();
+          }
+        }),
+      );
+    }
+  }
+
+  #question(text: string, at: number, answer: (outcome: string) => void): Question {
+    const method = methodOf(text, at) ?? "";
+    const params = find(text, at, "params");
+    return {
+      method,
+      message: asServerMessage(requestText("0", method, params ? slice(text, params) : "{}")),
+      withdrawn: undefined,
+      answer,
+    };
+  }
+
+  #refused(outcome: string): void {
+    this.#isOver = true;
+    this.#call.answered(asServerMessage(`{"jsonrpc":"2.0","id":0,${outcome}}`));
+  }
+}
+
+function methodOf(text: string, at: number): string | undefined {
+  const span = find(text, at, "method");
+  const value = span && (JSON.parse(slice(text, span)) as unknown);
+  return typeof value === "string" ? value : undefined;
+}
+
+/** A method, and parameters that are an object or absent. */
+function isQuestion(text: string, at: number): boolean {
+  const params = find(text, at, "params");
+  return methodOf(text, at) !== undefined && (params === undefined || text[params.start] === "{");
+}

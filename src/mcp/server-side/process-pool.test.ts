@@ -1,0 +1,198 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { type MakeRoom, type Slot, StartGate } from "./process-pool.ts";
+
+function gate(
+  limits: { maxChildren: number; maxConcurrentStarts: number; maxChildrenPerClient?: number },
+  makeRoom: MakeRoom = () => false,
+) {
+  const clock = fakeClock();
+  const slots: Slot[] = [];
+  const refusals: string[] = [];
+  const it = new StartGate({ maxChildrenPerClient: limits.maxChildren, ...limits }, clock, makeRoom);
+  const enter = (client?: string): (() => void) =>
+    it.enter(
+      client,
+      (slot) => slots.push(slot),
+      (reason) => refusals.push(reason),
+    );
+  return { it, clock, slots, refusals, enter };
+}
+
+test("only so many start at a time, the others follow in order [R47]", () => {
+  const { it, slots, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 2 });
+  for (let i = 0; i < 5; i++) enter();
+  assert.equal(slots.length, 2);
+  assert.equal(it.waiting, 3);
+  slots[0]?.started();
+  assert.equal(slots.length, 3);
+  slots[1]?.released();
+  assert.equal(slots.length, 4);
+  assert.equal(it.living, 3);
+});
+
+test("whoever waits too long is refused [R47]", async () => {
+  const { clock, slots, refusals, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 1 });
+  enter();
+  enter();
+  await clock.advance(59_999);
+  assert.deepEqual(refusals, []);
+  await clock.advance(1);
+  assert.deepEqual(refusals, ["too many child processes are starting"]);
+  slots[0]?.started();
+  assert.equal(slots.length, 1);
+});
+
+test("a burst of a hundred is served in order; only a line of more than a thousand is refused [R47]", () => {
+  const { slots, refusals, enter } = gate({ maxChildren: 5_000, maxConcurrentStarts: 4 });
+  for (let i = 0; i < 100; i++) enter();
+  for (let i = 0; i < 100; i++) slots[i]?.started();
+  assert.equal(slots.length, 100);
+  for (let i = 0; i < 1_006; i++) enter();
+  assert.deepEqual(refusals, [
+    "too many child processes wait to be started",
+    "too many child processes wait to be started",
+  ]);
+});
+
+test("at the limit of children a new one is refused at once if nothing can go", () => {
+  const { refusals, enter } = gate({ maxChildren: 1, maxConcurrentStarts: 5 });
+  enter();
+  enter();
+  assert.deepEqual(refusals, ["the limit of 1 child processes is reached"]);
+});
+
+test("at the limit of children an idle session makes room", () => {
+  const made: Slot[] = [];
+  const { slots, refusals, enter } = gate({ maxChildren: 1, maxConcurrentStarts: 5 }, () => {
+    made.push(slots[0] as Slot);
+    return true;
+  });
+  enter();
+  enter();
+  assert.equal(slots.length, 1);
+  made[0]?.released();
+  assert.equal(slots.length, 2);
+  assert.deepEqual(refusals, []);
+});
+
+test("whoever leaves the line is not started", () => {
+  const { slots, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 1 });
+  enter();
+  const leave = enter();
+  leave();
+  slots[0]?.released();
+  assert.equal(slots.length, 1);
+});
+
+test("a slot that is given back twice counts once", () => {
+  const { it, slots, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 1 });
+  enter();
+  slots[0]?.released();
+  slots[0]?.released();
+  slots[0]?.started();
+  assert.equal(it.living, 0);
+  enter();
+  assert.equal(it.living, 1);
+});
+
+test("who waits in line when the last place is taken is refused at once too, not after a minute [R47]", () => {
+  const { it, slots, refusals, enter } = gate({ maxChildren: 2, maxConcurrentStarts: 1 });
+  for (let i = 0; i < 4; i++) enter();
+  assert.deepEqual(refusals, []);
+  slots[0]?.started();
+  assert.equal(slots.length, 2);
+  assert.equal(it.waiting, 0);
+  assert.deepEqual(refusals, Array(2).fill("the limit of 2 child processes is reached"));
+});
+
+test("who waits in line when the last place is taken gets the place of an idle session, and is not refused", () => {
+  let idle = 1;
+  const { it, slots, refusals, enter } = gate({ maxChildren: 2, maxConcurrentStarts: 1 }, () => idle-- > 0);
+  for (let i = 0; i < 4; i++) enter();
+  slots[0]?.started();
+  assert.deepEqual(refusals, ["the limit of 2 child processes is reached"]);
+  slots[1]?.started();
+  assert.equal(it.waiting, 1);
+  assert.equal(refusals.length, 1, "the one that was promised a place keeps waiting for it");
+  slots[0]?.released();
+  assert.equal(slots.length, 3);
+  assert.equal(it.living, 2);
+});
+
+test("a refusal that makes others leave the line, or enter it, disturbs nobody", () => {
+  const clock = fakeClock();
+  const told: string[] = [];
+  const slots: Slot[] = [];
+  const it = new StartGate({ maxChildren: 1, maxChildrenPerClient: 1, maxConcurrentStarts: 1 }, clock, () => false);
+  const enter = (name: string, refused: () => void = () => undefined): (() => void) =>
+    it.enter(
+      undefined,
+      (slot) => {
+        told.push(`${name} starts`);
+        slots.push(slot);
+      },
+      () => {
+        told.push(`${name} is refused`);
+        refused();
+      },
+    );
+  it.limits = { maxChildren: 2, maxChildrenPerClient: 2, maxConcurrentStarts: 1 };
+  enter("one");
+  enter("two");
+  let leave: () => void = () => undefined;
+  enter("three", () => {
+    leave();
+    enter("five");
+  });
+  leave = enter("four");
+  slots[0]?.started();
+  assert.deepEqual(told, ["one starts", "two starts", "three is refused", "five is refused"]);
+  assert.equal(it.waiting, 0);
+  for (const slot of slots) slot.released();
+  assert.equal(it.living, 0);
+});
+
+test("one client cannot take the places of all: its share is refused to it alone [A30]", () => {
+  const { it, slots, refusals, enter } = gate({ maxChildren: 4, maxChildrenPerClient: 2, maxConcurrentStarts: 9 });
+  for (let i = 0; i < 5; i++) enter("greedy");
+  assert.deepEqual(refusals, Array(3).fill("the limit of 2 child processes per client is reached"));
+  enter("honest");
+  enter("honest");
+  assert.equal(it.living, 4);
+  slots[0]?.released();
+  enter("greedy");
+  assert.equal(slots.length, 5);
+});
+
+test("children that wait to be started, and spares that were taken, count as their client's", () => {
+  const { it, slots, refusals, enter } = gate({ maxChildren: 9, maxChildrenPerClient: 2, maxConcurrentStarts: 1 });
+  const spare = it.spare();
+  spare?.started();
+  spare?.belongsTo("greedy");
+  enter("greedy");
+  const leave = enter("other");
+  enter("greedy");
+  assert.equal(refusals.length, 1);
+  leave();
+  spare?.released();
+  enter("greedy");
+  assert.equal(refusals.length, 1);
+  for (const slot of slots) slot.released();
+  for (const slot of slots) slot.released();
+  assert.equal(it.living, 0);
+  assert.ok(it.hasShare("greedy") && it.hasShare("other"));
+});
+
+test("a client over its share makes room by its own sessions only", () => {
+  const asked: [string | undefined, boolean][] = [];
+  const { slots, enter } = gate({ maxChildren: 4, maxChildrenPerClient: 1, maxConcurrentStarts: 9 }, (...args) => {
+    asked.push(args);
+    return true;
+  });
+  enter("one");
+  enter("one");
+  assert.deepEqual(asked, [["one", true]]);
+  assert.equal(slots.length, 2);
+});

@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { type Leaving, Retirement } from "./upstream.ts";
+
+function setUp() {
+  const clock = fakeClock();
+  const closed: string[] = [];
+  let emptied = 0;
+  const retirement = new Retirement(clock, () => {
+    emptied += 1;
+  });
+  const one = (name: string, pendingCalls: number): Leaving & { pendingCalls: number; sweeps: number } => ({
+    pendingCalls,
+    sweeps: 0,
+    sweep() {
+      this.sweeps += 1;
+    },
+    async close() {
+      closed.push(name);
+    },
+  });
+  return { clock, closed, retirement, one, emptied: () => emptied };
+}
+
+test("who has nothing to do is closed at once, who has is waited for and swept", async () => {
+  const { clock, closed, retirement, one, emptied } = setUp();
+  const busy = one("busy", 1);
+  retirement.add(one("idle", 0));
+  retirement.add(busy);
+  assert.deepEqual(closed, ["idle"]);
+  await clock.advance(1_000);
+  assert.deepEqual(closed, ["idle"]);
+  assert.ok(busy.sweeps >= 5);
+  assert.equal(retirement.isEmpty, false);
+  busy.pendingCalls = 0;
+  await clock.advance(200);
+  assert.deepEqual(closed, ["idle", "busy"]);
+  assert.equal(retirement.isEmpty, true);
+  assert.ok(emptied() >= 1);
+});
+
+test("at the end nobody is waited for", async () => {
+  const { closed, retirement, one } = setUp();
+  retirement.add(one("busy", 3));
+  await retirement.close();
+  assert.deepEqual(closed, ["busy"]);
+});

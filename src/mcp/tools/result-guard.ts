@@ -1,0 +1,235 @@
+/**
+ * Messages of a server under a guard: results, errors, notifications and requests. Every string is checked as a client and
+ * its model read it, and masked or rejected. A message that is too large to be checked does not pass.
+ *
+ * Consecutive `text` members at the same depth (the items of `content`) are parts of one text. Base64 in `data` and `blob`
+ * is checked decoded if it decodes to text; images and other binary data are not checked.
+ */
+
+import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
+import type { Steps } from "../../base/turns.ts";
+import { type Edit, keyOf, type Span, skipSpace, slice, splice, stringEnd } from "../../json/json-text.ts";
+import { elementsInSteps, findInSteps } from "../../json/text-steps.ts";
+import { LISTS } from "../protocol/access.ts";
+import {
+  asServerMessage,
+  edited,
+  errorText,
+  INTERNAL_ERROR,
+  resultText,
+  type ServerMessage,
+} from "../protocol/json-rpc.ts";
+import type { ResultGuard, ResultWatch, WatchFinding } from "./tool-settings.ts";
+
+const QUOTE = 34;
+const COLON = 58;
+const OPEN_ARRAY = 91;
+const CLOSE_ARRAY = 93;
+const OPEN_OBJECT = 123;
+const CLOSE_OBJECT = 125;
+
+/** Patterns run over all of it, on the thread that serves every client. */
+const MAX_GUARDED_CHARS = 2 * 1024 * 1024;
+
+/** Read in one step, without the work of the guard. */
+const STEP_CHARS = 16 * 1024;
+
+const ENCODED: ReadonlySet<string> = new Set(["data", "blob"]);
+
+/** Values that only the server reads again, or that select how a message is read. */
+const OPAQUE: ReadonlySet<string> = new Set(["nextCursor", "progressToken", "requestState", "resultType", "taskId"]);
+
+/** The only members of a description of the server that people and models read. */
+const DESCRIBED = ["instructions", "serverInfo", "_meta"];
+const DESCRIPTIONS: ReadonlySet<string> = new Set(["initialize", "server/discover"]);
+
+/** `method` is that of the request that a result or an error answers. Undefined if the message must not pass. */
+export function* guardedMessage(
+  message: ServerMessage,
+  guard: ResultGuard,
+  method: string,
+): Steps<ServerMessage | undefined> {
+  if (message.kind === "result" && DESCRIPTIONS.has(method)) return yield* guardedDescription(message, guard);
+  const list = message.kind === "result" ? LISTS[method] : undefined;
+  const items = list && (yield* findInSteps(message.text, 0, "result", list.member));
+  const shown = items ? yield* withGuardedItems(message, items, guard) : message;
+  const body = yield* findInSteps(shown.text, 0, bodyOf(shown));
+  if (!body) return shown;
+  const checked = yield* checkedSpans(shown.text, [body], guard);
+  if (checked === undefined) return rejected(message, guard.refusal, method);
+  if (checked === "too large")
+    return rejected(message, `${guard.refusal} (the result is too large to be checked)`, method);
+  return checked.length === 0 ? shown : edited(shown, checked);
+}
+
+/** What guards in shadow mode would do with the message: each once, and no masks where it would be rejected. */
+export function* watchedMessage(message: ServerMessage, watch: ResultWatch): Steps<WatchFinding[]> {
+  const found = new Map<string, WatchFinding>();
+  const add = (findings: readonly WatchFinding[]): void => {
+    for (const one of findings) found.set(`${one.action} ${one.rule}`, one);
+  };
+  const body = yield* findInSteps(message.text, 0, bodyOf(message));
+  const runs = body ? yield* readRuns(message.text, [body]) : [];
+  if (runs === "too large") add(watch.unread);
+  else for (const run of runs) add(yield* watch.found(run.map(({ text }) => text)));
+  const findings = [...found.values()];
+  const rejecting = findings.filter(({ action }) => action === "reject");
+  return rejecting.length > 0 ? rejecting : findings;
+}
+
+/** A string of the server that is not part of a message, as it may be shown. */
+export function* guardedString(text: string, guard: ResultGuard): Steps<string> {
+  return (yield* guard.checked([text]))?.[0] ?? guard.refusal;
+}
+
+/** The answer to a request whose own answer must not pass. */
+export function refusedAnswer(refusal: string): ServerMessage {
+  return asServerMessage(errorText("0", INTERNAL_ERROR, refusal));
+}
+
+function bodyOf({ kind }: ServerMessage): string {
+  return kind === "result" || kind === "error" ? kind : "params";
+}
+
+function rejected(message: ServerMessage, refusal: string, method: string): ServerMessage | undefined {
+  if (message.kind === "notification" || message.kind === "request") return undefined;
+  if (message.kind === "error" || method !== "tools/call") return refusedAnswer(refusal);
+  const result = { content: [{ type: "text", text: refusal }], isError: true };
+  return asServerMessage(resultText("0", JSON.stringify(result)));
+}
+
+/** Items that are rejected are left out of the list. */
+function* withGuardedItems(message: ServerMessage, list: Span, guard: ResultGuard): Steps<ServerMessage> {
+  const { text } = message;
+  const kept: string[] = [];
+  let isChanged = false;
+  for (const item of yield* elementsInSteps(text, list.start)) {
+    const own = slice(text, item);
+    const checked = yield* checkedSpans(own, [{ start: 0, end: own.length }], guard);
+    isChanged ||= checked === undefined || checked === "too large" || checked.length > 0;
+    if (Array.isArray(checked)) kept.push(checked.length === 0 ? own : splice(own, checked));
+    yield;
+  }
+  return isChanged ? edited(message, [{ start: list.start, end: list.end, text: `[${kept.join(",")}]` }]) : message;
+}
+
+/** A session must open, so a rejected string gives way to the refusal. */
+function* guardedDescription(message: ServerMessage, guard: ResultGuard): Steps<ServerMessage> {
+  const spans: Span[] = [];
+  for (const name of DESCRIBED) {
+    const span = yield* findInSteps(message.text, 0, "result", name);
+    if (span) spans.push(span);
+  }
+  spans.sort((a, b) => a.start - b.start);
+  const runs = yield* readRuns(message.text, spans);
+  if (runs === "too large")
+    return edited(
+      message,
+      spans.map((span) => ({ ...span, text: emptyLike(message, span) })),
+    );
+  const edits: Edit[] = [];
+  for (const run of runs) {
+    const checked = yield* guard.checked(run.map(({ text }) => text));
+    for (const [i, one] of run.entries()) {
+      const text = checked === undefined ? guard.refusal : checked[i];
+      if (text !== undefined && text !== one.text) edits.push(editOf(one, text));
+    }
+  }
+  return edits.length === 0 ? message : edited(message, inOrder(edits));
+}
+
+function emptyLike({ text }: ServerMessage, { start }: Span): string {
+  return text.charCodeAt(start) === OPEN_OBJECT ? '{"name":"","version":""}' : '""';
+}
+
+/** Undefined if a guard rejects a text. */
+function* checkedSpans(
+  text: string,
+  spans: readonly Span[],
+  guard: ResultGuard,
+): Steps<Edit[] | "too large" | undefined> {
+  const runs = yield* readRuns(text, spans);
+  if (runs === "too large") return runs;
+  const edits: Edit[] = [];
+  for (const run of runs) {
+    const parts = run.map((one) => one.text);
+    const checked = yield* guard.checked(parts);
+    if (checked === undefined) return undefined;
+    for (const [i, one] of run.entries())
+      if (checked[i] !== undefined && checked[i] !== one.text) edits.push(editOf(one, checked[i]));
+  }
+  return inOrder(edits);
+}
+
+interface FoundString extends Span {
+  readonly text: string;
+  /** The string that holds the text. */
+  encode(text: string): string;
+}
+
+function editOf({ start, end, encode }: FoundString, text: string): Edit {
+  return { start, end, text: JSON.stringify(encode(text)) };
+}
+
+/** A string that was read both as it stands and decoded is changed once. */
+function inOrder(edits: readonly Edit[]): Edit[] {
+  const byStart = new Map<number, Edit>();
+  for (const edit of edits) if (!byStart.has(edit.start)) byStart.set(edit.start, edit);
+  return [...byStart.values()].sort((a, b) => a.start - b.start);
+}
+
+/** Every string and every name, each with those that continue it. */
+function* readRuns(text: string, spans: readonly Span[]): Steps<FoundString[][] | "too large"> {
+  const runs: FoundString[][] = [];
+  /** The open run of `text` members, by depth. */
+  const open = new Map<number, FoundString[]>();
+  let chars = 0;
+  for (const span of spans) {
+    let key = "";
+    let depth = 0;
+    let pauseAt = span.start + STEP_CHARS;
+    for (let i = span.start; i < span.end; i++) {
+      if (i >= pauseAt) {
+        pauseAt = i + STEP_CHARS;
+        yield;
+      }
+      const code = text.charCodeAt(i);
+      if (code === OPEN_OBJECT || code === OPEN_ARRAY) depth += 1;
+      else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) depth -= 1;
+      if (code !== QUOTE) continue;
+      const end = stringEnd(text, i);
+      const value = keyOf(text, i, end);
+      const isKey = text.charCodeAt(skipSpace(text, end)) === COLON;
+      for (const found of isKey ? [plainString(value, i, end)] : readString(value, key, i, end)) {
+        chars += found.text.length;
+        if (chars > MAX_GUARDED_CHARS) return "too large";
+        const run = !isKey && key === "text" ? open.get(depth) : undefined;
+        if (run) run.push(found);
+        else {
+          const own = [found];
+          runs.push(own);
+          if (!isKey && key === "text") open.set(depth, own);
+        }
+      }
+      key = isKey ? value : key;
+      i = end - 1;
+    }
+    open.clear();
+  }
+  return runs;
+}
+
+function readString(value: string, key: string, start: number, end: number): FoundString[] {
+  if (OPAQUE.has(key) && !/\s/.test(value)) return [];
+  const isEncoded = ENCODED.has(key);
+  if (!isEncoded && (key === "text" || !value.startsWith("data:"))) return [plainString(value, start, end)];
+  if (isBinary(value.slice(0, SAMPLED_CHARACTERS), isEncoded, ""))
+    return value.length < SAMPLED_CHARACTERS ? [plainString(value, start, end)] : [];
+  const decoded = decodeText(value, isEncoded);
+  const plain = plainString(value, start, end);
+  return decoded === undefined ? [plain] : [plain, { ...decoded, start, end }];
+}
+
+function plainString(text: string, start: number, end: number): FoundString {
+  return { text, start, end, encode: (changed) => changed };
+}

@@ -1,0 +1,328 @@
+/**
+ * A target's tools as the configuration offers them: some left out, some under other names and descriptions, with
+ * arguments that are filled here, and only as they were accepted where there is a lock file. Compiled once per load.
+ */
+
+import { foldCase } from "../../base/fold-case.ts";
+import { lookupTable } from "../../base/lookup-table.ts";
+import type { Steps } from "../../base/turns.ts";
+import type { AttributeSource, Expression } from "../../cel/expression.ts";
+import { type Edit, elements, find, insertMembers, member, type Span, slice, splice } from "../../json/json-text.ts";
+import { withMembers } from "../../json/text-members.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import { editedRequest } from "../protocol/edited-request.ts";
+import type { ClientRequest } from "../protocol/json-rpc.ts";
+import type { Target } from "../server-side/target.ts";
+import type { ArgumentOverride, ToolsConfig } from "../server-side/target-config.ts";
+import { Quarantine } from "./quarantine.ts";
+import type { ToolLock } from "./tool-lock.ts";
+
+/** One tool as clients may call it. */
+export interface OfferedTool {
+  /** The server's own name. */
+  readonly name: string;
+  readonly arguments: readonly CompiledArgument[];
+  readonly timeoutMs: number | undefined;
+}
+
+/** Checks a text that a server sends. */
+export interface ResultGuard {
+  /** The parts of one text as they may be sent, or undefined if they may not. The same list if nothing changes. */
+  checked(parts: readonly string[]): Steps<readonly string[] | undefined>;
+  /** What clients are told instead. */
+  readonly refusal: string;
+}
+
+/** Guards in shadow mode. */
+export interface ResultWatch {
+  /** What they would do with this text; rules and actions, never the text. */
+  found(parts: readonly string[]): Steps<readonly WatchFinding[]>;
+  /** What they would do with a result that is too large to be looked at. */
+  readonly unread: readonly WatchFinding[];
+}
+
+export interface WatchFinding {
+  readonly rule: string;
+  readonly action: "mask" | "reject";
+}
+
+export interface ToolProduct {
+  /** Changes when anything about the tools does. */
+  readonly fingerprint: string;
+  readonly lock: ToolLock | undefined;
+  readonly guard: ResultGuard | undefined;
+  readonly watch: ResultWatch | undefined;
+  /** The tool that clients call by this name; undefined if they may not call any by it. */
+  called(shown: string): OfferedTool | undefined;
+  /** The text of a tool in a list, as clients shall see it; undefined if they shall not. */
+  listed(text: string, item: Span, name: string): string | undefined;
+}
+
+interface CompiledOverride extends OfferedTool {
+  readonly shown: string;
+  readonly title: string | undefined;
+  readonly description: string | undefined;
+}
+
+export interface ProductParts {
+  readonly tools: ToolsConfig | undefined;
+  readonly lock: ToolLock | undefined;
+  readonly guard: ResultGuard | undefined;
+  readonly watch: ResultWatch | undefined;
+  /** Of everything that has a part in it, beyond `tools` and `lock`. */
+  readonly key: string;
+  cel(source: string): Expression;
+}
+
+export function compileToolProduct({ tools = {}, lock, guard, watch, key, cel }: ProductParts): ToolProduct {
+  const overrides = lookupTable(
+    Object.fromEntries(
+      Object.entries(tools.override ?? {}).map(([name, one]): [string, CompiledOverride] => [
+        name,
+        {
+          name,
+          shown: one.name ?? name,
+          title: one.title,
+          description: one.description,
+          timeoutMs: one.timeout ?? tools.timeout,
+          arguments: Object.entries(one.arguments ?? {}).map(([argument, config]) =>
+            compileArgument(argument, config, cel),
+          ),
+        },
+      ]),
+    ),
+  );
+  const byShown = new Map(Object.values(overrides).map((one) => [one.shown, one]));
+  const allow = tools.allow?.map(wildcard);
+  const deny = (tools.deny ?? []).map(wildcard);
+  const isOffered = (name: string): boolean =>
+    (allow === undefined || allow.some((pattern) => pattern.test(name))) && !deny.some((pattern) => pattern.test(name));
+
+  function called(shown: string): OfferedTool | undefined {
+    const renamed = byShown.get(shown);
+    if (renamed) return isOffered(renamed.name) ? renamed : undefined;
+    // The old name of a tool that has another one now.
+    if (overrides[shown] !== undefined || !isOffered(shown)) return undefined;
+    return { name: shown, arguments: [], timeoutMs: tools.timeout };
+  }
+
+  return {
+    fingerprint: JSON.stringify([tools, lock?.fingerprint ?? null, key]),
+    lock,
+    guard,
+    watch,
+    called,
+    listed(text, item, name) {
+      const override = overrides[name];
+      // A tool whose name another one took over cannot be called: it is not shown either.
+      if (called(override?.shown ?? name)?.name !== name) return undefined;
+      return override === undefined ? slice(text, item) : shownTool(text, item, override);
+    },
+  };
+}
+
+function shownTool(text: string, item: Span, override: CompiledOverride): string {
+  const own = slice(text, item);
+  const edits: Edit[] = [];
+  const added: string[] = [];
+  const put = (key: string, value: string | undefined): void => {
+    if (value === undefined) return;
+    const span = member(own, 0, key);
+    if (span) edits.push({ start: span.start, end: span.end, text: JSON.stringify(value) });
+    else added.push(`${JSON.stringify(key)}:${JSON.stringify(value)}`);
+  };
+  put("name", override.shown);
+  put("title", override.title);
+  put("description", override.description);
+  const schema = override.arguments.length === 0 ? undefined : member(own, 0, "inputSchema");
+  if (schema) edits.push({ start: schema.start, end: schema.end, text: shownSchema(own, schema, override.arguments) });
+  const changed = splice(own, edits);
+  return added.length === 0 ? changed : `${changed.slice(0, changed.lastIndexOf("}"))},${added.join(",")}}`;
+}
+
+/** `*` stands for any characters. Takes time by the product of both lengths at most, whatever clients send. */
+function wildcard(pattern: string): { test(name: string): boolean } {
+  const [first = "", ...rest] = pattern.split("*");
+  const last = rest.pop();
+  return {
+    test(name) {
+      if (last === undefined) return name === first;
+      if (!name.startsWith(first) || !name.endsWith(last) || name.length < first.length + last.length) return false;
+      let at = first.length;
+      for (const part of rest) {
+        const found = name.indexOf(part, at);
+        if (found < 0) return false;
+        at = found + part.length;
+      }
+      return at <= name.length - last.length;
+    },
+  };
+}
+
+export interface CompiledArgument {
+  readonly name: string;
+  readonly isHidden: boolean;
+  /** Text of JSON. */
+  readonly fixed: string | undefined;
+  readonly default: string | undefined;
+  readonly expression: Expression | undefined;
+  readonly description: string | undefined;
+}
+
+export function compileArgument(
+  name: string,
+  config: ArgumentOverride,
+  cel: (source: string) => Expression,
+): CompiledArgument {
+  const isFixed = config.value !== undefined || config.expression !== undefined;
+  return {
+    name,
+    isHidden: config.hidden ?? isFixed,
+    fixed: config.value === undefined ? undefined : JSON.stringify(config.value),
+    default: config.default === undefined ? undefined : JSON.stringify(config.default),
+    expression: config.expression === undefined ? undefined : cel(config.expression),
+    description: config.description,
+  };
+}
+
+export type FilledRequest =
+  | { readonly request: ClientRequest; readonly problem?: undefined; readonly misspelled?: undefined }
+  /** A value that the caller's login must provide is missing. */
+  | { readonly problem: string; readonly misspelled?: undefined }
+  /** An argument of the configuration is there under another spelling, which the server may take for it. */
+  | { readonly misspelled: string; readonly problem?: undefined };
+
+/** The request with the arguments that the server shall get. */
+export function filledRequest(
+  request: ClientRequest,
+  args: readonly CompiledArgument[],
+  caller: AttributeSource | undefined,
+): FilledRequest {
+  const sent = request.params.arguments;
+  const isObject = typeof sent === "object" && sent !== null && !Array.isArray(sent);
+  const misspelled = isObject ? spellingProblem(Object.keys(sent), args) : undefined;
+  if (misspelled !== undefined) return { misspelled };
+  const changes = new Map<string, string | undefined>();
+  for (const one of args) {
+    const value = filling(one, caller);
+    if (value.problem !== undefined) return { problem: `the argument "${one.name}": ${value.problem}` };
+    if (one.isHidden) changes.set(one.name, value.json);
+    else if (value.json !== undefined && !(isObject && Object.hasOwn(sent, one.name)))
+      changes.set(one.name, value.json);
+  }
+  if (changes.size === 0) return { request };
+  const params = find(request.text, 0, "params");
+  if (!params) return { request };
+  const span = member(request.text, params.start, "arguments");
+  const text = withMembers(request.text, isObject ? span : undefined, changes);
+  const edit = span
+    ? { start: span.start, end: span.end, text }
+    : insertMembers(request.text, params.start, `"arguments":${text}`);
+  const meant = { ...request.params, arguments: JSON.parse(text) as unknown };
+  return { request: editedRequest(request, [edit], meant) };
+}
+
+function spellingProblem(keys: readonly string[], args: readonly CompiledArgument[]): string | undefined {
+  if (args.length === 0) return undefined;
+  for (const key of keys) {
+    const folded = foldCase(key);
+    for (const { name, isHidden } of args) {
+      if (key === name || foldCase(name) !== folded) continue;
+      // A hidden argument stays unknown to clients.
+      return `the argument ${JSON.stringify(key)} is not known${isHidden ? "" : `; it is written ${JSON.stringify(name)}`}`;
+    }
+  }
+  return undefined;
+}
+
+/** A tool's input schema as clients shall see it. */
+export function shownSchema(text: string, schema: Span, args: readonly CompiledArgument[]): string {
+  const properties = member(text, schema.start, "properties");
+  const changes = new Map<string, string | undefined>();
+  for (const one of args) {
+    const property = properties && member(text, properties.start, one.name);
+    if (one.isHidden) changes.set(one.name, undefined);
+    else if (property) changes.set(one.name, shownProperty(text, property, one));
+  }
+  const required = member(text, schema.start, "required");
+  const changed = new Map<string, string | undefined>();
+  if (properties) changed.set("properties", withMembers(text, properties, changes));
+  if (required) changed.set("required", stillRequired(text, required, args));
+  return withMembers(text, schema, changed);
+}
+
+function shownProperty(text: string, property: Span, one: CompiledArgument): string {
+  const changes: [string, string][] = [];
+  if (one.description !== undefined) changes.push(["description", JSON.stringify(one.description)]);
+  if (one.default !== undefined) changes.push(["default", one.default]);
+  // A schema may be `true`: then there is nothing to say it in.
+  return text[property.start] === "{" ? withMembers(text, property, new Map(changes)) : slice(text, property);
+}
+
+/** What the gateway fills need not be sent. */
+function stillRequired(text: string, required: Span, args: readonly CompiledArgument[]): string {
+  const filled = new Set(args.filter((one) => one.isHidden || one.default !== undefined).map(({ name }) => name));
+  const kept = elements(text, required.start).filter((item) => !filled.has(String(JSON.parse(slice(text, item)))));
+  return `[${kept.map((item) => slice(text, item)).join(",")}]`;
+}
+
+function filling(
+  one: CompiledArgument,
+  caller: AttributeSource | undefined,
+): { readonly json: string | undefined; readonly problem?: undefined } | { readonly problem: string } {
+  if (one.expression === undefined) return { json: one.fixed ?? one.default };
+  if (caller === undefined) return { problem: "nothing is known of the caller" };
+  const result = one.expression.evaluate(caller);
+  if (!result.ok) return { problem: result.error };
+  // A claim that is null says as little as one that is absent.
+  return result.value === null ? { problem: "its value is null" } : { json: JSON.stringify(result.value) };
+}
+
+/** By the name of the target; where the configuration does not change its tools there is none. */
+export type ToolProducts = ReadonlyMap<string, ToolProduct>;
+
+export class ToolsOfTargets {
+  readonly #logger: Logger;
+  readonly #quarantines = new Map<Target, Quarantine>();
+  #products: ToolProducts;
+
+  constructor(products: ToolProducts, logger: Logger) {
+    this.#products = products;
+    this.#logger = logger;
+  }
+
+  /** Another configuration serves. Returns for which targets nothing changes. */
+  configure(products: ToolProducts): (name: string) => boolean {
+    const before = this.#products;
+    this.#products = products;
+    return (name) => products.get(name)?.fingerprint === before.get(name)?.fingerprint;
+  }
+
+  of(target: Target): { readonly product: ToolProduct; readonly quarantine: Quarantine } | undefined {
+    const product = this.#products.get(target.name);
+    if (product === undefined) return undefined;
+    let quarantine = this.#quarantines.get(target);
+    if (quarantine === undefined) {
+      quarantine = new Quarantine(target.name, this.#logger);
+      this.#quarantines.set(target, quarantine);
+    }
+    return { product, quarantine };
+  }
+
+  forget(target: Target): void {
+    this.#quarantines.delete(target);
+  }
+
+  /** Tools that are withheld because they differ from the lock file. */
+  report(): Record<string, unknown> {
+    const tools = [...this.#quarantines].flatMap(([{ name }, quarantine]) =>
+      quarantine.tools.map((tool) => ({
+        target: name,
+        tool: tool.name,
+        difference: tool.difference,
+        suspicious: tool.markers,
+      })),
+    );
+    return tools.length === 0 ? {} : { quarantined: tools };
+  }
+}

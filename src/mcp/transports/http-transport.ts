@@ -1,0 +1,451 @@
+/**
+ * A remote server over streamable HTTP, of either era. Each message is a POST; answers come as JSON or as events
+ * on the POST's own stream, which is resumed where the server allows it; the legacy era also has a session and a
+ * general stream. A session that the server has forgotten is reported, so that it can be opened anew.
+ */
+import type { Clock, Timer } from "../../base/clock.ts";
+import { InOrder, type InOrderEvents } from "../../base/in-order.ts";
+import { finish, SLICED_BYTES } from "../../base/turns.ts";
+import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
+import type { HttpCall } from "../../http/http-client.ts";
+import type { SseEvent } from "../../http/sse.ts";
+import { find, slice } from "../../json/json-text.ts";
+import type { LoginRequired } from "../protocol/call.ts";
+import type { Era } from "../protocol/era.ts";
+import { wireIdOf } from "../protocol/json-rpc.ts";
+import { MIRRORED, mirrorHeader } from "../protocol/mirror-headers.ts";
+import type { RemoteServer } from "./remote-server.ts";
+import { type BrokenMessage, type ReadMessages, readServerTextInSteps, reportBroken } from "./server-messages.ts";
+import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
+
+/** Calls under way at one server for one session. */
+const MAX_UNDER_WAY = 1_024;
+const MAX_RESUMES = 10;
+
+/** A notification or an answer of ours is accepted in this time or given up: nobody waits for it. */
+const ACCEPT_MS = 30_000;
+
+/** How long calls wait for the general stream to stand: what a server asks meanwhile would be lost. */
+const GENERAL_STREAM_MS = 250;
+
+export class HttpChannel implements Channel {
+  readonly #server: RemoteServer;
+  readonly #clock: Clock;
+  readonly #handlers: ChannelHandlers;
+  readonly #exchanges = new Set<HttpExchange>();
+  #era: Era = "legacy";
+  #version: string | undefined = undefined;
+  #sessionId: string | undefined = undefined;
+  #isPaused = false;
+  #isClosed = false;
+  #hasGeneralStream = false;
+  #held: Outgoing[] | undefined = undefined;
+  /** Of the last message: the general stream and the end of the session go with them too. */
+  #headers: readonly string[] = [];
+
+  constructor(server: RemoteServer, clock: Clock, handlers: ChannelHandlers) {
+    this.#server = server;
+    this.#clock = clock;
+    this.#handlers = handlers;
+  }
+
+  get address(): string {
+    return this.#server.address;
+  }
+
+  get isClogged(): boolean {
+    return this.#exchanges.size > MAX_UNDER_WAY;
+  }
+
+  speak(era: Era, version: string): void {
+    this.#era = era;
+    this.#version = version;
+  }
+
+  send(message: Outgoing): void {
+    // In the modern era the end of a stream is the cancellation, and there is nothing else to tell.
+    if (this.#isClosed || (this.#era === "modern" && message.method === "notifications/cancelled")) return;
+    if (this.#held) {
+      this.#held.push(message);
+      return;
+    }
+    if (message.method === "notifications/initialized" && !this.#hasGeneralStream) this.#hold();
+    // Calls are refused before it comes to this; what nobody waits for is left out.
+    if (message.wireId === undefined && this.isClogged) return;
+    const exchange = this.#begin(message.wireId);
+    if (message.wireId === undefined) exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
+    if (message.headers) this.#headers = message.headers;
+    const headers = [
+      "content-type",
+      "application/json",
+      "accept",
+      "application/json, text/event-stream",
+      ...this.#protocolHeaders(message),
+    ];
+    exchange.call = this.#server.send(
+      { method: "POST", headers, body: message.text, wire: message.wire, mayRepeat: mayRepeat(message.method) },
+      this.#reader(exchange, message),
+    );
+  }
+
+  abandon(wireId: number): void {
+    for (const exchange of this.#exchanges) if (exchange.wireId === wireId) this.#drop(exchange);
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    for (const exchange of this.#exchanges) this.#goOn(exchange);
+  }
+
+  close(): Promise<void> {
+    if (this.#isClosed) return Promise.resolve();
+    this.#isClosed = true;
+    for (const exchange of [...this.#exchanges]) this.#drop(exchange);
+    if (this.#sessionId === undefined) return Promise.resolve();
+    return endSession(this.#server, this.#clock, this.#protocolHeaders({ text: "" }));
+  }
+
+  detail(): Record<string, unknown> {
+    return { address: this.address, era: this.#era, underWay: this.#exchanges.size };
+  }
+
+  #protocolHeaders(message: Outgoing): string[] {
+    return protocolHeaders(message, this.#headers, this.#era, this.#version, this.#sessionId);
+  }
+
+  #reader(exchange: HttpExchange, message: Outgoing) {
+    let status = 0;
+    let login: LoginRequired | undefined;
+    return {
+      head: (code: number, headers: HeaderList) => {
+        status = code;
+        login = this.#server.loginOf(code, headers);
+        const session = headers.get("mcp-session-id");
+        if (message.method === "initialize" && session !== undefined) this.#sessionId = session;
+        if (message.method !== "notifications/initialized") return;
+        if (code < 300) this.#openGeneralStream();
+        else this.#release();
+      },
+      event: (event: SseEvent) => this.#event(exchange, event),
+      body: (text: string) => this.#body(exchange, status, text, login),
+      mayRead: () => this.#mayRead(exchange),
+      afterParsing: (parsed: () => void) => afterTexts(exchange, parsed),
+      end: () => afterTexts(exchange, () => this.#ended(exchange)),
+      error: (reason: string) => afterTexts(exchange, () => this.#brokeOff(exchange, reason)),
+    };
+  }
+
+  #mayRead({ texts }: HttpExchange): boolean {
+    return !this.#isPaused && texts?.isBusy !== true;
+  }
+
+  #goOn(exchange: HttpExchange): void {
+    if (this.#mayRead(exchange)) exchange.call?.resume();
+  }
+
+  #event(exchange: HttpExchange, event: SseEvent): void {
+    noteEvent(exchange, event);
+    if (event.event === "message" && event.data !== "") this.#read(exchange, event.data, ignore);
+  }
+
+  #read(exchange: HttpExchange, text: string, done: (problem: string | undefined) => void): void {
+    const events = (): InOrderEvents => ({
+      busy: ignore,
+      idle: () => this.#goOn(exchange),
+      failed: () => {
+        exchange.call?.abort();
+        this.#fail(exchange, "sent a message that could not be handled");
+      },
+      isOver: () => this.#isClosed || !this.#exchanges.has(exchange),
+    });
+    readText(exchange, text, events, (messages) =>
+      done(takeMessages(exchange, messages, this.#handlers, (message) => this.#broken(exchange, message))),
+    );
+  }
+
+  #broken(exchange: HttpExchange, message: BrokenMessage): void {
+    if (message.wireId > 0 && message.wireId === exchange.wireId) {
+      this.#fail(exchange, message.reason);
+      exchange.call?.abort();
+    } else if (exchange.wireId === undefined || message.wireId === 0)
+      reportBroken(message, this.#handlers, (answer) => this.send(answer));
+  }
+
+  #body(exchange: HttpExchange, status: number, text: string, login: LoginRequired | undefined): void {
+    if (status === 404 && this.#era === "legacy" && this.#sessionId !== undefined) {
+      this.#expired(exchange);
+      return;
+    }
+    const after = (problem: string | undefined): void => {
+      if (exchange.isAnswered && (status < 400 || exchange.wireId !== undefined)) return;
+      this.#fail(exchange, bodyFailure(this.#server, status, text, problem), login);
+    };
+    // Whatever the body says then: what helps is a login.
+    if (login !== undefined || isBlank(text)) after(undefined);
+    else this.#read(exchange, text, after);
+  }
+
+  #brokeOff(exchange: HttpExchange, reason: string): void {
+    if (exchange.lastEventId === undefined || exchange.isAnswered) this.#fail(exchange, reason);
+    else this.#ended(exchange);
+  }
+
+  /** An answer may be cut off on purpose and asked for again (2025-11-25, transports). */
+  #ended(exchange: HttpExchange): void {
+    if (exchange.isAnswered || exchange.wireId === undefined) {
+      this.#forget(exchange);
+      return;
+    }
+    if (exchange.lastEventId === undefined || this.#era === "modern" || exchange.resumes >= MAX_RESUMES)
+      this.#fail(exchange, "ended its response early");
+    else {
+      exchange.resumes += 1;
+      exchange.timer = this.#clock.after(exchange.retryMs, () => this.#get(exchange));
+    }
+  }
+
+  #hold(): void {
+    this.#held = [];
+    this.#clock.after(GENERAL_STREAM_MS, () => this.#release());
+  }
+
+  #release(): void {
+    const held = this.#held ?? [];
+    this.#held = undefined;
+    for (const message of held) this.send(message);
+  }
+
+  #openGeneralStream(): void {
+    if (this.#hasGeneralStream || this.#isClosed || this.#era === "modern") return;
+    this.#hasGeneralStream = true;
+    this.#get(this.#begin(undefined));
+  }
+
+  #get(exchange: HttpExchange): void {
+    if (this.#isClosed || !this.#exchanges.has(exchange)) return;
+    const isGeneral = exchange.wireId === undefined;
+    let isOpen = false;
+    const headers = ["accept", "text/event-stream", ...this.#protocolHeaders({ text: "" })];
+    if (exchange.lastEventId !== undefined) headers.push("last-event-id", exchange.lastEventId);
+    const again = (): void => {
+      if (!isGeneral) {
+        this.#ended(exchange);
+        return;
+      }
+      // Many servers have no general stream and say so; one that had it is asked again.
+      this.#release();
+      if (!isOpen || this.#isClosed) this.#exchanges.delete(exchange);
+      else exchange.timer = this.#clock.after(exchange.retryMs, () => this.#get(exchange));
+    };
+    exchange.call = this.#server.send(
+      { method: "GET", headers },
+      {
+        head: (status) => {
+          if (isGeneral) this.#release();
+          isOpen = status === 200;
+          if (!isOpen && !isGeneral) exchange.resumes = MAX_RESUMES;
+        },
+        event: (event) => this.#event(exchange, event),
+        body: () => undefined,
+        mayRead: () => this.#mayRead(exchange),
+        afterParsing: (parsed) => afterTexts(exchange, parsed),
+        end: () => afterTexts(exchange, again),
+        error: () => afterTexts(exchange, again),
+      },
+    );
+  }
+
+  /** The server forgot the session: the request was not looked at and may be sent again. */
+  #expired(exchange: HttpExchange): void {
+    this.#sessionId = undefined;
+    this.#exchanges.delete(exchange);
+    // The end of this body is not a failure of the request.
+    exchange.isAnswered = true;
+    this.#handlers.expired(exchange.wireId);
+  }
+
+  #fail(exchange: HttpExchange, reason: string, error?: LoginRequired): void {
+    this.#forget(exchange);
+    if (this.#isClosed || exchange.wireId === undefined || exchange.isAnswered) return;
+    exchange.isAnswered = true;
+    this.#handlers.failed(exchange.wireId, reason, error);
+  }
+
+  #begin(wireId: number | undefined): HttpExchange {
+    const exchange = createExchange(wireId);
+    this.#exchanges.add(exchange);
+    return exchange;
+  }
+
+  #forget(exchange: HttpExchange): void {
+    this.#exchanges.delete(exchange);
+    exchange.timer?.cancel();
+  }
+
+  #drop(exchange: HttpExchange): void {
+    this.#forget(exchange);
+    exchange.call?.abort();
+  }
+}
+
+function ignore(): void {
+  // Nothing of it matters.
+}
+
+const FIRST_RETRY_MS = 1_000;
+/** A server may ask for less; one that ends its streams at once would keep us busy. */
+const MIN_RETRY_MS = 100;
+const MAX_RETRY_MS = 30_000;
+
+export interface HttpExchange {
+  call: HttpCall | undefined;
+  /** Undefined where no answer is expected. */
+  readonly wireId: number | undefined;
+  isAnswered: boolean;
+  lastEventId: string | undefined;
+  retryMs: number;
+  resumes: number;
+  timer: Timer | undefined;
+  /** From the first large message on. */
+  texts: InOrder | undefined;
+}
+
+export function createExchange(wireId: number | undefined): HttpExchange {
+  return {
+    call: undefined,
+    wireId,
+    isAnswered: wireId === undefined,
+    lastEventId: undefined,
+    retryMs: FIRST_RETRY_MS,
+    resumes: 0,
+    timer: undefined,
+    texts: undefined,
+  };
+}
+
+/** The server may free its session; whether it does is not waited for long. */
+export function endSession(server: RemoteServer, clock: Clock, headers: readonly string[]): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = clock.after(FIRST_RETRY_MS, resolve);
+    const done = (): void => {
+      timer.cancel();
+      resolve();
+    };
+    const ignore = (): void => undefined;
+    const handler = { head: ignore, event: ignore, body: ignore, mayRead: () => true, end: done, error: done };
+    server.send({ method: "DELETE", headers }, handler);
+  });
+}
+
+/** What an event says about going on after a break. */
+export function noteEvent(exchange: HttpExchange, event: SseEvent): void {
+  // It goes back in a header.
+  if (event.id !== undefined && isHeaderValue(event.id)) exchange.lastEventId = event.id;
+  if (event.retry !== undefined) exchange.retryMs = Math.max(MIN_RETRY_MS, Math.min(MAX_RETRY_MS, event.retry));
+}
+
+/** `forwarded` are the client's own: name, value, … */
+export function protocolHeaders(
+  message: Outgoing,
+  forwarded: readonly string[],
+  era: Era,
+  version: string | undefined,
+  sessionId: string | undefined,
+): string[] {
+  const headers: string[] = [...forwarded];
+  if (version !== undefined) headers.push("mcp-protocol-version", version);
+  if (era === "legacy") {
+    if (sessionId !== undefined) headers.push("mcp-session-id", sessionId);
+    return headers;
+  }
+  if (message.method !== undefined) headers.push("mcp-method", message.method);
+  const member = message.method === undefined ? undefined : MIRRORED.get(message.method);
+  const name = member && find(message.text, 0, "params", member);
+  const value = name && (JSON.parse(slice(message.text, name)) as unknown);
+  if (typeof value === "string") headers.push("mcp-name", mirrorHeader(value));
+  return headers;
+}
+
+/** Of the body of a failure; secrets in it are hidden before some of it is shown. */
+const MAX_SAID_CHARS = 64 * 1024;
+const SHOWN_CHARS = 200;
+
+export function readText(
+  exchange: HttpExchange,
+  text: string,
+  events: () => InOrderEvents,
+  done: (messages: ReadMessages) => void,
+): void {
+  const steps = readServerTextInSteps(text);
+  const isSmall = text.length <= SLICED_BYTES;
+  if (isSmall && exchange.texts === undefined) {
+    done(finish(steps));
+    return;
+  }
+  exchange.texts ??= new InOrder(events());
+  exchange.texts.run(steps, isSmall, done);
+}
+
+/** Once everything that came before is read. */
+export function afterTexts({ texts }: HttpExchange, last: () => void): void {
+  if (texts === undefined) last();
+  else texts.afterwards(last);
+}
+
+/** Returns why there is no answer in them; undefined where nothing is wrong. */
+export function takeMessages(
+  exchange: HttpExchange,
+  messages: ReadMessages,
+  handlers: ChannelHandlers,
+  broken: (message: BrokenMessage) => void,
+): string | undefined {
+  let problem = messages.length === 0 ? "did not send a JSON-RPC message" : undefined;
+  for (const message of messages) {
+    if (message.kind === "broken") {
+      problem = message.reason;
+      broken(message);
+    } else if (message.kind === "request" || message.kind === "notification")
+      handlers.message(message, exchange.wireId);
+    // Its own answer is all that the stream of a request may bring; other calls have theirs.
+    else if (exchange.wireId !== undefined && wireIdOf(message) !== exchange.wireId)
+      problem = "answered under an id that is not the request's";
+    else {
+      exchange.isAnswered = true;
+      handlers.message(message, exchange.wireId);
+    }
+  }
+  return problem;
+}
+
+export function isBlank(text: string): boolean {
+  return text.length < MAX_SAID_CHARS && text.trim() === "";
+}
+
+/** Why a body that was no answer failed the call. */
+export function bodyFailure(server: RemoteServer, status: number, text: string, problem: string | undefined): string {
+  if (status < 300) return problem ?? "sent no response";
+  const said = server.shown(text.slice(0, MAX_SAID_CHARS).trim()).slice(0, SHOWN_CHARS);
+  return said === "" ? `answered with status ${status}` : `answered with status ${status}: ${said}`;
+}
+
+const REPEATABLE: ReadonlySet<string> = new Set([
+  "initialize",
+  "notifications/initialized",
+  "ping",
+  "server/discover",
+  "tools/list",
+  "prompts/list",
+  "prompts/get",
+  "resources/list",
+  "resources/templates/list",
+  "resources/read",
+  "completion/complete",
+]);
+
+export function mayRepeat(method: string | undefined): boolean {
+  return method !== undefined && REPEATABLE.has(method);
+}

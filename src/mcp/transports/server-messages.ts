@@ -1,0 +1,165 @@
+/**
+ * The one place where the text of a server becomes messages. A message that passes is valid JSON with no repeated
+ * keys and has the form of JSON-RPC, so that whatever reads parts of it later cannot fail. What does not pass keeps
+ * its reason and, where it can be read, the call that it answers: that call fails, nothing waits for it in vain.
+ */
+
+import { finish, type Steps } from "../../base/turns.ts";
+import { elements, keyOf, type Member, members, skipSpace, slice } from "../../json/json-text.ts";
+import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "../../json/text-check.ts";
+import { errorText, INVALID_REQUEST, type ServerMessage, wireIdOf } from "../protocol/json-rpc.ts";
+import { serverKeyProblem } from "../protocol/message-rules.ts";
+import type { ChannelHandlers, Outgoing } from "./transport.ts";
+
+const QUOTE = 34;
+const MINUS = 45;
+const ZERO = 48;
+const NINE = 57;
+const OPEN_ARRAY = 91;
+const OPEN_OBJECT = 123;
+
+/** Ids of a server's questions are kept and echoed. */
+const MAX_ID_CHARS = 1024;
+/** A batch is taken apart at once. */
+const MAX_BATCH_CHARS = 1024 * 1024;
+/** Messages of a batch that are read in one step. */
+const BATCH_STEP = 256;
+/** An error is parsed at once; clients show its message to people. */
+const MAX_ERROR_CHARS = 256 * 1024;
+
+export interface BrokenMessage {
+  readonly kind: "broken";
+  /** The call that it is meant to answer; 0 if that is unknown. */
+  readonly wireId: number;
+  /** The id of a question that waits for an answer, as text. */
+  readonly questionId: string | undefined;
+  /** Completes "target x …". */
+  readonly reason: string;
+}
+
+export type ReadMessages = readonly (ServerMessage | BrokenMessage)[];
+
+/** `readServerText` in steps, since a large text would hold up everybody else. */
+export function* readServerTextInSteps(text: string): Steps<ReadMessages> {
+  const start = skipSpace(text, 0);
+  const first = text.charCodeAt(start);
+  if (first !== OPEN_OBJECT && first !== OPEN_ARRAY) return [];
+  const top: Member[] = [];
+  const problem = yield* jsonProblemInSteps(text, MAX_SERVER_DEPTH, top);
+  const reason = problem === undefined ? undefined : `answered with invalid JSON: ${problem}`;
+  const isLarge = text.length > MAX_BATCH_CHARS;
+  // What follows on a fault may name the call; in a large text nobody looks for it.
+  if (first === OPEN_OBJECT) return [readOne(text, reason, reason === undefined || isLarge ? top : members(text, 0))];
+  // Servers of the 2025-03-26 revision may send batches; a line of a log may begin with a bracket, too.
+  if (isLarge) return [broken("", NO_PARTS, `sent a batch of more than ${MAX_BATCH_CHARS} characters`)];
+  const read: (ServerMessage | BrokenMessage)[] = [];
+  for (const span of elements(text, start)) {
+    if (reason !== undefined && text.charCodeAt(span.start) !== OPEN_OBJECT) continue;
+    const one = slice(text, span);
+    read.push(readOne(one, reason, members(one, 0)));
+    if (read.length % BATCH_STEP === 0) yield;
+  }
+  return read;
+}
+
+/** Each message of a line, an event or a body. None if it is no JSON at all, as a line that a program logs. */
+export function readServerText(text: string): ReadMessages {
+  return finish(readServerTextInSteps(text));
+}
+
+/** Fails the call that a broken message answers, or tells the server that its question cannot be read. */
+export function reportBroken(
+  broken: BrokenMessage,
+  handlers: Pick<ChannelHandlers, "failed">,
+  send: (message: Outgoing) => void,
+): void {
+  if (broken.wireId > 0) handlers.failed(broken.wireId, broken.reason);
+  else if (broken.questionId !== undefined)
+    send({ text: errorText(broken.questionId, INVALID_REQUEST, "Invalid Request: the message cannot be read") });
+}
+
+interface Parts {
+  id: Member | undefined;
+  method: Member | undefined;
+  params: Member | undefined;
+  result: Member | undefined;
+  error: Member | undefined;
+}
+
+const NO_PARTS: Parts = { id: undefined, method: undefined, params: undefined, result: undefined, error: undefined };
+
+function readOne(text: string, invalid: string | undefined, top: readonly Member[]): ServerMessage | BrokenMessage {
+  const parts: Parts = { id: undefined, method: undefined, params: undefined, result: undefined, error: undefined };
+  let unclear: string | undefined;
+  for (const one of top) {
+    switch (one.key) {
+      case "jsonrpc":
+        break;
+      case "id":
+        parts.id = one;
+        break;
+      case "method":
+        parts.method = one;
+        break;
+      case "params":
+        parts.params = one;
+        break;
+      case "result":
+        parts.result = one;
+        break;
+      case "error":
+        parts.error = one;
+        break;
+      default:
+        unclear ??= serverKeyProblem(one.key);
+    }
+  }
+  const reason =
+    invalid ?? (unclear ? `sent a message that can be read in two ways: ${unclear}` : formProblem(text, parts));
+  if (reason !== undefined) return broken(text, parts, reason);
+  const { id, method, result } = parts;
+  const idStart = id?.start ?? 0;
+  const idEnd = id?.end ?? 0;
+  if (method === undefined)
+    return { kind: result === undefined ? "error" : "result", text, idStart, idEnd, method: undefined };
+  const name = keyOf(text, method.start, method.end);
+  return { kind: id === undefined ? "notification" : "request", text, idStart, idEnd, method: name };
+}
+
+/** What keeps valid JSON from being a message. */
+function formProblem(text: string, { id, method, params, result, error }: Parts): string | undefined {
+  if (method !== undefined) {
+    if (result !== undefined || error !== undefined) return "sent a message that is both a request and an answer";
+    if (text.charCodeAt(method.start) !== QUOTE) return "sent a message whose method is not a string";
+    if (id !== undefined && !isId(text, id)) return "sent a request whose id is neither a string nor a number";
+    return params === undefined || isObject(text, params) ? undefined : "sent parameters that are not an object";
+  }
+  if (result !== undefined && error !== undefined) return "answered with both a result and an error";
+  if (result !== undefined) return isObject(text, result) ? undefined : "answered with a result that is not an object";
+  if (error === undefined) return "answered with neither a result nor an error";
+  if (error.end - error.start > MAX_ERROR_CHARS)
+    return `answered with an error of more than ${MAX_ERROR_CHARS} characters`;
+  return isErrorObject(text, error) ? undefined : "answered with an error that has no code or no message";
+}
+
+function broken(text: string, { id, method, result, error }: Parts, reason: string): BrokenMessage {
+  const isAnswer = result !== undefined || error !== undefined || method === undefined;
+  const wireId = id && isAnswer ? wireIdOf({ text, idStart: id.start, idEnd: id.end }) : 0;
+  const isQuestion = id !== undefined && !isAnswer && isId(text, id) && jsonProblem(slice(text, id)) === undefined;
+  return { kind: "broken", wireId, questionId: isQuestion ? slice(text, id) : undefined, reason };
+}
+
+function isObject(text: string, part: Member): boolean {
+  return text.charCodeAt(part.start) === OPEN_OBJECT;
+}
+
+function isId(text: string, id: Member): boolean {
+  const first = text.charCodeAt(id.start);
+  return (first === QUOTE || first === MINUS || (first >= ZERO && first <= NINE)) && id.end - id.start <= MAX_ID_CHARS;
+}
+
+function isErrorObject(text: string, error: Member): boolean {
+  if (!isObject(text, error)) return false;
+  const { code, message } = JSON.parse(slice(text, error)) as { code?: unknown; message?: unknown };
+  return typeof code === "number" && typeof message === "string";
+}

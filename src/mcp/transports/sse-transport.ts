@@ -1,0 +1,172 @@
+/**
+ * A remote server of the old HTTP+SSE transport (2024-11-05): one event stream for everything the server says,
+ * and an endpoint, named on that stream, that messages are posted to. The endpoint must be of the same origin:
+ * a server cannot send our messages elsewhere.
+ */
+
+import type { Clock, Timer } from "../../base/clock.ts";
+import { InOrder } from "../../base/in-order.ts";
+import { SLICED_BYTES } from "../../base/turns.ts";
+import type { HttpCall } from "../../http/http-client.ts";
+import type { SseEvent } from "../../http/sse.ts";
+import type { RemoteServer } from "./remote-server.ts";
+import { type ReadMessages, readServerTextInSteps, reportBroken } from "./server-messages.ts";
+import type { Channel, ChannelHandlers } from "./transport.ts";
+
+const OPEN_TIMEOUT_MS = 30_000;
+/** A message is accepted in this time or given up. */
+const ACCEPT_MS = 30_000;
+const MAX_POSTS = 1_024;
+
+interface Post {
+  readonly wireId: number | undefined;
+  readonly timer: Timer;
+  call: HttpCall | undefined;
+}
+
+/** Calls `opened` when the server has named its endpoint. Returns how to give up. */
+export function openSseChannel(
+  server: RemoteServer,
+  clock: Clock,
+  handlers: ChannelHandlers,
+  opened: (channel: Channel) => void,
+  refused: (reason: string) => void,
+): () => void {
+  let endpoint: string | undefined;
+  let isOver = false;
+  let isPaused = false;
+  let stream: HttpCall | undefined;
+  const posts = new Set<Post>();
+
+  const forget = (post: Post): void => {
+    posts.delete(post);
+    post.timer.cancel();
+  };
+  const drop = (post: Post): void => {
+    forget(post);
+    post.call?.abort();
+  };
+  const stop = (): void => {
+    isOver = true;
+    timer.cancel();
+    stream?.abort();
+    for (const post of [...posts]) drop(post);
+  };
+  const over = (reason: string): void => {
+    if (isOver) return;
+    stop();
+    if (endpoint === undefined) refused(reason);
+    else handlers.closed(reason);
+  };
+  const timer = clock.after(OPEN_TIMEOUT_MS, () => over("did not send its endpoint in time"));
+
+  const channel: Channel = {
+    address: server.address,
+    get isClogged() {
+      return posts.size > MAX_POSTS;
+    },
+    speak: () => undefined,
+    send(message) {
+      if (isOver || endpoint === undefined) return;
+      const headers = ["content-type", "application/json", "accept", "application/json", ...(message.headers ?? [])];
+      const { wireId } = message;
+      // Calls are refused before it comes to this; what nobody waits for is left out.
+      if (wireId === undefined && posts.size > MAX_POSTS) return;
+      let status = 0;
+      const failed = (reason: string): void => {
+        forget(post);
+        if (!isOver && wireId !== undefined) handlers.failed(wireId, reason);
+      };
+      const late = (): void => {
+        drop(post);
+        failed("did not accept the message in time");
+      };
+      const post: Post = { wireId, call: undefined, timer: clock.after(ACCEPT_MS, late) };
+      posts.add(post);
+      post.call = server.send(
+        { method: "POST", path: endpoint, headers, body: message.text, wire: message.wire },
+        {
+          head: (code) => {
+            status = code;
+          },
+          event: () => undefined,
+          body: (text) => {
+            if (status >= 300) failed(`answered with status ${status}: ${server.shown(text.trim()).slice(0, 200)}`);
+          },
+          mayRead: () => true,
+          end: () => forget(post),
+          error: failed,
+        },
+      );
+    },
+    abandon: (wireId) => {
+      for (const post of posts) if (post.wireId === wireId) drop(post);
+    },
+    pause: () => {
+      isPaused = true;
+    },
+    resume: () => {
+      isPaused = false;
+      goOn();
+    },
+    close() {
+      stop();
+      return Promise.resolve();
+    },
+    detail: () => ({ address: server.address, transport: "sse" }),
+  };
+
+  const event = ({ event: type, data }: SseEvent): void => {
+    if (isOver) return;
+    if (type === "endpoint" && endpoint === undefined) {
+      const url = resolve(data, server.url);
+      if (url === undefined) over("sent an endpoint of another origin");
+      else {
+        endpoint = url;
+        timer.cancel();
+        opened(channel);
+      }
+    } else if (type === "message") texts.run(readServerTextInSteps(data), data.length <= SLICED_BYTES, read);
+  };
+  const read = (messages: ReadMessages): void => {
+    for (const message of messages) {
+      if (isOver) return;
+      if (message.kind === "broken") reportBroken(message, handlers, channel.send);
+      else handlers.message(message, undefined);
+    }
+  };
+  const goOn = (): void => {
+    if (!isPaused && !texts.isBusy) stream?.resume();
+  };
+  const texts = new InOrder({
+    busy: () => undefined,
+    idle: goOn,
+    failed: () => over("sent a message that could not be handled"),
+    isOver: () => isOver,
+  });
+  stream = server.send(
+    { method: "GET", headers: ["accept", "text/event-stream"] },
+    {
+      head: (status) => {
+        if (status !== 200) over(`answered with status ${status}`);
+      },
+      event,
+      body: () => undefined,
+      mayRead: () => !isPaused && !texts.isBusy,
+      afterParsing: (parsed) => texts.afterwards(parsed),
+      end: () => texts.afterwards(() => over("ended its event stream")),
+      error: (reason) => texts.afterwards(() => over(reason)),
+    },
+  );
+  return () => stop();
+}
+
+/** Path and query of an endpoint of the same origin. */
+function resolve(endpoint: string, base: URL): string | undefined {
+  try {
+    const url = new URL(endpoint.trim(), base);
+    return url.origin === base.origin ? url.pathname + url.search : undefined;
+  } catch {
+    return undefined;
+  }
+}
