@@ -156,7 +156,7 @@ export const LLM_LIMITS = {
     ],
     [
       "MAX_BYTES",
-      "llm/credentials/aws-remote-keys.ts",
+      "llm/credentials/aws.ts",
       "an answer of AWS's credential endpoints",
       "503 `provider_credential_unavailable`",
     ],

@@ -8,8 +8,7 @@ import type { Fetch } from "../../http/fetch.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { Counter, Family, Metrics } from "../../observe/log/metrics.ts";
 import type { Store } from "../../store/store.ts";
-import type { Account } from "./budget.ts";
-import { fromCounted, shownAmount, shownUnit } from "./money.ts";
+import { type Account, fromCounted, shownAmount, shownUnit } from "./budget.ts";
 
 export interface Webhook {
   readonly url: string;

@@ -5,11 +5,15 @@
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Charge } from "../../core/policy.ts";
-import type { Account } from "./budget.ts";
+import type { LlmFacts } from "../../core/facts.ts";
+import type { Charge, Outcome } from "../../core/policy.ts";
+import type { Quote } from "../request/llm-call.ts";
+import { LlmRequestFacts } from "../request/llm-facts.ts";
+import { estimatedTokens, outputTokens, usedTokens } from "../usage/usage.ts";
+import { type Account, accountOf, type Budget, secondsLeft, shownAmount, shownUnit, toCounted } from "./budget.ts";
 import type { Webhook } from "./budget-alerts.ts";
-import type { BudgetBooks } from "./budget-books.ts";
-import { budgetExceeded, noteReading, readingOf } from "./budget-readings.ts";
+import type { BudgetBooks } from "./ledger.ts";
+import type { StreamProgress } from "./stream-progress.ts";
 
 /** Amounts as counted in the store. */
 export interface Claim {
@@ -125,4 +129,123 @@ export class BudgetCharge implements Charge {
       if (total !== undefined && mayAlert) books.alerts.check(account, total, webhook);
     });
   }
+}
+
+export interface WantedBudget {
+  readonly budget: Budget;
+  /** As it stands in the store. */
+  readonly key: string | undefined;
+}
+
+const UNKNOWN: Quote = () => undefined;
+
+export function claimsOf(
+  wanted: readonly WantedBudget[],
+  exchange: Exchange,
+  unpriced: "refuse" | "allow",
+  nowMs: number,
+): Claim[] {
+  const { llm } = exchange.facts;
+  const quote = LlmRequestFacts.callOf(exchange)?.quote ?? UNKNOWN;
+  const input = estimatedTokens(llm);
+  const output = outputTokens(llm);
+  return wanted.map(({ budget, key }) => {
+    const account = accountOf(budget, key, key ?? "", nowMs);
+    if (budget.unit === "tokens") return { account, estimate: input, output, priceOf: (tokens) => tokens };
+    const cost = quote(input, 0);
+    if (cost === undefined && budget.isHard && unpriced === "refuse" && !LlmRequestFacts.isFree(llm))
+      throw refuseUnpriced(llm);
+    const counted = (inputTokens: number, outTokens: number): number =>
+      toCounted("cost", quote(inputTokens, outTokens) ?? 0);
+    // At least one billionth: concurrent calls must not all pass on the last of it.
+    const estimate = Math.max(1, counted(input, 0));
+    return { account, estimate, output: counted(0, output), priceOf: (tokens) => counted(0, tokens) };
+  });
+}
+
+export function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: Outcome): void {
+  const { llm } = exchange.facts;
+  const used = usedTokens(llm, outcome);
+  const quote = LlmRequestFacts.callOf(exchange)?.quote ?? UNKNOWN;
+  charge.settle(({ account: { budget }, estimate }) => {
+    if (budget.unit === "tokens") {
+      const recounted = estimatedTokens(llm);
+      // The estimate of an upload is known when it went through.
+      return used ?? (recounted === estimate ? undefined : recounted);
+    }
+    if (used === undefined) return undefined;
+    const cost = llm?.cost ?? (used === 0 ? 0 : quote(llm?.inputTokens ?? used, llm?.outputTokens ?? 0));
+    return toCounted("cost", cost ?? 0);
+  });
+}
+
+/** A stream's words are charged while it runs. */
+export function watchStream(progress: StreamProgress, charge: BudgetCharge, { response }: Exchange): void {
+  if (response?.source !== "upstream" || response.status >= 300) return;
+  if (response.headers.get("content-type")?.startsWith("text/event-stream") !== true) return;
+  const observer = progress.watch((tokens) => charge.progressed(tokens));
+  response.observers = [...(response.observers ?? []), observer];
+}
+
+function refuseUnpriced(llm: LlmFacts | undefined): GatewayError {
+  const model = llm?.requestModel;
+  return new GatewayError("unpriced_model", {
+    ...(model === undefined
+      ? {}
+      : { message: `the model ${JSON.stringify(model)} has no price, and a budget in dollars applies` }),
+  });
+}
+
+export interface BudgetReading {
+  readonly share: number;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+const NAMES = ["x-budget-name", "x-budget-unit", "x-budget-limit", "x-budget-remaining", "x-budget-reset"] as const;
+
+/** All budgets of a request, whatever scope they stand in. */
+const readings = new WeakMap<Exchange, BudgetReading[]>();
+
+export function readingOf({ budget, period }: Account, total: number, nowMs: number): BudgetReading {
+  const remaining = Math.max(0, budget.limit - total);
+  return {
+    share: remaining / budget.limit,
+    headers: {
+      "x-budget-name": budget.name,
+      "x-budget-unit": shownUnit(budget.unit),
+      "x-budget-limit": shownAmount(budget.unit, budget.limit),
+      "x-budget-remaining": shownAmount(budget.unit, remaining),
+      "x-budget-reset": String(secondsLeft(period, nowMs)),
+    },
+  };
+}
+
+export function noteReading(exchange: Exchange, reading: BudgetReading): void {
+  const known = readings.get(exchange);
+  if (known === undefined) readings.set(exchange, [reading]);
+  else known.push(reading);
+}
+
+export function budgetExceeded(exchange: Exchange, account: Account, reading: BudgetReading): GatewayError {
+  readings.set(exchange, [reading]);
+  const { budget, period, owner } = account;
+  const limit = `${shownAmount(budget.unit, budget.limit)} ${shownUnit(budget.unit)} per ${budget.per}`;
+  return new GatewayError("budget_exceeded", {
+    message: `the budget "${budget.name}" of ${limit} is used up; it is restored at ${new Date(period.endMs).toISOString()}`,
+    detail: `the budget ${budget.name} (${limit}) is used up for ${owner}`,
+    headers: { ...reading.headers, "retry-after": reading.headers["x-budget-reset"] as string },
+  });
+}
+
+export function writeBudgetHeaders(exchange: Exchange): void {
+  const { response } = exchange;
+  if (response === undefined) return;
+  const { headers } = response;
+  const known = readings.get(exchange);
+  if (known === undefined) {
+    if (response.source === "upstream") for (const name of NAMES) headers.delete(name);
+    return;
+  }
+  const smallest = known.reduce((least, one) => (one.share < least.share ? one : least));
+  for (const [name, value] of Object.entries(smallest.headers)) headers.set(name, value);
 }

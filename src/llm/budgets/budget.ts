@@ -2,8 +2,6 @@
  * A budget: how much may be spent per period, and under which name in the store each key's spending is counted. The same
  * name, unit and period mean the same counters, wherever the budget stands.
  */
-import type { BudgetUnit } from "./money.ts";
-import { keptUntilMs, type Period, type PeriodUnit, periodOf } from "./period.ts";
 
 export interface Budget {
   readonly name: string;
@@ -56,3 +54,67 @@ export function ownerOf(rest: string): string {
 
 const SHARED = "-";
 const OWN = "=";
+
+export type PeriodUnit = "day" | "week" | "month";
+
+export interface Period {
+  /** `2026-11-15` (the first day, for a week too) or `2026-11`. */
+  readonly name: string;
+  readonly startMs: number;
+  readonly endMs: number;
+}
+
+const DAY_MS = 86_400_000;
+
+export function periodOf(unit: PeriodUnit, nowMs: number): Period {
+  const now = new Date(nowMs);
+  const [year, month, date] = [now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()];
+  if (unit === "month") {
+    const startMs = Date.UTC(year, month, 1);
+    return { name: isoDay(startMs).slice(0, "2026-11".length), startMs, endMs: Date.UTC(year, month + 1, 1) };
+  }
+  const today = Date.UTC(year, month, date);
+  // Sunday is day 0 of JavaScript's week and the last of ours.
+  const startMs = unit === "day" ? today : today - ((now.getUTCDay() + 6) % 7) * DAY_MS;
+  return { name: isoDay(startMs), startMs, endMs: startMs + (unit === "day" ? DAY_MS : 7 * DAY_MS) };
+}
+
+/** What is counted is kept for as long again: a clock that jumps to the next period and back finds it. */
+export function keptUntilMs({ startMs, endMs }: Period): number {
+  return endMs + (endMs - startMs);
+}
+
+/** Until the period ends, rounded up, at least 1. */
+export function secondsLeft({ endMs }: Period, nowMs: number): number {
+  return Math.max(1, Math.ceil((endMs - nowMs) / 1000));
+}
+
+function isoDay(atMs: number): string {
+  return new Date(atMs).toISOString().slice(0, "2026-11-15".length);
+}
+
+export type BudgetUnit = "cost" | "tokens";
+
+const PER_DOLLAR = 1_000_000_000;
+
+/** In dollars. Sums up to several times as much are exact in billionths. */
+export const MAX_COST = 1_000_000;
+export const MAX_BUDGET_TOKENS = 1_000_000_000_000;
+
+export function toCounted(unit: BudgetUnit, amount: number): number {
+  return unit === "tokens" ? Math.round(amount) : Math.round(amount * PER_DOLLAR);
+}
+
+export function fromCounted(unit: BudgetUnit, counted: number): number {
+  return unit === "tokens" ? counted : counted / PER_DOLLAR;
+}
+
+/** As headers and people read it: dollars with up to six digits behind the point, rounded down. */
+export function shownAmount(unit: BudgetUnit, counted: number): string {
+  if (unit === "tokens") return String(counted);
+  return (Math.floor(counted / 1000) / 1_000_000).toFixed(6).replace(/\.?0+$/, "");
+}
+
+export function shownUnit(unit: BudgetUnit): "usd" | "tokens" {
+  return unit === "tokens" ? "tokens" : "usd";
+}

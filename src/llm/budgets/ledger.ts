@@ -3,16 +3,20 @@
  * again every second; one that may have arrived is not repeated, because it would count twice. At most one ledger per
  * process, so that what waits is seen in one place.
  */
-
 import type { Clock, Timer } from "../../base/clock.ts";
+import type { CompileEnv } from "../../core/policy.ts";
 import type { Logger } from "../../observe/log/logger.ts";
-import { type AddResult, type Store, StoreUnavailable } from "../../store/store.ts";
+import type { Counter, Family } from "../../observe/log/metrics.ts";
+import { type AddResult, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
+import { type Account, fromCounted, shownUnit } from "./budget.ts";
+import { BudgetAlerts } from "./budget-alerts.ts";
+import { StreamProgress } from "./stream-progress.ts";
 
 const RETRY_AFTER_MS = 1_000;
 /** Counters whose changes wait for the store. */
 const MAX_WAITING = 100_000;
 
-export interface Counter {
+export interface SpendingCounter {
   /** In the store. */
   readonly key: string;
   readonly expiresAtMs: number;
@@ -41,12 +45,12 @@ export class Ledger {
   }
 
   /** Adds the amount if the total then is within the ceiling. Rejects with StoreUnavailable. */
-  reserve(counter: Counter, amount: number, ceiling: number): Promise<AddResult> {
+  reserve(counter: SpendingCounter, amount: number, ceiling: number): Promise<AddResult> {
     return this.#store.add(counter.key, amount, { limit: ceiling, expiresAtMs: counter.expiresAtMs });
   }
 
   /** Adds what was spent, or gives back; 0 reads. Resolves with the total, if the store said it; never rejects. */
-  async add(counter: Counter, amount: number): Promise<number | undefined> {
+  async add(counter: SpendingCounter, amount: number): Promise<number | undefined> {
     try {
       return (await this.#store.add(counter.key, amount, { expiresAtMs: counter.expiresAtMs })).total;
     } catch (error) {
@@ -64,7 +68,7 @@ export class Ledger {
       this.#logger.error("spending was not written to the store", { counters: this.#waiting.size });
   }
 
-  #failed({ key, expiresAtMs }: Counter, amount: number, error: unknown): void {
+  #failed({ key, expiresAtMs }: SpendingCounter, amount: number, error: unknown): void {
     const isUncertain = !(error instanceof StoreUnavailable) || error.isUncertain;
     if (isUncertain) {
       this.#logger.error("spending may be missing from its budget", { counter: key, reason: String(error) });
@@ -88,4 +92,58 @@ export class Ledger {
     this.#retrying?.cancel();
     this.#retrying = undefined;
   }
+}
+
+export interface BudgetBooks {
+  readonly store: Store;
+  readonly ledger: Ledger;
+  readonly progress: StreamProgress;
+  readonly alerts: BudgetAlerts;
+  refused(account: Account): void;
+  spent(account: Account, amount: number): void;
+}
+
+export function budgetBooks(env: CompileEnv): BudgetBooks {
+  return env.acquire(
+    "budget books",
+    {},
+    () => open(env),
+    async ({ ledger, progress }) => {
+      progress.close();
+      await ledger.close();
+    },
+  );
+}
+
+function open({ clock, logger: parent, metrics, fetch, store: whole }: CompileEnv): BudgetBooks & {
+  readonly ledger: Ledger;
+} {
+  const store = storeNamespace(whole, "budgets");
+  const logger = parent.for("budgets");
+  const ledger = new Ledger(store, clock, logger);
+  const refusals: Family<Counter> = metrics.counter(
+    "gateway_budget_refused_total",
+    "Calls that were rejected because a budget was used up.",
+    ["budget"],
+  );
+  const spending: Family<Counter> = metrics.counter(
+    "gateway_budget_spent_total",
+    "Spending of budgets in US dollars or tokens, by key.",
+    ["budget", "key", "unit"],
+  );
+  metrics.gauge(
+    "gateway_budget_waiting",
+    "Counters of budgets whose changes wait for the store.",
+    () => ledger.waiting,
+  );
+  return {
+    store,
+    ledger,
+    progress: new StreamProgress(clock),
+    alerts: new BudgetAlerts({ store, clock, fetch, logger, metrics }),
+    refused: ({ budget }) => refusals.labels(budget.name).add(),
+    spent({ budget, owner }, amount) {
+      if (amount > 0) spending.labels(budget.name, owner, shownUnit(budget.unit)).add(fromCounted(budget.unit, amount));
+    },
+  };
 }

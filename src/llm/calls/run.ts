@@ -15,7 +15,7 @@ import { type HttpCall, HttpClientError, type OutgoingRequest } from "../../http
 import type { Members } from "../../json/json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { MISSING_AWS_KEYS } from "../credentials/credential.ts";
-import { CredentialError } from "../credentials/renewed.ts";
+import { CredentialError } from "../credentials/renewable.ts";
 import type { FailoverRules } from "../models/failover-rules.ts";
 import type { Candidate } from "../models/model-table.ts";
 import type { Target } from "../models/target.ts";

@@ -12,9 +12,9 @@ import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { createAwsSigner } from "./aws-signer.ts";
+import { createAwsSigner } from "./aws.ts";
 import { addKey, clientKey, compileCredential } from "./credential.ts";
-import { fixedValue } from "./renewed.ts";
+import { fixedValue } from "./renewable.ts";
 
 const env: BackendEnv = {
   ...testEnv,

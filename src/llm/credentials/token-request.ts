@@ -6,7 +6,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import { type Members, parseMembers } from "../../json/json.ts";
-import type { Lease } from "./renewed.ts";
+import type { Lease } from "./renewable.ts";
 
 const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 64 * 1024;

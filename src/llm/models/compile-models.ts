@@ -3,12 +3,12 @@
  */
 import type { BackendEnv } from "../../core/backend.ts";
 import type { CompiledScope } from "../../core/policy.ts";
-import type { AuthConfig } from "../credentials/auth-schema.ts";
+import type { AuthConfig } from "../credentials/credential.ts";
+import { PRESETS, presetOf } from "../providers/openai.ts";
 import { matchPattern } from "../request/named-models.ts";
 import type { Cooldown } from "./health.ts";
 import { lonelyScopes, modelScope } from "./model-policies.ts";
 import { type AskedCall, createModelTable, type ModelEntry, type ModelTable, type TargetGroup } from "./model-table.ts";
-import { PRESETS, presetOf } from "./presets.ts";
 import type { AiConfig, ModelConfig, ProviderConfig, VirtualModelConfig } from "./schema.ts";
 import { openTarget, type Target, type TargetOptions } from "./target.ts";
 

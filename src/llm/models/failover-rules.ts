@@ -2,7 +2,22 @@
  * Which answers of a target send a call on to the next one (`ai.failoverOn`). A target that cannot be reached always
  * does. An answer that says something about the request and not about the target does not let the target rest.
  */
-import type { FailoverCause } from "./failover-schema.ts";
+import { z } from "zod";
+
+const FAILOVER_CAUSES = ["rateLimit", "serverError", "timeout", "authentication", "notFound", "contextLength"] as const;
+
+export const failoverOn = z
+  .array(
+    z.union([z.enum(FAILOVER_CAUSES), z.int().min(400).max(599)], {
+      error: `expected a status from 400 to 599, or one of ${FAILOVER_CAUSES.join(", ")}`,
+    }),
+  )
+  .optional()
+  .describe(
+    "Which answers send a call on to the next provider: `rateLimit` (429), `serverError` (5xx), `timeout` (408), `authentication` (401 and 403, unless the client's own key was used), `notFound` (404), `contextLength` (a prompt that is too long for the model), or a status. Default: all of these words. Providers that cannot be reached or are too slow are always passed over.",
+  );
+
+export type FailoverCause = (typeof FAILOVER_CAUSES)[number] | number;
 
 export interface FailoverRules {
   /** `ownKey`: the credential is the gateway's. The client's own would be refused everywhere. */
@@ -20,9 +35,7 @@ const STATUSES: Readonly<Record<Exclude<FailoverCause, number | "contextLength" 
     timeout: [408],
   };
 
-export const DEFAULT_FAILOVER_ON: readonly FailoverCause[] = [
-  ...(["rateLimit", "serverError", "timeout", "authentication", "notFound", "contextLength"] as const),
-];
+export const DEFAULT_FAILOVER_ON: readonly FailoverCause[] = FAILOVER_CAUSES;
 
 export function compileFailoverRules(causes: readonly FailoverCause[]): FailoverRules {
   const statuses = new Set<number>();

@@ -2,7 +2,19 @@
  * How the last calls of a target went: one that fails rests for a while and is asked last then, not never. It rests
  * longer each time, or as long as it asked for; the settings are `ai.cooldown`.
  */
+import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
+import { duration } from "../../core/schema.ts";
+
+export const cooldown = z
+  .strictObject({
+    allowedFailures: z.int().min(0).max(1000).default(0).describe("Failures in a row without a pause. Default: 0."),
+    initial: duration().default(1_000).describe("The first pause; each further failure doubles it. Default: 1s."),
+    max: duration().default(30_000).describe("The longest pause. Default: 30s."),
+    maxRetryAfter: duration().default(600_000).describe("The longest `retry-after` that is followed. Default: 10m."),
+  })
+  .prefault({})
+  .describe("How long a provider that failed is tried last.");
 
 export interface Cooldown {
   /** Failures in a row that do not count yet. */

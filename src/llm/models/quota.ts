@@ -2,9 +2,22 @@
  * What a deployment may be asked per minute, as its contract says: one that has no more is passed over until its minute ends. A
  * call is admitted while anything is left; its tokens are estimated first, and counted when its answer has ended.
  */
+
+import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 
 const WINDOW_MS = 60_000;
+
+/** Far above any contract. */
+const MAX_PER_MINUTE = 1_000_000_000_000;
+
+export const perMinute = z
+  .strictObject({
+    requests: z.int().min(1).max(MAX_PER_MINUTE).optional().describe("Requests per minute."),
+    tokens: z.int().min(1).max(MAX_PER_MINUTE).optional().describe("Tokens per minute, input and output."),
+  })
+  .optional()
+  .describe("What this deployment may be asked per minute. When it is used up, the next one is tried, or 429.");
 
 export interface PerMinute {
   readonly requests?: number | undefined;

@@ -3,14 +3,14 @@
  * order, or a list of models each with its provider.
  */
 import { z } from "zod";
-import { duration, exactlyOneOf, filePath, httpUrl, markLocal, secret } from "../../core/schema.ts";
+import { celSource, duration, exactlyOneOf, filePath, httpUrl, markLocal, secret } from "../../core/schema.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { pathFault } from "../../http/request-path.ts";
-import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
-import { cooldown, failoverOn } from "./failover-schema.ts";
-import { PRESETS } from "./presets.ts";
-import { cache, perMinute } from "./quota-schema.ts";
-import { virtualModelSchema } from "./virtual-schema.ts";
+import { apiKeySchema, authSchema } from "../credentials/credential.ts";
+import { PRESETS } from "../providers/openai.ts";
+import { failoverOn } from "./failover-rules.ts";
+import { cooldown } from "./health.ts";
+import { perMinute } from "./quota.ts";
 
 const model = z.string().min(1).max(256).optional().describe("The model to use. Default: the client's.");
 
@@ -203,6 +203,93 @@ export const modelSchema = z.strictObject({
     .default({})
     .describe("How to reach it."),
 });
+
+const targetModel = z.string().min(1).max(256).describe("The name of one of `models`.");
+
+export const virtualModelSchema = z.strictObject({
+  name: z.string().min(1).max(256).describe("What clients ask for."),
+  routing: exactlyOneOf(
+    z.strictObject({
+      weighted: z
+        .strictObject({
+          targets: z
+            .array(
+              z.strictObject({
+                model: targetModel,
+                weight: z.int().min(0).max(10_000).default(1).describe("Its share. Default: 1."),
+              }),
+            )
+            .min(1),
+        })
+        .optional()
+        .describe("Spreads calls over models."),
+      failover: z
+        .strictObject({
+          targets: z
+            .array(
+              z.strictObject({
+                model: targetModel,
+                priority: z.int().min(0).default(0).describe("Lower comes first; equal ones share. Default: 0."),
+                weight: z
+                  .int()
+                  .min(1)
+                  .max(10_000)
+                  .default(1)
+                  .describe("The share of calls within its priority. Default: 1."),
+              }),
+            )
+            .min(1),
+        })
+        .optional()
+        .describe("Tries models in order of priority."),
+      conditional: z
+        .strictObject({
+          order: z
+            .enum(["listed", "cheapest"])
+            .default("listed")
+            .describe(
+              "Which of the models that fit comes first: the first in the list, or the one whose price for this call is lowest (models without a price come last). The others stand in for it. Default: listed.",
+            ),
+          targets: z
+            .array(
+              z.strictObject({
+                model: targetModel,
+                when: celSource()
+                  .optional()
+                  .describe(
+                    'CEL: the calls that it takes, for example `request.headers["x-tier"] == "gold"` or `jwt.team == "research"`. Default: all.',
+                  ),
+                maxPromptTokens: z
+                  .int()
+                  .min(1)
+                  .optional()
+                  .describe("The largest prompt that it takes, in estimated tokens. Default: any."),
+              }),
+            )
+            .min(1)
+            .describe("A call goes to those whose conditions it meets; if it meets none, it is rejected with 400."),
+        })
+        .optional()
+        .describe("Chooses models by what is asked, by whom, and by the price."),
+    }),
+    ["weighted", "failover", "conditional"],
+  ).describe("How a model is chosen."),
+});
+
+const MAX_CACHE_MS = 30 * 86_400_000;
+
+const cache = z
+  .strictObject({
+    ttl: duration()
+      .refine((ms) => ms >= 1_000 && ms <= MAX_CACHE_MS, "expected 1s to 30d")
+      .describe("How long an answer may be used again, up to 30d."),
+    scope: z
+      .enum(["user", "shared"])
+      .default("user")
+      .describe("Whether each user has answers of their own, or all share them. Default: user."),
+  })
+  .optional()
+  .describe("Answers equal requests again from the store.");
 
 export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;

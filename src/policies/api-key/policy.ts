@@ -24,12 +24,15 @@ import {
 } from "../../identity/access/credential-location.ts";
 import { type ApiKeyEntry, createApiKeys, digestOf, type KeyBudget } from "../../identity/passwords/api-keys.ts";
 import { createStoredKeys, keyBudget, keyId, keyModels, type StoredKey } from "../../identity/passwords/stored-keys.ts";
-import { accountOf, type Budget } from "../../llm/budgets/budget.ts";
-import { budgetBooks } from "../../llm/budgets/budget-books.ts";
-import { BudgetCharge } from "../../llm/budgets/budget-charge.ts";
-import { writeBudgetHeaders } from "../../llm/budgets/budget-readings.ts";
-import { claimsOf, settleCharge, watchStream } from "../../llm/budgets/call-claims.ts";
-import { fromCounted, toCounted } from "../../llm/budgets/money.ts";
+import { accountOf, type Budget, fromCounted, toCounted } from "../../llm/budgets/budget.ts";
+import {
+  BudgetCharge,
+  claimsOf,
+  settleCharge,
+  watchStream,
+  writeBudgetHeaders,
+} from "../../llm/budgets/budget-charge.ts";
+import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { dialectOf } from "../../llm/request/dialect.ts";
 import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 import { matchPattern } from "../../llm/request/named-models.ts";

@@ -9,13 +9,16 @@ import { keyOf, mayBeSecret } from "../../cel/limit-key.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type Charge, definePolicy, type Hooks, type Outcome } from "../../core/policy.ts";
 import { celSource, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
-import type { Budget } from "../../llm/budgets/budget.ts";
-import { budgetBooks } from "../../llm/budgets/budget-books.ts";
-import { BudgetCharge } from "../../llm/budgets/budget-charge.ts";
-import { writeBudgetHeaders } from "../../llm/budgets/budget-readings.ts";
-import { budgetView } from "../../llm/budgets/budget-views.ts";
-import { claimsOf, settleCharge, watchStream } from "../../llm/budgets/call-claims.ts";
-import { MAX_BUDGET_TOKENS, MAX_COST, toCounted } from "../../llm/budgets/money.ts";
+import { type Budget, MAX_BUDGET_TOKENS, MAX_COST, toCounted } from "../../llm/budgets/budget.ts";
+import {
+  BudgetCharge,
+  claimsOf,
+  settleCharge,
+  watchStream,
+  writeBudgetHeaders,
+} from "../../llm/budgets/budget-charge.ts";
+import { budgetView } from "../../llm/budgets/budget-view.ts";
+import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 
 /** Each is a counter in the store that every call changes twice. */

@@ -1,7 +1,7 @@
 /** The periods of budgets, at their edges. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { keptUntilMs, type PeriodUnit, periodOf, secondsLeft } from "./period.ts";
+import { keptUntilMs, type PeriodUnit, periodOf, secondsLeft } from "./budget.ts";
 
 const at = (text: string): number => Date.parse(text);
 

@@ -6,7 +6,7 @@ import { after, test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { FetchRequest, FetchResponse } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { obtainAwsKeys } from "./aws-credentials.ts";
+import { obtainAwsKeys } from "./aws.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "aws-keys-"));
 after(() => rmSync(folder, { recursive: true, force: true }));

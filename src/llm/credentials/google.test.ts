@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { FetchRequest, FetchResponse } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { googleKeySource, googleMetadataSource } from "./google-token.ts";
+import { googleKeySource, googleMetadataSource } from "./google.ts";
 
 const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
 const pem = privateKey.export({ type: "pkcs8", format: "pem" });

@@ -6,9 +6,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { BudgetView } from "../../core/policy.ts";
 import { counterOf, type Store } from "../../store/store.ts";
-import { accountsPrefix, type Budget, ownerOf } from "./budget.ts";
-import { fromCounted, shownUnit } from "./money.ts";
-import { periodOf, secondsLeft } from "./period.ts";
+import { accountsPrefix, type Budget, fromCounted, ownerOf, periodOf, secondsLeft, shownUnit } from "./budget.ts";
 
 const MAX_SHOWN = 20;
 /** Of those that a search found. */

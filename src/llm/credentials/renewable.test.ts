@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
-import { CredentialError, createRenewed, type Lease } from "./renewed.ts";
+import { CredentialError, createRenewed, type Lease } from "./renewable.ts";
 
 /** Hands out `t1`, `t2`, … for an hour each; fails while `isDown`. */
 function renewal(lifeMs = 3_600_000) {

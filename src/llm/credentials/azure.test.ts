@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { Fetch, FetchRequest } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { type EntraSettings, entraTokenSource } from "./entra-token.ts";
+import { type EntraSettings, entraTokenSource } from "./azure.ts";
 
 interface Asked {
   readonly url: string;

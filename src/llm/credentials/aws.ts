@@ -1,0 +1,308 @@
+/**
+ * Where AWS keys come from when the configuration does not hold them: the places and variables that AWS's own tools
+ * use, in their order. Each place says whether it is there; the first that is there counts, and if it fails nothing
+ * behind it is tried, so that a mistake does not end up as somebody else's role. Not supported: single sign-on,
+ * `credential_process` and roles assumed through profiles.
+ */
+
+import { createHash, createHmac, type Hash, type Hmac } from "node:crypto";
+import { readFileSync } from "node:fs";
+import type { Clock } from "../../base/clock.ts";
+import { exportsOf } from "../../base/exports-of.ts";
+import type { Fetch, FetchRequest } from "../../http/fetch.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import { isMembers, type Members, parseMembers } from "../../json/json.ts";
+import type { Lease, Renewed } from "./renewable.ts";
+
+export const AWS_SOURCES =
+  "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile in the shared credentials file, AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN, a container's role (AWS_CONTAINER_CREDENTIALS_*_URI) or an instance's role";
+
+export function obtainAwsKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
+  const { profile, variables } = options;
+  if (profile !== undefined) return Promise.resolve().then(() => requireProfile(profile, variables));
+  if (variables.AWS_ACCESS_KEY_ID && variables.AWS_SECRET_ACCESS_KEY) {
+    const { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey } = variables;
+    const sessionToken = variables.AWS_SESSION_TOKEN || undefined;
+    return Promise.resolve({ value: { accessKeyId, secretAccessKey, sessionToken }, expiresAtMs: undefined });
+  }
+  const named = variables.AWS_PROFILE || undefined;
+  if (named !== undefined) return Promise.resolve().then(() => requireProfile(named, variables));
+  const fromFile = readProfile("default", variables);
+  if (fromFile) return Promise.resolve(fromFile);
+  if (variables.AWS_WEB_IDENTITY_TOKEN_FILE && variables.AWS_ROLE_ARN) return webIdentityKeys(options);
+  if (variables.AWS_CONTAINER_CREDENTIALS_RELATIVE_URI || variables.AWS_CONTAINER_CREDENTIALS_FULL_URI)
+    return containerKeys(options);
+  if (variables.AWS_EC2_METADATA_DISABLED?.toLowerCase() === "true")
+    return Promise.reject(new Error(`no AWS credentials found; supported are ${AWS_SOURCES}`));
+  return instanceKeys(options).catch((error: Error) => {
+    throw new Error(`no AWS credentials found (${error.message}); supported are ${AWS_SOURCES}`);
+  });
+}
+
+function requireProfile(profile: string, variables: Variables): Lease<AwsKeys> {
+  const found = readProfile(profile, variables);
+  if (found) return found;
+  throw new Error(
+    `the profile ${JSON.stringify(profile)} has no aws_access_key_id and aws_secret_access_key in ${sharedFile(variables) ?? "the shared credentials file"}; single sign-on, credential_process and role_arn are not supported`,
+  );
+}
+
+/** Undefined if there is no such file, no such profile, or it holds no keys. */
+function readProfile(profile: string, variables: Variables): Lease<AwsKeys> | undefined {
+  const path = sharedFile(variables);
+  if (path === undefined) return undefined;
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch {
+    return undefined;
+  }
+  const settings = readSection(text, profile);
+  const accessKeyId = settings.get("aws_access_key_id");
+  const secretAccessKey = settings.get("aws_secret_access_key");
+  if (!accessKeyId || !secretAccessKey) return undefined;
+  // The file may be rewritten by whoever renews it: it is looked at again.
+  return {
+    value: { accessKeyId, secretAccessKey, sessionToken: settings.get("aws_session_token") },
+    expiresAtMs: undefined,
+  };
+}
+
+function sharedFile(variables: Variables): string | undefined {
+  if (variables.AWS_SHARED_CREDENTIALS_FILE) return variables.AWS_SHARED_CREDENTIALS_FILE;
+  const home = variables.HOME || variables.USERPROFILE;
+  return home ? `${home}/.aws/credentials` : undefined;
+}
+
+/** The settings of one section of an INI file; a line that is no setting is passed over, as AWS's tools do. */
+function readSection(text: string, section: string): Map<string, string> {
+  const settings = new Map<string, string>();
+  let inside = false;
+  for (const line of text.split(/\r?\n/)) {
+    const header = /^\s*\[\s*(?:profile\s+)?"?([^\]"]*?)"?\s*\]/.exec(line);
+    if (header) inside = header[1] === section;
+    else if (inside) {
+      const setting = /^\s*([A-Za-z0-9_]+)\s*=\s*(.*?)\s*$/.exec(line);
+      if (setting) settings.set((setting[1] as string).toLowerCase(), setting[2] as string);
+    }
+  }
+  return settings;
+}
+
+export interface AwsKeys {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  readonly sessionToken?: string | undefined;
+}
+
+export type Variables = Readonly<Record<string, string | undefined>>;
+
+export interface AwsSourceOptions {
+  /** A profile of the shared credentials file: then only that is looked at. */
+  readonly profile: string | undefined;
+  readonly region: string;
+  readonly variables: Variables;
+  readonly clock: Clock;
+  readonly fetch: Fetch;
+}
+
+const TIMEOUT_MS = 5_000;
+/** The metadata service is on the same machine, or nowhere. */
+const INSTANCE_TIMEOUT_MS = 1_000;
+const MAX_BYTES = 64 * 1024;
+const CONTAINER_HOST = "http://169.254.170.2";
+const INSTANCE_HOST = "http://169.254.169.254";
+const INSTANCE_TOKEN_SECONDS = "300";
+/** Where a key may be fetched without encryption: the machine itself and the agents' fixed addresses. */
+const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"]);
+
+export async function webIdentityKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
+  const { variables, region, clock } = options;
+  const domain = region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com";
+  const form = new URLSearchParams({
+    Action: "AssumeRoleWithWebIdentity",
+    Version: "2011-06-15",
+    RoleArn: variables.AWS_ROLE_ARN ?? "",
+    RoleSessionName: variables.AWS_ROLE_SESSION_NAME || `gateway-${clock.now()}`,
+    // Read each time: the token beside a pod is replaced every hour.
+    WebIdentityToken: readFileSync(variables.AWS_WEB_IDENTITY_TOKEN_FILE ?? "", "utf8").trim(),
+  });
+  const text = await ask(options, "the AWS token service", {
+    url: variables.AWS_ENDPOINT_URL_STS || `https://sts.${region}.${domain}/`,
+    method: "POST",
+    headers: { "content-type": "application/x-www-form-urlencoded", accept: "application/json" },
+    body: Buffer.from(form.toString()),
+  });
+  return keysOf(text.startsWith("{") ? credentialsIn(parseMembers(text)) : fromXml(text), "SessionToken");
+}
+
+export async function containerKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
+  const { variables } = options;
+  const full = variables.AWS_CONTAINER_CREDENTIALS_FULL_URI;
+  const relative = variables.AWS_CONTAINER_CREDENTIALS_RELATIVE_URI;
+  const url = relative ? new URL(relative, CONTAINER_HOST) : new URL(full ?? "");
+  if (url.protocol !== "https:" && !LOCAL_HOSTS.has(url.hostname))
+    throw new Error(`AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or a local address, not ${url.host}`);
+  const file = variables.AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE;
+  const token = file ? readFileSync(file, "utf8").trim() : variables.AWS_CONTAINER_AUTHORIZATION_TOKEN;
+  const text = await ask(options, "the container's credential service", {
+    url: url.href,
+    ...(token ? { headers: { authorization: token } } : {}),
+  });
+  return keysOf(parseMembers(text), "Token");
+}
+
+export async function instanceKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
+  const host = (options.variables.AWS_EC2_METADATA_SERVICE_ENDPOINT || INSTANCE_HOST).replace(/\/+$/, "");
+  const who = "the instance's metadata service";
+  const timeoutMs = INSTANCE_TIMEOUT_MS;
+  const token = await ask(options, who, {
+    url: `${host}/latest/api/token`,
+    method: "PUT",
+    headers: { "x-aws-ec2-metadata-token-ttl-seconds": INSTANCE_TOKEN_SECONDS },
+    timeoutMs,
+  });
+  const headers = { "x-aws-ec2-metadata-token": token.trim() };
+  const roles = `${host}/latest/meta-data/iam/security-credentials/`;
+  const role = (await ask(options, who, { url: roles, headers, timeoutMs })).trim().split("\n", 1)[0] ?? "";
+  const text = await ask(options, who, { url: roles + encodeURIComponent(role), headers, timeoutMs });
+  return keysOf(parseMembers(text), "Token");
+}
+
+type Question = Omit<FetchRequest, "timeoutMs" | "maxBytes"> & { readonly timeoutMs?: number };
+
+async function ask({ fetch }: AwsSourceOptions, who: string, question: Question): Promise<string> {
+  const response = await fetch({ timeoutMs: TIMEOUT_MS, ...question, maxBytes: MAX_BYTES }).catch((error: Error) => {
+    throw new Error(`${who} cannot be reached: ${error.message}`);
+  });
+  if (response.status !== 200) throw new Error(`${who} answered with status ${response.status}`);
+  return response.body.toString("utf8");
+}
+
+function credentialsIn(body: Members | undefined): Members | undefined {
+  const response = body?.AssumeRoleWithWebIdentityResponse;
+  const result = isMembers(response) ? response.AssumeRoleWithWebIdentityResult : undefined;
+  return isMembers(result) && isMembers(result.Credentials) ? result.Credentials : undefined;
+}
+
+/** Older token services answer in XML whatever was asked for; four plain elements need no parser. */
+function fromXml(text: string): Members {
+  const element = (name: string): string | undefined => new RegExp(`<${name}>([^<]*)</${name}>`).exec(text)?.[1];
+  return Object.fromEntries(
+    ["AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration"].map((name) => [name, element(name)]),
+  );
+}
+
+function keysOf(body: Members | undefined, tokenName: string): Lease<AwsKeys> {
+  const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Expiration } = body ?? {};
+  const sessionToken = body?.[tokenName];
+  // The token service counts seconds in JSON; everybody else writes a date.
+  const expiresAtMs = typeof Expiration === "number" ? Expiration * 1000 : Date.parse(String(Expiration));
+  if (
+    typeof accessKeyId !== "string" ||
+    typeof secretAccessKey !== "string" ||
+    typeof sessionToken !== "string" ||
+    !Number.isFinite(expiresAtMs)
+  )
+    throw new Error("the AWS credential service answered without AccessKeyId, SecretAccessKey, token and Expiration");
+  return { value: { accessKeyId, secretAccessKey, sessionToken }, expiresAtMs };
+}
+
+export interface SignedRequest {
+  readonly method: string;
+  readonly protocol: "http" | "https";
+  readonly hostname: string;
+  readonly port: number;
+  /** Path and query. */
+  readonly path: string;
+  readonly headers: HeaderList;
+  readonly body: readonly Buffer[];
+}
+
+/** Adds the signature to the headers. Rejects with CredentialError. */
+export type AwsSigner = (request: SignedRequest) => Promise<void>;
+
+export function createAwsSigner(keys: Renewed<AwsKeys>, region: string, clock: Clock): AwsSigner {
+  let loading: Promise<(request: SignedRequest) => Promise<void>> | undefined;
+  return async (request) => {
+    loading ??= load(keys, region, clock);
+    await (await loading)(request);
+  };
+}
+
+async function load(
+  keys: Renewed<AwsKeys>,
+  region: string,
+  clock: Clock,
+): Promise<(request: SignedRequest) => Promise<void>> {
+  const [{ SignatureV4 }, { HttpRequest }] = await Promise.all([
+    import("@smithy/signature-v4").then(exportsOf),
+    import("@smithy/protocol-http").then(exportsOf),
+  ]);
+  const signer = new SignatureV4({
+    service: "bedrock",
+    region,
+    credentials: async () => {
+      const { accessKeyId, secretAccessKey, sessionToken } = await keys.get();
+      return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) };
+    },
+    sha256: NodeSha256,
+  });
+  return async ({ method, protocol, hostname, port, path, headers, body }) => {
+    const [pathname = "/", query = ""] = path.split("?", 2);
+    const hash = createHash("sha256");
+    for (const piece of body) hash.update(piece);
+    const host = headers.get("host") ?? hostname;
+    const signed = await signer.sign(
+      new HttpRequest({
+        method,
+        protocol: `${protocol}:`,
+        hostname,
+        port,
+        path: pathname,
+        query: Object.fromEntries(new URLSearchParams(query)),
+        // Only what we write is signed: a header that a proxy on the way changes would break the signature.
+        headers: {
+          host,
+          "content-type": headers.get("content-type") ?? "application/json",
+          "x-amz-content-sha256": hash.digest("hex"),
+        },
+      }),
+      { signingDate: new Date(clock.now()) },
+    );
+    for (const [name, value] of Object.entries(signed.headers)) headers.set(name.toLowerCase(), value);
+  };
+}
+
+/** The hash interface of the signer over node's own hashes. */
+class NodeSha256 {
+  #hash: Hash | Hmac;
+  readonly #secret: string | Uint8Array | undefined;
+
+  constructor(secret?: string | ArrayBuffer | ArrayBufferView) {
+    this.#secret = secret === undefined || typeof secret === "string" ? secret : bytesOf(secret);
+    this.#hash = this.#create();
+  }
+
+  update(data: string | ArrayBuffer | ArrayBufferView): void {
+    this.#hash.update(typeof data === "string" ? data : bytesOf(data));
+  }
+
+  digest(): Promise<Uint8Array> {
+    return Promise.resolve(new Uint8Array(this.#hash.digest()));
+  }
+
+  reset(): void {
+    this.#hash = this.#create();
+  }
+
+  #create(): Hash | Hmac {
+    return this.#secret === undefined ? createHash("sha256") : createHmac("sha256", this.#secret);
+  }
+}
+
+function bytesOf(data: ArrayBuffer | ArrayBufferView): Uint8Array {
+  return ArrayBuffer.isView(data)
+    ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
+    : new Uint8Array(data);
+}
