@@ -1,5 +1,5 @@
 /**
- * Guards over a stream, where a match may begin in one event and end in another. Each channel (`stream-places.ts`) has its
+ * Guards over a stream, where a match may begin in one event and end in another. Each channel has its
  * own text: the gateway holds back its last characters until more of the same channel follows or the channel ends. Events of
  * other channels, pings, usage and empty deltas release nothing. Strings that are no pieces are guarded where they stand.
  *

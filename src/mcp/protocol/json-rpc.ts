@@ -2,7 +2,7 @@
  * JSON-RPC 2.0 messages as text with the few places that a gateway must know: what kind it is, its id, its
  * method. Ids are carried as the text the sender wrote, so that any string or number comes back unchanged.
  * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting, and what
- * `message-rules.ts` says); what servers send is read in `incoming.ts`.
+ * `message-rules.ts` says).
  */
 
 import { ExpectedError } from "../../base/expected-error.ts";

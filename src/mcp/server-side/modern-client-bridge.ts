@@ -2,7 +2,7 @@
  * A legacy server for clients of the modern era. The server was initialized once; each request loses its
  * envelope and each result gains what the modern era wants. Where the server asks the client something in the
  * middle of a call, the client's request is answered with `input_required`, the server's call is parked, and the
- * client's retry takes it up again (see `turn.ts`).
+ * client's retry takes it up again.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
