@@ -45,7 +45,7 @@ export function openAudit(
     clock,
     redaction,
     isWritable: () => file?.isWritable ?? true,
-    record(fields, { spans }) {
+    record(fields, { records: { spans } }) {
       written.add();
       file?.write(`${JSON.stringify(fields)}\n`);
       if (settings.otlp === true) log?.({ level: "info", name: "audit", epochMs: clock.now(), fields, spans });

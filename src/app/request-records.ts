@@ -75,16 +75,16 @@ export function createRequestRecords(
           },
     settled(exchange, outcome) {
       const durationMs = clock.monotonicMs() - exchange.startedMs;
-      if (!exchange.isQuiet) {
+      if (!exchange.records.isQuiet) {
         countRequest(exchange, outcome, durationMs);
         history.count(exchange, outcome, durationMs);
         accessLog(exchange, outcome, durationMs);
         facts.note(exchange, outcome, durationMs);
       }
-      if (exchange.spans !== undefined) telemetry?.settled(exchange, outcome);
+      if (exchange.records.spans !== undefined) telemetry?.settled(exchange, outcome);
       audit?.settled(exchange, outcome, durationMs);
-      if (exchange.shadowDenials !== undefined || exchange.awaitsShadow) shadow.note(exchange);
-      if (exchange.mirrored !== undefined) mirrors.note(exchange);
+      if (exchange.shadow.denials !== undefined || exchange.shadow.isPending) shadow.note(exchange);
+      if (exchange.records.mirrored !== undefined) mirrors.note(exchange);
       recent.settled(exchange, outcome, durationMs);
     },
     defect: (exchange, error) => unexpected.report("request", error, { id: exchange.id, route: exchange.route }),
@@ -93,5 +93,8 @@ export function createRequestRecords(
 
 function logCopy(clock: Clock, telemetry: Pick<Telemetry, "log"> | undefined): AccessLogCopy | undefined {
   const log = telemetry?.log;
-  return log && ((level, fields, { spans }) => log({ level, name: "request", epochMs: clock.now(), fields, spans }));
+  return (
+    log &&
+    ((level, fields, { records: { spans } }) => log({ level, name: "request", epochMs: clock.now(), fields, spans }))
+  );
 }

@@ -37,11 +37,11 @@ export interface ReadableExchange {
     readonly a2a?: object;
     readonly backend?: object;
   };
-  readonly calledTool: CalledTool | undefined;
+  readonly mcp: { readonly calledTool: CalledTool | undefined };
   readonly listener: string;
   readonly route: string | undefined;
   readonly trace: Trace | undefined;
-  readonly secrets: readonly string[] | undefined;
+  readonly credentials: { readonly secrets: readonly string[] | undefined };
 }
 
 interface ReadableResponse {
@@ -84,7 +84,7 @@ export class Attributes {
 
   /** What the trace must not show of that request's headers, whatever name it stands under. */
   static secretsOf(attributes: object): readonly string[] {
-    return (#exchange in attributes ? attributes.#exchange.secrets : undefined) ?? [];
+    return (#exchange in attributes ? attributes.#exchange.credentials.secrets : undefined) ?? [];
   }
 
   get request(): object {
@@ -122,7 +122,10 @@ export class Attributes {
   }
 
   get mcp(): object | undefined {
-    const { calledTool, facts } = this.#exchange;
+    const {
+      mcp: { calledTool },
+      facts,
+    } = this.#exchange;
     revealArguments(calledTool, facts.mcp?.tool);
     return facts.mcp;
   }

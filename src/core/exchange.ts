@@ -126,6 +126,84 @@ export interface ExchangeStart {
   readonly memory?: MemoryBudget;
 }
 
+/** Where the exchange is recorded, besides its trace. */
+class ExchangeRecords {
+  /** Collects spans; set only for sampled requests. */
+  spans: RequestSpans | undefined = undefined;
+  /** Records calls; set only where `config.audit` is enabled. */
+  audit: AuditTrail | undefined = undefined;
+  /** Set where responses of a mirror are compared. */
+  mirrored: Mirrored | undefined = undefined;
+  /** A request of the web UI itself: it is not counted, logged, or kept in the history. */
+  isQuiet = false;
+}
+
+/** The client's credentials. Written by authentication policies. */
+class ExchangeCredentials {
+  /** Header names (lower case) that an authentication policy read. They are not forwarded to backends. */
+  headers: string[] | undefined = undefined;
+  /** Query parameters that an authentication policy read. They are not forwarded to backends. */
+  query: string[] | undefined = undefined;
+  /** The credential itself, for a backend configured to receive it. Never shown in any output. */
+  presented: { readonly header: string; readonly value: string } | undefined = undefined;
+  /** Values of sensitive headers that later steps may remove. Outputs redact every copy of them. */
+  secrets: string[] | undefined = undefined;
+}
+
+/** The authenticated client. Written by authentication policies. */
+class ExchangeIdentity {
+  /** The authenticated principal; undefined for an anonymous client. */
+  principal: string | undefined = undefined;
+  /** For a user who signed in with a browser: the origin of the pages, and the path where a POST signs out. */
+  browserSession: { readonly origin: string; readonly logoutPath: string } | undefined = undefined;
+  /** Set by an API key that has a list of models; without one every model is allowed. */
+  modelAccess: ModelAccess | undefined = undefined;
+}
+
+/** Rate limits and budgets charged for the request. Written by limits at admission. */
+class ExchangeLimits {
+  /** The state of each limit after admission. Response headers report the one with the smallest share left. */
+  readings: LimitReading[] | undefined = undefined;
+  /** Charges to refund if a policy rejects the request. */
+  charges: ChargeTaken[] | undefined = undefined;
+  /** The charges that their limits settle when the tokens are counted. */
+  tokenCharges: ChargeTaken[] | undefined = undefined;
+}
+
+/** Decisions of policies in shadow mode. Written by `Exchange.deniedInShadow` and by limits in shadow mode. */
+class ExchangeShadow {
+  /** The denials that enforcement would have caused. */
+  denials: ShadowDenial[] | undefined = undefined;
+  /** A policy in shadow mode denies the request before admission, so limits in shadow mode do not charge it. */
+  isFree = false;
+  /** Charges of limits in shadow mode, refunded if a policy in shadow mode denies the request. */
+  charges: ChargeTaken[] | undefined = undefined;
+  /** A shadow decision may arrive after the request has ended. */
+  isPending = false;
+  /** Receives a denial that arrives after the request has ended. */
+  onLate: ((denial: ShadowDenial) => void) | undefined = undefined;
+}
+
+/** Facts about the MCP messages in the request. Written by MCP policies and the MCP backend. */
+class ExchangeMcp {
+  /** Set by an MCP authorization policy; without one everything is allowed. */
+  access: McpAccess | undefined = undefined;
+  /** A rule reads the messages, so the backend rejects messages that a server could interpret differently. */
+  isJudged = false;
+  /** A rule in shadow mode reads the messages: a batch is split into its messages, and nothing is rejected. */
+  isWatched = false;
+  /** The tool that the message calls. */
+  calledTool: CalledTool | undefined = undefined;
+  /** The facts of each message of a batch, where a rule reads them. */
+  batch: readonly McpFacts[] | undefined = undefined;
+}
+
+/** When the backend was called and when its head arrived. Written by the attempt. */
+class ExchangeUpstream {
+  startedMs: number | undefined = undefined;
+  headMs: number | undefined = undefined;
+}
+
 const nextRecordId = createRecordIds();
 
 export class Exchange implements Linked<Exchange> {
@@ -153,73 +231,30 @@ export class Exchange implements Linked<Exchange> {
   route: string | undefined = undefined;
   readonly facts: Facts = {};
   trace: Trace | undefined = undefined;
-  /** What becomes spans, of a request that is sampled. */
-  spans: RequestSpans | undefined = undefined;
-  /** Where calls are recorded, where `config.audit` asks for it. */
-  audit: AuditTrail | undefined = undefined;
-  /** What a backend is told as `traceparent` of a request that is not sampled and came without one. */
+  /** The `traceparent` header sent to backends for a request that is not sampled and arrived without one. */
   traceparent: string | undefined = undefined;
+  readonly records = new ExchangeRecords();
   readonly steps: Step[] = [];
   failure: Failure | undefined = undefined;
-  /** It was answered, or the client left: nobody waits for anything any more. */
+  /** The response was sent or the client disconnected, so pending work has no consumer. */
   isOver = false;
-  /** The web UI reads what it shows: not counted, logged or remembered. */
-  isQuiet = false;
-  /** Why the hook that runs now has nothing to do here; the pipeline takes it. */
+  /** Why the current hook did not apply; the pipeline moves it into the trace. */
   skipped: string | undefined = undefined;
-  /** Headers (lower case) that an authentication policy read: left out of what goes to backends. */
-  credentialHeaders: string[] | undefined = undefined;
-  /** The credential itself, for a backend that is to get it all the same. Never shown anywhere. */
-  credential: { readonly header: string; readonly value: string } | undefined = undefined;
-  /** Values of sensitive headers that may be gone when something is shown: copies of them are hidden all the same. */
-  secrets: string[] | undefined = undefined;
-  /** Whom authentication policies let in; undefined for a client that none has identified. */
-  principal: string | undefined = undefined;
-  /** Of a user who signed in with a browser: the origin of the pages, and the path where a POST signs out. */
-  browserSession: { readonly origin: string; readonly logoutPath: string } | undefined = undefined;
-  /** What the limits of all scopes said at admission; the smallest share left is what the client is told. */
-  limits: LimitReading[] | undefined = undefined;
-  /** What limits took for this request: given back if a policy refuses it. */
-  charges: ChargeTaken[] | undefined = undefined;
-  /** Those of them that are settled when the tokens are counted, each by the limits that made it. */
-  tokenCharges: ChargeTaken[] | undefined = undefined;
-  /** Query parameters of the same kind. */
-  credentialQuery: string[] | undefined = undefined;
+  readonly credentials = new ExchangeCredentials();
+  readonly identity = new ExchangeIdentity();
+  readonly limits = new ExchangeLimits();
+  readonly shadow = new ExchangeShadow();
+  readonly mcp = new ExchangeMcp();
+  readonly upstream = new ExchangeUpstream();
   /** Whether the route's cors policy allows the request's Origin; undefined without such a policy or Origin. */
   originAllowed: boolean | undefined = undefined;
-  /** Called when the backend's head has arrived, to add observers of the body. */
+  /** Called when the backend's response head arrives, to add observers of the body. */
   observeResponse: ((response: GatewayResponse) => void) | undefined = undefined;
-  /** Set by an MCP authorization policy; without one everything is allowed. */
-  mcpAccess: McpAccess | undefined = undefined;
-  /** Set by an API key that has a list of models; without one every model may be used. */
-  modelAccess: ModelAccess | undefined = undefined;
-  /** A rule reads what MCP messages say: the backend refuses what a server could take for something else. */
-  judgesMcp = false;
-  /** The same for a rule in shadow mode: the messages of a batch are told apart, and nothing is refused for it. */
-  watchesMcp = false;
   /**
-   * The request as it was when rules looked at its head, for those that look at its body later: what shapes it in between
-   * must not change a verdict.
+   * The request as it was when rules evaluated its head, for rules that evaluate its body later. Policies that
+   * transform the request in between must not change a decision.
    */
   judged: { readonly judge: object; readonly request: GatewayRequest }[] | undefined = undefined;
-  /** What policies in shadow mode would have denied. */
-  shadowDenials: ShadowDenial[] | undefined = undefined;
-  /** One of them refuses the request before it costs anything: limits in shadow mode do not count it either. */
-  isFreeInShadow = false;
-  /** What limits in shadow mode took: given back if a policy in shadow mode refuses the request. */
-  shadowCharges: ChargeTaken[] | undefined = undefined;
-  /** Somebody still decides for the report when the request may have ended. */
-  awaitsShadow = false;
-  /** Hears of a denial that comes after the request ended. */
-  onLateShadow: ((denial: ShadowDenial) => void) | undefined = undefined;
-  /** Set where answers of a mirror are compared. */
-  mirrored: Mirrored | undefined = undefined;
-  /** The tool that an MCP message calls. */
-  calledTool: CalledTool | undefined = undefined;
-  /** What is known of each message of an MCP batch, where a rule reads it. */
-  mcpBatch: readonly McpFacts[] | undefined = undefined;
-  upstreamStartedMs: number | undefined = undefined;
-  upstreamHeadMs: number | undefined = undefined;
   #attributes: Attributes | undefined = undefined;
 
   readonly #memory: MemoryBudget | undefined;
@@ -257,7 +292,7 @@ export class Exchange implements Linked<Exchange> {
 
   /** The client that shares of limits are counted by. */
   get client(): string {
-    return clientKey(this.principal, this.clientAddress);
+    return clientKey(this.identity.principal, this.clientAddress);
   }
 
   /** For a part of the response that is held back or copied, until the exchange ends. False if there is no room. */
@@ -293,7 +328,7 @@ export class Exchange implements Linked<Exchange> {
 
   /** Somebody wants to know what goes over the wire for it. */
   get isWatched(): boolean {
-    return this.trace !== undefined || this.spans !== undefined;
+    return this.trace !== undefined || this.records.spans !== undefined;
   }
 
   /** Before policies that may change `arrived`: what is recorded for rehearsals is what the client sent. */
@@ -315,24 +350,25 @@ export class Exchange implements Linked<Exchange> {
   /** A policy in shadow mode would have denied the request. Once per reason: attempts ask again. */
   deniedInShadow(policy: string, detail: string, { rule, isCounted = false }: ShadowDenialOptions = {}): void {
     if (!isCounted) this.#freeInShadow();
-    this.shadowDenials ??= [];
-    if (this.shadowDenials.some((one) => one.policy === policy && one.detail === detail)) return;
+    this.shadow.denials ??= [];
+    if (this.shadow.denials.some((one) => one.policy === policy && one.detail === detail)) return;
     const denial: ShadowDenial = { policy, detail, ...(rule === undefined ? {} : { rule }) };
-    this.shadowDenials.push(denial);
+    this.shadow.denials.push(denial);
     this.trace?.point({ type: "policyEvent", kind: "shadowDenied", details: { policy, reason: detail } }, "warn");
-    this.onLateShadow?.(denial);
+    this.shadow.onLate?.(denial);
   }
 
   #freeInShadow(): void {
-    this.isFreeInShadow = true;
-    const charges = this.shadowCharges;
-    this.shadowCharges = undefined;
+    this.shadow.isFree = true;
+    const charges = this.shadow.charges;
+    this.shadow.charges = undefined;
     if (charges) for (const charge of charges) charge.giveBack();
   }
 
   /** An authentication policy knows the client. Where several do, only all of them together are the same client. */
   authenticated(principal: string): void {
-    this.principal = this.principal === undefined ? principal : `${this.principal}\n${principal}`;
+    this.identity.principal =
+      this.identity.principal === undefined ? principal : `${this.identity.principal}\n${principal}`;
   }
 
   /** What CEL may read. Built on first use: most requests never need it. */

@@ -23,9 +23,11 @@ export interface SnapshotSource {
   readonly source: Source;
   readonly facts: Facts;
   readonly startedAt: number;
-  readonly credentialQuery: readonly string[] | undefined;
-  /** Of headers that the request had and that a policy took out: copies of them may still be there. */
-  readonly secrets: readonly string[] | undefined;
+  readonly credentials: {
+    readonly query: readonly string[] | undefined;
+    /** Values of headers that a policy removed; other headers may still contain copies of them. */
+    readonly secrets: readonly string[] | undefined;
+  };
 }
 
 /** `path`: the one to show, which differs between the request as received and the one that is forwarded. */
@@ -35,7 +37,7 @@ export function requestState(
   path: string = exchange.request.path,
 ): JsonObject {
   const { request, facts, source } = exchange;
-  const query = redaction.query(request.query, exchange.credentialQuery);
+  const query = redaction.query(request.query, exchange.credentials.query);
   const shown = pathAndQuery({ path, query });
   return {
     request: {
@@ -46,7 +48,7 @@ export function requestState(
       host: request.host,
       scheme: request.scheme,
       version: `HTTP/${request.version}`,
-      headers: redaction.headers(request.headers.pairs, exchange.secrets),
+      headers: redaction.headers(request.headers.pairs, exchange.credentials.secrets),
       startTime: new Date(exchange.startedAt).toISOString(),
     },
     env: {},
@@ -83,7 +85,7 @@ function sentRequest(
   const { request, scheme, hiddenHeaders = [], hiddenQuery = [] } = sent;
   const at = request.path.indexOf("?");
   const path = at < 0 ? request.path : request.path.slice(0, at);
-  const hidden = [...hiddenQuery, ...(exchange.credentialQuery ?? [])];
+  const hidden = [...hiddenQuery, ...(exchange.credentials.query ?? [])];
   const query = at < 0 ? "" : redaction.query(request.path.slice(at + 1), hidden);
   const shown = pathAndQuery({ path, query });
   const host = request.headers.get("host") ?? "";
@@ -98,13 +100,13 @@ function sentRequest(
     host,
     scheme,
     version: "HTTP/1.1",
-    headers: redaction.headers(pairs, exchange.secrets),
+    headers: redaction.headers(pairs, exchange.credentials.secrets),
   };
 }
 
 export function responseState(exchange: Exchange, redaction: Redaction, clock: Clock): JsonObject {
   const { response } = exchange;
-  return responseStateOf(exchange, response?.status, response?.headers, exchange.upstreamHeadMs, redaction, clock);
+  return responseStateOf(exchange, response?.status, response?.headers, exchange.upstream.headMs, redaction, clock);
 }
 
 /** A response as it came from a server. */
@@ -115,7 +117,7 @@ export function receivedState(
   redaction: Redaction,
   clock: Clock,
 ): JsonObject {
-  return responseStateOf(exchange, status, headers, exchange.upstreamHeadMs ?? clock.monotonicMs(), redaction, clock);
+  return responseStateOf(exchange, status, headers, exchange.upstream.headMs ?? clock.monotonicMs(), redaction, clock);
 }
 
 function responseStateOf(
@@ -126,10 +128,10 @@ function responseStateOf(
   redaction: Redaction,
   clock: Clock,
 ): JsonObject {
-  const { upstreamStartedMs, startedMs } = exchange;
-  const upstreamFrom = upstreamStartedMs ?? clock.monotonicMs();
+  const { startedMs, upstream } = exchange;
+  const upstreamFrom = upstream.startedMs ?? clock.monotonicMs();
   // A copy of what the client sent may stand in a response, too.
-  const secrets = [...redaction.secrets(exchange.request.headers.pairs), ...(exchange.secrets ?? [])];
+  const secrets = [...redaction.secrets(exchange.request.headers.pairs), ...(exchange.credentials.secrets ?? [])];
   return {
     response: headers ? { code, headers: redaction.headers(headers.pairs, secrets) } : {},
     proxy: {

@@ -122,9 +122,9 @@ function createBackend(
     const names = hub.sessions.namesOf(sessionId) ?? hub.names;
     const facts = factsOf(message, sessionId, names);
     exchange.facts.mcp = facts;
-    exchange.calledTool = calledTool(message, facts);
-    if ((exchange.judgesMcp || exchange.watchesMcp) && parsed !== undefined && isBatch(parsed))
-      exchange.mcpBatch = parsed.map((one) => {
+    exchange.mcp.calledTool = calledTool(message, facts);
+    if ((exchange.mcp.isJudged || exchange.mcp.isWatched) && parsed !== undefined && isBatch(parsed))
+      exchange.mcp.batch = parsed.map((one) => {
         const own = factsOf(one, sessionId, names);
         revealArguments(calledTool(one, own), own.tool);
         return own;
@@ -156,7 +156,7 @@ function createBackend(
 
   function understand(exchange: Exchange, text: string): undefined | Promise<void> {
     const parsed = readMessages(exchange, text);
-    if (exchange.mcpAccess !== undefined || exchange.judgesMcp) checkNotifications(parsed);
+    if (exchange.mcp.access !== undefined || exchange.mcp.isJudged) checkNotifications(parsed);
     // Headers must fit what the client wrote; everything after is about the tool that is really called.
     note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
     const demanded = (): Demand => {

@@ -100,7 +100,7 @@ interface CallersToken {
 }
 
 /** The very token whose claims were verified; another credential of the same request may be an API key. */
-function callersToken({ credential, facts }: Exchange): CallersToken | undefined {
+function callersToken({ credentials: { presented: credential }, facts }: Exchange): CallersToken | undefined {
   const claims = facts.jwt;
   const text = credential?.value.replace(/^\S+\s+/, "");
   const payload = text?.split(".")[1];

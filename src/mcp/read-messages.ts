@@ -7,8 +7,8 @@ import type { ClientMessage } from "./protocol/json-rpc.ts";
 import { withTraceContext } from "./trace-meta.ts";
 
 export function readMessages(exchange: Exchange, text: string): ClientMessage | readonly ClientMessage[] {
-  const parsed = withTraceContext(parseBody(text), exchange.spans);
-  const { audit } = exchange;
+  const parsed = withTraceContext(parseBody(text), exchange.records.spans);
+  const { audit } = exchange.records;
   if (audit !== undefined)
     for (const message of isBatch(parsed) ? parsed : [parsed])
       if (message.kind === "request") audit.asked(message.id, message.method, message.params);

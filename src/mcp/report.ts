@@ -40,7 +40,7 @@ export class RequestReport implements CallReport {
   get watched(): ShadowTold {
     const exchange = this.#exchange;
     // The exchange of a message on the old transport ends before its answer comes.
-    if (this.#isOldTransport) exchange.awaitsShadow = true;
+    if (this.#isOldTransport) exchange.shadow.isPending = true;
     // A call that a guard rejects has been counted by limits.
     return (detail, rule) => exchange.deniedInShadow("mcp", detail, { rule, isCounted: true });
   }
@@ -57,7 +57,7 @@ export class RequestReport implements CallReport {
     // The facts of a batch name none of its messages.
     const own = facts?.methodName === undefined ? factsOf(request, undefined, names()) : facts;
     const target = routed?.name ?? own.tool?.target ?? own.target ?? "";
-    exchange.audit?.ended(request.id, target, kind, answer);
+    exchange.records.audit?.ended(request.id, target, kind, answer);
     metrics.result(target, own.tool?.name ?? "", kind);
     if (facts) {
       if (target !== "") facts.target ??= target;

@@ -32,7 +32,7 @@ export function serveDemand(
   const report = new RequestReport(reports, exchange, call, demand.kind === "streamMessage");
   // A challenge needs the head of the answer.
   const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
-  const context = { access: exchange.mcpAccess, headers: forwarded, report, wire, primeAfterMs };
+  const context = { access: exchange.mcp.access, headers: forwarded, report, wire, primeAfterMs };
   switch (demand.kind) {
     case "initialize":
       return hub.initialize(demand.request, exchange, call, report);

@@ -68,7 +68,7 @@ export function requestSpanList(
 ): ReadableSpan[] {
   const toEpoch = exchange.startedAt - exchange.startedMs;
   const scrub = (text: string): string =>
-    redaction.scrub(text, exchange.arrived.headers.pairs, exchange.secrets).slice(0, MESSAGE_CHARS);
+    redaction.scrub(text, exchange.arrived.headers.pairs, exchange.credentials.secrets).slice(0, MESSAGE_CHARS);
   const finish = (part: SpanPart): ReadableSpan => asReadable(part, noted, resource, toEpoch, scrub);
   const request = requestPart(exchange, noted, outcome, endMs, redaction);
   const call = callOf(exchange, outcome, noted.isDetailed ? {} : request.attributes);
@@ -246,7 +246,7 @@ function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redacti
   if (host !== "") attributes[ATTR_SERVER_ADDRESS] = host;
   if (port !== undefined) attributes[ATTR_SERVER_PORT] = port;
   if (exchange.originalQuery !== "")
-    attributes[ATTR_URL_QUERY] = redaction.query(exchange.originalQuery, exchange.credentialQuery);
+    attributes[ATTR_URL_QUERY] = redaction.query(exchange.originalQuery, exchange.credentials.query);
   const agent = arrived.headers.get("user-agent");
   if (agent !== undefined) attributes[ATTR_USER_AGENT_ORIGINAL] = agent;
   if (outcome.status !== undefined) attributes[ATTR_HTTP_RESPONSE_STATUS_CODE] = outcome.status;

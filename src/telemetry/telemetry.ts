@@ -100,7 +100,7 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
   return {
     begin: createSampling(settings, env),
     settled(exchange, outcome) {
-      const { spans: noted } = exchange;
+      const { spans: noted } = exchange.records;
       if (noted === undefined) return;
       for (const span of requestSpanList(spanEnv, exchange, noted, outcome, clock.monotonicMs())) spans.add(span);
     },
@@ -176,7 +176,7 @@ export function createSampling(
       return;
     }
     const tracestate = usableTracestate(headers.getAll("tracestate").join(","));
-    exchange.spans = new RequestSpans({
+    exchange.records.spans = new RequestSpans({
       traceId,
       spanId: newSpanId(),
       parentId: parent?.spanId,

@@ -81,7 +81,7 @@ for (const { username, role } of [
     const reply = (async () => ui.compile(config, env).prepare?.(exchange, false))();
     if (role === "operator") assert.equal((await reply)?.status, 200);
     else await assert.rejects(reply, { status: 403, message: /needs the role operator/ });
-    assert.equal(exchange.isQuiet, false);
+    assert.equal(exchange.records.isQuiet, false);
   });
 
 /** The address under which a browser sees the UI: as the request says, as a trusted proxy says, or that of the sign-in. */
@@ -126,7 +126,7 @@ for (const [name, forwarded, session, own] of addresses)
               ...(site === undefined ? {} : { "sec-fetch-site": site }),
             },
           });
-          if (session !== undefined) exchange.browserSession = { origin: session, logoutPath: "/logout" };
+          if (session !== undefined) exchange.identity.browserSession = { origin: session, logoutPath: "/logout" };
           const isOwn = (origin === own || (origin === undefined && method === "GET")) && !site?.endsWith("-site");
           const status = await (async () => ui.compile(config, env).prepare?.(exchange, false))().then(
             (reply) => reply?.status,
@@ -141,9 +141,9 @@ test("a read leaves no record, also while it waits for its answer; what is refus
   const quiet = async (path: string): Promise<[waiting: boolean, after: boolean]> => {
     const exchange = anExchange({ path });
     const reply = (async () => ui.compile(config, env).prepare?.(exchange, false))().catch(() => undefined);
-    const waiting = exchange.isQuiet;
+    const waiting = exchange.records.isQuiet;
     await reply;
-    return [waiting, exchange.isQuiet];
+    return [waiting, exchange.records.isQuiet];
   };
   assert.deepEqual(await quiet("/ui/api/about"), [true, true]);
   assert.deepEqual(await quiet("/ui/api/nothing"), [true, false]);

@@ -47,8 +47,8 @@ export const ui = defineBackend({
       const result = operator?.evaluate(exchange.attributes);
       return {
         role: result?.ok === true && result.value === true ? "operator" : "viewer",
-        name: personName(exchange.facts, exchange.principal),
-        logoutPath: exchange.browserSession?.logoutPath,
+        name: personName(exchange.facts, exchange.identity.principal),
+        logoutPath: exchange.identity.browserSession?.logoutPath,
       };
     };
     return {
@@ -94,14 +94,14 @@ interface Door {
 async function quietly(exchange: Exchange, source: UiSource, door: Door): Promise<Reply> {
   const isRead = exchange.request.method !== "POST";
   // A page that is left while it waits for an answer leaves no record either.
-  exchange.isQuiet = isRead;
+  exchange.records.isQuiet = isRead;
   try {
     const reply = await answer(exchange, source, door);
     // 503 is how `healthz/ready` says "not yet".
-    exchange.isQuiet = isRead && (reply.status < 400 || reply.status === 503);
+    exchange.records.isQuiet = isRead && (reply.status < 400 || reply.status === 503);
     return reply;
   } catch (error) {
-    exchange.isQuiet = false;
+    exchange.records.isQuiet = false;
     throw error;
   }
 }
@@ -138,7 +138,7 @@ async function answer(exchange: Exchange, source: UiSource, { userOf, hasOperato
 
 /** Browsers add credentials by themselves (cookies, basic authentication, certificates), so the page must be one of the UI. */
 function requireOwnPage(exchange: Exchange): void {
-  const origin = exchange.browserSession?.origin ?? publicOrigin(exchange);
+  const origin = exchange.identity.browserSession?.origin ?? publicOrigin(exchange);
   const detail = foreignOrigin(exchange.request, origin);
   if (detail === undefined) return;
   throw new GatewayError("origin_denied", {

@@ -17,8 +17,8 @@ export function rememberReplaced(hooks: Hooks, redaction: Redaction): Hooks {
       for (const name of names) {
         const values = exchange.request.headers.getAll(name);
         if (values.length === 0) continue;
-        exchange.secrets ??= [];
-        exchange.secrets.push(...redaction.secrets(values.flatMap((value) => [name, value])));
+        exchange.credentials.secrets ??= [];
+        exchange.credentials.secrets.push(...redaction.secrets(values.flatMap((value) => [name, value])));
       }
       return request(exchange);
     },

@@ -42,15 +42,15 @@ export function readCredential(request: GatewayRequest, location: CredentialLoca
 /** After this the credential is not sent to backends; with `restorable` a `backendAuth` policy may still pass it on. */
 export function withhold(exchange: Exchange, location: CredentialLocation, restorable: boolean): void {
   if ("queryParameter" in location) {
-    exchange.credentialQuery ??= [];
-    exchange.credentialQuery.push(location.queryParameter.name);
+    exchange.credentials.query ??= [];
+    exchange.credentials.query.push(location.queryParameter.name);
     return;
   }
   const { name } = location.header;
-  exchange.credentialHeaders ??= [];
-  if (!exchange.credentialHeaders.includes(name)) exchange.credentialHeaders.push(name);
+  exchange.credentials.headers ??= [];
+  if (!exchange.credentials.headers.includes(name)) exchange.credentials.headers.push(name);
   const value = exchange.request.headers.get(name);
-  if (restorable && value !== undefined) exchange.credential = { header: name, value };
+  if (restorable && value !== undefined) exchange.credentials.presented = { header: name, value };
 }
 
 function readHeader(request: GatewayRequest, name: string, prefix: string): FoundCredential {

@@ -69,7 +69,7 @@ export function cacheKey(question: CacheQuestion, exchange: Exchange): string | 
 }
 
 function ownerOf(
-  { principal, request, credential }: Exchange,
+  { identity: { principal }, request, credentials: { presented: credential } }: Exchange,
   scope: CacheQuestion["scope"],
   candidates: readonly Candidate[],
 ): string | undefined {

@@ -44,16 +44,17 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
     });
   }
   // The body of any other method is judged like that of a POST where something must know the model.
-  const isJudged = request.body.kind !== "none" && (needsModel || exchange.modelAccess !== undefined);
+  const isJudged = request.body.kind !== "none" && (needsModel || exchange.identity.modelAccess !== undefined);
   if (request.method !== "POST" && !isJudged) {
     const models =
-      (table.isClosed || exchange.modelAccess !== undefined) && (request.method === "GET" || request.method === "HEAD")
+      (table.isClosed || exchange.identity.modelAccess !== undefined) &&
+      (request.method === "GET" || request.method === "HEAD")
         ? modelsPathOf(request.path)
         : undefined;
     if (isWebsocket(request)) return prepareUpgrade(exchange, table);
     if (models === undefined) noteUnread(exchange, dialectOf(request.path));
     const mayUse = (model: string): boolean => policies?.mayUse(exchange, model) !== false;
-    return models && modelsReply(table, models, exchange.modelAccess, mayUse);
+    return models && modelsReply(table, models, exchange.identity.modelAccess, mayUse);
   }
   const { body } = request;
   // A second attempt: the body was read by the first.
@@ -132,7 +133,11 @@ export function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolea
 }
 
 /** Where only one provider can be meant and nobody asks for the model, a form streams unread; so does one that is too long to hold. */
-function readsForm({ modelAccess, request }: Exchange, { table, maxBodyBytes }: Reading, needsModel: boolean): boolean {
+function readsForm(
+  { identity: { modelAccess }, request }: Exchange,
+  { table, maxBodyBytes }: Reading,
+  needsModel: boolean,
+): boolean {
   if (table.isClosed || modelAccess !== undefined) return true;
   if (table.targets.some(({ provider }) => provider.readsForms === true)) return true;
   const { body } = request;

@@ -37,7 +37,7 @@ test("the client's key is found wherever its SDK puts it", () => {
   assert.equal(clientKey(anExchange({ query: "alt=sse&key=k" }), false), "k");
   assert.equal(clientKey(anExchange({ headers: { authorization: "AWS4-HMAC-SHA256 x" } }), false), undefined);
   const withheld = anExchange();
-  withheld.credential = { header: "authorization", value: "Bearer k" };
+  withheld.credentials.presented = { header: "authorization", value: "Bearer k" };
   assert.equal(clientKey(withheld, false), undefined);
   assert.equal(clientKey(withheld, true), "k");
 });

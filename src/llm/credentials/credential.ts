@@ -141,8 +141,8 @@ export function clientKey(exchange: Exchange, explicit: boolean): string | undef
     queryKey(exchange.request.query) ??
     bearer(headers.get("authorization"));
   if (direct !== undefined) return direct;
-  if (!explicit || !exchange.credential) return undefined;
-  const { header, value } = exchange.credential;
+  if (!explicit || !exchange.credentials.presented) return undefined;
+  const { header, value } = exchange.credentials.presented;
   return header === "authorization" ? bearer(value) : value;
 }
 

@@ -37,6 +37,6 @@ export function serveAlone(
   });
   lane.count(1);
   sessions.beatFor(call);
-  call.running = lane.run(isStateless ? statelessCall(call, sent) : call, exchange.mcpAccess);
+  call.running = lane.run(isStateless ? statelessCall(call, sent) : call, exchange.mcp.access);
   return call;
 }

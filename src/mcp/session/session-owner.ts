@@ -8,7 +8,7 @@ import type { Exchange } from "../../core/exchange.ts";
 
 /** Undefined for a client that no policy has identified. */
 export function ownerOf(exchange: Exchange): string | undefined {
-  return exchange.principal;
+  return exchange.identity.principal;
 }
 
 /**
@@ -16,7 +16,7 @@ export function ownerOf(exchange: Exchange): string | undefined {
  * known by its address and by what servers would be told of it: `headers` names what targets pass on.
  */
 export function laneOwnerOf(exchange: Exchange, headers: readonly string[]): string {
-  if (exchange.principal !== undefined) return exchange.principal;
+  if (exchange.identity.principal !== undefined) return exchange.identity.principal;
   const { clientAddress, request } = exchange;
   const names = [...new Set(["authorization", ...headers])].sort();
   const shown = names.map((name) => request.headers.get(name) ?? null);

@@ -54,21 +54,25 @@ export function reportOf(exchange: Exchange, listener: Listener, walk: Walk, red
   const { called } = walk;
   // Asking for the item may add the reason why it is hidden.
   const item = itemOf(exchange, called !== undefined);
-  const { failure, response, principal, request } = exchange;
+  const { failure, response, identity, request } = exchange;
   const route = listener.routes.find(({ name }) => name === exchange.route);
   const status = response?.status ?? 0;
   const shown = called ?? request;
-  const query = redaction.query(shown.query, exchange.credentialQuery);
+  const query = redaction.query(shown.query, exchange.credentials.query);
   return {
     listener: listener.name,
     route: exchange.route ?? null,
     status,
     outcome: called && item?.visible !== false ? "forwarded" : failure ? "refused" : "answered",
     ...(failure ? { reason: { code: failure.code, message: failure.message, detail: failure.detail } } : {}),
-    ...(principal === undefined ? {} : { subject: shownPrincipal(principal) }),
+    ...(identity.principal === undefined ? {} : { subject: shownPrincipal(identity.principal) }),
     policies: exchange.steps.map((step) => dryStep(step, failure, walk)),
-    shadow: exchange.shadowDenials ?? [],
-    limits: (exchange.limits ?? []).map(({ limit, remaining, resetSeconds }) => ({ limit, remaining, resetSeconds })),
+    shadow: exchange.shadow.denials ?? [],
+    limits: (exchange.limits.readings ?? []).map(({ limit, remaining, resetSeconds }) => ({
+      limit,
+      remaining,
+      resetSeconds,
+    })),
     backends: (route?.backends ?? []).map(({ weight, backend }) => ({
       name: backend.facts.name,
       weight,
@@ -80,7 +84,7 @@ export function reportOf(exchange: Exchange, listener: Listener, walk: Walk, red
           request: {
             method: called.method,
             url: `${called.scheme}://${called.host}${called.path}${query === "" ? "" : `?${query}`}`,
-            headers: redaction.headers(called.headers.pairs, exchange.secrets),
+            headers: redaction.headers(called.headers.pairs, exchange.credentials.secrets),
           },
         }
       : {}),
@@ -106,7 +110,12 @@ export function itemOf(exchange: Exchange, isCalled: boolean): DryItem | undefin
   return { kind, name, target: target === "" ? null : target, visible };
 }
 
-function mayUse({ mcpAccess, calledTool }: Exchange, kind: DryItem["kind"], name: string, target: string): boolean {
+function mayUse(
+  { mcp: { access: mcpAccess, calledTool } }: Exchange,
+  kind: DryItem["kind"],
+  name: string,
+  target: string,
+): boolean {
   if (mcpAccess === undefined) return true;
   return mcpAccess.allows(kind, name, target, kind === "tool" ? { arguments: calledTool?.args } : undefined);
 }

@@ -31,7 +31,11 @@ export class AttemptTrace {
   }
 
   asked(target: string, sent: Sent | undefined): void {
-    const { trace, spans, request } = this.#exchange;
+    const {
+      trace,
+      records: { spans },
+      request,
+    } = this.#exchange;
     if (!this.#exchange.isWatched) return;
     const { clock, redaction } = this.#env;
     this.#askedMs = clock.monotonicMs();
@@ -73,7 +77,10 @@ export class AttemptTrace {
   }
 
   #result(status: number | null, error: string | null, target?: string): void {
-    const { trace, spans } = this.#exchange;
+    const {
+      trace,
+      records: { spans },
+    } = this.#exchange;
     if (!this.#exchange.isWatched) return;
     spans?.answered(status, error, target, this.#env.clock.monotonicMs());
     const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";

@@ -77,7 +77,7 @@ export class Attempt implements BackendCall, BackendRun {
   }
 
   start(backend: Backend): void {
-    this.#exchange.upstreamStartedMs = this.#startedMs;
+    this.#exchange.upstream.startedMs = this.#startedMs;
     const { requestTimeoutMs, backendTimeoutMs } = this.#settings;
     // A limit that nobody chose does not count while the client's body is still arriving.
     const isDefault = requestTimeoutMs === undefined && backendTimeoutMs === undefined;
@@ -136,7 +136,7 @@ export class Attempt implements BackendCall, BackendRun {
       }
       this.#goes("head");
       this.#timer?.cancel();
-      this.#exchange.upstreamHeadMs = this.#owner.clock.monotonicMs();
+      this.#exchange.upstream.headMs = this.#owner.clock.monotonicMs();
       this.#tellHead(status, headers);
       this.#delivery.head(status, headers, this.#said);
     } catch (thrown) {

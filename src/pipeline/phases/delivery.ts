@@ -62,7 +62,7 @@ export class Delivery {
 
   /** An answer of the gateway itself; without response hooks where one of them failed. */
   reply(reply: Reply, withHooks = true): void {
-    this.#exchange.spans?.leave(this.#env.clock.monotonicMs());
+    this.#exchange.records.spans?.leave(this.#env.clock.monotonicMs());
     this.#held = [];
     this.#heldBytes = 0;
     this.#bodyEnded = true;
@@ -91,7 +91,11 @@ export class Delivery {
     const response: GatewayResponse = { status, headers, source: "upstream" };
     this.#exchange.response = response;
     this.#exchange.observeResponse?.(response);
-    const heard = this.#exchange.audit?.answered(status, headers.get("content-type"), headers.get("content-encoding"));
+    const heard = this.#exchange.records.audit?.answered(
+      status,
+      headers.get("content-type"),
+      headers.get("content-encoding"),
+    );
     if (heard !== undefined) response.observers = [...(response.observers ?? []), heard];
     if (this.#mustHold(headers)) this.#state = "holding";
     else this.#respond(response, undefined);

@@ -65,7 +65,10 @@ export class Failures {
 
   /** A reason may quote what the client sent: the log and the trace get it without the credentials. */
   #note({ code, source, message, detail }: GatewayError): void {
-    const { request, secrets } = this.#exchange;
+    const {
+      request,
+      credentials: { secrets },
+    } = this.#exchange;
     const shown = detail && this.#env.redaction.scrub(detail, request.headers.pairs, secrets);
     this.#exchange.failure = { code, source, message, detail: shown };
   }

@@ -189,7 +189,7 @@ interface Wanted {
   readonly enforces: boolean;
 }
 
-function sightOf(scopes: readonly CompiledScope[], { modelAccess }: Exchange): Wanted {
+function sightOf(scopes: readonly CompiledScope[], { identity: { modelAccess } }: Exchange): Wanted {
   const tokens = scopes.some(({ sight }) => sight.tokens);
   const model = modelAccess !== undefined || scopes.some(({ sight }) => sight.model);
   return { counts: tokens || scopes.some(({ sight }) => sight.watchedTokens), model, enforces: tokens || model };

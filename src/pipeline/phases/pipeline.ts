@@ -226,7 +226,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     // Entered before its first hook: its response hooks then also see the answers that reject.
     this.#delivery.entered.push(scope);
     if (!scope.isTransparent || scope.admit.length > 0) this.exchange.keepHeaders();
-    this.exchange.spans?.enter(scope.phase, this.clock.monotonicMs());
+    this.exchange.records.spans?.enter(scope.phase, this.clock.monotonicMs());
     tellPolicies(this.exchange, scope);
   }
 
@@ -242,8 +242,8 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   /** A phase has ended. */
   #snapshot(stage: RequestStage): void {
-    const { trace, spans } = this.exchange;
-    spans?.leave(this.clock.monotonicMs());
+    const { trace, records } = this.exchange;
+    records.spans?.leave(this.clock.monotonicMs());
     if (trace === undefined) return;
     const { request } = this.exchange;
     const path = stage === "initial request" ? request.rawPath : request.path;

@@ -122,8 +122,8 @@ export function runAdmission(
       refuse(run, phase, policy, hook, run.clock.monotonicMs(), error);
       return;
     }
-    if (exchange.charges === undefined) exchange.charges = [charge];
-    else exchange.charges.push(charge);
+    if (exchange.limits.charges === undefined) exchange.limits.charges = [charge];
+    else exchange.limits.charges.push(charge);
   }
   confirm(run, hook, admitted, 0, done);
 }
@@ -209,8 +209,8 @@ function refuse(
   startedMs: number,
   error: unknown,
 ): void {
-  const { charges } = run.exchange;
-  run.exchange.charges = undefined;
+  const { charges } = run.exchange.limits;
+  run.exchange.limits.charges = undefined;
   if (charges) for (const charge of charges) charge.giveBack();
   note(run, phase, policy, moment, startedMs, "refused", error);
   run.fail(error);

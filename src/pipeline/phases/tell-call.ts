@@ -11,17 +11,20 @@ import type { PipelineEnv } from "./pipeline-env.ts";
 export function tellStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
   exchange.trace = env.trace(exchange);
   // A transformation may copy a credential, and another policy may remove the original.
-  if (exchange.trace) exchange.secrets = env.redaction.secrets(exchange.request.headers.pairs);
+  if (exchange.trace) exchange.credentials.secrets = env.redaction.secrets(exchange.request.headers.pairs);
   exchange.trace?.point({ type: "requestStarted" });
 }
 
 /** What the backend's own spans hang on. */
-export function tellTraceparent({ spans, traceparent, request }: Exchange, protocol: "http" | "mcp" | "llm"): void {
+export function tellTraceparent(
+  { records: { spans }, traceparent, request }: Exchange,
+  protocol: "http" | "mcp" | "llm",
+): void {
   const told = spans?.nextCall(protocol) ?? traceparent;
   if (told !== undefined) request.headers.set("traceparent", told);
 }
 
-export function tellCall({ audit, facts, spans, trace }: Exchange, clock: Clock): void {
+export function tellCall({ records: { audit, spans }, facts, trace }: Exchange, clock: Clock): void {
   spans?.called(clock.monotonicMs());
   if (facts.backend?.protocol !== "http") audit?.check();
   if (trace && facts.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...facts.mcp } });

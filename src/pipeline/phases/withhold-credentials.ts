@@ -5,9 +5,10 @@
 import type { Exchange } from "../../core/exchange.ts";
 import { withholdOwnCookies } from "../../identity/login/browser-flow.ts";
 
-export function withholdCredentials({ credentialHeaders, credentialQuery, facts, request }: Exchange): void {
+export function withholdCredentials({ credentials, facts, request }: Exchange): void {
   if (facts.backend?.type !== "internal") withholdOwnCookies(request.headers);
-  if (credentialHeaders) for (const name of credentialHeaders) request.headers.delete(name);
+  if (credentials.headers) for (const name of credentials.headers) request.headers.delete(name);
+  const { query: credentialQuery } = credentials;
   if (credentialQuery && credentialQuery.length > 0) {
     request.query = request.query
       .split("&")

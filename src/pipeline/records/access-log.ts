@@ -57,7 +57,11 @@ export function shown(
   redaction: Redaction,
   { maxChars = FIELD_CHARS, found = [], alsoHidden = [] }: ShownOptions = {},
 ): string {
-  const { arrived, request, secrets, credentialQuery } = exchange;
+  const {
+    arrived,
+    request,
+    credentials: { secrets, query: credentialQuery },
+  } = exchange;
   const withoutMembers = withoutSecrets(withoutSecrets(redactJson(text, found), found), alsoHidden);
   const withoutHeaders = redaction.scrub(
     redaction.scrub(withoutMembers, arrived.headers.pairs, secrets),
@@ -138,12 +142,12 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
     fields["llm.cost"] = facts.llm.cost;
     if (facts.llm.providerCalls !== undefined) fields["llm.provider_calls"] = facts.llm.providerCalls;
   }
-  if (exchange.spans !== undefined) {
-    fields.trace_id = exchange.spans.traceId;
-    fields.span_id = exchange.spans.spanId;
+  if (exchange.records.spans !== undefined) {
+    fields.trace_id = exchange.records.spans.traceId;
+    fields.span_id = exchange.records.spans.spanId;
   }
-  if (exchange.shadowDenials !== undefined)
-    fields.shadow = [...new Set(exchange.shadowDenials.map(({ policy }) => policy))].join(",");
+  if (exchange.shadow.denials !== undefined)
+    fields.shadow = [...new Set(exchange.shadow.denials.map(({ policy }) => policy))].join(",");
   if (failure !== undefined) {
     fields.error = failure.code;
     fields.source = failure.source;

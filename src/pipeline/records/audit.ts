@@ -168,7 +168,7 @@ export function createAudit(settings: AuditSettings, env: AuditEnv): Audit {
     begin(exchange) {
       const trail = new Trail(settings, env, exchange);
       trails.set(exchange, trail);
-      exchange.audit = trail;
+      exchange.records.audit = trail;
     },
     settled(exchange, outcome, durationMs) {
       trails.get(exchange)?.settled(outcome, durationMs);
@@ -288,7 +288,8 @@ class Trail implements AuditTrail {
   }
 
   #write(fields: Record<string, LogValue>): void {
-    const { id, recordId, listener, route, facts, source, spans } = this.#exchange;
+    const { id, recordId, listener, route, facts, source, records } = this.#exchange;
+    const { spans } = records;
     this.#env.record(
       {
         time: new Date(this.#env.clock.now()).toISOString(),

@@ -111,7 +111,7 @@ test("credentials are not recorded, nor copies of them anywhere", () => {
     ],
     `api_key=${planted}5&token_of=${planted}6&q=${planted}`,
   );
-  exchange.secrets = [`${planted}7`];
+  exchange.credentials.secrets = [`${planted}7`];
   ring.note(exchange, outcome, 1);
   const text = JSON.stringify(readSegments(ring.segments()));
   assert.doesNotMatch(text, /planted|"short"/);

@@ -2,7 +2,7 @@
  * A request that has ended, as it is remembered: references to what the exchange already had, without its bodies. What
  * is shown of it is built when somebody asks.
  */
-import type { Exchange } from "../../core/exchange.ts";
+import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
 import type { Facts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { SnapshotSource } from "../../core/snapshot.ts";
@@ -14,17 +14,8 @@ export interface FinishedRequest {
   readonly seq: number;
   readonly exchange: Pick<
     Exchange,
-    | "id"
-    | "listener"
-    | "source"
-    | "route"
-    | "facts"
-    | "steps"
-    | "failure"
-    | "startedAt"
-    | "originalHost"
-    | "shadowDenials"
-  >;
+    "id" | "listener" | "source" | "route" | "facts" | "steps" | "failure" | "startedAt" | "originalHost"
+  > & { readonly shadowDenials: readonly ShadowDenial[] | undefined };
   /** Its headers are dropped after a while, where nothing went wrong. */
   readonly request: SnapshotSource["request"] & { headers: HeaderList };
   readonly credentialQuery: readonly string[] | undefined;
@@ -42,8 +33,8 @@ export function finishedRequest(
   durationMs: number,
 ): FinishedRequest {
   const { arrived, originalPath, originalQuery } = exchange;
-  const { id, listener, source, route, facts, steps, failure, startedAt, originalHost, shadowDenials } = exchange;
-  const { upstreamStartedMs, upstreamHeadMs } = exchange;
+  const { id, listener, source, route, facts, steps, failure, startedAt, originalHost } = exchange;
+  const { startedMs: upstreamStartedMs, headMs: upstreamHeadMs } = exchange.upstream;
   return {
     seq,
     exchange: {
@@ -56,7 +47,7 @@ export function finishedRequest(
       failure,
       startedAt,
       originalHost,
-      shadowDenials,
+      shadowDenials: exchange.shadow.denials,
     },
     // Not the request itself: it may hold a whole body.
     request: {
@@ -69,8 +60,8 @@ export function finishedRequest(
       version: arrived.version,
       headers: arrived.headers,
     },
-    credentialQuery: exchange.credentialQuery,
-    secrets: exchange.secrets,
+    credentialQuery: exchange.credentials.query,
+    secrets: exchange.credentials.secrets,
     outcome,
     answeredBy: outcome.status === undefined ? null : (exchange.response?.source ?? null),
     upstreamMs:
@@ -95,8 +86,7 @@ export function snapshotSource({ exchange, request, credentialQuery, secrets }: 
     source: exchange.source,
     facts: exchange.facts,
     startedAt: exchange.startedAt,
-    credentialQuery,
-    secrets,
+    credentials: { query: credentialQuery, secrets },
   };
 }
 

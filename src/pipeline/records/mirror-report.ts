@@ -109,7 +109,7 @@ export function createMirrorRecords(metrics: Metrics, nowMs: number): MirrorReco
 
   return {
     note(exchange) {
-      const { mirrored } = exchange;
+      const { mirrored } = exchange.records;
       if (mirrored === undefined) return;
       for (const found of mirrored.found) noteOne(exchange, found);
       if (mirrored.pending > 0) mirrored.onLate = (found) => noteOne(exchange, found);

@@ -95,7 +95,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
 
     settled(exchange, outcome, durationMs) {
       inFlight.remove(exchange);
-      if (exchange.isQuiet) {
+      if (exchange.records.isQuiet) {
         if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
         recordings.delete(exchange);
         return;

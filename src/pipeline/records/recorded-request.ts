@@ -53,13 +53,20 @@ const FIXED_FIELDS = 21;
 const written = new WeakMap<object, string>();
 
 export function recordText(exchange: Exchange, outcome: Outcome, durationMs: number, redaction: Redaction): string {
-  const { arrived, facts, source, failure, principal, credentialQuery } = exchange;
+  const {
+    arrived,
+    facts,
+    source,
+    failure,
+    identity: { principal },
+    credentials: { query: credentialQuery },
+  } = exchange;
   const pairs = exchange.sentPairs;
   const query = exchange.originalQuery === "" ? "" : redaction.query(exchange.originalQuery, credentialQuery);
   const identity = source.identity === undefined ? "" : oneLine(source.identity);
   const principals = facts.apiKey === undefined && facts.basicAuth === undefined ? "" : shownPrincipals(principal);
   let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${exchange.originalHost}\n${arrived.rawPath}\n${query}\n${sourceText(source)}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(facts)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(facts.jwt)}\n${jsonOnce(facts.apiKey)}\n${mcpText(facts.mcp)}\n${llmText(facts.llm)}`;
-  let secrets = exchange.secrets;
+  let secrets = exchange.credentials.secrets;
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
     const value = pairs[i + 1] as string;

@@ -110,8 +110,8 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
 
   return {
     note(exchange) {
-      for (const denial of exchange.shadowDenials ?? []) noteOne(exchange, denial);
-      if (exchange.awaitsShadow) exchange.onLateShadow = (denial) => noteOne(exchange, denial);
+      for (const denial of exchange.shadow.denials ?? []) noteOne(exchange, denial);
+      if (exchange.shadow.isPending) exchange.shadow.onLate = (denial) => noteOne(exchange, denial);
     },
     report: () => ({
       since: new Date(nowMs).toISOString(),

@@ -31,7 +31,7 @@ for (const headers of places) {
   test(`finds the key in ${Object.keys(headers).join(" and ")}`, () => {
     const exchange = run({ headers });
     assert.deepEqual(exchange.facts.apiKey, { user_id: "alice", tier: "gold" });
-    assert.ok(exchange.credentialHeaders?.includes(Object.keys(headers).at(-1) ?? ""));
+    assert.ok(exchange.credentials.headers?.includes(Object.keys(headers).at(-1) ?? ""));
   });
 }
 
@@ -64,10 +64,10 @@ for (const [name, headers] of Object.entries(bad)) {
 
 test("a location of its own replaces the usual ones", () => {
   const header = { location: { header: { name: "X-Team-Key", prefix: "Key " } } };
-  assert.deepEqual(run({ headers: { "x-team-key": "Key plain-key-1" } }, header).credentialHeaders, ["x-team-key"]);
+  assert.deepEqual(run({ headers: { "x-team-key": "Key plain-key-1" } }, header).credentials.headers, ["x-team-key"]);
   assert.throws(() => run({ headers: { "x-api-key": "plain-key-1" } }, header), { code: "authentication_failed" });
   const query = { location: { queryParameter: { name: "key" } } };
-  assert.deepEqual(run({ query: "a=1&key=plain-key-1" }, query).credentialQuery, ["key"]);
+  assert.deepEqual(run({ query: "a=1&key=plain-key-1" }, query).credentials.query, ["key"]);
   assert.throws(() => run({ query: "key=plain-key-1&key=x" }, query), /API key authentication failed/);
 });
 
@@ -78,7 +78,7 @@ test("modes: optional passes without a key only, permissive passes always but fo
   });
   const exchange = run({ headers: { "x-api-key": "bad" } }, { mode: "permissive" });
   assert.equal(exchange.facts.apiKey, undefined);
-  assert.deepEqual(exchange.credentialHeaders, ["x-api-key"]);
+  assert.deepEqual(exchange.credentials.headers, ["x-api-key"]);
 });
 
 const badConfigs: unknown[] = [
@@ -104,9 +104,9 @@ test("a key that appears twice, also once as hash, is refused", () => {
 
 test("a key of ours in a second place goes to no backend either", () => {
   const exchange = run({ headers: { authorization: "Bearer plain-key-1", "x-api-key": "plain-key-1" } });
-  assert.deepEqual(exchange.credentialHeaders, ["authorization", "x-api-key"]);
+  assert.deepEqual(exchange.credentials.headers, ["authorization", "x-api-key"]);
   const foreign = run({ headers: { authorization: "Bearer plain-key-1", "x-api-key": "the backend's own" } });
-  assert.deepEqual(foreign.credentialHeaders, ["authorization"]);
+  assert.deepEqual(foreign.credentials.headers, ["authorization"]);
 });
 
 test("keys of two users in one request are refused", () => {
@@ -116,8 +116,8 @@ test("keys of two users in one request are refused", () => {
 });
 
 test("each key is a user of its own, whatever its metadata says", () => {
-  const one = run({ headers: { "x-api-key": "bare-key-3" } }).principal;
-  const other = run({ headers: { "x-api-key": "plain-key-1" } }).principal;
+  const one = run({ headers: { "x-api-key": "bare-key-3" } }).identity.principal;
+  const other = run({ headers: { "x-api-key": "plain-key-1" } }).identity.principal;
   assert.ok(one !== undefined && other !== undefined && one !== other);
 });
 

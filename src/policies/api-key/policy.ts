@@ -127,7 +127,7 @@ export const apiKey = definePolicy({
     const byShownPrincipal = new Map(entries.map((entry) => [shownPrincipal(entry.principal), entry]));
     const admit = (exchange: Exchange, entry: ApiKeyEntry): undefined => {
       exchange.facts.apiKey = entry.metadata;
-      exchange.modelAccess = bothAccesses(exchange.modelAccess, entry.access);
+      exchange.identity.modelAccess = bothAccesses(exchange.identity.modelAccess, entry.access);
       exchange.authenticated(entry.principal);
       known.set(exchange, entry);
     };
@@ -307,7 +307,7 @@ const READING: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 const METHOD_OVERRIDES: ReadonlySet<string> = new Set(["x-http-method-override", "x-http-method", "x-method-override"]);
 
 /** Throws the refusal of a request that its key may not send. */
-export function checkModel({ modelAccess: access, request, facts }: Exchange): undefined {
+export function checkModel({ identity: { modelAccess: access }, request, facts }: Exchange): undefined {
   if (access === undefined) return;
   // Plain HTTP backends may be providers, too. MCP servers, agents and the gateway's own pages are not.
   const { backend, llm, a2a } = facts;

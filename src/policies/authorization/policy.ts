@@ -79,14 +79,17 @@ export const authorization = definePolicy({
       request(exchange) {
         check(early, exchange.attributes, exchange);
         exchange.judged = [...(exchange.judged ?? []), { judge, request: forkRequest(exchange.request) }];
-        if (readsMcp && isShadow) exchange.watchesMcp = true;
-        else if (readsMcp) exchange.judgesMcp = true;
+        if (readsMcp && isShadow) exchange.mcp.isWatched = true;
+        else if (readsMcp) exchange.mcp.isJudged = true;
         return undefined;
       },
       parsed(exchange) {
         const seen = exchange.judged?.findLast((one) => one.judge === judge);
         const request = seen?.request ?? exchange.request;
-        const { facts, mcpBatch } = exchange;
+        const {
+          facts,
+          mcp: { batch: mcpBatch },
+        } = exchange;
         const models = readsLlm ? otherModels(exchange) : undefined;
         if (models !== undefined) {
           // A provider may use any of them: the rule must hold for each.
@@ -118,8 +121,8 @@ function checkA2aNames(rule: Expression): void {
 }
 
 function attributesOf(exchange: Exchange, request: GatewayRequest, facts: Facts): Attributes {
-  const { response, startedAt, source, listener, route, trace, secrets, calledTool } = exchange;
-  return new Attributes({ request, facts, calledTool, response, startedAt, source, listener, route, trace, secrets });
+  const { response, startedAt, source, listener, route, trace, credentials, mcp } = exchange;
+  return new Attributes({ request, facts, mcp, response, startedAt, source, listener, route, trace, credentials });
 }
 
 /** What a body can say before the call is made; all else below `llm` comes with the answer. */

@@ -6,8 +6,8 @@ import { backendAuth } from "./policy.ts";
 
 function authenticated(): Exchange {
   const exchange = anExchange({ headers: { authorization: "Bearer client-token" } });
-  exchange.credentialHeaders = ["authorization"];
-  exchange.credential = { header: "authorization", value: "Bearer client-token" };
+  exchange.credentials.headers = ["authorization"];
+  exchange.credentials.presented = { header: "authorization", value: "Bearer client-token" };
   return exchange;
 }
 
@@ -19,7 +19,7 @@ function run(config: unknown, exchange: Exchange, env = testEnv): Exchange {
 
 test("on a route the client's credential is no longer withheld", () => {
   const exchange = run({ passthrough: {} }, authenticated());
-  assert.deepEqual(exchange.credentialHeaders, []);
+  assert.deepEqual(exchange.credentials.headers, []);
   assert.equal(exchange.request.headers.get("authorization"), "Bearer client-token");
 });
 
@@ -29,7 +29,7 @@ test("on a backend the credential is put back for this attempt only", () => {
   exchange.request.headers.delete("authorization");
   run({ passthrough: {} }, exchange);
   assert.equal(exchange.request.headers.get("authorization"), "Bearer client-token");
-  assert.deepEqual(exchange.credentialHeaders, ["authorization"], "another backend still does not get it");
+  assert.deepEqual(exchange.credentials.headers, ["authorization"], "another backend still does not get it");
 });
 
 test("passthrough without an authenticated credential changes nothing", () => {
@@ -40,14 +40,14 @@ test("passthrough without an authenticated credential changes nothing", () => {
 test("a key replaces what the client sent", () => {
   const exchange = run({ key: "gateway-key" }, authenticated());
   assert.deepEqual(exchange.request.headers.getAll("authorization"), ["Bearer gateway-key"]);
-  assert.deepEqual(exchange.credentialHeaders, []);
+  assert.deepEqual(exchange.credentials.headers, []);
 });
 
 test("a key may come from a file and go to another header", () => {
   const env = { ...testEnv, readFile: () => "file-key\n" };
   const exchange = run({ key: { file: "key.txt" }, header: { name: "X-Api-Key" } }, authenticated(), env);
   assert.equal(exchange.request.headers.get("x-api-key"), "file-key");
-  assert.deepEqual(exchange.credentialHeaders, ["authorization"], "the client's own stays withheld");
+  assert.deepEqual(exchange.credentials.headers, ["authorization"], "the client's own stays withheld");
 });
 
 test("an empty or unsendable key fails the load", () => {

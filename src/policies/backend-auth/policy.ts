@@ -54,7 +54,8 @@ export const backendAuth = definePolicy({
 });
 
 function passOn(exchange: Exchange): undefined {
-  if (exchange.credential) send(exchange, exchange.credential.header, exchange.credential.value);
+  if (exchange.credentials.presented)
+    send(exchange, exchange.credentials.presented.header, exchange.credentials.presented.value);
   return undefined;
 }
 
@@ -62,7 +63,7 @@ function send(exchange: Exchange, name: string, value: string): void {
   exchange.request.headers.set(name, value);
   // On a route it holds for every backend. On a backend credentials are withheld already, and the list must stay as it
   // is: the next attempt may go to a backend that is not to get them.
-  if (exchange.facts.backend === undefined && exchange.credentialHeaders) {
-    exchange.credentialHeaders = exchange.credentialHeaders.filter((withheld) => !isSameHeader(withheld, name));
+  if (exchange.facts.backend === undefined && exchange.credentials.headers) {
+    exchange.credentials.headers = exchange.credentials.headers.filter((withheld) => !isSameHeader(withheld, name));
   }
 }

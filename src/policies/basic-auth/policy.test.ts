@@ -41,7 +41,7 @@ for (const [user, password] of right) {
   test(`${user} is admitted with the right password and refused with others`, async () => {
     const exchange = await run(basic(user, password));
     assert.deepEqual(exchange.facts.basicAuth, { username: user });
-    assert.deepEqual(exchange.credentialHeaders, ["authorization"]);
+    assert.deepEqual(exchange.credentials.headers, ["authorization"]);
     for (const wrong of [`x${password}`, "password2"]) {
       await assert.rejects(run(basic(user, wrong)), { code: "authentication_failed", status: 401 });
     }
@@ -78,8 +78,8 @@ test("modes: optional lets nobody pass with a wrong password, permissive lets al
   const permissive = basicAuth.compile({ htpasswd: HTPASSWD, mode: "permissive" }, testEnv);
   const exchange = await run(basic("sha", "x"), permissive);
   assert.equal(exchange.facts.basicAuth, undefined);
-  assert.deepEqual(exchange.credentialHeaders, ["authorization"]);
-  assert.equal(exchange.credential, undefined);
+  assert.deepEqual(exchange.credentials.headers, ["authorization"]);
+  assert.equal(exchange.credentials.presented, undefined);
 });
 
 test("a password longer than 1,024 bytes is wrong, without a check", async () => {

@@ -46,9 +46,9 @@ test("both refusals say how to authenticate", () => {
 
 test("the token may stand in another header or a query parameter", () => {
   const header = { location: { header: { name: "x-token" } } };
-  assert.deepEqual(run({ headers: { "x-token": token() } }, header).credentialHeaders, ["x-token"]);
+  assert.deepEqual(run({ headers: { "x-token": token() } }, header).credentials.headers, ["x-token"]);
   const query = { location: { queryParameter: { name: "token" } } };
-  assert.deepEqual(run({ query: `token=${token()}` }, query).credentialQuery, ["token"]);
+  assert.deepEqual(run({ query: `token=${token()}` }, query).credentials.query, ["token"]);
   assert.equal(refusal({ headers: { authorization: `Bearer ${token()}` } }, header).code, "unauthorized");
 });
 
@@ -84,7 +84,7 @@ function tokenBy(signer: typeof key, claims: Record<string, unknown>): RequestWo
 test("tokens of several issuers, one of which is no URL, are accepted, and their users are never the same", () => {
   const first = run(tokenBy(key, { iss: ISSUER, aud: "llm" }), several);
   const second = run(tokenBy(otherKey, { iss: "agents.internal", aud: "agents" }), several);
-  assert.notEqual(first.principal, second.principal);
+  assert.notEqual(first.identity.principal, second.identity.principal);
 });
 
 for (const [what, signer, claims] of [

@@ -32,8 +32,8 @@ test("a valid token's claims become readable, and its header is withheld from ba
   const { reply, exchange } = await run({ headers });
   assert.equal(reply, undefined);
   assert.deepEqual(exchange.facts.jwt?.realm_access, { roles: ["admin"] });
-  assert.deepEqual(exchange.credentialHeaders, ["authorization"]);
-  assert.deepEqual(exchange.credential, { header: "authorization", value: headers.authorization });
+  assert.deepEqual(exchange.credentials.headers, ["authorization"]);
+  assert.deepEqual(exchange.credentials.presented, { header: "authorization", value: headers.authorization });
 });
 
 test("a cached token is accepted without a promise", async () => {
@@ -120,8 +120,8 @@ test("a token that permissive mode lets pass is neither readable nor forwarded",
   const { run } = await compile({ ...realmConfig, mode: "permissive" });
   const { exchange } = await run({ headers: bearer({ aud: "other" }) });
   assert.equal(exchange.facts.jwt, undefined);
-  assert.deepEqual(exchange.credentialHeaders, ["authorization"]);
-  assert.equal(exchange.credential, undefined);
+  assert.deepEqual(exchange.credentials.headers, ["authorization"]);
+  assert.equal(exchange.credentials.presented, undefined);
 });
 
 test("a realm's keys are at the usual place below its issuer, whatever its discovery document says [S4.3-1] [S2.2-9] [S2.2-10]", async () => {

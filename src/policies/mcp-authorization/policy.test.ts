@@ -12,7 +12,7 @@ function access(
   exchange: Exchange = anExchange({ jwt: { roles: ["user"] } }),
 ): (...item: Item) => boolean {
   void mcpAuthorization.compile(mcpAuthorization.schema.parse({ rules }), testEnv).request?.(exchange);
-  return (...item) => exchange.mcpAccess?.allows(...item) ?? true;
+  return (...item) => exchange.mcp.access?.allows(...item) ?? true;
 }
 
 const cases: { name: string; rules: unknown[]; item: Item; allowed: boolean }[] = [

@@ -44,8 +44,8 @@ export const mcpAuthorization = definePolicy({
     if (config.mode === "shadow") return shadowHooks(byKind);
     return {
       request(exchange) {
-        const outer = exchange.mcpAccess;
-        exchange.mcpAccess = {
+        const outer = exchange.mcp.access;
+        exchange.mcp.access = {
           allows: (kind, name, target, call) => {
             if (outer?.allows(kind, name, target, call) === false) return false;
             const reason = denialOf(exchange, byKind[kind], itemFacts(kind, name, target, call));
@@ -76,12 +76,12 @@ function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
   };
   return {
     request(exchange) {
-      exchange.watchesMcp = true;
+      exchange.mcp.isWatched = true;
       return undefined;
     },
     parsed(exchange) {
-      if (exchange.mcpBatch === undefined) judge(exchange, exchange.facts.mcp);
-      else for (const facts of exchange.mcpBatch) judge(exchange, facts);
+      if (exchange.mcp.batch === undefined) judge(exchange, exchange.facts.mcp);
+      else for (const facts of exchange.mcp.batch) judge(exchange, facts);
     },
   };
 }

@@ -126,7 +126,7 @@ export const oidc = definePolicy({
 
     function admit(exchange: Exchange, { claims, principal }: BrowserSession): undefined {
       exchange.facts.jwt = claims;
-      exchange.browserSession = { origin, logoutPath };
+      exchange.identity.browserSession = { origin, logoutPath };
       exchange.authenticated(principal);
       return undefined;
     }

@@ -93,7 +93,7 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
 
   function admit(exchange: Exchange, descriptors: readonly RlsDescriptor[], hitsAddend: number): Promise<void> {
     if (!isShadow) return judge(exchange, descriptors, hitsAddend);
-    exchange.awaitsShadow = true;
+    exchange.shadow.isPending = true;
     judge(exchange, descriptors, hitsAddend).catch((error: GatewayError) =>
       exchange.deniedInShadow("rateLimit", error.detail ?? error.message, { rule: `global, domain ${config.domain}` }),
     );

@@ -31,7 +31,7 @@ export function limitHooks(
     const service = global?.counts.requests === true && global.needsBody === needsBody ? global : undefined;
     if (asked.length === 0 && service === undefined) return undefined;
     return (exchange) => {
-      if (isShadow && exchange.isFreeInShadow) return undefined;
+      if (isShadow && exchange.shadow.isFree) return undefined;
       const keys = keysOf(asked, exchange);
       if (!ask(asked, keys, ONE, exchange, nowMs())) return undefined;
       const charge = new LocalCharge(asked, keys, ONE, exchange, nowMs);
@@ -41,7 +41,7 @@ export function limitHooks(
   }
 
   function llmRequest(exchange: Exchange): Charge | undefined {
-    if (isShadow && exchange.isFreeInShadow) return undefined;
+    if (isShadow && exchange.shadow.isFree) return undefined;
     if (readsModel && !isShadow) LlmRequestFacts.requireOneModel(exchange.facts.llm);
     const keys = keysOf(tokenLimits, exchange);
     const estimate = estimatedTokens(exchange.facts.llm);
@@ -49,19 +49,19 @@ export function limitHooks(
     if (!ask(tokenLimits, keys, amount, exchange, nowMs())) return undefined;
     const charge = new LocalCharge(tokenLimits, keys, amount, exchange, nowMs);
     if (global?.counts.tokens) charge.confirm = () => global.admitTokens(exchange, estimate);
-    if (exchange.tokenCharges === undefined) exchange.tokenCharges = [charge];
-    else exchange.tokenCharges.push(charge);
+    if (exchange.limits.tokenCharges === undefined) exchange.limits.tokenCharges = [charge];
+    else exchange.limits.tokenCharges.push(charge);
     return charge;
   }
 
   /** Found in the exchange itself: a map of exchanges would keep them for the collector. */
-  function tokenCharge({ tokenCharges }: Exchange): LocalCharge | undefined {
+  function tokenCharge({ limits: { tokenCharges } }: Exchange): LocalCharge | undefined {
     const isOwn = (one: object): boolean => one instanceof LocalCharge && one.isOf(tokenLimits);
     return tokenCharges?.findLast(isOwn) as LocalCharge | undefined;
   }
 
   function settleTokens(exchange: Exchange, outcome: Outcome): undefined {
-    if (isShadow && exchange.isFreeInShadow) return;
+    if (isShadow && exchange.shadow.isFree) return;
     const charge = tokenCharge(exchange);
     const { llm } = exchange.facts;
     const used = usedTokens(llm, outcome) ?? charge?.recount(estimatedTokens(llm));

@@ -117,7 +117,7 @@ export class LocalCharge implements Charge {
   take(): undefined {
     const isShadow = this.#limits[0]?.isShadow === true;
     // Another scope refuses it in shadow mode: a refused request costs nothing.
-    if (isShadow && this.#exchange.isFreeInShadow) return;
+    if (isShadow && this.#exchange.shadow.isFree) return;
     const nowMs = this.#nowMs();
     const debits: Debit[] = [];
     let tightest: LimitReading | undefined;
@@ -142,8 +142,8 @@ export class LocalCharge implements Charge {
     }
     this.#debits = debits;
     if (isShadow) {
-      this.#exchange.shadowCharges ??= [];
-      this.#exchange.shadowCharges.push(this);
+      this.#exchange.shadow.charges ??= [];
+      this.#exchange.shadow.charges.push(this);
       return;
     }
     this.#reading = tightest;
@@ -156,8 +156,8 @@ export class LocalCharge implements Charge {
     if (this.#reading === undefined) return;
     const { limits } = this.#exchange;
     // The headers must not speak of a charge that there is not; a refusal's own reading stays.
-    const others = limits?.filter((reading) => reading !== this.#reading);
-    this.#exchange.limits = others?.length === 0 ? undefined : others;
+    const others = limits.readings?.filter((reading) => reading !== this.#reading);
+    limits.readings = others?.length === 0 ? undefined : others;
   }
 
   /** The estimate, if it is another by now: of an upload it is known when it went through. */

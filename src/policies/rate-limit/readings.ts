@@ -12,8 +12,9 @@ export const RESET_HEADER = "x-ratelimit-reset";
 export const VENDOR_HEADER = "x-vendor-ratelimited";
 
 export function addReading(exchange: Exchange, reading: LimitReading): void {
-  if (exchange.limits === undefined) exchange.limits = [reading];
-  else exchange.limits.push(reading);
+  const { limits } = exchange;
+  if (limits.readings === undefined) limits.readings = [reading];
+  else limits.readings.push(reading);
 }
 
 /**
@@ -25,24 +26,27 @@ export function refusal(
   reading: LimitReading | undefined,
   options: { readonly detail: string; readonly message?: string; readonly headers?: Readonly<Record<string, string>> },
 ): GatewayError {
-  exchange.limits = reading && [reading];
+  exchange.limits.readings = reading && [reading];
   const said = reading && { ...trio(reading), "retry-after": String(reading.resetSeconds) };
   const headers = { ...said, ...options.headers };
   return new GatewayError("rate_limited", { ...options, headers });
 }
 
 export function writeLimitHeaders(exchange: Exchange): void {
-  const { limits, response } = exchange;
+  const {
+    limits: { readings },
+    response,
+  } = exchange;
   if (response === undefined) return;
   const { headers } = response;
   if (response.source === "upstream") headers.delete(VENDOR_HEADER);
-  if (limits === undefined) {
+  if (readings === undefined) {
     // No limit applied to this request, so nobody may speak for ours: only the gateway's own answers are trusted.
     if (response.source === "upstream")
       for (const name of [LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER]) headers.delete(name);
     return;
   }
-  const reading = smallestShare(limits);
+  const reading = smallestShare(readings);
   headers.set(LIMIT_HEADER, reading.limit);
   headers.set(REMAINING_HEADER, String(reading.remaining));
   headers.set(RESET_HEADER, String(reading.resetSeconds));

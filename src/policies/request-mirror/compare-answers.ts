@@ -86,7 +86,7 @@ class Comparing implements Mirrored {
 /** A copy of this request is on its way. */
 export function expectCopy(exchange: Exchange, mirror: string): MirroredCopy {
   const state = stateOf(exchange) ?? new Comparing();
-  exchange.mirrored = state;
+  exchange.records.mirrored = state;
   const copy: MirroredCopy = { mirror, ended: undefined, onEnd: undefined };
   state.copies.push(copy);
   return copy;
@@ -95,12 +95,12 @@ export function expectCopy(exchange: Exchange, mirror: string): MirroredCopy {
 /** The backend answers: what it says is kept while it goes out. */
 export function watchBackend(exchange: Exchange): undefined {
   const state = stateOf(exchange);
-  const { response, upstreamStartedMs, upstreamHeadMs } = exchange;
+  const { response, upstream } = exchange;
   if (state === undefined || state.backend !== undefined || response?.source !== "upstream") return;
   const answer = new ComparedAnswer(
     response.status,
     response.headers,
-    (upstreamHeadMs ?? 0) - (upstreamStartedMs ?? upstreamHeadMs ?? 0),
+    (upstream.headMs ?? 0) - (upstream.startedMs ?? upstream.headMs ?? 0),
   );
   state.backend = answer;
   if (response.body !== undefined) {
@@ -151,7 +151,7 @@ export function compareCopies(exchange: Exchange, { end }: Outcome): undefined {
   }
 }
 
-function stateOf({ mirrored }: Exchange): Comparing | undefined {
+function stateOf({ records: { mirrored } }: Exchange): Comparing | undefined {
   return mirrored instanceof Comparing ? mirrored : undefined;
 }
 

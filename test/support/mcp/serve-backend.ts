@@ -90,7 +90,7 @@ async function handle(
   Object.assign(exchange.facts, served.facts);
   const { jwt } = served.facts;
   if (jwt) exchange.authenticated(tokenPrincipal(jwt, JSON.stringify(jwt)));
-  exchange.mcpAccess = served.access;
+  exchange.mcp.access = served.access;
   served.last = exchange;
   try {
     const reply = await backend.prepare?.(exchange, false);
