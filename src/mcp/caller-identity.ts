@@ -11,7 +11,7 @@ import type { Logger } from "../observe/log/logger.ts";
 import { Refused } from "./client-side/downstream.ts";
 import { TokenExchange } from "./logins/oauth-client.ts";
 import { INTERNAL_ERROR } from "./protocol/json-rpc.ts";
-import { giveCallerHeaders } from "./server-side/target.ts";
+import { setCallerHeaders } from "./server-side/target.ts";
 import type { ExchangeConfig, McpConfig } from "./server-side/target-config.ts";
 
 interface CompiledIdentity {
@@ -82,7 +82,7 @@ async function tell(
       given.set(identity.target, headers);
     }),
   );
-  giveCallerHeaders(exchange.request.headers, given);
+  setCallerHeaders(exchange.request.headers, given);
 }
 
 async function shownToken(

@@ -21,11 +21,10 @@ import type { ClientRequest } from "./protocol/json-rpc.ts";
 import { turnRelays } from "./replicas/turn-relay.ts";
 import { Resumption } from "./resumption.ts";
 import { identityOf, Routers } from "./routers.ts";
-import { StartGate } from "./server-side/process-pool.ts";
+import { ProcessLimiter } from "./server-side/process-pool.ts";
 import { Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
-import { holdsChild } from "./server-side/tenant.ts";
-import { Retirement } from "./server-side/upstream.ts";
+import { ownsProcess, UpstreamDrain } from "./server-side/upstream.ts";
 import type { CallReport } from "./session/call-outcome.ts";
 import type { Lane } from "./session/lane.ts";
 import type { Session } from "./session/session.ts";
@@ -43,11 +42,11 @@ export class Hub {
   closed: (() => void) | undefined = undefined;
   readonly sessions: SessionStore;
   readonly resumption: Resumption;
-  readonly #gate: StartGate;
+  readonly #gate: ProcessLimiter;
   readonly #task: Task;
   readonly #env: HubEnv;
   names: Names;
-  readonly #retirement: Retirement;
+  readonly #retirement: UpstreamDrain;
   /** Targets of earlier configurations, until nothing of them is in use. */
   #leftTargets: Target[] = [];
   readonly #ids = createIdSource();
@@ -78,8 +77,8 @@ export class Hub {
       config.targets.map(({ name }) => name),
       config.prefixMode,
     );
-    this.#gate = new StartGate(gateLimits(config), env.clock, (client, isOwn) => this.#makeRoom(client, isOwn));
-    this.#retirement = new Retirement(env.clock, () => this.#closeLeftTargets());
+    this.#gate = new ProcessLimiter(gateLimits(config), env.clock, (client, isOwn) => this.#makeRoom(client, isOwn));
+    this.#retirement = new UpstreamDrain(env.clock, () => this.#closeLeftTargets());
     const records = new SessionRecords({
       backend: env.name,
       clock: env.clock,
@@ -157,8 +156,8 @@ export class Hub {
 
   /** For a child. Nobody uses a spare: it goes first. A session whose processes are parked would free nothing. */
   #makeRoom(client: string | undefined, isOwn: boolean): boolean {
-    if (client !== undefined && isOwn) return this.sessions.makeRoomWithin(client, holdsChild);
-    return this.targets.some((target) => target.dropSpare()) || this.sessions.makeRoom(holdsChild, client);
+    if (client !== undefined && isOwn) return this.sessions.makeRoomWithin(client, ownsProcess);
+    return this.targets.some((target) => target.dropSpare()) || this.sessions.makeRoom(ownsProcess, client);
   }
 
   /** Whose session it is. */
@@ -235,7 +234,7 @@ export class Hub {
 
   /** For those who ask servers for their tools outside of any session. */
   inspection(): Inspection {
-    return { targets: this.targets, tools: this.#tools, link: (target) => this.#routers.linkEnv(target) };
+    return { targets: this.targets, tools: this.#tools, link: (target) => this.#routers.connectionOptions(target) };
   }
 
   async close(): Promise<void> {

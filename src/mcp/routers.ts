@@ -6,11 +6,11 @@
 import type { Clock } from "../base/clock.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Logger } from "../observe/log/logger.ts";
-import { FanOut } from "./aggregation/aggregate-router.ts";
+import { AggregateRouter } from "./aggregation/aggregate-router.ts";
 import { GATEWAY_INFO } from "./aggregation/merge-responses.ts";
 import type { Names } from "./aggregation/names.ts";
-import { type LateUpstream, type Router, SingleRouter } from "./aggregation/router.ts";
-import { ModernSeat, SharedServer } from "./aggregation/shared-connection.ts";
+import { type AddUpstream, type Router, SingleRouter } from "./aggregation/router.ts";
+import { ModernSharedUpstream, SharedConnection } from "./aggregation/shared-connection.ts";
 import { SearchRouter } from "./aggregation/tool-search.ts";
 import { LoginUpstream } from "./logins/login-upstream.ts";
 import type { ServerLogin } from "./logins/server-login.ts";
@@ -19,10 +19,10 @@ import type { ClientRequest } from "./protocol/json-rpc.ts";
 import type { TurnRelay } from "./replicas/turn-relay.ts";
 import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
 import { type ClientIdentity, ModernUpstream } from "./server-side/modern-upstream.ts";
-import type { LinkEnv } from "./server-side/server-connection.ts";
+import type { ConnectionOptions } from "./server-side/server-connection.ts";
 import type { Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
-import type { Upstream, UpstreamUser } from "./server-side/upstream.ts";
+import type { Upstream, UpstreamListener } from "./server-side/upstream.ts";
 import type { Lane } from "./session/lane.ts";
 import type { Session } from "./session/session.ts";
 import { ToolUpstream, type ToolUpstreamEnv } from "./tools/tool-upstream.ts";
@@ -41,14 +41,14 @@ export interface RoutersEnv {
   /** Where a client may come back to a call that waits for it; undefined without other replicas. */
   relay(target: Target, owner: string): TurnRelay | undefined;
   token(): string;
-  sharedStarted(server: SharedServer, name: string): void;
-  sharedEnded(server: SharedServer, reason: string): void;
+  sharedStarted(server: SharedConnection, name: string): void;
+  sharedEnded(server: SharedConnection, reason: string): void;
 }
 
 export class Routers {
   readonly #env: RoutersEnv;
-  readonly #linkEnvs = new Map<Target, LinkEnv>();
-  readonly #sharedServers = new Map<Target, SharedServer>();
+  readonly #connectionOptions = new Map<Target, ConnectionOptions>();
+  readonly #sharedServers = new Map<Target, SharedConnection>();
 
   constructor(env: RoutersEnv) {
     this.#env = env;
@@ -65,7 +65,7 @@ export class Routers {
             : new LegacyUpstream(target, link, initialize, user, from),
         ),
       );
-    const late: LateUpstream = (target, before) => {
+    const late: AddUpstream = (target, before) => {
       const upstream = make(target, kept);
       const own = bare(upstream);
       if (own instanceof LegacyUpstream) own.join(before && bare(before));
@@ -84,7 +84,7 @@ export class Routers {
       return this.#loggedIn(target, lane, "modern", LATEST_MODERN, lane, (own, link) =>
         this.#offered(target, own, (user) =>
           target.config.shared
-            ? new ModernSeat(this.#shared(target), { clock, token, relay })
+            ? new ModernSharedUpstream(this.#shared(target), { clock, token, relay })
             : new ModernUpstream(target, { link, clock, token, relay }, identity, user, headers),
         ),
       );
@@ -93,14 +93,14 @@ export class Routers {
   }
 
   /** A target is gone from the configuration. Returns the server that all shared, to be ended. */
-  forget(target: Target): SharedServer | undefined {
-    this.#linkEnvs.delete(target);
+  forget(target: Target): SharedConnection | undefined {
+    this.#connectionOptions.delete(target);
     const server = this.#sharedServers.get(target);
     this.#sharedServers.delete(target);
     return server;
   }
 
-  #router(upstreams: readonly Upstream[], era: Era, late: LateUpstream, arrived: (upstream: Upstream) => void): Router {
+  #router(upstreams: readonly Upstream[], era: Era, late: AddUpstream, arrived: (upstream: Upstream) => void): Router {
     const [only] = upstreams;
     const names = this.#env.names();
     const { clock } = this.#env;
@@ -108,12 +108,12 @@ export class Routers {
     const router =
       only && upstreams.length === 1 && !names.isPrefixed
         ? new SingleRouter(only, names, late)
-        : new FanOut(upstreams, { names, failureMode, era, late, clock, arrived });
+        : new AggregateRouter(upstreams, { names, failureMode, era, late, clock, arrived });
     return this.#env.settings().toolMode === "search" ? new SearchRouter(router, era) : router;
   }
 
   /** The target with the tools that the configuration makes of its own. */
-  #offered(target: Target, user: UpstreamUser, make: (user: UpstreamUser) => Upstream): Upstream {
+  #offered(target: Target, user: UpstreamListener, make: (user: UpstreamListener) => Upstream): Upstream {
     const tools = this.#env.toolsOf(target);
     return tools === undefined ? make(user) : new ToolUpstream({ ...tools, clock: this.#env.clock }, user, make);
   }
@@ -124,11 +124,11 @@ export class Routers {
     { owner, client }: { readonly owner: string | undefined; readonly client: string },
     era: Era,
     version: string,
-    user: UpstreamUser,
-    make: (user: UpstreamUser, link: LinkEnv) => Upstream,
+    user: UpstreamListener,
+    make: (user: UpstreamListener, link: ConnectionOptions) => Upstream,
   ): Upstream {
     const login = this.#env.loginOf(target);
-    const link = target.config.stdio === undefined ? this.linkEnv(target) : this.#childLink(target, client);
+    const link = target.config.stdio === undefined ? this.connectionOptions(target) : this.#childLink(target, client);
     if (login === undefined) return make(user, link);
     // The route has an authentication policy: whoever comes here without an identity is a defect, and gets nothing.
     if (owner === undefined) throw new Error("a target with oauth needs users that are identified");
@@ -138,11 +138,11 @@ export class Routers {
   }
 
   /** Brought up by the first who needs it. */
-  #shared(target: Target): SharedServer {
+  #shared(target: Target): SharedConnection {
     const known = this.#sharedServers.get(target);
     if (known) return known;
-    const server = new SharedServer(target, {
-      link: this.linkEnv(target),
+    const server = new SharedConnection(target, {
+      link: this.connectionOptions(target),
       nowMs: () => this.#env.clock.monotonicMs(),
       ended: (ended, reason) => {
         this.#sharedServers.delete(target);
@@ -155,18 +155,18 @@ export class Routers {
   }
 
   /** A child process is counted as that of the client whose session starts it. */
-  #childLink(target: Target, client: string): LinkEnv {
+  #childLink(target: Target, client: string): ConnectionOptions {
     return {
-      ...this.linkEnv(target),
+      ...this.connectionOptions(target),
       connect: (handlers, opened, refused) => target.connect(handlers, opened, refused, client),
     };
   }
 
   /** The same for all sessions: it is made once. */
-  linkEnv(target: Target): LinkEnv {
-    const known = this.#linkEnvs.get(target);
+  connectionOptions(target: Target): ConnectionOptions {
+    const known = this.#connectionOptions.get(target);
     if (known) return known;
-    const env: LinkEnv = {
+    const env: ConnectionOptions = {
       clock: this.#env.clock,
       logger: this.#env.logger,
       targetName: target.name,
@@ -175,7 +175,7 @@ export class Routers {
       forwarded: (headers) => target.forwarded(headers),
       connect: (handlers, opened, refused) => target.connect(handlers, opened, refused, undefined),
     };
-    this.#linkEnvs.set(target, env);
+    this.#connectionOptions.set(target, env);
     return env;
   }
 }

@@ -5,9 +5,8 @@
 import { createHash } from "node:crypto";
 import type { BackendEnv } from "../core/backend.ts";
 import { storeNamespace } from "../store/store.ts";
-import { LoginRegistry } from "./logins/login-registry.ts";
 import { confinedFetch } from "./logins/oauth-client.ts";
-import { ServerLogin } from "./logins/server-login.ts";
+import { LoginRegistry, ServerLogin } from "./logins/server-login.ts";
 import { Vault } from "./logins/vault.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 

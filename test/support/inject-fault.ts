@@ -77,7 +77,7 @@ export const STAGES: Readonly<Record<string, () => void>> = {
   "a timer": () => inTimers("every"),
   "a timeout": () => inTimers("after"),
   "a child's exit": () => before(StdioProcess.prototype, "stop"),
-  "the end of a child's streams": () => before(StderrTail.prototype, "lastWords"),
+  "the end of a child's streams": () => before(StderrTail.prototype, "likelyCause"),
   "a child's line": () => before(LineSplitter.prototype, "push"),
   "nobody's callback": () => undefined,
   "nobody's promise": () => undefined,

@@ -35,53 +35,53 @@ import {
 import { largeOrSmall } from "../protocol/large-or-small.ts";
 import { modernResult } from "../server-side/modern-envelope.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "../server-side/upstream.ts";
-import { discoverResult, type FanOutListen, fanOutListen } from "./aggregate-subscription.ts";
+import { type AggregateSubscription, discoverResult, subscribeToAll } from "./aggregate-subscription.ts";
 import {
   failedMeta,
   GATEWAY_INFO,
-  gather,
-  listOfAll,
   lowestVersion,
   mergeCapabilities,
+  mergedList,
   mergeInstructions,
+  requestAll,
   routable,
 } from "./merge-responses.ts";
 import { NameIndex } from "./name-index.ts";
 import { type Names, renamedNotification, renamedRequest, renamedResult } from "./names.ts";
 import {
+  type AddUpstream,
   changedUpstreams,
-  type LateUpstream,
   type Router,
   type RouterOutcome,
   serverRefusal,
   type TargetChange,
 } from "./router.ts";
 
-export interface FanOutOptions {
+export interface AggregateOptions {
   readonly names: Names;
   readonly failureMode: () => "failOpen" | "failClosed";
   /** Of the clients; the targets look to them as if they were of the same. */
   readonly era: Era;
-  readonly late: LateUpstream;
+  readonly late: AddUpstream;
   readonly clock: Clock;
   /** A slow target is there at last: the client should list again. */
   arrived(upstream: Upstream): void;
 }
 
-export class FanOut implements Router {
+export class AggregateRouter implements Router {
   upstreams: readonly Upstream[];
   names: Names;
-  readonly #options: FanOutOptions;
-  readonly #missing: LateTargets;
+  readonly #options: AggregateOptions;
+  readonly #missing: SlowTargets;
   /** Subscriptions of modern clients that a late target has yet to join. */
-  readonly #subscriptions = new Set<FanOutListen>();
+  readonly #subscriptions = new Set<AggregateSubscription>();
   #index: NameIndex;
 
-  constructor(upstreams: readonly Upstream[], options: FanOutOptions) {
+  constructor(upstreams: readonly Upstream[], options: AggregateOptions) {
     this.upstreams = upstreams;
     this.names = options.names;
     this.#options = options;
-    this.#missing = new LateTargets({
+    this.#missing = new SlowTargets({
       clock: options.clock,
       mayGoOn: () => options.failureMode() === "failOpen",
       arrived: (upstream) => this.#arrived(upstream),
@@ -177,7 +177,7 @@ export class FanOut implements Router {
   }
 
   #list(call: Call, access: McpAccess | undefined): Running {
-    return listOfAll(call, access, {
+    return mergedList(call, access, {
       upstreams: this.upstreams,
       names: this.names,
       failureMode: this.#options.failureMode(),
@@ -214,7 +214,7 @@ export class FanOut implements Router {
     const parts = this.upstreams
       .filter((upstream) => upstream.about && concerns(upstream.about))
       .map((upstream) => ({ upstream, request: call.request }));
-    return gather(call, parts, (outcomes) => {
+    return requestAll(call, parts, (outcomes) => {
       const failed = outcomes.filter(({ result }) => result === undefined);
       const first = failed[0]?.failure;
       if (first && failed.length === outcomes.length) call.failed(first);
@@ -223,7 +223,7 @@ export class FanOut implements Router {
   }
 
   #listen(call: Call, access: McpAccess | undefined): Running {
-    const listen = fanOutListen(
+    const listen = subscribeToAll(
       call,
       this.#present(),
       this.names,
@@ -299,7 +299,7 @@ export interface LateTargetsEnv {
   arrived(upstream: Upstream): void;
 }
 
-export class LateTargets {
+export class SlowTargets {
   readonly #env: LateTargetsEnv;
   /** Those that the session went on without, until they are up or have failed. */
   readonly #missing = new Set<Upstream>();

@@ -19,18 +19,18 @@ import type { Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedNotification } from "./names.ts";
 
 /** A subscription while it lasts. */
-export interface FanOutListen extends Running {
+export interface AggregateSubscription extends Running {
   /** A target came up late: it gets its share, and the client hears that lists changed. */
   join(upstream: Upstream): void;
 }
 
-export function fanOutListen(
+export function subscribeToAll(
   call: Call,
   upstreams: readonly Upstream[],
   names: Names,
   mayRead: (uri: string, target: string) => boolean,
   answer: (result: string) => void,
-): FanOutListen {
+): AggregateSubscription {
   const asked = filterOf(call.request);
   if (asked === undefined) {
     call.failed({ code: INVALID_PARAMS, status: 200, message: 'Invalid params: "notifications" is required' });
@@ -117,7 +117,7 @@ interface Share {
   readonly filter: SubscriptionFilter;
 }
 
-const NOTHING_LISTENS: FanOutListen = { ...NOTHING_RUNS, join: () => undefined };
+const NOTHING_LISTENS: AggregateSubscription = { ...NOTHING_RUNS, join: () => undefined };
 
 export function discoverResult(
   capabilities: object,

@@ -20,22 +20,26 @@ export interface Part {
   readonly request: ClientRequest;
 }
 
-export interface PartOutcome extends Part {
+export interface TargetResponse extends Part {
   /** A result; an error of the server counts as a failure. */
   readonly result: ServerMessage | undefined;
   readonly failure: Failure | undefined;
 }
 
 /** What servers say meanwhile goes to `call`; the outcomes come in the order of the parts. */
-export function gather(call: Call, parts: readonly Part[], done: (outcomes: readonly PartOutcome[]) => void): Running {
-  const outcomes = new Map<Part, PartOutcome>();
+export function requestAll(
+  call: Call,
+  parts: readonly Part[],
+  done: (outcomes: readonly TargetResponse[]) => void,
+): Running {
+  const outcomes = new Map<Part, TargetResponse>();
   let isOver = false;
   const end = (part: Part, result: ServerMessage | undefined, failure: Failure | undefined): void => {
     outcomes.set(part, { ...part, result, failure });
     if (isOver || outcomes.size < parts.length) return;
     isOver = true;
     try {
-      done(parts.map((one) => outcomes.get(one) as PartOutcome));
+      done(parts.map((one) => outcomes.get(one) as TargetResponse));
     } catch (error) {
       // The last part is not to blame, and the client would wait for ever.
       call.failed(serverFailure("the responses of the servers could not be merged"));
@@ -60,7 +64,7 @@ export function gather(call: Call, parts: readonly Part[], done: (outcomes: read
           (problem) => {
             if (problem) end(part, undefined, problem);
             else if (message.kind === "result") end(part, message, undefined);
-            else end(part, undefined, errorOf(message));
+            else end(part, undefined, failureOf(message));
           },
           (failure) => end(part, undefined, failure),
         ),
@@ -75,12 +79,12 @@ export function gather(call: Call, parts: readonly Part[], done: (outcomes: read
 }
 
 /** How much they answered together. */
-export function charsOf(outcomes: readonly PartOutcome[]): number {
+export function totalChars(outcomes: readonly TargetResponse[]): number {
   return outcomes.reduce((chars, { result }) => chars + (result?.text.length ?? 0), 0);
 }
 
 /** A server's error in the form of a failure. */
-export function errorOf(message: ServerMessage): Failure {
+export function failureOf(message: ServerMessage): Failure {
   try {
     const { error } = JSON.parse(message.text) as { error?: { code?: unknown; message?: unknown; data?: unknown } };
     return {
@@ -150,8 +154,8 @@ export interface ListPage {
 /** `item` makes the text of one item, or leaves it out. */
 export function* mergePages(
   method: string,
-  outcomes: readonly PartOutcome[],
-  item: (text: string, span: Span, outcome: PartOutcome) => string | undefined,
+  outcomes: readonly TargetResponse[],
+  item: (text: string, span: Span, outcome: TargetResponse) => string | undefined,
 ): Steps<ListPage> {
   const items: string[] = [];
   const cursors: Record<string, string> = {};
@@ -209,7 +213,7 @@ export interface ListEnv {
   answer(result: string): void;
 }
 
-export function listOfAll(call: Call, access: McpAccess | undefined, env: ListEnv): Running {
+export function mergedList(call: Call, access: McpAccess | undefined, env: ListEnv): Running {
   const { request } = call;
   const { names } = env;
   const list = LISTS[request.method] as (typeof LISTS)[string];
@@ -220,7 +224,7 @@ export function listOfAll(call: Call, access: McpAccess | undefined, env: ListEn
   }
   const { parts, resting } = partsOf(env, request, list.member, cursors);
   const seen = new Set<string>();
-  const shown = (text: string, span: Span, { upstream }: PartOutcome): string | undefined => {
+  const shown = (text: string, span: Span, { upstream }: TargetResponse): string | undefined => {
     const name = nameOf(text, span, list.key);
     if (access?.allows(list.kind, name, upstream.target.name) === false) return undefined;
     // Without prefixes the first target that has a name owns it.
@@ -230,16 +234,16 @@ export function listOfAll(call: Call, access: McpAccess | undefined, env: ListEn
   };
   const answer = (page: ListPage): void => {
     if (page.failed.size > 0 && (page.failed.size === env.upstreams.length || env.failureMode === "failClosed")) {
-      call.failed(failureOf(page.failed));
+      call.failed(allFailed(page.failed));
       return;
     }
     const next = page.nextCursor === undefined ? "" : `,"nextCursor":${JSON.stringify(page.nextCursor)}`;
     const meta = page.failed.size === 0 ? "" : `,${JSON.stringify(failedMeta(page.failed)).slice(1, -1)}`;
     env.answer(`{"${list.member}":[${page.items.join(",")}]${next}${meta}}`);
   };
-  return gather(call, parts, (outcomes) =>
+  return requestAll(call, parts, (outcomes) =>
     whenWorked(
-      charsOf(outcomes) > SLICED_BYTES,
+      totalChars(outcomes) > SLICED_BYTES,
       () => mergePages(request.method, [...outcomes, ...resting], shown),
       answer,
       (failure) => call.failed(failure),
@@ -257,14 +261,14 @@ function partsOf(
   request: ClientRequest,
   capability: string,
   cursors: Readonly<Record<string, string>> | undefined,
-): { parts: Part[]; resting: PartOutcome[] } {
+): { parts: Part[]; resting: TargetResponse[] } {
   const wanted = env.upstreams.filter((upstream) => {
     if (cursors) return cursors[upstream.target.name] !== undefined;
     const key = capability === "resourceTemplates" ? "resources" : capability;
     return upstream.about === undefined || upstream.about.capabilities[key] !== undefined;
   });
   const resting = wanted.filter(
-    (upstream) => env.isMissing(upstream) || (upstream.isResting && env.failureMode === "failOpen"),
+    (upstream) => env.isMissing(upstream) || (upstream.isBackingOff && env.failureMode === "failOpen"),
   );
   const parts = wanted
     .filter((upstream) => !resting.includes(upstream))
@@ -305,7 +309,7 @@ function nameOf(text: string, item: Span, key: string): string {
   return typeof value === "string" ? value : "";
 }
 
-function failureOf(failed: ReadonlyMap<string, string>): Failure {
+function allFailed(failed: ReadonlyMap<string, string>): Failure {
   return serverFailure(
     [...failed].map(([target, why]) => (why.startsWith("target ") ? why : `target "${target}": ${why}`)).join("; "),
   );

@@ -14,7 +14,7 @@ import { asClientRequest } from "../protocol/json-rpc.ts";
 import { whenWorked } from "../protocol/large-or-small.ts";
 import { envelopeOf } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
-import { charsOf, gather, type PartOutcome } from "./merge-responses.ts";
+import { requestAll, type TargetResponse, totalChars } from "./merge-responses.ts";
 
 /** A list of more pages than this is not read to its end. */
 const MAX_PAGES = 20;
@@ -78,9 +78,9 @@ export class NameIndex {
         request: asClientRequest(method, JSON.stringify({ ...envelope, ...(cursor === undefined ? {} : { cursor }) })),
       }));
       started(
-        gather({ ...QUIET, request: call.request, headers: call.headers }, parts, (outcomes) =>
+        requestAll({ ...QUIET, request: call.request, headers: call.headers }, parts, (outcomes) =>
           whenWorked(
-            charsOf(outcomes) > SLICED_BYTES,
+            totalChars(outcomes) > SLICED_BYTES,
             () => this.#learn(method, outcomes),
             (more) => {
               if (more.length > 0 && page < MAX_PAGES) readPage(more, page + 1);
@@ -102,7 +102,7 @@ export class NameIndex {
   }
 
   /** Who has which names; and where the next pages begin. */
-  *#learn(method: string, outcomes: readonly PartOutcome[]): Steps<{ upstream: Upstream; cursor: string }[]> {
+  *#learn(method: string, outcomes: readonly TargetResponse[]): Steps<{ upstream: Upstream; cursor: string }[]> {
     const list = LISTS[method] as (typeof LISTS)[string];
     const more: { upstream: Upstream; cursor: string }[] = [];
     for (const { upstream, result } of outcomes) {

@@ -20,7 +20,7 @@ import { checkedList } from "../protocol/list-check.ts";
 import { permittedSubscription } from "../server-side/subscription-filter.ts";
 import type { Target } from "../server-side/target.ts";
 import type { OpenOutcome, Upstream } from "../server-side/upstream.ts";
-import { errorOf } from "./merge-responses.ts";
+import { failureOf } from "./merge-responses.ts";
 import type { Names } from "./names.ts";
 
 export type RouterOutcome =
@@ -53,10 +53,10 @@ export interface Router {
 export class SingleRouter implements Router {
   upstreams: readonly Upstream[];
   readonly names: Names;
-  readonly #late: LateUpstream;
+  readonly #late: AddUpstream;
   #upstream: Upstream;
 
-  constructor(upstream: Upstream, names: Names, late: LateUpstream) {
+  constructor(upstream: Upstream, names: Names, late: AddUpstream) {
     this.upstreams = [upstream];
     this.names = names;
     this.#upstream = upstream;
@@ -105,7 +105,7 @@ export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterO
   if (outcome.answer) {
     const { answer } = outcome;
     // The server's own refusal is passed on as it is.
-    const failure = errorOf(answer);
+    const failure = failureOf(answer);
     const reason = `target "${upstream.target.name}" refused to initialize: ${failure.message}`;
     return refusal(reason, failure, (id) => withId(answer, id));
   }
@@ -149,7 +149,7 @@ export interface TargetChange {
 }
 
 /** Makes a target part of a session that is open already; `before` is what had its name. */
-export type LateUpstream = (target: Target, before: Upstream | undefined) => Upstream;
+export type AddUpstream = (target: Target, before: Upstream | undefined) => Upstream;
 
 export interface ChangedUpstreams {
   readonly next: readonly Upstream[];
@@ -162,7 +162,7 @@ export function changedUpstreams(
   current: readonly Upstream[],
   targets: readonly Target[],
   takesNew: boolean,
-  late: LateUpstream,
+  late: AddUpstream,
 ): ChangedUpstreams | undefined {
   const next: Upstream[] = [];
   for (const target of targets) {

@@ -21,32 +21,31 @@ import {
 } from "../protocol/json-rpc.ts";
 import type { TurnRelay } from "../replicas/turn-relay.ts";
 import { LegacyUpstream } from "../server-side/legacy-upstream.ts";
-import { ModernOverLegacy } from "../server-side/modern-client-bridge.ts";
-import type { LinkEnv, Loss } from "../server-side/server-connection.ts";
+import { ModernClientBridge } from "../server-side/modern-client-bridge.ts";
+import type { ConnectionLoss, ConnectionOptions } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
-import type { Tenant } from "../server-side/tenant.ts";
-import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../server-side/upstream.ts";
+import type { OpenOutcome, ServerAbout, Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
 import { GATEWAY_INFO, lowestVersion, routable } from "./merge-responses.ts";
 
-export interface SharedServerEnv {
-  readonly link: LinkEnv;
+export interface SharedConnectionOptions {
+  readonly link: ConnectionOptions;
   nowMs(): number;
-  ended(server: SharedServer, reason: string): void;
+  ended(server: SharedConnection, reason: string): void;
 }
 
-export class SharedServer implements UpstreamUser, Tenant, SeatedServer {
+export class SharedConnection implements UpstreamListener, UpstreamHolder, SeatedServer {
   readonly target: Target;
   lastUsedMs: number;
-  readonly #env: SharedServerEnv;
+  readonly #env: SharedConnectionOptions;
   readonly #upstream: LegacyUpstream;
-  readonly #seats = new Set<SharedSeat>();
+  readonly #seats = new Set<SharedUpstream>();
   #state: "new" | "opening" | "open" = "new";
   #outcome: OpenOutcome | undefined = undefined;
   #waiting: ((outcome: OpenOutcome) => void)[] = [];
   /** How many seats want each resource. */
   readonly #uris = new Map<string, number>();
 
-  constructor(target: Target, env: SharedServerEnv) {
+  constructor(target: Target, env: SharedConnectionOptions) {
     this.target = target;
     this.#env = env;
     this.lastUsedMs = env.nowMs();
@@ -72,8 +71,8 @@ export class SharedServer implements UpstreamUser, Tenant, SeatedServer {
     return this.#seats.size === 0 && this.#upstream.pendingCalls === 0;
   }
 
-  get isResting(): boolean {
-    return this.#upstream.isResting;
+  get isBackingOff(): boolean {
+    return this.#upstream.isBackingOff;
   }
 
   get lossReason(): string | undefined {
@@ -81,8 +80,8 @@ export class SharedServer implements UpstreamUser, Tenant, SeatedServer {
   }
 
   /** A place at this server; `version` is what its client asked for. */
-  seat(user: UpstreamUser, version: string): SharedSeat {
-    const seat = new SharedSeat(this, user, version);
+  seat(user: UpstreamListener, version: string): SharedUpstream {
+    const seat = new SharedUpstream(this, user, version);
     this.#seats.add(seat);
     return seat;
   }
@@ -105,7 +104,7 @@ export class SharedServer implements UpstreamUser, Tenant, SeatedServer {
     }, wire);
   }
 
-  call(seat: SharedSeat, call: Call): Running {
+  call(seat: SharedUpstream, call: Call): Running {
     this.lastUsedMs = this.#env.nowMs();
     const { method, params } = call.request;
     if (method === "resources/subscribe" || method === "resources/unsubscribe")
@@ -130,14 +129,14 @@ export class SharedServer implements UpstreamUser, Tenant, SeatedServer {
     });
   }
 
-  leave(seat: SharedSeat): void {
+  leave(seat: SharedUpstream): void {
     if (!this.#seats.delete(seat)) return;
     for (const uri of seat.uris) this.#count(uri, -1);
     this.lastUsedMs = this.#env.nowMs();
   }
 
-  revive(): void {
-    this.#upstream.revive();
+  reconnect(): void {
+    this.#upstream.reconnect();
   }
 
   sweep(nowMs: number): void {
@@ -166,15 +165,15 @@ export class SharedServer implements UpstreamUser, Tenant, SeatedServer {
     refuse(question);
   }
 
-  hearsQuestions(): boolean {
+  canDeliverQuestions(): boolean {
     return true;
   }
 
-  lost(_upstream: Upstream, loss: Loss): void {
+  lost(_upstream: Upstream, loss: ConnectionLoss): void {
     for (const seat of this.#seats) seat.heardOfLoss(loss);
   }
 
-  #subscription(seat: SharedSeat, call: Call, uri: string, isOn: boolean): Running {
+  #subscription(seat: SharedUpstream, call: Call, uri: string, isOn: boolean): Running {
     if (seat.uris.has(uri) !== isOn) {
       if (isOn) seat.uris.add(uri);
       else seat.uris.delete(uri);
@@ -225,21 +224,21 @@ function answerEmpty(call: Call): Running {
 export interface SeatedServer {
   readonly target: Target;
   readonly about: ServerAbout | undefined;
-  readonly isResting: boolean;
+  readonly isBackingOff: boolean;
   readonly lossReason: string | undefined;
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
-  call(seat: SharedSeat, call: Call): Running;
-  leave(seat: SharedSeat): void;
-  revive(): void;
+  call(seat: SharedUpstream, call: Call): Running;
+  leave(seat: SharedUpstream): void;
+  reconnect(): void;
 }
 
-export class SharedSeat implements Upstream {
+export class SharedUpstream implements Upstream {
   readonly uris = new Set<string>();
   readonly #server: SeatedServer;
-  readonly #user: UpstreamUser;
+  readonly #user: UpstreamListener;
   readonly #version: string;
 
-  constructor(server: SeatedServer, user: UpstreamUser, version: string) {
+  constructor(server: SeatedServer, user: UpstreamListener, version: string) {
     this.#server = server;
     this.#user = user;
     this.#version = version;
@@ -257,8 +256,8 @@ export class SharedSeat implements Upstream {
     return 0;
   }
 
-  get isResting(): boolean {
-    return this.#server.isResting;
+  get isBackingOff(): boolean {
+    return this.#server.isBackingOff;
   }
 
   get lossReason(): string | undefined {
@@ -277,8 +276,8 @@ export class SharedSeat implements Upstream {
     // The server's client is the gateway: what one of many clients did is not told.
   }
 
-  revive(): void {
-    this.#server.revive();
+  reconnect(): void {
+    this.#server.reconnect();
   }
 
   sweep(): void {
@@ -306,7 +305,7 @@ export class SharedSeat implements Upstream {
     this.#user.notified(this, message);
   }
 
-  heardOfLoss(loss: Loss): void {
+  heardOfLoss(loss: ConnectionLoss): void {
     this.#user.lost(this, loss);
   }
 
@@ -324,18 +323,18 @@ export class SharedSeat implements Upstream {
   }
 }
 
-export interface ModernSeatEnv {
+export interface ModernSharedOptions {
   readonly clock: Clock;
   readonly relay: TurnRelay | undefined;
   token(): string;
 }
 
-export class ModernSeat implements Upstream, UpstreamUser {
-  readonly #seat: SharedSeat;
-  readonly #env: ModernSeatEnv;
-  #legacy: ModernOverLegacy | undefined = undefined;
+export class ModernSharedUpstream implements Upstream, UpstreamListener {
+  readonly #seat: SharedUpstream;
+  readonly #env: ModernSharedOptions;
+  #legacy: ModernClientBridge | undefined = undefined;
 
-  constructor(server: SharedServer, env: ModernSeatEnv) {
+  constructor(server: SharedConnection, env: ModernSharedOptions) {
     this.#seat = server.seat(this, LATEST_LEGACY);
     this.#env = env;
   }
@@ -352,8 +351,8 @@ export class ModernSeat implements Upstream, UpstreamUser {
     return (this.#legacy?.parkedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
   }
 
-  get isResting(): boolean {
-    return this.#seat.isResting;
+  get isBackingOff(): boolean {
+    return this.#seat.isBackingOff;
   }
 
   get lossReason(): string | undefined {
@@ -363,7 +362,7 @@ export class ModernSeat implements Upstream, UpstreamUser {
   open(done: (outcome: OpenOutcome) => void): void {
     this.#seat.open((outcome) => {
       if (outcome.ok) {
-        this.#legacy ??= new ModernOverLegacy(outcome.about, {
+        this.#legacy ??= new ModernClientBridge(outcome.about, {
           call: (call) => this.#seat.call(call),
           nowMs: () => this.#env.clock.monotonicMs(),
           token: this.#env.token,
@@ -384,8 +383,8 @@ export class ModernSeat implements Upstream, UpstreamUser {
     // There is nothing that a modern client tells a server beyond its requests.
   }
 
-  revive(): void {
-    this.#seat.revive();
+  reconnect(): void {
+    this.#seat.reconnect();
   }
 
   sweep(nowMs: number): void {
@@ -417,7 +416,7 @@ export class ModernSeat implements Upstream, UpstreamUser {
     this.#legacy?.asked(question);
   }
 
-  hearsQuestions(): boolean {
+  canDeliverQuestions(): boolean {
     return false;
   }
 

@@ -24,7 +24,7 @@ import { largeOrSmall, whenWorked } from "../protocol/large-or-small.ts";
 import { isName } from "../protocol/message-rules.ts";
 import { asModernResult, envelopeOf } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
-import { errorOf, FAILED_TARGETS, GATEWAY_INFO } from "./merge-responses.ts";
+import { FAILED_TARGETS, failureOf, GATEWAY_INFO } from "./merge-responses.ts";
 import type { Names } from "./names.ts";
 import type { Router, RouterOutcome, TargetChange } from "./router.ts";
 
@@ -127,7 +127,7 @@ export class SearchRouter implements Router {
           answered: (message) => {
             if (running.isCancelled) return;
             if (message.kind !== "result") {
-              call.failed(errorOf(message));
+              call.failed(failureOf(message));
               return;
             }
             largeOrSmall(

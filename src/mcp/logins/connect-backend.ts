@@ -13,8 +13,7 @@ import { personDescription } from "../../core/principal.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { BrowserCookie, foreignOrigin } from "../../identity/login/browser-flow.ts";
-import { LoginRegistry } from "./login-registry.ts";
-import type { Flow, ServerLogin } from "./server-login.ts";
+import { type Flow, LoginRegistry, type ServerLogin } from "./server-login.ts";
 
 const TIMEOUT_MS = 60_000;
 const COOKIE_SECONDS = 600;

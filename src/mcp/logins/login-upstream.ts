@@ -26,9 +26,9 @@ import {
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
 import { asModernResult } from "../server-side/modern-envelope.ts";
-import type { Loss } from "../server-side/server-connection.ts";
+import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
-import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../server-side/upstream.ts";
+import type { OpenOutcome, ServerAbout, Upstream, UpstreamListener } from "../server-side/upstream.ts";
 import type { ServerLogin } from "./server-login.ts";
 
 /** 2025-11-25: the client should open these addresses and try again. */
@@ -50,17 +50,21 @@ export interface Bearer {
   token: string | undefined;
 }
 
-export class LoginUpstream implements Upstream, UpstreamUser {
+export class LoginUpstream implements Upstream, UpstreamListener {
   readonly inner: Upstream;
   readonly #env: LoginUpstreamEnv;
-  readonly #user: UpstreamUser;
+  readonly #user: UpstreamListener;
   readonly #bearer: Bearer;
   readonly #unwatch: () => void;
   #opening: Promise<OpenOutcome> | undefined = undefined;
   #about: ServerAbout | undefined = undefined;
   #wasOffered = false;
 
-  constructor(env: LoginUpstreamEnv, user: UpstreamUser, make: (user: UpstreamUser, bearer: Bearer) => Upstream) {
+  constructor(
+    env: LoginUpstreamEnv,
+    user: UpstreamListener,
+    make: (user: UpstreamListener, bearer: Bearer) => Upstream,
+  ) {
     this.#env = env;
     this.#user = user;
     this.#bearer = { token: undefined };
@@ -80,8 +84,8 @@ export class LoginUpstream implements Upstream, UpstreamUser {
     return this.inner.pendingCalls;
   }
 
-  get isResting(): boolean {
-    return this.inner.isResting;
+  get isBackingOff(): boolean {
+    return this.inner.isBackingOff;
   }
 
   get lossReason(): string | undefined {
@@ -138,8 +142,8 @@ export class LoginUpstream implements Upstream, UpstreamUser {
     this.inner.notify(message, wire);
   }
 
-  revive(): void {
-    if (this.#bearer.token !== undefined) this.inner.revive();
+  reconnect(): void {
+    if (this.#bearer.token !== undefined) this.inner.reconnect();
   }
 
   sweep(nowMs: number): void {
@@ -173,11 +177,11 @@ export class LoginUpstream implements Upstream, UpstreamUser {
     this.#user.asked(this, question);
   }
 
-  hearsQuestions(): boolean {
-    return this.#user.hearsQuestions();
+  canDeliverQuestions(): boolean {
+    return this.#user.canDeliverQuestions();
   }
 
-  lost(_inner: Upstream, loss: Loss): void {
+  lost(_inner: Upstream, loss: ConnectionLoss): void {
     if (!isLoginRequired(loss.error)) this.#user.lost(this, loss);
   }
 

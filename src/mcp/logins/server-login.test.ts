@@ -5,9 +5,8 @@ import { tokenPrincipal } from "../../core/principal.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { Store } from "../../store/store.ts";
-import { LoginRegistry } from "./login-registry.ts";
 import { confinedFetch, discoverLogin } from "./oauth-client.ts";
-import { ServerLogin } from "./server-login.ts";
+import { LoginRegistry, ServerLogin } from "./server-login.ts";
 import { Vault } from "./vault.ts";
 
 const KEY = "a key of at least thirty-two characters";

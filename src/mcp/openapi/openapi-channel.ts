@@ -39,11 +39,11 @@ export class OpenApiChannel implements Channel {
     return this.#api.address;
   }
 
-  get isClogged(): boolean {
+  get isOverloaded(): boolean {
     return this.#calls.size >= MAX_API_CALLS;
   }
 
-  speak(): void {
+  setProtocol(): void {
     // There is one way to speak to it.
   }
 

@@ -45,7 +45,7 @@ const MAX_ROUNDS = 16;
 /** Questions of one round. */
 const MAX_INPUTS = 100;
 
-export interface ModernSide {
+export interface ModernServer {
   call(call: Call): Running;
   /** What headers must repeat of a tool's parameters; undefined where the server is not reached over HTTP. */
   readonly params: ParamHeaders | undefined;
@@ -53,8 +53,8 @@ export interface ModernSide {
   notified(message: ServerMessage): void;
 }
 
-export class LegacyOverModern {
-  readonly #side: ModernSide;
+export class LegacyClientBridge {
+  readonly #side: ModernServer;
   readonly #initialize: Readonly<Record<string, unknown>>;
   #about: ServerAbout | undefined = undefined;
   #logLevel: unknown = undefined;
@@ -62,7 +62,7 @@ export class LegacyOverModern {
   #listening: Running | undefined = undefined;
 
   /** `initialize` is the client's own parameters. */
-  constructor(initialize: Readonly<Record<string, unknown>>, side: ModernSide) {
+  constructor(initialize: Readonly<Record<string, unknown>>, side: ModernServer) {
     this.#initialize = initialize;
     this.#side = side;
   }
@@ -188,13 +188,13 @@ export class LegacyOverModern {
 /** One call of the client, with as many rounds at the server as it takes. */
 class Rounds implements Running {
   readonly #call: Call;
-  readonly #side: ModernSide;
+  readonly #side: ModernServer;
   readonly #prepare: (request: ClientRequest) => ClientRequest;
   #running: Running | undefined = undefined;
   #rounds = 0;
   #isOver = false;
 
-  constructor(call: Call, side: ModernSide, prepare: (request: ClientRequest) => ClientRequest) {
+  constructor(call: Call, side: ModernServer, prepare: (request: ClientRequest) => ClientRequest) {
     this.#call = call;
     this.#side = side;
     this.#prepare = prepare;

@@ -9,8 +9,14 @@ import { find, slice } from "../../json/json-text.ts";
 import type { Call, LoginRequired, Question, Running } from "../protocol/call.ts";
 import { LATEST_MODERN } from "../protocol/era.ts";
 import type { ClientNotification, ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
-import { LegacyOverModern } from "./legacy-client-bridge.ts";
-import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, ServerLink } from "./server-connection.ts";
+import { LegacyClientBridge } from "./legacy-client-bridge.ts";
+import {
+  type ConnectionListener,
+  type ConnectionLoss,
+  type ConnectionOptions,
+  type Handshake,
+  ServerConnection,
+} from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
   type OpenOutcome,
@@ -19,22 +25,22 @@ import {
   refusalOf,
   type ServerAbout,
   type Upstream,
-  type UpstreamUser,
+  type UpstreamListener,
 } from "./upstream.ts";
 
 /** Subscriptions that are made again after a restart of the server. */
 const MAX_REMEMBERED = 1_000;
 const MAX_REMEMBERED_CHARS = 2_000;
 
-export class LegacyUpstream implements Upstream, LinkOwner {
+export class LegacyUpstream implements Upstream, ConnectionListener {
   readonly target: Target;
   about: ServerAbout | undefined = undefined;
-  readonly #user: UpstreamUser;
-  readonly #link: ServerLink;
+  readonly #user: UpstreamListener;
+  readonly #link: ServerConnection;
   readonly #initialize: ClientRequest;
   readonly #initializeParams: string;
   /** Set where the server knows only the modern era. */
-  #modern: LegacyOverModern | undefined = undefined;
+  #modern: LegacyClientBridge | undefined = undefined;
   #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
   #isInitialized = false;
   #logLevel: string | undefined = undefined;
@@ -42,15 +48,15 @@ export class LegacyUpstream implements Upstream, LinkOwner {
 
   constructor(
     target: Target,
-    env: LinkEnv,
+    env: ConnectionOptions,
     initialize: ClientRequest,
-    user: UpstreamUser,
+    user: UpstreamListener,
     headers: HeaderList | undefined,
   ) {
     this.target = target;
     this.#user = user;
     this.#initialize = initialize;
-    this.#link = new ServerLink(env, this, headers);
+    this.#link = new ServerConnection(env, this, headers);
     const params = find(initialize.text, 0, "params");
     this.#initializeParams = params ? slice(initialize.text, params) : "{}";
   }
@@ -68,15 +74,15 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     return this.#link.pendingCalls;
   }
 
-  get isResting(): boolean {
-    return this.#link.isResting;
+  get isBackingOff(): boolean {
+    return this.#link.isBackingOff;
   }
 
   get lossReason(): string | undefined {
     return this.#link.lossReason;
   }
 
-  get holdsChild(): boolean {
+  get ownsProcess(): boolean {
     return this.target.config.stdio !== undefined && this.#link.isConnected;
   }
 
@@ -97,7 +103,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     else this.#link.notify(message.text, message.method, wire);
   }
 
-  revive(): void {
+  reconnect(): void {
     this.#link.connect();
   }
 
@@ -127,7 +133,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
 
   // What the link reports.
 
-  handshake(io: Handshaking): void {
+  handshake(io: Handshake): void {
     if (this.target.speaksLegacy === false) {
       this.#discover(io, undefined);
       return;
@@ -136,7 +142,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
       const about = answer && readInitialized(answer);
       if (answer && about) {
         this.target.speaksLegacy = true;
-        io.speak("legacy", about.protocolVersion);
+        io.setProtocol("legacy", about.protocolVersion);
         this.#ready(io, answer, about);
       } else if (answer?.kind === "error" && this.target.speaksLegacy === undefined) this.#discover(io, answer);
       else this.#refuse(io, answer, reason, error);
@@ -151,11 +157,11 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     this.#user.asked(this, question);
   }
 
-  hearsQuestions(): boolean {
-    return this.#user.hearsQuestions();
+  canDeliverQuestions(): boolean {
+    return this.#user.canDeliverQuestions();
   }
 
-  lost(loss: Loss): void {
+  lost(loss: ConnectionLoss): void {
     this.target.failures.add(loss.reason, loss.stderr);
     const opened = this.#opened;
     this.#opened = undefined;
@@ -164,14 +170,14 @@ export class LegacyUpstream implements Upstream, LinkOwner {
   }
 
   /** A server that knows no `initialize` may be one of the modern era. */
-  #discover(io: Handshaking, refusal: ServerMessage | undefined): void {
-    this.#modern ??= new LegacyOverModern(this.#initialize.params, {
+  #discover(io: Handshake, refusal: ServerMessage | undefined): void {
+    this.#modern ??= new LegacyClientBridge(this.#initialize.params, {
       call: (call) => this.#link.call(call),
       params: this.target.config.mcp ? this.target.params : undefined,
       notified: (message) => this.notified(message),
     });
     const modern = this.#modern;
-    io.speak("modern", LATEST_MODERN);
+    io.setProtocol("modern", LATEST_MODERN);
     io.request("server/discover", `{"_meta":{${modern.envelope()}}}`, (answer, reason, error) => {
       const about = answer && readDiscovered(answer);
       if (!answer || !about) {
@@ -187,7 +193,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     });
   }
 
-  #refuse(io: Handshaking, answer: ServerMessage | undefined, reason: string, error?: LoginRequired): void {
+  #refuse(io: Handshake, answer: ServerMessage | undefined, reason: string, error?: LoginRequired): void {
     const opened = this.#opened;
     // Its own refusal is passed on; a result that is none would look like success.
     if (opened && answer?.kind === "error") {
@@ -197,7 +203,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     io.refuse(answer ? refusalOf(answer) : reason, answer ? undefined : error);
   }
 
-  #ready(io: Handshaking, answer: ServerMessage, about: ServerAbout): void {
+  #ready(io: Handshake, answer: ServerMessage, about: ServerAbout): void {
     const opened = this.#opened;
     this.#opened = undefined;
     if (opened) {
@@ -210,7 +216,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
   }
 
   /** A new process in an old session: it must speak the revision that the client was told. */
-  #reopen(io: Handshaking, about: ServerAbout): void {
+  #reopen(io: Handshake, about: ServerAbout): void {
     if (this.about !== undefined && about.protocolVersion !== this.about.protocolVersion) {
       io.refuse(`answers with protocol version ${about.protocolVersion} after a restart`);
       return;
@@ -220,7 +226,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
   }
 
   /** Tells the server what the client has said before, then lets calls pass. */
-  #resume(io: Handshaking): void {
+  #resume(io: Handshake): void {
     if (this.#modern) {
       io.ready();
       return;

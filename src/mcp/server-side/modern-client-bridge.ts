@@ -39,7 +39,7 @@ const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "aler
 const MAX_PARKED = 100;
 const MAX_PARKED_MS = 10 * 60_000;
 
-export interface LegacySide {
+export interface LegacyServer {
   /** To replicas where a client may come back to its call. */
   readonly relay?: TurnRelay | undefined;
   call(call: Call): Running;
@@ -57,8 +57,8 @@ interface Listener {
   readonly filter: SubscriptionFilter;
 }
 
-export class ModernOverLegacy {
-  readonly #side: LegacySide;
+export class ModernClientBridge {
+  readonly #side: LegacyServer;
   readonly #listeners = new Set<Listener>();
   /** How many subscriptions want each resource. */
   readonly #uris = new Map<string, number>();
@@ -66,7 +66,7 @@ export class ModernOverLegacy {
   #about: ServerAbout;
   #logLevel: string | undefined = undefined;
 
-  constructor(about: ServerAbout, side: LegacySide) {
+  constructor(about: ServerAbout, side: LegacyServer) {
     this.#about = about;
     this.#side = side;
   }

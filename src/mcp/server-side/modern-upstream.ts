@@ -10,8 +10,14 @@ import { type Call, NOTHING_RUNS, type Question, type Running } from "../protoco
 import { LATEST_LEGACY, LATEST_MODERN, REMOVED_METHODS, SERVER_INFO } from "../protocol/era.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
 import type { TurnRelay } from "../replicas/turn-relay.ts";
-import { ModernOverLegacy } from "./modern-client-bridge.ts";
-import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, ServerLink } from "./server-connection.ts";
+import { ModernClientBridge } from "./modern-client-bridge.ts";
+import {
+  type ConnectionListener,
+  type ConnectionLoss,
+  type ConnectionOptions,
+  type Handshake,
+  ServerConnection,
+} from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
   type OpenOutcome,
@@ -20,7 +26,7 @@ import {
   refusalOf,
   type ServerAbout,
   type Upstream,
-  type UpstreamUser,
+  type UpstreamListener,
 } from "./upstream.ts";
 
 const NO_HEADERS = new HeaderList();
@@ -35,8 +41,8 @@ interface Probe {
   isLegacyAsked: boolean;
 }
 
-export interface ModernUpstreamEnv {
-  readonly link: LinkEnv;
+export interface ModernUpstreamOptions {
+  readonly link: ConnectionOptions;
   readonly clock: Clock;
   readonly relay: TurnRelay | undefined;
   token(): string;
@@ -50,14 +56,14 @@ export interface ClientIdentity {
   readonly capabilities: string;
 }
 
-export class ModernUpstream implements Upstream, LinkOwner {
+export class ModernUpstream implements Upstream, ConnectionListener {
   readonly target: Target;
   about: ServerAbout | undefined = undefined;
-  readonly #user: UpstreamUser;
-  readonly #env: ModernUpstreamEnv;
+  readonly #user: UpstreamListener;
+  readonly #env: ModernUpstreamOptions;
   readonly #client: ClientIdentity;
-  readonly #link: ServerLink;
-  #legacy: ModernOverLegacy | undefined = undefined;
+  readonly #link: ServerConnection;
+  #legacy: ModernClientBridge | undefined = undefined;
   #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
   #skipProbe = false;
   /** It was asked in both eras, and speaks the modern one. */
@@ -65,31 +71,31 @@ export class ModernUpstream implements Upstream, LinkOwner {
 
   constructor(
     target: Target,
-    env: ModernUpstreamEnv,
+    env: ModernUpstreamOptions,
     client: ClientIdentity,
-    user: UpstreamUser,
+    user: UpstreamListener,
     headers: HeaderList | undefined,
   ) {
     this.target = target;
     this.#env = env;
     this.#client = client;
     this.#user = user;
-    this.#link = new ServerLink(env.link, this, headers);
+    this.#link = new ServerConnection(env.link, this, headers);
   }
 
   get pendingCalls(): number {
     return this.#link.pendingCalls + (this.#legacy?.parkedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
   }
 
-  get isResting(): boolean {
-    return this.#link.isResting;
+  get isBackingOff(): boolean {
+    return this.#link.isBackingOff;
   }
 
   get lossReason(): string | undefined {
     return this.#link.lossReason;
   }
 
-  get holdsChild(): boolean {
+  get ownsProcess(): boolean {
     return this.target.config.stdio !== undefined && this.#link.isConnected;
   }
 
@@ -125,7 +131,7 @@ export class ModernUpstream implements Upstream, LinkOwner {
     // There is nothing that a modern client tells a server beyond its requests.
   }
 
-  revive(): void {
+  reconnect(): void {
     this.#link.connect();
   }
 
@@ -153,7 +159,7 @@ export class ModernUpstream implements Upstream, LinkOwner {
 
   // What the link reports.
 
-  handshake(io: Handshaking): void {
+  handshake(io: Handshake): void {
     if (this.target.speaksModern === false || this.#skipProbe) this.#initialize(io);
     else this.#probe(io);
   }
@@ -166,11 +172,11 @@ export class ModernUpstream implements Upstream, LinkOwner {
     question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
   }
 
-  hearsQuestions(): boolean {
+  canDeliverQuestions(): boolean {
     return false;
   }
 
-  lost(loss: Loss): void {
+  lost(loss: ConnectionLoss): void {
     if (this.#isToldTooMuch) {
       this.#isToldTooMuch = false;
       this.#link.connect();
@@ -195,12 +201,12 @@ export class ModernUpstream implements Upstream, LinkOwner {
    * A server that is silent for long may be one that knows no such request, or one that is slow to start: it is told both,
    * and what it answers first decides. One that was told too much is started once more, for the era that it speaks.
    */
-  #probe(io: Handshaking): void {
+  #probe(io: Handshake): void {
     const state: Probe = { isDecided: false, isLegacyAsked: false };
     const timer = this.#env.clock.after(this.target.speaksModern === true ? KNOWN_PROBE_MS : PROBE_MS, () => {
       if (!state.isDecided) this.#initialize(io, state);
     });
-    io.speak("modern", LATEST_MODERN);
+    io.setProtocol("modern", LATEST_MODERN);
     io.request("server/discover", `{"_meta":{${this.#client.envelope}}}`, (answer) => {
       if (state.isDecided) return;
       timer.cancel();
@@ -222,9 +228,9 @@ export class ModernUpstream implements Upstream, LinkOwner {
     });
   }
 
-  #initialize(io: Handshaking, probe: Probe = { isDecided: false, isLegacyAsked: false }): void {
+  #initialize(io: Handshake, probe: Probe = { isDecided: false, isLegacyAsked: false }): void {
     probe.isLegacyAsked = true;
-    io.speak("legacy", LATEST_LEGACY);
+    io.setProtocol("legacy", LATEST_LEGACY);
     const params = `{"protocolVersion":"${LATEST_LEGACY}","capabilities":${this.#client.capabilities},"clientInfo":${this.#client.clientInfo}}`;
     io.request("initialize", params, (answer, reason, error) => {
       if (probe.isDecided) return;
@@ -237,12 +243,12 @@ export class ModernUpstream implements Upstream, LinkOwner {
       this.target.speaksModern = false;
       this.target.speaksLegacy = true;
       this.about = about;
-      io.speak("legacy", about.protocolVersion);
+      io.setProtocol("legacy", about.protocolVersion);
       io.notify("notifications/initialized", "{}");
       const known = this.#legacy;
       this.#legacy =
         known ??
-        new ModernOverLegacy(about, {
+        new ModernClientBridge(about, {
           call: (call) => this.#link.call(call),
           nowMs: () => this.#env.clock.monotonicMs(),
           token: this.#env.token,

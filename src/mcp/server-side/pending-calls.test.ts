@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { asClientRequest } from "../protocol/json-rpc.ts";
-import { CallSlots, PendingCall } from "./pending-calls.ts";
+import { CallTable, PendingCall } from "./pending-calls.ts";
 
 function pending(): PendingCall {
   const call = {
@@ -19,7 +19,7 @@ function ignore(): void {
 }
 
 test("an id is never given twice, and an old one finds nothing", () => {
-  const slots = new CallSlots();
+  const slots = new CallTable();
   const seen = new Set<number>();
   let old = 0;
   for (let round = 0; round < 50; round++) {
@@ -41,7 +41,7 @@ test("an id is never given twice, and an old one finds nothing", () => {
 });
 
 test("ids rise by one and pass over an old call; thousands at once are kept apart", () => {
-  const slots = new CallSlots();
+  const slots = new CallTable();
   const old = pending();
   slots.add(old);
   for (let i = 0; i < 20; i++) slots.take(slots.add(pending()));
@@ -55,13 +55,13 @@ test("ids rise by one and pass over an old call; thousands at once are kept apar
 });
 
 test("ids that were never given find nothing", () => {
-  const slots = new CallSlots();
+  const slots = new CallTable();
   slots.add(pending());
   for (const id of [0, -1, 2, 65_537, Number.NaN, 1.5, Number.MAX_SAFE_INTEGER]) assert.equal(slots.get(id), undefined);
 });
 
 test("all are taken at once", () => {
-  const slots = new CallSlots();
+  const slots = new CallTable();
   const calls = [pending(), pending(), pending()];
   for (const call of calls) slots.add(call);
   slots.take((calls[1] as PendingCall).wireId);

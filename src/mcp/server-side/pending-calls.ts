@@ -73,7 +73,7 @@ export class PendingCall implements Running {
 
 const FIRST_SIZE = 8;
 
-export class CallSlots {
+export class CallTable {
   /** As long as a power of two; a call is at the lower bits of its id. */
   #slots: (PendingCall | undefined)[] = new Array(FIRST_SIZE).fill(undefined);
   #size = 0;

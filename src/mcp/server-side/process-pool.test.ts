@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { type MakeRoom, type Slot, StartGate } from "./process-pool.ts";
+import { type EvictIdle, ProcessLimiter, type Slot } from "./process-pool.ts";
 
 function gate(
   limits: { maxChildren: number; maxConcurrentStarts: number; maxChildrenPerClient?: number },
-  makeRoom: MakeRoom = () => false,
+  makeRoom: EvictIdle = () => false,
 ) {
   const clock = fakeClock();
   const slots: Slot[] = [];
   const refusals: string[] = [];
-  const it = new StartGate({ maxChildrenPerClient: limits.maxChildren, ...limits }, clock, makeRoom);
+  const it = new ProcessLimiter({ maxChildrenPerClient: limits.maxChildren, ...limits }, clock, makeRoom);
   const enter = (client?: string): (() => void) =>
     it.enter(
       client,
@@ -125,7 +125,11 @@ test("a refusal that makes others leave the line, or enter it, disturbs nobody",
   const clock = fakeClock();
   const told: string[] = [];
   const slots: Slot[] = [];
-  const it = new StartGate({ maxChildren: 1, maxChildrenPerClient: 1, maxConcurrentStarts: 1 }, clock, () => false);
+  const it = new ProcessLimiter(
+    { maxChildren: 1, maxChildrenPerClient: 1, maxConcurrentStarts: 1 },
+    clock,
+    () => false,
+  );
   const enter = (name: string, refused: () => void = () => undefined): (() => void) =>
     it.enter(
       undefined,

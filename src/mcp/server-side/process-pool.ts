@@ -12,7 +12,7 @@ const MAX_WAIT_MS = 60_000;
 /** A longer line would not be served in that time. */
 const MAX_LINE = 1_000;
 
-export interface GateLimits {
+export interface ProcessLimits {
   readonly maxChildren: number;
   readonly maxChildrenPerClient: number;
   readonly maxConcurrentStarts: number;
@@ -38,19 +38,19 @@ interface Waiting {
 }
 
 /** Ends an idle session, of the client alone if `isOwn`; false if there is none. */
-export type MakeRoom = (client: string | undefined, isOwn: boolean) => boolean;
+export type EvictIdle = (client: string | undefined, isOwn: boolean) => boolean;
 
-export class StartGate {
-  limits: GateLimits;
+export class ProcessLimiter {
+  limits: ProcessLimits;
   readonly #clock: Clock;
-  readonly #makeRoom: MakeRoom;
+  readonly #makeRoom: EvictIdle;
   readonly #waiting: Waiting[] = [];
   /** Children of each client, those that wait to be started included. */
   readonly #counts = new Map<string, number>();
   #living = 0;
   #starting = 0;
 
-  constructor(limits: GateLimits, clock: Clock, makeRoom: MakeRoom) {
+  constructor(limits: ProcessLimits, clock: Clock, makeRoom: EvictIdle) {
     this.limits = limits;
     this.#clock = clock;
     this.#makeRoom = makeRoom;
@@ -220,7 +220,7 @@ interface Spare {
   adopted: ChannelHandlers | undefined;
 }
 
-export class SpareChannels {
+export class SpareProcesses {
   readonly #count: number;
   readonly #env: SpareEnv;
   readonly #spares: Spare[] = [];

@@ -27,13 +27,13 @@ import {
   withId,
 } from "../protocol/json-rpc.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
-import { CallSlots, PendingCall, type PendingCallEnv } from "./pending-calls.ts";
+import { CallTable, PendingCall, type PendingCallEnv } from "./pending-calls.ts";
 
 const MAX_WAITING = 1_000;
 
-export class ServerLink {
-  readonly #env: LinkEnv;
-  readonly #owner: LinkOwner;
+export class ServerConnection {
+  readonly #env: ConnectionOptions;
+  readonly #owner: ConnectionListener;
   readonly #conversation: Conversation;
   readonly #pendingEnv: PendingCallEnv;
   #waiting: PendingCall[] = [];
@@ -43,15 +43,15 @@ export class ServerLink {
   #state: "down" | "parked" | "connecting" | "up" | "closed" = "down";
   /** Of the last request: handshakes and notifications of ours go with them too. */
   #headers: readonly string[] | undefined;
-  readonly #pauses = new ReconnectPauses();
+  readonly #pauses = new ReconnectBackoff();
   #timer: Timer | undefined = undefined;
   #leaveLine: (() => void) | undefined = undefined;
   #started: (() => void) | undefined = undefined;
-  #loss: Loss | undefined = undefined;
+  #loss: ConnectionLoss | undefined = undefined;
   /** Of the client's request that opens the connection: the handshake is what is sent for it. */
   #wire: WireTap | undefined = undefined;
 
-  constructor(env: LinkEnv, owner: LinkOwner, headers?: HeaderList) {
+  constructor(env: ConnectionOptions, owner: ConnectionListener, headers?: HeaderList) {
     this.#env = env;
     this.#owner = owner;
     this.#headers = headers && env.forwarded(headers);
@@ -75,7 +75,7 @@ export class ServerLink {
   }
 
   /** It failed a moment ago; the pause before the next attempt is not over. */
-  get isResting(): boolean {
+  get isBackingOff(): boolean {
     return this.#state !== "up" && this.#pauses.leftMs(this.#env.clock.monotonicMs()) > 0;
   }
 
@@ -194,10 +194,10 @@ export class ServerLink {
     return this.#current === handlers && this.#state !== "closed";
   }
 
-  #handshaking(handlers: ChannelHandlers): Handshaking {
+  #handshaking(handlers: ChannelHandlers): Handshake {
     const prefix = this.#failure("").message;
     return {
-      speak: (era, version) => this.#channel?.speak(era, version),
+      setProtocol: (era, version) => this.#channel?.setProtocol(era, version),
       request: (method, params, done) => {
         if (!this.#isCurrent(handlers)) return;
         this.#conversation.request(method, params, {
@@ -230,7 +230,7 @@ export class ServerLink {
   }
 
   #begin(pending: PendingCall): void {
-    if (this.#channel?.isClogged === true) {
+    if (this.#channel?.isOverloaded === true) {
       pending.fail(this.#failure("does not read its input", "overloaded"));
       return;
     }
@@ -281,7 +281,7 @@ export class ServerLink {
     logger[typeof error === "object" ? "info" : "warn"]("MCP server failed", { target, reason });
     const channel = this.#drop(this.#failure(reason, error));
     this.#state = "down";
-    this.#loss = { reason, error, failedStarts: this.#pauses.failedStarts, stderr: channel?.lastWords?.() ?? [] };
+    this.#loss = { reason, error, failedStarts: this.#pauses.failedStarts, stderr: channel?.stderrTail?.() ?? [] };
     void channel?.close();
     this.#owner.lost(this.#loss);
   }
@@ -324,13 +324,13 @@ export interface Listener {
   notified(message: ServerMessage): void;
   asked(question: Question): void;
   /** Whether a question that belongs to no call can be delivered. */
-  hearsQuestions(): boolean;
+  canDeliverQuestions(): boolean;
 }
 
 export class Conversation {
   readonly #env: ConversationEnv;
   readonly #listener: Listener;
-  readonly #pending = new CallSlots();
+  readonly #pending = new CallTable();
   #questions: Map<string, Question> | undefined = undefined;
 
   constructor(env: ConversationEnv, listener: Listener) {
@@ -488,7 +488,7 @@ export class Conversation {
     this.#questions.get(id)?.withdrawn?.(undefined);
     this.#questions.set(id, question);
     const pending = about === undefined ? this.#only() : this.#pending.get(about);
-    const chosen = pending ?? (this.#listener.hearsQuestions() ? undefined : this.#newest());
+    const chosen = pending ?? (this.#listener.canDeliverQuestions() ? undefined : this.#newest());
     if (chosen === undefined) this.#listener.asked(question);
     else chosen.call.asked(question);
   }
@@ -525,7 +525,7 @@ const MAX_PAUSE_MS = 10_000;
 /** A connection that held this long was sound: the next loss counts as the first again. */
 const SOUND_MS = 30_000;
 
-export class ReconnectPauses {
+export class ReconnectBackoff {
   /** Attempts in a row that did not come about. */
   failedStarts = 0;
   #losses = 0;
@@ -554,7 +554,7 @@ export class ReconnectPauses {
   }
 }
 
-export interface LinkEnv {
+export interface ConnectionOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly targetName: string;
@@ -573,14 +573,14 @@ export interface LinkEnv {
   ): () => void;
 }
 
-export interface LinkOwner extends Listener {
+export interface ConnectionListener extends Listener {
   /** Runs on every new connection before calls pass; ends with `ready` or `refuse`. */
-  handshake(io: Handshaking): void;
+  handshake(io: Handshake): void;
   /** The connection ended or did not come about; calls in flight have failed. */
-  lost(loss: Loss): void;
+  lost(loss: ConnectionLoss): void;
 }
 
-export interface Loss {
+export interface ConnectionLoss {
   /** Completes "target x …". */
   readonly reason: string;
   readonly error: ServerError | LoginRequired;
@@ -590,9 +590,9 @@ export interface Loss {
   readonly stderr: readonly string[];
 }
 
-export interface Handshaking {
+export interface Handshake {
   /** What both sides agreed on: it goes into the headers of HTTP. */
-  speak(era: Era, version: string): void;
+  setProtocol(era: Era, version: string): void;
   /** `answer` is undefined if there is none; the reason then completes "target x …". */
   request(
     method: string,

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { UpstreamFailures } from "./server-state.ts";
+import { ServerFailures } from "./server-state.ts";
 
 test("a server that never failed has nothing to tell", () => {
-  assert.equal(new UpstreamFailures(fakeClock()).last(), undefined);
+  assert.equal(new ServerFailures(fakeClock()).last(), undefined);
 });
 
 test("the last failure is kept, with its age and how often it happened, also when the server is up again", async () => {
   const clock = fakeClock();
-  const failures = new UpstreamFailures(clock);
+  const failures = new ServerFailures(clock);
   failures.add("exited with code 1", ["first"]);
   failures.add("exited with code 2", ["no key", "bye"]);
   await clock.advance(5_000);
@@ -20,7 +20,7 @@ test("the last failure is kept, with its age and how often it happened, also whe
 });
 
 test("a reason that quotes a long line is cut", () => {
-  const failures = new UpstreamFailures(fakeClock());
+  const failures = new ServerFailures(fakeClock());
   failures.add("x".repeat(10_000), []);
   assert.equal(failures.last()?.reason.length, 500);
 });

@@ -19,7 +19,7 @@ export interface LastFailure {
   readonly isOver: boolean;
 }
 
-export class UpstreamFailures {
+export class ServerFailures {
   readonly #clock: Clock;
   #reason = "";
   #stderr: readonly string[] = [];

@@ -20,14 +20,14 @@ import { openSseChannel } from "../transports/sse-transport.ts";
 import { childEnvironment, type Environment, openStdioChannel, secretsOf } from "../transports/stdio-transport.ts";
 import type { Channel, ChannelHandlers } from "../transports/transport.ts";
 import { ParamHeaders } from "./param-headers.ts";
-import { SpareChannels, type StartGate } from "./process-pool.ts";
-import { UpstreamFailures } from "./server-state.ts";
+import { type ProcessLimiter, SpareProcesses } from "./process-pool.ts";
+import { ServerFailures } from "./server-state.ts";
 import type { McpConfig, TargetConfig } from "./target-config.ts";
 
-export interface TargetEnv {
+export interface TargetOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly gate: StartGate;
+  readonly gate: ProcessLimiter;
   /** Of the gateway itself. */
   readonly environment: Environment;
   readonly tls: TlsOptions | undefined;
@@ -46,7 +46,7 @@ export type MessageSizes = Pick<McpConfig, "maxRequestBytes" | "maxMessageBytes"
 
 export class Target implements RoutedTarget {
   readonly config: TargetConfig;
-  readonly #env: TargetEnv;
+  readonly #env: TargetOptions;
   readonly #childEnv: Record<string, string>;
   readonly #secrets: readonly string[];
   /** Whether the server answers `initialize`; undefined until it was asked. */
@@ -55,20 +55,20 @@ export class Target implements RoutedTarget {
   speaksModern: boolean | undefined = undefined;
   /** Parameters of its tools that headers repeat. */
   readonly params = new ParamHeaders();
-  readonly failures: UpstreamFailures;
+  readonly failures: ServerFailures;
   #server: RemoteServer | undefined = undefined;
   #api: OpenApi | undefined = undefined;
-  readonly #spares: SpareChannels | undefined;
+  readonly #spares: SpareProcesses | undefined;
 
-  constructor(config: TargetConfig, env: TargetEnv) {
+  constructor(config: TargetConfig, env: TargetOptions) {
     this.config = config;
     this.#env = env;
-    this.failures = new UpstreamFailures(env.clock);
+    this.failures = new ServerFailures(env.clock);
     this.#childEnv = config.stdio ? childEnvironment(env.environment, config.stdio) : {};
     this.#secrets = config.stdio ? secretsOf(env.environment, config.stdio) : [];
     const { stdio, spares } = config;
     if (stdio && spares)
-      this.#spares = new SpareChannels(spares, {
+      this.#spares = new SpareProcesses(spares, {
         clock: env.clock,
         slot: () => env.gate.spare(),
         open: (handlers, gone) => this.#child(stdio, handlers, gone),
@@ -233,7 +233,7 @@ export type CallerHeaders = ReadonlyMap<string, readonly string[]>;
 
 const ofRequests = new WeakMap<HeaderList, CallerHeaders>();
 
-export function giveCallerHeaders(headers: HeaderList, given: CallerHeaders): void {
+export function setCallerHeaders(headers: HeaderList, given: CallerHeaders): void {
   ofRequests.set(headers, given);
 }
 

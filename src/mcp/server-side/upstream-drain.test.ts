@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { type Leaving, Retirement } from "./upstream.ts";
+import { type Drainable, UpstreamDrain } from "./upstream.ts";
 
 function setUp() {
   const clock = fakeClock();
   const closed: string[] = [];
   let emptied = 0;
-  const retirement = new Retirement(clock, () => {
+  const retirement = new UpstreamDrain(clock, () => {
     emptied += 1;
   });
-  const one = (name: string, pendingCalls: number): Leaving & { pendingCalls: number; sweeps: number } => ({
+  const one = (name: string, pendingCalls: number): Drainable & { pendingCalls: number; sweeps: number } => ({
     pendingCalls,
     sweeps: 0,
     sweep() {

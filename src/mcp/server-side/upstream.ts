@@ -2,7 +2,6 @@
  * One target as one session sees it, in the words of the session's era. Behind it may stand a server of the
  * other era, or a process that other sessions use too: neither shows.
  */
-
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
@@ -11,7 +10,7 @@ import type { Call, LoginRequired, Question, Running, ServerError } from "../pro
 import { isModernVersion } from "../protocol/era.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
 import { aboutKeyProblem } from "../protocol/message-rules.ts";
-import type { Loss } from "./server-connection.ts";
+import type { ConnectionLoss } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 
 /** What a server says of itself in `initialize` or `server/discover`. */
@@ -40,17 +39,17 @@ export interface Upstream {
   /** For admission to a session's time to live and the admin interface. */
   readonly pendingCalls: number;
   /** It failed a moment ago and is not tried again yet. */
-  readonly isResting: boolean;
+  readonly isBackingOff: boolean;
   /** Why it was lost last; completes "target x …". */
   readonly lossReason: string | undefined;
   /** A process runs for it alone, and ends with it. */
-  readonly holdsChild?: boolean;
+  readonly ownsProcess?: boolean;
   /** `wire` is told of the handshake, where it is made for a client's request. */
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
   call(call: Call): Running;
   notify(message: ClientNotification, wire?: WireTap): void;
   /** Brings a lost connection up again without waiting for a call. */
-  revive(): void;
+  reconnect(): void;
   /** Lets its process go until it is needed again; undefined if there is none of its own, or it is at work. */
   park?(): Promise<void> | undefined;
   sweep(nowMs: number): void;
@@ -61,11 +60,11 @@ export interface Upstream {
 }
 
 /** Whoever uses an upstream: what comes from the server without belonging to a call goes here. */
-export interface UpstreamUser {
+export interface UpstreamListener {
   notified(upstream: Upstream, message: ServerMessage): void;
   asked(upstream: Upstream, question: Question): void;
-  hearsQuestions(): boolean;
-  lost(upstream: Upstream, loss: Loss): void;
+  canDeliverQuestions(): boolean;
+  lost(upstream: Upstream, loss: ConnectionLoss): void;
 }
 
 /** What a server says of itself: larger than any, and parsed within some milliseconds. */
@@ -119,17 +118,17 @@ function resultOf(answer: ServerMessage): Record<string, unknown> {
 
 const LOOK_EVERY_MS = 200;
 
-export interface Leaving {
+export interface Drainable {
   readonly pendingCalls: number;
   /** Ends calls that take too long. */
   sweep(nowMs: number): void;
   close(): Promise<void>;
 }
 
-export class Retirement {
+export class UpstreamDrain {
   readonly #clock: Clock;
   readonly #emptied: () => void;
-  readonly #leaving = new Set<Leaving>();
+  readonly #leaving = new Set<Drainable>();
   readonly #closing = new Set<Promise<void>>();
   #timer: Timer | undefined = undefined;
 
@@ -143,7 +142,7 @@ export class Retirement {
     return this.#leaving.size === 0 && this.#closing.size === 0;
   }
 
-  add(one: Leaving): void {
+  add(one: Drainable): void {
     this.#leaving.add(one);
     this.#timer ??= this.#clock.every(LOOK_EVERY_MS, this.#look);
     this.#look();
@@ -166,7 +165,7 @@ export class Retirement {
     this.#timer = undefined;
   };
 
-  #close(one: Leaving): void {
+  #close(one: Drainable): void {
     this.#leaving.delete(one);
     const closing: Promise<void> = one.close().finally(() => {
       this.#closing.delete(closing);
@@ -177,4 +176,20 @@ export class Retirement {
     this.#timer?.cancel();
     this.#timer = undefined;
   }
+}
+
+export interface UpstreamHolder {
+  readonly lastUsedMs: number;
+  /** Nobody is connected and nothing runs. */
+  readonly isIdle: boolean;
+  readonly upstreams: readonly Upstream[];
+  sweep(nowMs: number): void;
+  /** `isForGood` false: its client may go on with it, here or in another process. Default: true. */
+  end(reason: string, isForGood?: boolean): void;
+  detail(): Record<string, unknown>;
+}
+
+/** Whether its end would end a process. */
+export function ownsProcess({ upstreams }: UpstreamHolder): boolean {
+  return upstreams.some((upstream) => upstream.ownsProcess === true);
 }

@@ -9,8 +9,8 @@ import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { singleLine } from "../../json/json-text.ts";
 import { sendJson } from "../aggregation/router.ts";
 import { type Failure, failureHeaders } from "../protocol/call.ts";
-import type { Beating } from "../server-side/tenant.ts";
 import { type EventLog, eventId, eventSuffix } from "./event-log.ts";
+import type { Heartbeat } from "./heartbeat.ts";
 import { eventStreamHeaders } from "./stream-headers.ts";
 
 /** What a proxy in between may take for dead is kept alive (threats R17). */
@@ -44,9 +44,9 @@ export interface StreamOwner {
   congested(isCongested: boolean): void;
 }
 
-export class EventStream implements BackendRun, Beating {
-  next: Beating | undefined = undefined;
-  previous: Beating | undefined = undefined;
+export class EventStream implements BackendRun, Heartbeat {
+  next: Heartbeat | undefined = undefined;
+  previous: Heartbeat | undefined = undefined;
   /** 0 is the general stream. */
   readonly number: number;
   readonly #owner: StreamOwner;

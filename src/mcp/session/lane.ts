@@ -7,8 +7,7 @@ import { shownPrincipal } from "../../core/principal.ts";
 import type { Router } from "../aggregation/router.ts";
 import { type Call, NOTHING_RUNS, type Question, type Running, serverFailure } from "../protocol/call.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
-import type { Tenant } from "../server-side/tenant.ts";
-import type { Upstream, UpstreamUser } from "../server-side/upstream.ts";
+import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
 
 export interface LaneEnv {
   nowMs(): number;
@@ -24,7 +23,7 @@ interface Waiting {
   isCancelled: boolean;
 }
 
-export class Lane implements UpstreamUser, Tenant {
+export class Lane implements UpstreamListener, UpstreamHolder {
   readonly owner: string;
   readonly client: string;
   lastUsedMs: number;
@@ -129,7 +128,7 @@ export class Lane implements UpstreamUser, Tenant {
     question.answer('"error":{"code":-32601,"message":"The client cannot be asked"}');
   }
 
-  hearsQuestions(): boolean {
+  canDeliverQuestions(): boolean {
     return false;
   }
 

@@ -20,9 +20,9 @@ import {
 } from "../protocol/call.ts";
 import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION } from "../protocol/era.ts";
 import { type ClientRequest, errorText, METHOD_NOT_FOUND, type ServerMessage, withId } from "../protocol/json-rpc.ts";
-import type { Beating } from "../server-side/tenant.ts";
 import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
 import { KEEP_ALIVE_MS } from "./event-stream.ts";
+import type { Heartbeat } from "./heartbeat.ts";
 import { isLargeAnswer, readyLargeAnswer } from "./large-answer.ts";
 import { eventStreamHeaders } from "./stream-headers.ts";
 
@@ -47,9 +47,9 @@ export interface ModernCallEnv {
   ended(call: ModernCall): void;
 }
 
-export class ModernCall implements Call, BackendRun, Beating {
-  next: Beating | undefined = undefined;
-  previous: Beating | undefined = undefined;
+export class ModernCall implements Call, BackendRun, Heartbeat {
+  next: Heartbeat | undefined = undefined;
+  previous: Heartbeat | undefined = undefined;
   readonly request: ClientRequest;
   readonly headers: HeaderList;
   readonly wire: WireTap | undefined;

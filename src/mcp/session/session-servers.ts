@@ -115,7 +115,7 @@ export class SessionServers {
 
   /** The client is back. */
   unpark(): void {
-    if (this.#isParked) for (const upstream of this.all) upstream.revive();
+    if (this.#isParked) for (const upstream of this.all) upstream.reconnect();
     this.#isParked = false;
   }
 }

@@ -5,8 +5,7 @@ import { createIdSource } from "../../base/ids.ts";
 import { createMemoryBudget } from "../../base/memory-budget.ts";
 import { createTasks } from "../../base/tasks.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
-import { holdsChild, type Tenant } from "../server-side/tenant.ts";
-import { Retirement, type Upstream } from "../server-side/upstream.ts";
+import { ownsProcess, type Upstream, UpstreamDrain, type UpstreamHolder } from "../server-side/upstream.ts";
 import type { SessionRecords } from "./session-records.ts";
 import { SessionStore } from "./session-store.ts";
 
@@ -22,7 +21,7 @@ function storeWith(
       logger: silentLogger,
       ids: createIdSource(),
       task,
-      retirement: new Retirement(clock, () => undefined),
+      retirement: new UpstreamDrain(clock, () => undefined),
       // No session is made here, only tenants that somebody else made.
       records: {} as SessionRecords,
       memory: createMemoryBudget(clock),
@@ -30,7 +29,7 @@ function storeWith(
   );
   const ended: string[] = [];
   for (const { name, idleMs, upstreams } of tenants) {
-    const tenant: Tenant = {
+    const tenant: UpstreamHolder = {
       lastUsedMs: clock.monotonicMs() - idleMs,
       isIdle: idleMs > 0,
       upstreams: upstreams.map((one) => ({ close: () => Promise.resolve(), ...one }) as unknown as Upstream),
@@ -46,8 +45,8 @@ function storeWith(
   return { store, ended };
 }
 
-const CHILD = { holdsChild: true };
-const PARKED = { holdsChild: false };
+const CHILD = { ownsProcess: true };
+const PARKED = { ownsProcess: false };
 const REMOTE = {};
 
 test("room for a child is made by the oldest session that has one: the end of others would free nothing [R47]", () => {
@@ -59,9 +58,9 @@ test("room for a child is made by the oldest session that has one: the end of ot
     { name: "busy", idleMs: 0, upstreams: [CHILD] },
     { name: "fresh", idleMs: 9_000, upstreams: [CHILD] },
   ]);
-  assert.ok(store.makeRoom(holdsChild));
-  assert.ok(store.makeRoom(holdsChild));
-  assert.ok(!store.makeRoom(holdsChild), "what was used a moment ago, or is in use, stays");
+  assert.ok(store.makeRoom(ownsProcess));
+  assert.ok(store.makeRoom(ownsProcess));
+  assert.ok(!store.makeRoom(ownsProcess), "what was used a moment ago, or is in use, stays");
   assert.deepEqual(ended, ["old", "young"]);
 });
 

@@ -13,8 +13,8 @@ import { shownPrincipal } from "../../core/principal.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { Names } from "../aggregation/names.ts";
 import type { TargetChange } from "../aggregation/router.ts";
-import type { Beating, Tenant } from "../server-side/tenant.ts";
-import type { Retirement } from "../server-side/upstream.ts";
+import type { UpstreamDrain, UpstreamHolder } from "../server-side/upstream.ts";
+import type { Heartbeat } from "./heartbeat.ts";
 import { Lane } from "./lane.ts";
 import { Session } from "./session.ts";
 import { endShown, type SessionEnv, type SessionOrigin, shownId } from "./session-env.ts";
@@ -52,7 +52,7 @@ export interface StoreEnv {
   readonly logger: Logger;
   readonly ids: IdSource;
   readonly task: Task;
-  readonly retirement: Retirement;
+  readonly retirement: UpstreamDrain;
   readonly records: SessionRecords;
   readonly memory: MemoryBudget;
 }
@@ -76,18 +76,18 @@ export class SessionStore {
   readonly #env: StoreEnv;
   readonly #sessions = new Map<string, Session>();
   readonly #lanes = new Map<string, Lane>();
-  readonly #tenants = new Map<Tenant, Held>();
+  readonly #tenants = new Map<UpstreamHolder, Held>();
   /** How many sessions and lanes each client has. */
   readonly #counts = new Map<string, number>();
   readonly #laneCounts = new Map<string, number>();
   readonly #stopReclaiming: () => void;
-  readonly #beating = new LinkedList<Beating>();
+  readonly #beating = new LinkedList<Heartbeat>();
   readonly #sessionEnv: SessionEnv<Session>;
   #pulse: Timer | undefined = undefined;
   #sweeper: Timer | undefined = undefined;
   /** The last one, for sessions that open meanwhile. */
   #change: TargetChange | undefined = undefined;
-  readonly #retirement: Retirement;
+  readonly #retirement: UpstreamDrain;
   /** Connections of ended sessions that are still being closed. */
   readonly #closing = new Set<Promise<unknown>>();
 
@@ -167,22 +167,22 @@ export class SessionStore {
   }
 
   /** A server that sessions share: it ends when nobody has used it for as long as a session may be idle. */
-  addShared(server: Tenant, name: string): void {
+  addShared(server: UpstreamHolder, name: string): void {
     this.#settle(server, "mcp shared server", name, undefined);
   }
 
   /** A tenant that the store did not make ended. */
-  sharedEnded(server: Tenant, reason: string): void {
+  sharedEnded(server: UpstreamHolder, reason: string): void {
     this.#ended(server, reason);
   }
 
   /** Gives signs of life until it is taken out. */
-  beatFor(one: Beating): void {
+  beatFor(one: Heartbeat): void {
     this.#beating.add(one);
     this.#pulse ??= this.#env.clock.every(BEAT_MS, this.#beat);
   }
 
-  noBeatFor(one: Beating): void {
+  noBeatFor(one: Heartbeat): void {
     this.#beating.remove(one);
   }
 
@@ -202,10 +202,10 @@ export class SessionStore {
    * Ends an idle session or lane, of those that may go: of the client that holds the most, the one that was idle longest.
    * False if there is none. `client`: who needs the room.
    */
-  makeRoom(mayGo: (tenant: Tenant) => boolean = () => true, client?: string): boolean {
+  makeRoom(mayGo: (tenant: UpstreamHolder) => boolean = () => true, client?: string): boolean {
     const nowMs = this.#env.clock.monotonicMs();
     const crowdedFrom = client === undefined ? Number.POSITIVE_INFINITY : CROWDING * (this.#countOf(client) + 1);
-    let chosen: Tenant | undefined;
+    let chosen: UpstreamHolder | undefined;
     let most = 0;
     for (const [tenant, { account }] of this.#tenants) {
       const count = this.#countOf(account?.client);
@@ -220,13 +220,13 @@ export class SessionStore {
   }
 
   /** For a child of this client: only the client's own sessions may go. */
-  makeRoomWithin(client: string, mayGo: (tenant: Tenant) => boolean): boolean {
+  makeRoomWithin(client: string, mayGo: (tenant: UpstreamHolder) => boolean): boolean {
     return this.#endIdle((tenant) => this.#clientOf(tenant) === client && mayGo(tenant));
   }
 
   /** Ends the one that was idle longest, and long enough. */
-  #endIdle(mayGo: (tenant: Tenant) => boolean): boolean {
-    let oldest: Tenant | undefined;
+  #endIdle(mayGo: (tenant: UpstreamHolder) => boolean): boolean {
+    let oldest: UpstreamHolder | undefined;
     for (const tenant of this.#tenants.keys())
       if ((oldest === undefined || tenant.lastUsedMs < oldest.lastUsedMs) && tenant.isIdle && mayGo(tenant))
         oldest = tenant;
@@ -253,7 +253,7 @@ export class SessionStore {
     return largest;
   }
 
-  #clientOf(tenant: Tenant): string | undefined {
+  #clientOf(tenant: UpstreamHolder): string | undefined {
     return this.#tenants.get(tenant)?.account?.client;
   }
 
@@ -326,7 +326,7 @@ export class SessionStore {
   #admit({ client, headerBytes }: SessionClient, chars: number): MemoryAccount {
     const { maxSessions, maxSessionsPerClient } = this.settings;
     const { memory } = this.#env;
-    const isOwn = (tenant: Tenant): boolean => this.#clientOf(tenant) === client;
+    const isOwn = (tenant: UpstreamHolder): boolean => this.#clientOf(tenant) === client;
     const bytes = SESSION_BYTES + headerBytes + RETAINED_COPIES * chars;
     if (this.#countOf(client) >= maxSessionsPerClient && !this.#endIdle(isOwn))
       throw overloaded(`the limit of ${maxSessionsPerClient} MCP sessions per client is reached`);
@@ -339,7 +339,7 @@ export class SessionStore {
     throw overloaded("the memory for MCP sessions is used up");
   }
 
-  #settle(tenant: Tenant, kind: string, name: string, account: MemoryAccount | undefined): void {
+  #settle(tenant: UpstreamHolder, kind: string, name: string, account: MemoryAccount | undefined): void {
     const task = this.#env.task.start(kind, name, () => tenant.detail());
     this.#tenants.set(tenant, { task, account });
     if (account !== undefined) this.#counts.set(account.client, this.#countOf(account.client) + 1);
@@ -359,7 +359,7 @@ export class SessionStore {
       });
   }
 
-  #ended(tenant: Tenant, reason: string): void {
+  #ended(tenant: UpstreamHolder, reason: string): void {
     const held = this.#tenants.get(tenant);
     if (held === undefined) return;
     const { task, account } = held;

@@ -17,9 +17,8 @@ import {
   type ClientResponse,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import type { Loss } from "../server-side/server-connection.ts";
-import type { Tenant } from "../server-side/tenant.ts";
-import type { Upstream, UpstreamUser } from "../server-side/upstream.ts";
+import type { ConnectionLoss } from "../server-side/server-connection.ts";
+import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
 import { ClientQuestions } from "./client-questions.ts";
 import type { EventStream } from "./event-stream.ts";
 import { type CallContext, ENDLESS, RequestCall } from "./request-call.ts";
@@ -34,7 +33,7 @@ import { SessionStreams, type StreamSession } from "./session-streams.ts";
 const MAX_FAILED_STARTS = 3;
 const RETIRED = "its servers are not in the configuration any more";
 
-export class Session implements UpstreamUser, StreamSession, Tenant {
+export class Session implements UpstreamListener, StreamSession, UpstreamHolder {
   readonly id: string;
   readonly owner: string | undefined;
   readonly client: string;
@@ -250,16 +249,16 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
     this.#questions.ask(question, { event: (text) => this.#streams.say(text) });
   }
 
-  hearsQuestions(): boolean {
+  canDeliverQuestions(): boolean {
     return this.general.isConnected;
   }
 
-  lost(upstream: Upstream, loss: Loss): void {
+  lost(upstream: Upstream, loss: ConnectionLoss): void {
     if (this.#state !== "open" || !this.upstreams.includes(upstream)) return;
     if (loss.failedStarts >= MAX_FAILED_STARTS && this.upstreams.length === 1)
       this.end(`target "${upstream.target.name}" ${loss.reason}`);
     // A client that listens hears nothing from a server that is not there.
-    else if (this.general.isConnected) upstream.revive();
+    else if (this.general.isConnected) upstream.reconnect();
   }
 
   // What streams need to know.

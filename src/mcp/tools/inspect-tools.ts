@@ -11,9 +11,9 @@ import { LATEST_LEGACY } from "../protocol/era.ts";
 import { asClientRequest, type ServerMessage } from "../protocol/json-rpc.ts";
 import { listProblem } from "../protocol/list-check.ts";
 import { LegacyUpstream } from "../server-side/legacy-upstream.ts";
-import type { LinkEnv } from "../server-side/server-connection.ts";
+import type { ConnectionOptions } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
-import type { Upstream, UpstreamUser } from "../server-side/upstream.ts";
+import type { Upstream, UpstreamListener } from "../server-side/upstream.ts";
 import { injectionMarkers, type QuarantinedTool } from "./quarantine.ts";
 import {
   INSTRUCTIONS_ENTRY,
@@ -31,11 +31,11 @@ const MAX_INSPECTED_PAGES = 100;
 export interface Inspection {
   readonly targets: readonly Target[];
   readonly tools: ToolsOfTargets;
-  link(target: Target): LinkEnv;
+  link(target: Target): ConnectionOptions;
 }
 
 interface InspectionEnv {
-  readonly link: LinkEnv;
+  readonly link: ConnectionOptions;
   readonly lock: ToolLock | undefined;
   readonly quarantined: readonly QuarantinedTool[];
 }
@@ -168,9 +168,9 @@ async function openAndList(target: Target, upstream: LegacyUpstream): Promise<Of
   return { tools, instructions };
 }
 
-const NOBODY: UpstreamUser = {
+const NOBODY: UpstreamListener = {
   notified: () => undefined,
   asked: (_upstream: Upstream, question) => refuseQuestion(question),
-  hearsQuestions: () => true,
+  canDeliverQuestions: () => true,
   lost: () => undefined,
 };

@@ -35,9 +35,9 @@ import {
 import { largeOrSmall } from "../protocol/large-or-small.ts";
 import { listProblem } from "../protocol/list-check.ts";
 import { envelopeOf } from "../server-side/modern-envelope.ts";
-import type { Loss } from "../server-side/server-connection.ts";
+import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
-import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../server-side/upstream.ts";
+import type { OpenOutcome, ServerAbout, Upstream, UpstreamListener } from "../server-side/upstream.ts";
 import type { Quarantine } from "./quarantine.ts";
 import { guardedMessage, refusedAnswer, watchedMessage } from "./result-guard.ts";
 import { INSTRUCTIONS_ENTRY, instructionsDefinition } from "./tool-lock.ts";
@@ -60,10 +60,10 @@ export interface ToolUpstreamEnv {
   readonly clock: Clock;
 }
 
-export class ToolUpstream implements Upstream, UpstreamUser {
+export class ToolUpstream implements Upstream, UpstreamListener {
   readonly inner: Upstream;
   readonly #env: ToolUpstreamEnv;
-  readonly #user: UpstreamUser;
+  readonly #user: UpstreamListener;
   /** Tools that are as they were accepted, since when; undefined until the list was read. */
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
   /** The server's description of itself, and the one that clients see. */
@@ -71,7 +71,7 @@ export class ToolUpstream implements Upstream, UpstreamUser {
   /** Counts what makes an earlier comparison worthless. */
   #changes = 0;
 
-  constructor(env: ToolUpstreamEnv, user: UpstreamUser, make: (user: UpstreamUser) => Upstream) {
+  constructor(env: ToolUpstreamEnv, user: UpstreamListener, make: (user: UpstreamListener) => Upstream) {
     this.#env = env;
     this.#user = user;
     this.inner = make(this);
@@ -89,16 +89,16 @@ export class ToolUpstream implements Upstream, UpstreamUser {
     return this.inner.pendingCalls;
   }
 
-  get isResting(): boolean {
-    return this.inner.isResting;
+  get isBackingOff(): boolean {
+    return this.inner.isBackingOff;
   }
 
   get lossReason(): string | undefined {
     return this.inner.lossReason;
   }
 
-  get holdsChild(): boolean {
-    return this.inner.holdsChild === true;
+  get ownsProcess(): boolean {
+    return this.inner.ownsProcess === true;
   }
 
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
@@ -136,8 +136,8 @@ export class ToolUpstream implements Upstream, UpstreamUser {
     this.inner.notify(message, wire);
   }
 
-  revive(): void {
-    this.inner.revive();
+  reconnect(): void {
+    this.inner.reconnect();
   }
 
   park(): Promise<void> | undefined {
@@ -179,11 +179,11 @@ export class ToolUpstream implements Upstream, UpstreamUser {
     if (passed) this.#user.asked(this, passed);
   }
 
-  hearsQuestions(): boolean {
-    return this.#user.hearsQuestions();
+  canDeliverQuestions(): boolean {
+    return this.#user.canDeliverQuestions();
   }
 
-  lost(_inner: Upstream, loss: Loss): void {
+  lost(_inner: Upstream, loss: ConnectionLoss): void {
     this.#forget();
     this.#user.lost(this, loss);
   }

@@ -15,7 +15,7 @@ import type { Era } from "../protocol/era.ts";
 import { wireIdOf } from "../protocol/json-rpc.ts";
 import { MIRRORED, mirrorHeader } from "../protocol/mirror-headers.ts";
 import type { RemoteServer } from "./remote-server.ts";
-import { type BrokenMessage, type ReadMessages, readServerTextInSteps, reportBroken } from "./server-messages.ts";
+import { type BrokenMessage, type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
 
 /** Calls under way at one server for one session. */
@@ -53,11 +53,11 @@ export class HttpChannel implements Channel {
     return this.#server.address;
   }
 
-  get isClogged(): boolean {
+  get isOverloaded(): boolean {
     return this.#exchanges.size > MAX_UNDER_WAY;
   }
 
-  speak(era: Era, version: string): void {
+  setProtocol(era: Era, version: string): void {
     this.#era = era;
     this.#version = version;
   }
@@ -71,7 +71,7 @@ export class HttpChannel implements Channel {
     }
     if (message.method === "notifications/initialized" && !this.#hasGeneralStream) this.#hold();
     // Calls are refused before it comes to this; what nobody waits for is left out.
-    if (message.wireId === undefined && this.isClogged) return;
+    if (message.wireId === undefined && this.isOverloaded) return;
     const exchange = this.#begin(message.wireId);
     if (message.wireId === undefined) exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
     if (message.headers) this.#headers = message.headers;
@@ -378,9 +378,9 @@ export function readText(
   exchange: HttpExchange,
   text: string,
   events: () => InOrderEvents,
-  done: (messages: ReadMessages) => void,
+  done: (messages: ParsedMessages) => void,
 ): void {
-  const steps = readServerTextInSteps(text);
+  const steps = parseServerTextInSteps(text);
   const isSmall = text.length <= SLICED_BYTES;
   if (isSmall && exchange.texts === undefined) {
     done(finish(steps));
@@ -399,7 +399,7 @@ export function afterTexts({ texts }: HttpExchange, last: () => void): void {
 /** Returns why there is no answer in them; undefined where nothing is wrong. */
 export function takeMessages(
   exchange: HttpExchange,
-  messages: ReadMessages,
+  messages: ParsedMessages,
   handlers: ChannelHandlers,
   broken: (message: BrokenMessage) => void,
 ): string | undefined {

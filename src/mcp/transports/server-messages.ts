@@ -37,10 +37,10 @@ export interface BrokenMessage {
   readonly reason: string;
 }
 
-export type ReadMessages = readonly (ServerMessage | BrokenMessage)[];
+export type ParsedMessages = readonly (ServerMessage | BrokenMessage)[];
 
-/** `readServerText` in steps, since a large text would hold up everybody else. */
-export function* readServerTextInSteps(text: string): Steps<ReadMessages> {
+/** `parseServerText` in steps, since a large text would hold up everybody else. */
+export function* parseServerTextInSteps(text: string): Steps<ParsedMessages> {
   const start = skipSpace(text, 0);
   const first = text.charCodeAt(start);
   if (first !== OPEN_OBJECT && first !== OPEN_ARRAY) return [];
@@ -63,8 +63,8 @@ export function* readServerTextInSteps(text: string): Steps<ReadMessages> {
 }
 
 /** Each message of a line, an event or a body. None if it is no JSON at all, as a line that a program logs. */
-export function readServerText(text: string): ReadMessages {
-  return finish(readServerTextInSteps(text));
+export function parseServerText(text: string): ParsedMessages {
+  return finish(parseServerTextInSteps(text));
 }
 
 /** Fails the call that a broken message answers, or tells the server that its question cannot be read. */

@@ -10,7 +10,7 @@ import { SLICED_BYTES } from "../../base/turns.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import type { RemoteServer } from "./remote-server.ts";
-import { type ReadMessages, readServerTextInSteps, reportBroken } from "./server-messages.ts";
+import { type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import type { Channel, ChannelHandlers } from "./transport.ts";
 
 const OPEN_TIMEOUT_MS = 30_000;
@@ -62,10 +62,10 @@ export function openSseChannel(
 
   const channel: Channel = {
     address: server.address,
-    get isClogged() {
+    get isOverloaded() {
       return posts.size > MAX_POSTS;
     },
-    speak: () => undefined,
+    setProtocol: () => undefined,
     send(message) {
       if (isOver || endpoint === undefined) return;
       const headers = ["content-type", "application/json", "accept", "application/json", ...(message.headers ?? [])];
@@ -126,9 +126,9 @@ export function openSseChannel(
         timer.cancel();
         opened(channel);
       }
-    } else if (type === "message") texts.run(readServerTextInSteps(data), data.length <= SLICED_BYTES, read);
+    } else if (type === "message") texts.run(parseServerTextInSteps(data), data.length <= SLICED_BYTES, read);
   };
-  const read = (messages: ReadMessages): void => {
+  const read = (messages: ParsedMessages): void => {
     for (const message of messages) {
       if (isOver) return;
       if (message.kind === "broken") reportBroken(message, handlers, channel.send);

@@ -57,5 +57,5 @@ const cases: [name: string, text: string, words: string | undefined][] = [
   ["a line without what the child was given to keep", "error: bad key given-secret\n", "error: bad key <redacted>"],
 ];
 for (const [name, text, words] of cases) {
-  test(`the last words are ${name}`, () => assert.equal(tailOf(text).lastWords(), words));
+  test(`the likely cause is ${name}`, () => assert.equal(tailOf(text).likelyCause(), words));
 }

@@ -229,7 +229,7 @@ test("a flood on stderr is drained and only its last lines are kept [R12]", asyn
 test("a child that does not read is noticed", async () => {
   const { child } = run("setInterval(() => undefined, 1000)");
   for (let i = 0; i < 60; i++) child.write("x".repeat(100_000));
-  assert.equal(child.isClogged, true);
+  assert.equal(child.isOverloaded, true);
   child.kill("was stopped by the test");
   await child.stop();
 });

@@ -20,7 +20,7 @@ import { SLICED_BYTES } from "../../base/turns.ts";
 import { singleLine } from "../../json/json-text.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { withoutSecrets } from "../../observe/trace/redact.ts";
-import { type ReadMessages, readServerTextInSteps, reportBroken } from "./server-messages.ts";
+import { type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
 
 export function openStdioChannel(options: StdioProcessOptions, handlers: ChannelHandlers, gone: () => void): Channel {
@@ -43,7 +43,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
     message.wire?.attempt(address, { over: "stdio", line });
     child.write(line, message.isAlone);
   };
-  const read = (messages: ReadMessages, text: string): void => {
+  const read = (messages: ParsedMessages, text: string): void => {
     if (isClosed) return;
     if (messages.length === 0) ignore("a line on stdout is no JSON-RPC message", text);
     for (const message of messages) {
@@ -67,7 +67,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   const child = new StdioProcess(options, {
     line(text) {
       if (isClosed) return;
-      lines.run(readServerTextInSteps(text), text.length <= SLICED_BYTES, (messages) => read(messages, text));
+      lines.run(parseServerTextInSteps(text), text.length <= SLICED_BYTES, (messages) => read(messages, text));
     },
     afterParsing: (parsed) => lines.afterwards(parsed),
     exited(reason) {
@@ -84,10 +84,10 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   };
   return {
     address,
-    get isClogged() {
-      return child.isClogged;
+    get isOverloaded() {
+      return child.isOverloaded;
     },
-    speak: () => undefined,
+    setProtocol: () => undefined,
     send,
     abandon: () => undefined,
     pause() {
@@ -102,7 +102,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       isClosed = true;
       return stop();
     },
-    lastWords: () => child.stderrLines(),
+    stderrTail: () => child.stderrLines(),
     detail: () => ({
       pid: child.pid,
       memoryBytes: child.memoryBytes(),
@@ -204,7 +204,7 @@ export class StdioProcess {
   }
 
   /** The child reads slower than we write, and what waits for it has reached the limit. */
-  get isClogged(): boolean {
+  get isOverloaded(): boolean {
     return this.#queuedBytes > MAX_QUEUED_BYTES;
   }
 
@@ -361,7 +361,7 @@ export class StdioProcess {
     this.#batch = "";
     let told = reason;
     contain(() => {
-      const last = this.#stderr?.lastWords();
+      const last = this.#stderr?.likelyCause();
       if (last !== undefined) told = `${reason}: ${last.slice(0, 200)}`;
     }, ignore);
     // A grandchild may hold the other ends for ever: nothing of it is read any more.
@@ -546,7 +546,7 @@ export class StderrTail {
   }
 
   /** The line that most likely says why the child ended: seldom the last one. */
-  lastWords(): string | undefined {
+  likelyCause(): string | undefined {
     const lines = this.lines().filter((line) => !SAYS_NOTHING.test(line));
     return lines.findLast((line) => SAYS_WHY.test(line)) ?? lines.at(-1);
   }

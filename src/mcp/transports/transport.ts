@@ -25,9 +25,9 @@ export interface Channel {
   /** For the trace and the log: `stdio:<name>` or `host:port`. */
   readonly address: string;
   /** What waits to be sent has reached a limit: new calls are better refused. */
-  readonly isClogged: boolean;
+  readonly isOverloaded: boolean;
   /** What was agreed with the server; HTTP carries it in headers. */
-  speak(era: Era, version: string): void;
+  setProtocol(era: Era, version: string): void;
   send(message: Outgoing): void;
   /** Nobody waits for this answer any more. */
   abandon(wireId: number): void;
@@ -38,7 +38,7 @@ export interface Channel {
   /** For the admin interface. */
   detail(): Record<string, unknown>;
   /** What a process last wrote to stderr. */
-  lastWords?(): readonly string[];
+  stderrTail?(): readonly string[];
 }
 
 export interface ChannelHandlers {

@@ -13,7 +13,7 @@ import {
   renamedResult,
 } from "../../../src/mcp/aggregation/names.ts";
 import { idOf, JsonRpcProblem, parseClientMessages, withId } from "../../../src/mcp/protocol/json-rpc.ts";
-import { readServerText } from "../../../src/mcp/transports/server-messages.ts";
+import { parseServerText } from "../../../src/mcp/transports/server-messages.ts";
 import { isRecord, parsed, randomJson, randomObject, writtenName } from "../json.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
@@ -107,7 +107,7 @@ function clientOutcome(text: string): string {
 }
 
 function serverOutcome(text: string): string {
-  const read = readServerText(text);
+  const read = parseServerText(text);
   const json = parsed(text);
   for (const message of read) {
     if (message.kind === "broken") {

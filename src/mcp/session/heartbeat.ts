@@ -1,0 +1,8 @@
+import type { Linked } from "../../base/linked-list.ts";
+
+/** An open stream that sends periodic keep-alive messages. */
+export interface Heartbeat extends Linked<Heartbeat> {
+  beat(nowMs: number): void;
+  /** Ends a stream that would otherwise stay open during shutdown. */
+  drain?(): void;
+}
