@@ -165,7 +165,7 @@ export const REQUEST_LIMITS = {
     ["MAX_RECORDING_BYTES", "cli/commands/record-command.ts", "a recording of `gwctl record`", "recording ends"],
     ["MAX_CACHE_TTL_MS", "policies/ext-authz/policy.ts", "`cache.ttl` of `extAuthz`", "the configuration is rejected"],
     ["MAX_CACHED_VERDICTS", "policies/ext-authz/policy.ts", "verdicts that `extAuthz` remembers", "the oldest go"],
-    ["MAX_CANARY_WINDOW_MS", "config/schema/canary-schema.ts", "`canary.window`", "the configuration is rejected"],
+    ["MAX_CANARY_WINDOW_MS", "config/schema/schema.ts", "`canary.window`", "the configuration is rejected"],
     ["MAX_WALK_MS", "pipeline/dry-run/dry-run.ts", "time for the policies of a dry run", "an error"],
     ["MAX_REPEATS", "admin/change/what-if.ts", "`repeat` of `/debug/what-if`", "400"],
     ["MAX_REPEATS", "config/schema/tests-schema.ts", "`repeat` of a test", "the configuration is rejected"],

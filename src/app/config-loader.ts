@@ -5,10 +5,9 @@
 import type { UiSource } from "../backends/ui/source.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
-import type { SourceText } from "../config/load/load.ts";
-import type { Sources } from "../config/load/sources.ts";
+import type { Sources, SourceText } from "../config/load/load.ts";
 import { type Prepared, prepareConfig } from "../config/prepare.ts";
-import type { ClusterSource } from "../kubernetes/follow/snapshot-source.ts";
+import type { ClusterSource } from "../kubernetes/follow-controller.ts";
 import type { Redaction } from "../observe/trace/redact.ts";
 import type { Services } from "./services.ts";
 import { asStartError, StartError } from "./start-error.ts";

@@ -1,7 +1,7 @@
 /**
  * Reloads whenever the cluster has a new version of the documents, one at a time, and says what became of each.
  */
-import type { ClusterSource } from "../kubernetes/follow/snapshot-source.ts";
+import type { ClusterSource } from "../kubernetes/follow-controller.ts";
 import type { Loaded } from "./config-loader.ts";
 import type { Reloads } from "./reload.ts";
 

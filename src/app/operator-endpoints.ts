@@ -10,7 +10,7 @@ import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import type { Ui } from "../admin/ui/ui-endpoints.ts";
 import type { HeapPressure } from "../base/heap-pressure.ts";
 import { configDumpInParts } from "../config/dump.ts";
-import type { Sources } from "../config/load/sources.ts";
+import type { Sources } from "../config/load/load.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
 import { createStoredKeys } from "../identity/passwords/stored-keys.ts";
 import type { Listeners } from "../pipeline/listen/listeners.ts";

@@ -3,7 +3,7 @@
  */
 
 import type { Clock } from "../base/clock.ts";
-import { openSources, type SourceList } from "../config/load/sources.ts";
+import { openSources, type SourceList } from "../config/load/load.ts";
 import type { Finding } from "../config/prepare.ts";
 import type { Environment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";

@@ -4,11 +4,9 @@
 import { hostname } from "node:os";
 import { keepAwake, systemClock, wait } from "../base/clock.ts";
 import type { Environment } from "../config/text/env.ts";
-import { openApiClient } from "../kubernetes/client/api-client.ts";
-import { openClusterAccess } from "../kubernetes/client/cluster-access.ts";
-import { followController } from "../kubernetes/follow/follow-controller.ts";
-import type { ClusterSource } from "../kubernetes/follow/snapshot-source.ts";
-import { watchGateway } from "../kubernetes/follow/watch-gateway.ts";
+import { openApiClient, openClusterAccess } from "../kubernetes/api-client.ts";
+import { type ClusterSource, followController } from "../kubernetes/follow-controller.ts";
+import { watchGateway } from "../kubernetes/watch-gateway.ts";
 import { parseLogFilter } from "../observe/log/log-filter.ts";
 import type { LogOutput } from "../observe/log/log-output.ts";
 import { createLogging } from "../observe/log/logger.ts";

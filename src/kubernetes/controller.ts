@@ -4,24 +4,26 @@
  */
 
 import type { Clock, Timer } from "../base/clock.ts";
-import { type KubernetesObject, objectKey, specOf } from "../config/cluster/kubernetes-object.ts";
-import { gatewayKey } from "../config/cluster/snapshot.ts";
-import type { Verdict } from "../config/resources/documents.ts";
+import { type KubernetesObject, objectKey, specOf } from "../config/documents/cluster.ts";
+import type { Verdict } from "../config/documents/documents.ts";
+import { gatewayKey } from "../config/documents/snapshot.ts";
 import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
-import { openClusterCache } from "./cache/cluster-cache.ts";
-import { DEPLOYMENTS, KINDS } from "./cache/kinds.ts";
-import type { ApiClient } from "./client/api-client.ts";
-import { controllerCertificate } from "./control/controller-certificate.ts";
-import { accountOf, type DeployOptions, dataPlaneManifests, deployedName } from "./control/data-plane-manifests.ts";
-import { debounce } from "./control/debounce.ts";
-import { createDeployer } from "./control/deployer.ts";
-import { electLeader } from "./control/leader-election.ts";
-import { openSnapshotServer, type SnapshotServer } from "./serve/snapshot-server.ts";
-import { createTokenReviews } from "./serve/token-reviews.ts";
-import { type ClusterView, createView } from "./status/cluster-view.ts";
-import { desiredStatuses, type GatewayState } from "./status/desired-status.ts";
-import { createStatusWriter } from "./status/status-writer.ts";
+import type { ApiClient } from "./api-client.ts";
+import { DEPLOYMENTS, KINDS, openClusterCache } from "./cluster-cache.ts";
+import { type ClusterView, createView } from "./cluster-snapshots.ts";
+import { controllerCertificate } from "./controller-certificate.ts";
+import {
+  accountOf,
+  createDeployer,
+  type DeployOptions,
+  dataPlaneManifests,
+  deployedName,
+} from "./data-plane-deployment.ts";
+import { debounce } from "./debounce.ts";
+import { electLeader } from "./leader-election.ts";
+import { createTokenReviews, openSnapshotServer, type SnapshotServer } from "./snapshot-server.ts";
+import { createStatusWriter, desiredStatuses, type GatewayState } from "./status.ts";
 
 const QUIET_MS = 50;
 const LONGEST_MS = 500;

@@ -9,9 +9,9 @@ import { stringify } from "yaml";
 import { startApp } from "../../src/app/app.ts";
 import type { App } from "../../src/app/start/app-options.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import type { KubernetesObject } from "../../src/config/cluster/kubernetes-object.ts";
-import { createSnapshot } from "../../src/config/cluster/snapshot.ts";
-import { createSnapshotSource } from "../../src/kubernetes/follow/snapshot-source.ts";
+import type { KubernetesObject } from "../../src/config/documents/cluster.ts";
+import { createSnapshot } from "../../src/config/documents/snapshot.ts";
+import { createSnapshotSource } from "../../src/kubernetes/follow-controller.ts";
 import { eventually } from "../support/scenario.ts";
 
 interface Row {

@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { systemClock } from "../../src/base/clock.ts";
-import { createSnapshot, type Snapshot } from "../../src/config/cluster/snapshot.ts";
-import { selfSignedCertificate } from "../../src/kubernetes/control/controller-certificate.ts";
-import { type Following, followController } from "../../src/kubernetes/follow/follow-controller.ts";
-import { openSnapshotServer, type SnapshotServer } from "../../src/kubernetes/serve/snapshot-server.ts";
+import { createSnapshot, type Snapshot } from "../../src/config/documents/snapshot.ts";
+import { selfSignedCertificate } from "../../src/kubernetes/controller-certificate.ts";
+import { type Following, followController } from "../../src/kubernetes/follow-controller.ts";
+import { openSnapshotServer, type SnapshotServer } from "../../src/kubernetes/snapshot-server.ts";
 import { silentLogger } from "../../src/observe/log/logger.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 

@@ -9,9 +9,9 @@ import { type AddressInfo, createServer } from "node:net";
 import { type TestContext, test } from "node:test";
 import { startApp } from "../../src/app/app.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import type { KubernetesObject } from "../../src/config/cluster/kubernetes-object.ts";
-import { createSnapshot } from "../../src/config/cluster/snapshot.ts";
-import { createSnapshotSource } from "../../src/kubernetes/follow/snapshot-source.ts";
+import type { KubernetesObject } from "../../src/config/documents/cluster.ts";
+import { createSnapshot } from "../../src/config/documents/snapshot.ts";
+import { createSnapshotSource } from "../../src/kubernetes/follow-controller.ts";
 import { certificates } from "../support/tls/certificates.ts";
 
 async function freePort(): Promise<number> {

@@ -65,15 +65,14 @@ export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
     "client-side",
   ],
   pipeline: ["records", "route", "phases", "listen", "dry-run"],
-  config: ["text", "schema", "load", "checks", "cluster", "resources", "crds", "compile"],
+  config: ["text", "schema", "load", "checks", "documents", "compile"],
   admin: ["server", "endpoints", "change", "merge", "ui"],
-  kubernetes: ["kubeconfig", "client", "cache", "status", "serve", "control", "follow"],
   cli: ["terminal", "instance", "cluster", "trace", "import", "views", "commands"],
 };
 
 /** gwctl shares types and paths with the gateway, not behavior; the login check, imports and the lock file load more, only when they run. */
 const CLI_MAY_IMPORT =
-  /^(?:(?:base|json|http|cli)\/.*|observe\/log\/logger\.ts|observe\/trace\/(?:events|request-record)\.ts|kubernetes\/kubeconfig\/kubeconfig\.ts|admin\/server\/paths\.ts)$/;
+  /^(?:(?:base|json|http|cli)\/.*|observe\/log\/logger\.ts|observe\/trace\/(?:events|request-record)\.ts|kubernetes\/kubeconfig\.ts|admin\/server\/paths\.ts)$/;
 const CLI_MAY_LOAD_LAZILY = /^(?:config|identity|mcp\/tools)\//;
 
 /** An I/O module or a security table, and the only files that may use it. */
@@ -95,7 +94,7 @@ const OWNED: readonly Owned[] = [
   {
     what: "an HTTP server",
     pattern: /import \{[^}]*\bcreateServer\b[^}]*\} from "node:https?"/,
-    owners: /^src\/(?:admin\/server\/server|kubernetes\/serve\/snapshot-server)\.ts$/,
+    owners: /^src\/(?:admin\/server\/server|kubernetes\/snapshot-server)\.ts$/,
   },
   {
     what: "a listening socket",

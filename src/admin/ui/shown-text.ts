@@ -19,7 +19,7 @@ import {
   type YAMLMap,
 } from "yaml";
 import { z } from "zod";
-import { specSchema } from "../../config/resources/parts.ts";
+import { specSchema } from "../../config/documents/policy-spec.ts";
 import { configSchema } from "../../config/schema/schema.ts";
 import { schemaAt, unwrap } from "../../config/schema/schema-walk.ts";
 import { headerOf, isExpression, isNamedField } from "../../config/schema/shown-config.ts";

@@ -4,8 +4,7 @@
  */
 import type { WhatIf } from "../../admin/change/what-if.ts";
 import type { Clock } from "../../base/clock.ts";
-import type { PlacedTest, SourceText } from "../../config/load/load.ts";
-import { openSources, type SourceList } from "../../config/load/sources.ts";
+import { openSources, type PlacedTest, type SourceList, type SourceText } from "../../config/load/load.ts";
 import type { Finding } from "../../config/prepare.ts";
 import type { ConfigTest, DescribedRequest } from "../../config/schema/tests-schema.ts";
 import type { Environment } from "../../config/text/env.ts";

@@ -5,10 +5,10 @@
 import type { Clock } from "../../base/clock.ts";
 import type { HeapSize } from "../../base/heap-pressure.ts";
 import type { MemoryLimits } from "../../base/memory-budget.ts";
-import type { SourceList } from "../../config/load/sources.ts";
+import type { SourceList } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
 import type { Topology } from "../../core/topology.ts";
-import type { ClusterSource } from "../../kubernetes/follow/snapshot-source.ts";
+import type { ClusterSource } from "../../kubernetes/follow-controller.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
 import type { ListenerLimits } from "../../pipeline/listen/listener-env.ts";
 import type { StartThread } from "../threads/load-for-threads.ts";

@@ -3,7 +3,7 @@
  * before anything listens (log settings, store, key for session ids).
  */
 import type { Ui } from "../../admin/ui/ui-endpoints.ts";
-import { openSources, type Sources } from "../../config/load/sources.ts";
+import { openSources, type Sources } from "../../config/load/load.ts";
 import {
   createInheritedSockets,
   type InheritedSockets,

@@ -148,7 +148,7 @@ function connectThreads(t: TestContext, respond: Respond): Threads {
         startedAt: 1,
         startedMs: 2,
       });
-      handle({ ...env, elsewhere: accepting.elsewhere }, served, exchange, client);
+      handle({ ...env, forwardToThread: accepting.forwardToThread }, served, exchange, client);
     },
     end: () => owning.close(),
   };

@@ -76,7 +76,7 @@ type Returned =
   | { readonly kind: "cut"; readonly id: number };
 
 export interface Forwarding {
-  readonly elsewhere: NonNullable<PipelineEnv["elsewhere"]>;
+  readonly forwardToThread: NonNullable<PipelineEnv["forwardToThread"]>;
   /** Requests from and to this thread pass over the port from now on; an earlier port of the thread is closed. */
   connect(thread: number, port: MessagePort): void;
   close(): void;
@@ -90,7 +90,7 @@ export function createForwarding(
   const ownerOf = createOwners(threads);
   const links = new Map<number, ThreadLink>();
   return {
-    elsewhere(from, exchange, sink) {
+    forwardToThread(from, exchange, sink) {
       const owner = ownerOf(from, exchange);
       if (owner === ANY_THREAD || owner === thread) return false;
       const link = links.get(owner);

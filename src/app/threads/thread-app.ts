@@ -170,7 +170,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     shutdown.at("outgoing", forwards.close);
     const listeners = createListeners({
       ...env,
-      elsewhere: forwards.elsewhere,
+      forwardToThread: forwards.forwardToThread,
       tasks,
       inherited: createInheritedSockets([]),
       sharedPort: ({ name }) => ports.get(name),

@@ -3,7 +3,7 @@
  * They are passed on as they are: connections that wait in them are lost to nobody.
  */
 import { closeSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
-import type { SourceList } from "../../config/load/sources.ts";
+import type { SourceList } from "../../config/load/load.ts";
 import type { WrittenProcess } from "../../config/schema/schema.ts";
 import type { InheritedSocket } from "../../pipeline/listen/inherited-sockets.ts";
 import type { HandedSocket } from "./messages.ts";

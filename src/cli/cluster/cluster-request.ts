@@ -2,7 +2,7 @@
  * One request to the API server of a kubeconfig, and its own words if it refuses.
  */
 import { openFetcher } from "../../http/client/fetcher.ts";
-import type { Cluster } from "../../kubernetes/kubeconfig/kubeconfig.ts";
+import type { Cluster } from "../../kubernetes/kubeconfig.ts";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
 
 const LIST_TIMEOUT_MS = 10_000;

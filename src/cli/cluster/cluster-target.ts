@@ -5,7 +5,7 @@
 import { createServer, type Server } from "node:net";
 import { Duplex } from "node:stream";
 import { openWebSocket } from "../../http/websocket.ts";
-import { type Cluster, loadCluster } from "../../kubernetes/kubeconfig/kubeconfig.ts";
+import { type Cluster, loadCluster } from "../../kubernetes/kubeconfig.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
 import type { Target, TargetFlags } from "../instance/target.ts";
 import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";

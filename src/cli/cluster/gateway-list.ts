@@ -1,7 +1,7 @@
 /**
  * `gwctl gateway list`: the Gateways of a cluster, where they are, and whether they are served.
  */
-import { loadCluster } from "../../kubernetes/kubeconfig/kubeconfig.ts";
+import { loadCluster } from "../../kubernetes/kubeconfig.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";

@@ -12,8 +12,7 @@ import type { NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../
 import type { Path } from "../text/value-path.ts";
 import { byPlace } from "../text/yaml-source.ts";
 import { checkExpressions } from "./check-expressions.ts";
-import { type Site, type SitedPolicy, sitedPolicies } from "./site.ts";
-import { type Warn, warningAt } from "./warning.ts";
+import { type Site, type SitedPolicy, sitedPolicies, type Warn, warningAt } from "./warnings.ts";
 
 interface Checked {
   readonly warnings: readonly ConfigError[];

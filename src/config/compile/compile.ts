@@ -2,8 +2,11 @@
  * Config → Topology: compiles every policy and backend once, sorts their hooks into the lists that the pipeline
  * walks, and hands the gateway's inheritable policies down to its routes. Errors keep their place in the file.
  */
+
+import { readFileSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { backends } from "../../backends/index.ts";
+import { fileProblem } from "../../base/file-problem.ts";
 import { compileExpression } from "../../cel/expression.ts";
 import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";
@@ -13,20 +16,22 @@ import type { Listener, Route, Topology, WeightedBackend } from "../../core/topo
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Phase } from "../../observe/trace/events.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
-import { fieldPlace } from "../load/field-place.ts";
-import type { NormalBackend, NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
+import {
+  fieldPlace,
+  type NormalBackend,
+  type NormalConfig,
+  type NormalGateway,
+  type NormalRoute,
+  type PlacedPolicy,
+} from "../load/normal-config.ts";
 import { secretsInConfig } from "../schema/shown-config.ts";
 import type { Environment } from "../text/env.ts";
 import { pathText } from "../text/value-path.ts";
 import { compileCanary } from "./canary.ts";
-import { scopeOf } from "./compiled-scope.ts";
-import { readConfigFile } from "./config-file.ts";
+import { definitionOf, rememberReplaced, scopeOf, shownPolicies } from "./compiled-scope.ts";
 import { claimExtraMatches, readsCredential, trustedHosts } from "./extra-matches.ts";
 import { readListenerTls } from "./listener-tls.ts";
-import { definitionOf } from "./policy-definition.ts";
-import { rememberReplaced } from "./replaced-headers.ts";
 import type { ConfigGeneration } from "./resource-registry.ts";
-import { shownPolicies } from "./shown-policies.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
 /** A file with one word in it holds a key; certificates, key sets and API descriptions are longer. */
@@ -292,4 +297,26 @@ function createCompiler(context: CompileContext) {
 
 function policiesOf({ policies, inner = [] }: NormalBackend): readonly PlacedPolicy[] {
   return [...policies, ...inner.flatMap((scope) => scope.policies)];
+}
+
+/** Key files, certificates and price lists are small; anything larger is a mistake. */
+const MAX_FILE_BYTES = 1024 * 1024;
+
+/** `fileRead` is told the path first: the watcher looks at it, readable or not. */
+export function readConfigFile(path: string, fileRead: (path: string) => void, maxBytes = MAX_FILE_BYTES): string {
+  fileRead(path);
+  let size: number;
+  try {
+    const status = statSync(path);
+    if (!status.isFile()) throw new Error("it is not a regular file");
+    size = status.size;
+  } catch (error) {
+    throw new Error(fileProblem(path, error));
+  }
+  if (size > maxBytes) throw new Error(`${path} is larger than ${maxBytes / (1024 * 1024)} MiB`);
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    throw new Error(fileProblem(path, error));
+  }
 }

@@ -3,10 +3,12 @@
  * on the way out. A scope that is closed lets nothing pass, whatever its other policies say.
  */
 import { GatewayError } from "../../core/errors.ts";
-import type { CompiledPolicy, CompiledScope, PolicyDefinition } from "../../core/policy.ts";
+import type { CompiledPolicy, CompiledScope, Hooks, PolicyDefinition } from "../../core/policy.ts";
 import type { Phase } from "../../observe/trace/events.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
 import { accessPolicies, policies, shapePolicies } from "../../policies/index.ts";
 import type { PlacedPolicy } from "../load/normal-config.ts";
+import { shownConfig } from "../schema/shown-config.ts";
 
 /** `closedBy`: the security policy that could not be understood, if there is one. */
 export function scopeOf(
@@ -77,4 +79,45 @@ function closedPolicy(reason: string): CompiledPolicy {
 /** Also one that only wants the body: its response hook will read it. */
 function isOnTheWayIn({ hooks }: CompiledPolicy): boolean {
   return hooks.request !== undefined || hooks.reads?.requestBody === true;
+}
+
+export function definitionOf(kind: string): PolicyDefinition {
+  const found = policies.find((policy) => policy.kind === kind);
+  if (!found) throw new Error(`no policy of the kind ${kind}`);
+  return found;
+}
+
+export function shownPolicies(placed: readonly PlacedPolicy[], redaction: Redaction): Record<string, unknown> {
+  const shown: Record<string, unknown> = {};
+  for (const { kind, place, config, written } of placed) {
+    const { schema } = definitionOf(kind);
+    const value = shownConfig(schema, written ?? writtenAt(place) ?? config, redaction);
+    // The same kind twice on one scope comes from resource documents: both are shown.
+    shown[kind] = shown[kind] === undefined ? value : [shown[kind], value].flat();
+  }
+  return shown;
+}
+
+function writtenAt({ document, path }: PlacedPolicy["place"]): unknown {
+  let value = document.value;
+  for (const key of path) value = (value as Record<string | number, unknown> | null | undefined)?.[key];
+  return value;
+}
+
+export function rememberReplaced(hooks: Hooks, redaction: Redaction): Hooks {
+  const names = hooks.replaces?.filter((name) => redaction.isSensitive(name)) ?? [];
+  const { request } = hooks;
+  if (names.length === 0 || request === undefined) return hooks;
+  return {
+    ...hooks,
+    request(exchange) {
+      for (const name of names) {
+        const values = exchange.request.headers.getAll(name);
+        if (values.length === 0) continue;
+        exchange.credentials.secrets ??= [];
+        exchange.credentials.secrets.push(...redaction.secrets(values.flatMap((value) => [name, value])));
+      }
+      return request(exchange);
+    },
+  };
 }

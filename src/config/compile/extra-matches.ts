@@ -4,8 +4,8 @@
 import { backends } from "../../backends/index.ts";
 import type { ExtraMatch } from "../../core/policy.ts";
 import type { NormalConfig, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
-import { pathMatch } from "../load/normal-route.ts";
-import { definitionOf } from "./policy-definition.ts";
+import { pathMatch } from "../load/normalize.ts";
+import { definitionOf } from "./compiled-scope.ts";
 
 /**
  * Adds the paths that policies answer besides the route's own (well-known documents). Where several routes of a

@@ -6,14 +6,18 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { homeHint } from "../../base/file-problem.ts";
 import { ConfigError } from "../../core/config-error.ts";
+import { withPlaceholders } from "../schema/environment-values.ts";
 import { validate } from "../schema/problems.ts";
 import { configSchema } from "../schema/schema.ts";
 import { type ConfigTest, testsDocument } from "../schema/tests-schema.ts";
-import { withPlaceholders } from "../schema/unset-values.ts";
-import type { Environment } from "../text/env.ts";
-import type { UnsetValue } from "../text/resolve-document.ts";
-import { withoutVariableNames } from "../text/variable-names.ts";
-import { MAX_FILE_BYTES, parseSource, type SourceDocument, type SourceOptions } from "../text/yaml-source.ts";
+import { type Environment, withoutVariableNames } from "../text/env.ts";
+import {
+  MAX_FILE_BYTES,
+  parseSource,
+  type SourceDocument,
+  type SourceOptions,
+  type UnsetValue,
+} from "../text/yaml-source.ts";
 import type { NormalConfig } from "./normal-config.ts";
 import { normalize } from "./normalize.ts";
 
@@ -188,4 +192,50 @@ function unreadable(path: string, error: unknown): ConfigError {
   const { code, message } = error as NodeJS.ErrnoException;
   const reason = code === undefined ? message : (SYSTEM_ERRORS[code] ?? code);
   return new ConfigError(undefined, "", `cannot read ${path}: ${reason}${homeHint(path, code)}`);
+}
+
+export type SourceList = readonly string[] | { readonly text: string };
+
+export interface Sources {
+  readonly names: readonly string[];
+  /** False for a built-in text: nothing can change. */
+  readonly canChange: boolean;
+  /** Throws a ConfigError when a path cannot be read. */
+  read(): SourceText[];
+  /** Every path to look at now; a directory's files may come and go. */
+  paths(): string[];
+  /** All that the configuration is made of, with the files (keys, certificates) that it names, as one text. */
+  content(namedFiles: Iterable<string>): string;
+}
+
+export function openSources(list: SourceList, readStdin: () => string): Sources {
+  // Standard input can be read only once; later looks see the same text.
+  let stdin: string | undefined;
+  const once = (): string => {
+    stdin ??= readStdin();
+    return stdin;
+  };
+  const isText = !Array.isArray(list);
+  const names = isText ? ["<default>"] : (list as readonly string[]);
+  const read = (): SourceText[] =>
+    isText ? [{ file: "<default>", text: (list as { text: string }).text }] : readSources(names, once);
+  return {
+    names,
+    canChange: !isText,
+    read,
+    paths: () => names.filter((path) => path !== STDIN).flatMap((path) => [path, ...filesOf(path)]),
+    content(namedFiles) {
+      const written = read().map(({ file, text }) => `${file}\n${text}`);
+      return [...written, ...[...namedFiles].map(fileContent)].join("\n");
+    },
+  };
+}
+
+/** What a key file or certificate contains now: a change in it is a change of the configuration. */
+function fileContent(path: string): string {
+  try {
+    return `${path}\n${readFileSync(path, "utf8")}`;
+  } catch {
+    return `${path} unreadable`;
+  }
 }

@@ -3,9 +3,8 @@
  */
 import type { BackendProtocol } from "../../core/backend.ts";
 import type { RouteMatch } from "../../core/topology.ts";
-import type { CanaryConfig } from "../schema/canary-schema.ts";
-import type { WrittenProcess } from "../schema/schema.ts";
-import type { Path } from "../text/value-path.ts";
+import type { CanaryConfig, WrittenProcess } from "../schema/schema.ts";
+import { type Path, pathText } from "../text/value-path.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
 
 /** Where something was written: for messages, and for paths relative to its file. */
@@ -94,4 +93,11 @@ export interface NormalConfig {
   readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
   readonly gateways: NormalGateway[];
   readonly routes: NormalRoute[];
+}
+
+/** Also of a field that nobody wrote: then it is where its section begins. */
+export function fieldPlace({ document, path }: Place, field: string): string {
+  const whole = [...path, field];
+  const at = document.position(whole);
+  return `${at === undefined ? document.file : `${at.file}:${at.line}:${at.column}`}: ${pathText(whole)}`;
 }

@@ -8,7 +8,7 @@ import { ConfigError } from "../../core/config-error.ts";
 import { isSecretSchema } from "../../core/schema.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 import { byPlace, type SourceDocument } from "../text/yaml-source.ts";
-import { withEnvironmentTexts } from "./environment-texts.ts";
+import { withEnvironmentTexts } from "./environment-values.ts";
 import { objectHint, quotesHint, unknownFieldHint } from "./field-hints.ts";
 import { knownKeys, schemaAt } from "./schema-walk.ts";
 

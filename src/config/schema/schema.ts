@@ -4,20 +4,214 @@
  */
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";
+import { linearRegex } from "../../base/regex.ts";
 import type { BackendDefinition } from "../../core/backend.ts";
 import type { PolicyDefinition, Scope } from "../../core/policy.ts";
 import { celSource, duration, exactlyOneOf, headerName, port, secret } from "../../core/schema.ts";
+import { pathFault } from "../../http/request-path.ts";
 import { parseLogFilter } from "../../observe/log/log-filter.ts";
 import { isAddressRange } from "../../pipeline/listen/trusted-peers.ts";
 import { auditSchema } from "../../pipeline/records/audit.ts";
 import { policies } from "../../policies/index.ts";
 import { telemetrySchema } from "../../telemetry/settings.ts";
-import { canarySchema, hasOther, onlyHttpCanaries } from "./canary-schema.ts";
-import { acceptsHttp2, backendProtocol, onlyHttpBackends } from "./http-version-schema.ts";
-import { listenerTls } from "./listener-tls-schema.ts";
-import { routeMatch } from "./match-schema.ts";
-import { storeSchema } from "./store-schema.ts";
 import { configTests } from "./tests-schema.ts";
+
+const MAX_CANARY_WINDOW_MS = 3_600_000;
+
+export const canarySchema = exactlyOneOf(
+  z.strictObject({
+    share: z
+      .number()
+      .gt(0)
+      .max(100)
+      .optional()
+      .describe("Percent of the route's requests, for example 5. Exactly one of `share` and `when`."),
+    when: celSource()
+      .optional()
+      .describe('CEL: the requests for which it is true, for example `request.headers["x-canary"] == "1"`.'),
+    maxErrors: z
+      .number()
+      .min(0)
+      .max(100)
+      .default(5)
+      .describe("Withdrawn if more than this percent of its requests in the window fail (5xx, no answer). Default: 5."),
+    maxLatency: duration()
+      .optional()
+      .describe("Withdrawn if more than 5 percent of its requests in the window take longer to a response head."),
+    minRequests: z
+      .int()
+      .min(1)
+      .max(100_000)
+      .default(20)
+      .describe("Nothing is decided before so many requests in the window. Default: 20."),
+    window: duration()
+      .refine((ms) => ms >= 1000 && ms <= MAX_CANARY_WINDOW_MS, "from 1s to 1h")
+      .default(60_000)
+      .describe("The time over which failures are counted. Default: 1m."),
+  }),
+  ["share", "when"],
+);
+
+export type CanaryConfig = z.output<typeof canarySchema>;
+
+type Check<Value> = [check: (value: Value) => boolean, problem: { message: string; path?: string[] }];
+
+/** Sessions and failover of the others would not go with it. */
+export const onlyHttpCanaries: Check<object> = [
+  (value) => !("canary" in value) || value.canary === undefined || "host" in value || "service" in value,
+  { message: "only `host` and `service` backends can be a canary", path: ["canary"] },
+];
+
+export const hasOther: Check<readonly object[]> = [
+  (list) => list.length === 0 || list.some((one) => !("canary" in one) || one.canary === undefined),
+  { message: "a canary needs a backend beside it, which serves the other requests" },
+];
+
+export const acceptsHttp2 = z
+  .boolean()
+  .default(true)
+  .describe("Accepts HTTP/2: by ALPN over TLS, with prior knowledge (h2c) without. `false`: HTTP/1.1 only.");
+
+export const backendProtocol = z
+  .enum(["http1", "h2", "h2c", "auto"])
+  .describe(
+    "Of `host` and `service`: `h2` is HTTP/2 over TLS, `h2c` without, `auto` HTTP/2 where the server chooses it by ALPN. Default: `http1`.",
+  );
+
+/** Arguments of `refine` for an entry of `backends`. */
+export const onlyHttpBackends: [check: (value: object) => boolean, problem: { message: string; path: string[] }] = [
+  (value) => !("protocol" in value) || value.protocol === undefined || "host" in value || "service" in value,
+  { message: "only `host` and `service` backends have a protocol", path: ["protocol"] },
+];
+
+const SERVER_NAME = /^(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$/;
+const certFile = z.string().min(1).describe("A PEM file with the certificate chain, or the PEM text itself.");
+const keyFile = z.string().min(1).describe("A PEM file with the private key, or the PEM text itself.");
+
+export const listenerTls = z
+  .strictObject({
+    cert: certFile.optional(),
+    key: keyFile.optional(),
+    certificates: z
+      .array(
+        z.strictObject({
+          cert: certFile,
+          key: keyFile,
+          hosts: z
+            .array(z.string().regex(SERVER_NAME, "expected a host name, or `*.` and a host name"))
+            .min(1)
+            .optional()
+            .describe("Server names (SNI) that get this certificate, also `*.example.com`. Default: those in it."),
+        }),
+      )
+      .min(1)
+      .optional()
+      .describe("Several certificates, chosen by server name. `cert`, else the first one, where no name fits."),
+    minVersion: z.enum(["TLSv1.2", "TLSv1.3"]).default("TLSv1.2").describe("The lowest version that is spoken."),
+    ciphers: z.string().min(1).optional().describe("Cipher suites as an OpenSSL list. Default: those of Node.js."),
+    clientAuth: z
+      .strictObject({
+        ca: z.string().min(1).describe("A PEM file with the certificates that sign those of clients, or the PEM text."),
+        mode: z
+          .enum(["require", "optional"])
+          .default("require")
+          .describe("`optional`: clients without a certificate pass. One that does not verify never does."),
+      })
+      .optional()
+      .describe("Asks clients for certificates; the subject is readable in CEL as `source.identity`."),
+  })
+  .refine((value) => (value.cert === undefined) === (value.key === undefined), {
+    message: "`cert` and `key` must be set together",
+  })
+  .refine((value) => value.cert !== undefined || value.certificates !== undefined, {
+    message: "set `cert` and `key`, or `certificates`",
+  });
+
+const regex = z.string().superRefine((source, context) => {
+  try {
+    linearRegex(source);
+  } catch (error) {
+    context.addIssue({
+      code: "custom",
+      message: `not a valid regular expression (RE2 syntax): ${(error as Error).message}`,
+    });
+  }
+});
+
+const valueMatch = exactlyOneOf(
+  z.strictObject({
+    name: z.string().min(1).describe("The name of the header or query parameter."),
+    exact: z.string().optional().describe("The whole value."),
+    regex: regex.optional().describe("A regular expression for the whole value (RE2 syntax)."),
+  }),
+  ["exact", "regex"],
+);
+
+const absolutePath = z
+  .string()
+  .startsWith("/", "a path begins with /")
+  .superRefine((path, context) => {
+    const fault = /[?#]/.test(path) ? "a query or fragment in the path" : pathFault(path);
+    if (fault !== undefined) context.addIssue({ code: "custom", message: `no request can match ${fault}` });
+  });
+
+export const routeMatch = z.strictObject({
+  path: exactlyOneOf(
+    z.strictObject({
+      exact: absolutePath.optional().describe("The whole path."),
+      pathPrefix: absolutePath
+        .optional()
+        .describe("A prefix of whole segments: `/a` matches `/a` and `/a/b`, not `/ab`."),
+      regex: regex.optional().describe("A regular expression for the whole path (RE2 syntax)."),
+    }),
+    ["exact", "pathPrefix", "regex"],
+  )
+    .optional()
+    .describe("Default: the prefix `/`."),
+  method: z
+    .string()
+    .regex(/^[A-Z]+$/, "write methods in upper case")
+    .optional()
+    .describe("The request's method, for example `POST`."),
+  headers: z.array(valueMatch).optional().describe("Required headers; all must match."),
+  query: z.array(valueMatch).optional().describe("Required query parameters; all must match."),
+});
+
+const folder = z.strictObject({
+  folder: z
+    .string()
+    .min(1)
+    .describe("A folder that the gateway writes to, relative to this file. One gateway at a time uses it."),
+});
+
+const redis = z.strictObject({
+  redis: z
+    .string()
+    .refine(isRedisUrl, "expected redis://[user:password@]host[:port][/database], or rediss:// for TLS")
+    // It may hold a password.
+    .meta({
+      secret: true,
+      description:
+        "`redis://[user:password@]host[:port][/database]`, or `rediss://` for TLS. Redis 6.2 or newer. Replicas that share it share sessions and budgets.",
+    }),
+  prefix: z.string().max(64).default("gateway:").describe("Stands before every key. Default: `gateway:`."),
+  timeout: duration()
+    .default(1_000)
+    .describe("How long one operation may take before the store counts as unavailable. Default: 1s."),
+  ca: z.string().min(1).optional().describe("With `rediss://`: a PEM file with the authorities to trust."),
+});
+
+export const storeSchema = z.union([z.literal("memory"), folder, redis]);
+
+function isRedisUrl(text: string): boolean {
+  try {
+    const { protocol, hostname, pathname, search } = new URL(text);
+    const isDatabase = /^\/?\d*$/.test(pathname);
+    return (protocol === "redis:" || protocol === "rediss:") && hostname !== "" && isDatabase && search === "";
+  } catch {
+    return false;
+  }
+}
 
 const DEFAULT_DRAIN = "30s";
 /** Longer than any sane ping interval; short enough that forgotten connections do not pile up. */

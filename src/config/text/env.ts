@@ -5,7 +5,9 @@
  * The only keeper of process.env.
  */
 
+import { ConfigError } from "../../core/config-error.ts";
 import type { VariableValue } from "../../observe/trace/redact.ts";
+import { shownName } from "./value-path.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -100,4 +102,22 @@ function indexOf(found: string): number {
     if (code >= DIGIT) index = index * BASE + (code - DIGIT);
   }
   return index;
+}
+
+/** A name as the document has it now → as it is written, for example `${KEY}`. */
+export type VariableNames = ReadonlyMap<string, string>;
+
+export function withoutVariableNames(
+  problems: readonly ConfigError[],
+  names: VariableNames | undefined,
+): readonly ConfigError[] {
+  if (names === undefined || names.size === 0) return problems;
+  const hide = (text: string): string => {
+    let hidden = text;
+    // Paths show some names shortened.
+    for (const [name, written] of names)
+      for (const form of [name, shownName(name)]) if (form !== "") hidden = hidden.replaceAll(form, () => written);
+    return hidden;
+  };
+  return problems.map(({ position, path, message }) => new ConfigError(position, hide(path), hide(message)));
 }

@@ -2,14 +2,31 @@
  * A configuration file as data with positions: parsed YAML documents in which every value can be found again by
  * its path. Refuses what is too large, too deep, aliased too often, or has a key twice, before it can cost anything.
  */
-import { Alias, type Document, isMap, isSeq, LineCounter, parseAllDocuments } from "yaml";
+import {
+  Alias,
+  type Document,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Pair,
+  parseAllDocuments,
+  Scalar,
+  visit,
+  type YAMLError,
+} from "yaml";
 import { ConfigError, type Position } from "../../core/config-error.ts";
-import { type Environment, hasMarkCharacters, markPlaceholders } from "./env.ts";
-import { type EnvironmentText, MAX_ALIASES, resolveDocument, type UnsetValue } from "./resolve-document.ts";
-import { syntaxProblems } from "./syntax-problems.ts";
-import { firstTooDeepLine, TOO_DEEP } from "./too-deep.ts";
-import { keyOf, type Path, startOf } from "./value-path.ts";
-import { type VariableNames, withoutVariableNames } from "./variable-names.ts";
+import type { VariableValue } from "../../observe/trace/redact.ts";
+import {
+  type Environment,
+  hasMarkCharacters,
+  markPlaceholders,
+  type Placeholder,
+  resolveMarks,
+  type VariableNames,
+  withoutVariableNames,
+} from "./env.ts";
+import { keyOf, type Path, pathOf, pathText, startOf } from "./value-path.ts";
 
 export const MAX_FILE_BYTES = 8 * 1024 * 1024;
 
@@ -178,4 +195,196 @@ function aliasMessage(error: Error): string {
   return error instanceof ReferenceError
     ? "one has no anchor before it; quote values that begin with *"
     : error.message;
+}
+
+/** Aliases that may be expanded in one file: a handful is convenience, thousands are a bomb. */
+export const MAX_ALIASES = 100;
+
+/** A value that names variables, as they made it before YAML gave it a type. */
+export interface EnvironmentText {
+  readonly text: string;
+  readonly names: readonly string[];
+  readonly values: readonly VariableValue[];
+}
+
+/** A value with variables that are not set, where that is allowed. */
+export interface UnsetValue {
+  readonly path: Path;
+  readonly names: readonly string[];
+}
+
+/** Resolves placeholders and checks the shape; returns what is wrong. `names` gets the field names that variables made. */
+export function resolveDocument(
+  document: Document.Parsed,
+  placeholders: readonly Placeholder[],
+  environment: Environment,
+  at: (offset: number) => Position,
+  texts: Map<unknown, EnvironmentText>,
+  names: Map<string, string>,
+  unset: UnsetValue[] | undefined,
+): ConfigError[] {
+  const problems: ConfigError[] = [];
+  let aliases = 0;
+  visit(document, {
+    Map(_key, node, path) {
+      const name = (pair: Pair): string => pathText([...pathOf(path, node), keyOf(pair)]);
+      for (const pair of repeatedKeys(node.items))
+        problems.push(new ConfigError(at(startOf(pair.key)), name(pair), "duplicate key in the same object"));
+      // Objects cannot hold it like another name: it would be lost without a word.
+      for (const pair of node.items.filter((item) => keyOf(item) === "__proto__"))
+        problems.push(new ConfigError(at(startOf(pair.key)), name(pair), "this name cannot be used"));
+    },
+    Alias(_key, node) {
+      aliases += 1;
+      if (aliases <= MAX_ALIASES) return undefined;
+      problems.push(new ConfigError(at(startOf(node)), "", `more than ${MAX_ALIASES} aliases`));
+      return visit.BREAK;
+    },
+    Scalar(key, node, path) {
+      if (path.length > MAX_DEPTH * 2) {
+        problems.push(new ConfigError(at(startOf(node)), "", TOO_DEEP));
+        return visit.BREAK;
+      }
+      const place = (): Path => pathOf(path, node);
+      const resolved = resolveScalar(node, place, document, placeholders, environment, at, problems, unset);
+      if (resolved) texts.set(node, resolved);
+      if (resolved && key === "key")
+        names.set(String(node.value), resolved.names.map((name) => `\${${name}}`).join("…"));
+      return undefined;
+    },
+  });
+  return problems;
+}
+
+function resolveScalar(
+  node: Scalar,
+  /** Costly in a long list: asked only for a message. */
+  path: () => Path,
+  document: Document.Parsed,
+  placeholders: readonly Placeholder[],
+  environment: Environment,
+  at: (offset: number) => Position,
+  problems: ConfigError[],
+  unset: UnsetValue[] | undefined,
+): EnvironmentText | undefined {
+  if (typeof node.value !== "string") return undefined;
+  if (node.value.includes("${")) {
+    problems.push(new ConfigError(at(startOf(node)), pathText(path()), MALFORMED));
+    return undefined;
+  }
+  const resolved = resolveMarks(node.value, placeholders, environment, unset !== undefined);
+  if (!resolved.changed) return undefined;
+  if (unset !== undefined && resolved.missing.length > 0) unset.push({ path: path(), names: resolved.missing });
+  else
+    for (const name of resolved.missing)
+      problems.push(new ConfigError(at(startOf(node)), pathText(path()), `environment variable not found: ${name}`));
+  // A plain scalar gets its type from what it says now: `port: ${PORT}` is a number.
+  node.value = node.type === Scalar.PLAIN ? retyped(resolved.text, document) : resolved.text;
+  return resolved;
+}
+
+/** The value of a plain scalar by the rules of the YAML core schema. */
+function retyped(text: string, document: Document.Parsed): unknown {
+  for (const tag of document.schema.tags) {
+    if (tag.collection === undefined && tag.default === true && tag.test?.test(text)) {
+      const value = tag.resolve(text, () => undefined, document.options as never);
+      return isScalar(value) ? value.value : value;
+    }
+  }
+  return text;
+}
+
+/** Every pair whose key stands earlier in the same object. */
+function repeatedKeys(pairs: readonly Pair[]): Pair[] {
+  const seen = new Set<string>();
+  return pairs.filter((pair) => {
+    const key = keyOf(pair);
+    return seen.has(key) || !seen.add(key);
+  });
+}
+
+/** What follows the first syntax errors of a document is mostly their echo. */
+const MAX_SYNTAX_PROBLEMS = 5;
+export const MALFORMED = "malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${";
+
+export function syntaxProblems(
+  errors: readonly YAMLError[],
+  /** The text with marks in place of well-formed placeholders. */
+  marked: string,
+  at: (offset: number) => Position,
+  tooDeep: string,
+): ConfigError[] {
+  const problems = errors
+    .filter((error, index) => index === 0 || !isEcho(error))
+    .slice(0, MAX_SYNTAX_PROBLEMS)
+    .map((error) => {
+      const [offset] = error.pos;
+      const malformed = malformedBefore(marked, offset);
+      return malformed === undefined
+        ? new ConfigError(at(offset), "", yamlMessage(error.code, error.message, tooDeep))
+        : new ConfigError(at(malformed), "", MALFORMED);
+    });
+  const lines = problems.map((problem) => problem.toLine());
+  return problems.filter((_, index) => lines.indexOf(lines[index] as string) === index);
+}
+
+/** After the parser lost its way, every further token is one that it did not expect. */
+function isEcho(error: YAMLError): boolean {
+  if (error.code === "MULTILINE_IMPLICIT_KEY") return true;
+  return error.code === "UNEXPECTED_TOKEN" && error.message.includes("token in YAML stream");
+}
+
+/** `{ port: ${} }` is a syntax error to YAML: what is left of `${` on the line up to it is the real one. */
+function malformedBefore(marked: string, offset: number): number | undefined {
+  const lineStart = marked.lastIndexOf("\n", offset - 1) + 1;
+  const found = marked.slice(lineStart, offset + 2).indexOf("${");
+  return found < 0 ? undefined : lineStart + found;
+}
+
+/** Without what the library quotes from the file: it may be a secret. */
+function yamlMessage(code: string, message: string, tooDeep: string): string {
+  if (code === "TAB_AS_INDENT") return "a tab is used for indentation: YAML needs spaces";
+  if (code === "BLOCK_AS_IMPLICIT_KEY")
+    return "the indentation is wrong here or in the next line (the keys of one object begin in the same column), or a value with a colon needs quotes";
+  if (code === "MULTILINE_IMPLICIT_KEY") return "a colon is missing after a key, or the indentation is wrong";
+  if (message.includes("call stack")) return tooDeep;
+  const [line = message] = message.split("\n", 1);
+  if (code === "TAG_RESOLVE_FAILED") return "unknown tag: quote values that begin with !";
+  return line.replace(/(in YAML stream|includes extra characters|but found): .*$/, "$1");
+}
+
+export const MAX_DEPTH = 64;
+export const TOO_DEEP = `nested deeper than ${MAX_DEPTH} levels`;
+
+/**
+ * A cheap look before the parser: brackets nested beyond the limit would make it recurse. Strings and comments
+ * are not told apart, so the limit counts generously; indentation is bounded the same way.
+ */
+export function firstTooDeepLine(text: string): number | undefined {
+  const limit = MAX_DEPTH * 4;
+  let depth = 0;
+  let line = 1;
+  let dashes = 0;
+  const indents: number[] = [];
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === 10) {
+      line += 1;
+      dashes = 0;
+      let next = i + 1;
+      while (text.charCodeAt(next) === 32) next += 1;
+      const indent = next - i - 1;
+      while ((indents.at(-1) ?? -1) >= indent) indents.pop();
+      indents.push(indent);
+      if (indents.length > limit) return line;
+    } else if (code === 91 || code === 123) {
+      depth += 1;
+      if (depth > limit) return line;
+    } else if (code === 93 || code === 125) depth = Math.max(0, depth - 1);
+    else if (code === 45 && text.charCodeAt(i + 1) === 32) {
+      dashes += 1;
+      if (dashes > limit) return line;
+    }
+  }
+  return undefined;
 }

@@ -22,7 +22,7 @@ export interface PipelineEnv {
   /** Something threw that never should: the log takes it. */
   defect(exchange: Exchange, error: unknown): void;
   /** Where several threads serve: true if another one has to serve this request, and gets it. */
-  elsewhere?(served: Served, exchange: Exchange, sink: ClientSink): boolean;
+  forwardToThread?(served: Served, exchange: Exchange, sink: ClientSink): boolean;
 }
 
 /** A listener as requests meet it: its compiled configuration and the table made from its routes. */

@@ -29,7 +29,7 @@ import { tellCall, tellPolicies, tellStart, tellTraceparent } from "./tell-call.
 import { withholdCredentials } from "./withhold-credentials.ts";
 
 export function handle(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink): void {
-  if (env.elsewhere?.(served, exchange, sink) !== true) new Flow(env, served, exchange, sink).start();
+  if (env.forwardToThread?.(served, exchange, sink) !== true) new Flow(env, served, exchange, sink).start();
 }
 
 class Flow implements AttemptOwner, BeforeCallRun {

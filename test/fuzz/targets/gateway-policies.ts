@@ -2,8 +2,8 @@
  * GatewayPolicy documents: translating them never throws, every document gets a status, and a target that a document was
  * to protect is either protected by it or closed, however broken the document is.
  */
-import type { ResourceDocument } from "../../../src/config/resources/documents.ts";
-import { translateResources } from "../../../src/config/resources/translate.ts";
+import type { ResourceDocument } from "../../../src/config/documents/documents.ts";
+import { translateResources } from "../../../src/config/documents/translate.ts";
 import { configSchema } from "../../../src/config/schema/schema.ts";
 import { policies } from "../../../src/policies/index.ts";
 import { isRecord, parsed, randomJson } from "../json.ts";

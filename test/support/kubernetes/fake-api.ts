@@ -2,12 +2,7 @@
  * An API server in memory, behind the interface of our client: lists in pages, watches with bookmarks, versions and
  * conflicts as the real one has them, and faults on demand.
  */
-import {
-  type ApiClient,
-  ApiError,
-  type ApiRequest,
-  type WatchHandler,
-} from "../../../src/kubernetes/client/api-client.ts";
+import { type ApiClient, ApiError, type ApiRequest, type WatchHandler } from "../../../src/kubernetes/api-client.ts";
 
 interface Stored {
   metadata: { name: string; namespace?: string; resourceVersion?: string; generation?: number };

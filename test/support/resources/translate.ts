@@ -4,8 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { z } from "zod";
-import type { PolicyResource, ResourceInput, ResourceResult } from "../../../src/config/resources/documents.ts";
-import { translateResources } from "../../../src/config/resources/translate.ts";
+import type { PolicyResource, ResourceInput, ResourceResult } from "../../../src/config/documents/documents.ts";
+import { translateResources } from "../../../src/config/documents/translate.ts";
 import { configSchema } from "../../../src/config/schema/schema.ts";
 import { parseSource } from "../../../src/config/text/yaml-source.ts";
 import { definePolicy, type PolicyDefinition } from "../../../src/core/policy.ts";

@@ -1,0 +1,341 @@
+/**
+ * A Backend document (our own group): MCP servers, an LLM provider or an HTTP server outside of the cluster, as an entry of
+ * `backends[]` that HTTPRoutes refer to. In a cluster it reads no file, starts no process and reaches no unix socket;
+ * secrets are named by `secretRef`. One that is not valid answers its share of the requests with 500.
+ */
+import { z } from "zod";
+import { backends } from "../../backends/index.ts";
+import { nearestName } from "../../cel/values/nearest-name.ts";
+import { exactlyOneOf } from "../../core/schema.ts";
+import { checkCertificates } from "../../http/certificates.ts";
+import { backendProtocol } from "../schema/schema.ts";
+import { pathText } from "../text/value-path.ts";
+import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
+import {
+  type Cluster,
+  type KubernetesObject,
+  objectKey,
+  specOf,
+  type TargetedService,
+  targetedServices,
+} from "./cluster.ts";
+import { confinedValues } from "./confined-values.ts";
+import {
+  type BackendOutcome,
+  GATEWAY_API_GROUP,
+  identityOf,
+  POLICY_API_GROUP,
+  POLICY_API_VERSION,
+  type ProblemList,
+  type ResourceDocument,
+  type ResourceInput,
+  type Verdict,
+} from "./documents.ts";
+
+/** What a Backend can be, of all the kinds of `backends[]`. */
+const KINDS = ["mcp", "ai", "host"];
+
+export const backendSpecSchema = exactlyOneOf(
+  z.strictObject({
+    ...Object.fromEntries(
+      backends
+        .filter(({ key }) => KINDS.includes(key))
+        .map(({ key, schema, doc }) => [key, schema.optional().describe(doc)]),
+    ),
+    protocol: backendProtocol.optional(),
+  }),
+  KINDS,
+);
+
+export type ReadBackend =
+  | { readonly backend: Readonly<Record<string, unknown>> }
+  | { readonly path: readonly (string | number)[]; readonly message: string };
+
+/** `reader` is the document that will be compiled with it: what a secret grants, it may read. */
+export function readBackend(
+  value: unknown,
+  namespace: string,
+  reader: ResourceDocument,
+  cluster?: Cluster,
+): ReadBackend {
+  const { apiVersion, spec } = fieldsOf(value);
+  if (apiVersion !== POLICY_API_VERSION) return { path: ["apiVersion"], message: `expected ${POLICY_API_VERSION}` };
+  if (!isObject(spec)) return { path: ["spec"], message: "required field is missing" };
+  const referrer = { group: POLICY_API_GROUP, kind: "Backend", namespace };
+  const { value: confined, faults } = cluster
+    ? confinedValues(backendSpecSchema, spec, ["spec"], { cluster, document: reader, referrer })
+    : { value: spec, faults: [] };
+  const [fault] = faults;
+  if (fault) return fault;
+  const parsed = backendSpecSchema.safeParse(confined);
+  if (parsed.success) return { backend: confined as Record<string, unknown> };
+  const [issue] = parsed.error.issues;
+  return { path: ["spec", ...(issue?.path ?? []).map(asPart)], message: issue?.message ?? "not valid" };
+}
+
+/** What its status says, whoever refers to it. */
+export function backendOutcome(document: ResourceDocument, problems: ProblemList, cluster?: Cluster): BackendOutcome {
+  const read = readBackend(document.value, identityOf(document).namespace, document, cluster);
+  if ("backend" in read)
+    return { document, accepted: { isTrue: true, reason: "Accepted", message: "The backend is valid" } };
+  problems.add(read.path, `${read.message}; requests to it get 500`);
+  const message = `${pathText(read.path)}: ${read.message}`;
+  return { document, accepted: { isTrue: false, reason: "Invalid", message } };
+}
+
+function asPart(part: PropertyKey): string | number {
+  return typeof part === "symbol" ? String(part) : part;
+}
+
+export interface ReadTlsPolicy {
+  readonly accepted: Verdict;
+  readonly resolvedRefs: Verdict;
+  /** As `backendTLS` has it; `root` is the text. */
+  readonly tls: BackendTls | undefined;
+}
+
+interface BackendTls {
+  readonly root?: string;
+  readonly hostname: string;
+  readonly subjectAltNames?: readonly string[];
+}
+
+const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "The policy is valid" };
+const RESOLVED: Verdict = { isTrue: true, reason: "ResolvedRefs", message: "All references resolved" };
+
+export function readTlsPolicy(policy: KubernetesObject, cluster: Cluster): ReadTlsPolicy {
+  const { hostname, subjectAltNames, caCertificateRefs, wellKnownCACertificates } = fieldsOf(specOf(policy).validation);
+  const no = (message: string, resolvedRefs = RESOLVED, reason = "Invalid"): ReadTlsPolicy => ({
+    accepted: { isTrue: false, reason, message },
+    resolvedRefs,
+    tls: undefined,
+  });
+  const name = textOf(hostname);
+  if (name === undefined) return no("spec.validation.hostname: required field is missing");
+  const names = readNames(subjectAltNames);
+  if (names === undefined) return no("spec.validation.subjectAltNames: expected a hostname or a URI each");
+  const tls = { hostname: name, ...(names.length === 0 ? {} : { subjectAltNames: names }) };
+  const references = listOf(caCertificateRefs).map(fieldsOf);
+  if (references.length === 0)
+    return wellKnownCACertificates === "System"
+      ? { accepted: ACCEPTED, resolvedRefs: RESOLVED, tls }
+      : no("spec.validation: caCertificateRefs, or wellKnownCACertificates with the value System, are needed");
+  const read = references.map((reference) => readRoot(reference, policy.metadata.namespace ?? "", cluster));
+  const roots = read.flatMap((one) => (typeof one === "string" ? [one] : []));
+  const resolvedRefs = read.find((one) => typeof one !== "string") ?? RESOLVED;
+  if (roots.length === 0) return no(resolvedRefs.message, resolvedRefs, "NoValidCACertificate");
+  return { accepted: ACCEPTED, resolvedRefs, tls: { ...tls, root: roots.join("\n") } };
+}
+
+function readRoot({ group = "", kind, name }: Fields, namespace: string, cluster: Cluster): string | Verdict {
+  const no = (reason: string, message: string): Verdict => ({ isTrue: false, reason, message });
+  if (group !== "" || kind !== "ConfigMap") return no("InvalidKind", `${String(kind)} is not supported: use ConfigMap`);
+  const shown = `ConfigMap ${namespace}/${String(name)}`;
+  const found = cluster.object("ConfigMap", namespace, String(name));
+  const text = textOf(fieldsOf(found?.data)["ca.crt"]);
+  if (text === undefined) return no("InvalidCACertificateRef", `${shown} was not found, or has no key ca.crt`);
+  try {
+    checkCertificates({ ca: text });
+    return text;
+  } catch (error) {
+    return no("InvalidCACertificateRef", `${shown}: ${(error as Error).message}`);
+  }
+}
+
+/** undefined: one of them is not understood, and could have been the one that protects. */
+function readNames(written: unknown): string[] | undefined {
+  const names = listOf(written).map((one) => {
+    const { type, hostname, uri } = fieldsOf(one);
+    if (type === "Hostname") return textOf(hostname);
+    return type === "URI" && textOf(uri)?.includes("://") ? textOf(uri) : undefined;
+  });
+  return names.includes(undefined) ? undefined : (names as string[]);
+}
+
+/** Whether an older policy is for one of the same targets. */
+export function isTlsPolicyConflicted(policy: KubernetesObject, cluster: Cluster): boolean {
+  const namespace = policy.metadata.namespace ?? "";
+  return targetedServices(policy).some(({ name, sectionName }) => {
+    const [first] = inOrder(cluster.tlsPolicies(namespace, name).filter(names({ name, sectionName })));
+    return first !== undefined && objectKey(first) !== objectKey(policy);
+  });
+}
+
+/** The one for this port: one that names it counts before one for all ports. */
+export function tlsPolicyOf(
+  cluster: Cluster,
+  namespace: string,
+  name: string,
+  port: string,
+): KubernetesObject | undefined {
+  const policies = cluster.tlsPolicies(namespace, name);
+  const [own] = inOrder(policies.filter(names({ name, sectionName: port })));
+  const [whole] = inOrder(policies.filter(names({ name, sectionName: undefined })));
+  return own ?? whole;
+}
+
+function names(target: TargetedService): (policy: KubernetesObject) => boolean {
+  return (policy) =>
+    targetedServices(policy).some(
+      ({ name, sectionName }) => name === target.name && sectionName === target.sectionName,
+    );
+}
+
+function inOrder(policies: readonly KubernetesObject[]): KubernetesObject[] {
+  const key = (policy: KubernetesObject): string => `${policy.metadata.creationTimestamp ?? ""} ${objectKey(policy)}`;
+  return [...policies].sort((one, other) => (key(one) < key(other) ? -1 : 1));
+}
+
+/** What a Service's backend gets: its TLS, with the certificates as a text that `document` may read. */
+export function tlsOfService(
+  cluster: Cluster,
+  document: ResourceDocument,
+  service: { readonly namespace: string; readonly name: string; readonly port: string },
+): { readonly backendTLS: Fields } | { readonly closed: string } | undefined {
+  const policy = tlsPolicyOf(cluster, service.namespace, service.name, service.port);
+  if (policy === undefined) return undefined;
+  const { tls, accepted } = readTlsPolicy(policy, cluster);
+  if (tls === undefined) return { closed: `BackendTLSPolicy ${objectKey(policy)}: ${accepted.message}` };
+  const { root, ...rest } = tls;
+  if (root === undefined) return { backendTLS: rest };
+  const granted = document.confined?.grant(`BackendTLSPolicy ${objectKey(policy)}`, root) ?? "";
+  return { backendTLS: { ...rest, root: granted } };
+}
+
+export type FoundBackend =
+  | {
+      readonly backend: Readonly<Record<string, unknown>>;
+      /** Why it must not be asked, although the reference is right. */
+      readonly closed?: string;
+    }
+  | {
+      readonly reason: "InvalidKind" | "BackendNotFound" | "RefNotPermitted" | "UnsupportedProtocol" | "InvalidBackend";
+      readonly message: string;
+    };
+
+export type FindBackend = (reference: Fields, namespace: string) => FoundBackend;
+
+/** `appProtocol` of a Service port that speaks HTTP/2 without TLS. */
+const H2C = "kubernetes.io/h2c";
+
+type Services = ResourceInput["standalone"]["services"];
+
+export function backendsOfFiles(
+  services: Services,
+  documents: readonly ResourceDocument[],
+  route: ResourceDocument,
+): FindBackend {
+  return (reference, namespace) => {
+    if (isOwnBackend(reference)) {
+      const place = placeOf(reference, namespace);
+      const found = documents.find((document) => {
+        const identity = identityOf(document);
+        return identity.kind === "Backend" && `${identity.namespace}/${identity.name}` === place.key;
+      });
+      return resolved(found?.value, place, namespace, route, undefined);
+    }
+    const kind = textOf(reference.kind) ?? "Service";
+    const name = textOf(reference.name) ?? "";
+    const inNamespace = textOf(reference.namespace) ?? namespace;
+    if (kind !== "Service") return { reason: "InvalidKind", message: `${kind} is not supported: use Service` };
+    const port = reference.port === undefined ? "" : `:${String(reference.port)}`;
+    const candidates = [`${inNamespace}/${name}${port}`, `${inNamespace}/${name}`, `${name}${port}`, name];
+    const found = candidates.map((key) => services[key]).find((service) => service !== undefined);
+    if (found === undefined) {
+      const near = nearestName(name, Object.keys(services).map(serviceName));
+      return {
+        reason: "BackendNotFound",
+        message: `Service ${inNamespace}/${name} was not found${near === undefined || near === name ? "" : ` (did you mean "${near}"?)`}: add it to \`services\` of the standalone document, for example \`${name}${port}: 127.0.0.1:8080\``,
+      };
+    }
+    const http2 = identityOf(route).kind === "GRPCRoute" ? { protocol: "h2c" } : {};
+    if (typeof found !== "string") return { backend: { ...http2, ...found } };
+    return { backend: { host: found.includes(":") || port === "" ? found : `${found}${port}`, ...http2 } };
+  };
+}
+
+/** The name alone, of `namespace/name:port`. */
+function serviceName(key: string): string {
+  return key.slice(key.indexOf("/") + 1).replace(/:\d+$/, "");
+}
+
+/** `route` is the document whose backendRefs are looked up. */
+export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): FindBackend {
+  const { kind: routeKind } = identityOf(route);
+  const isGrpc = routeKind === "GRPCRoute";
+  return (reference, namespace) => {
+    if (isOwnBackend(reference)) {
+      const place = placeOf(reference, namespace);
+      const to = { group: POLICY_API_GROUP, kind: "Backend", namespace: place.namespace, name: place.name };
+      if (!cluster.mayRefer({ group: GATEWAY_API_GROUP, kind: routeKind, namespace }, to))
+        return notPermitted(`Backend ${place.key}`);
+      return resolved(cluster.object("Backend", place.namespace, place.name), place, namespace, route, cluster);
+    }
+    const group = textOf(reference.group) ?? "";
+    const kind = textOf(reference.kind) ?? "Service";
+    const name = textOf(reference.name) ?? "";
+    const inNamespace = textOf(reference.namespace) ?? namespace;
+    if (kind !== "Service" || group !== "")
+      return {
+        reason: "InvalidKind",
+        message: `${group === "" ? "" : `${group}/`}${kind} is not supported: use Service, or Backend of ${POLICY_API_GROUP}`,
+      };
+    const shown = `Service ${inNamespace}/${name}`;
+    const from = { group: GATEWAY_API_GROUP, kind: routeKind, namespace };
+    if (!cluster.mayRefer(from, { group, kind, namespace: inNamespace, name })) return notPermitted(shown);
+    const service = cluster.service(inNamespace, name, reference.port);
+    if (service === undefined) return { reason: "BackendNotFound", message: `${shown} was not found` };
+    // A name that a tenant chose could be one that only the gateway can reach.
+    if (service.type === "ExternalName")
+      return { reason: "UnsupportedProtocol", message: `${shown} is of type ExternalName, which is not supported` };
+    if (service.port === undefined)
+      return { reason: "BackendNotFound", message: `${shown} has no TCP port ${String(reference.port)}` };
+    const { port, appProtocol, name: portName } = service.port;
+    const own = { service: { name: `${inNamespace}/${name}:${port}` } };
+    const tls = tlsOfService(cluster, route, { namespace: inNamespace, name, port: portName });
+    const isHttp2 = appProtocol === H2C || isGrpc;
+    if (tls === undefined) return { backend: { ...own, ...(isHttp2 ? { protocol: "h2c" } : {}) } };
+    const closed = "closed" in tls ? { closed: tls.closed } : {};
+    const policies = "closed" in tls ? {} : { policies: tls };
+    return { backend: { ...own, ...policies, ...(isGrpc ? { protocol: "h2" } : {}) }, ...closed };
+  };
+}
+
+interface Place {
+  readonly namespace: string;
+  readonly name: string;
+  /** `namespace/name`. */
+  readonly key: string;
+}
+
+function isOwnBackend({ group, kind }: Fields): boolean {
+  return group === POLICY_API_GROUP && kind === "Backend";
+}
+
+function placeOf(reference: Fields, namespace: string): Place {
+  const name = textOf(reference.name) ?? "";
+  const inNamespace = textOf(reference.namespace) ?? namespace;
+  return { namespace: inNamespace, name, key: `${inNamespace}/${name}` };
+}
+
+function notPermitted(shown: string): FoundBackend {
+  return {
+    reason: "RefNotPermitted",
+    message: `${shown} is in another namespace, whose ReferenceGrants do not allow this`,
+  };
+}
+
+function resolved(
+  found: unknown,
+  { namespace, key }: Place,
+  referrer: string,
+  route: ResourceDocument,
+  cluster: Cluster | undefined,
+): FoundBackend {
+  if (found === undefined) return { reason: "BackendNotFound", message: `Backend ${key} was not found` };
+  const read = readBackend(found, namespace, route, cluster);
+  if ("backend" in read) return read;
+  // What is wrong with a document of another namespace is told to its own users.
+  const why = namespace === referrer ? `: ${pathText(read.path)}: ${read.message}` : "";
+  return { reason: "InvalidBackend", message: `Backend ${key} is not valid${why}` };
+}

@@ -1,0 +1,271 @@
+/**
+ * What a cluster has, as the translation of documents asks for it: Services and their endpoints, Secrets, labels of
+ * namespaces, and who may refer to what. Pure: made from a list of objects, it never changes.
+ */
+import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
+
+interface ClusterService {
+  readonly port: ServicePort | undefined;
+  readonly type: string;
+}
+
+export interface Cluster {
+  /** undefined: there is no such Service. */
+  service(namespace: string, name: string, port: unknown): ClusterService | undefined;
+  /** One of our own or of another kind, by its name. */
+  object(kind: string, namespace: string, name: string): KubernetesObject | undefined;
+  objects(kind: string): readonly KubernetesObject[];
+  /** The BackendTLSPolicies of a namespace that name this Service. */
+  tlsPolicies(namespace: string, service: string): readonly KubernetesObject[];
+  /** The texts of a Secret's keys. */
+  secret(namespace: string, name: string): ReadonlyMap<string, string> | undefined;
+  mayRefer(from: Referrer, to: Referent): boolean;
+  namespaceFits(namespace: string, selector: unknown): boolean;
+}
+
+export function createCluster(objects: readonly KubernetesObject[]): Cluster {
+  const byKind = new Map<string, Map<string, KubernetesObject>>();
+  for (const object of objects) {
+    const known = byKind.get(object.kind) ?? new Map<string, KubernetesObject>();
+    known.set(objectKey(object), object);
+    byKind.set(object.kind, known);
+  }
+  const list = (kind: string): KubernetesObject[] => [...(byKind.get(kind)?.values() ?? [])];
+  const grants = list("ReferenceGrant").filter(({ apiVersion }) => groupOf(apiVersion) === "gateway.networking.k8s.io");
+  const find = (kind: string, namespace: string, name: string): KubernetesObject | undefined =>
+    byKind.get(kind)?.get(keyOf(namespace, name));
+
+  const tlsPolicies = new Map<string, KubernetesObject[]>();
+  for (const policy of list("BackendTLSPolicy"))
+    for (const name of new Set(targetedServices(policy).map((target) => target.name))) {
+      const key = keyOf(policy.metadata.namespace ?? "", name);
+      tlsPolicies.set(key, [...(tlsPolicies.get(key) ?? []), policy]);
+    }
+
+  return {
+    service(namespace, name, port) {
+      const service = find("Service", namespace, name);
+      if (service === undefined) return undefined;
+      return { port: portOf(service, port), type: String(specOf(service).type ?? "ClusterIP") };
+    },
+    object: find,
+    objects: list,
+    tlsPolicies: (namespace, service) => tlsPolicies.get(keyOf(namespace, service)) ?? [],
+    secret(namespace, name) {
+      const secret = find("Secret", namespace, name);
+      return secret && textsOf(secret);
+    },
+    mayRefer: (from, to) => isGranted(grants, from, to),
+    namespaceFits(namespace, selector) {
+      const labels = find("Namespace", "", namespace)?.metadata.labels;
+      return selects(selector, (labels ?? {}) as Labels);
+    },
+  };
+}
+
+export interface TargetedService {
+  readonly name: string;
+  /** The name of a port; undefined for all of them. */
+  readonly sectionName: string | undefined;
+}
+
+/** The Services that a BackendTLSPolicy is for. */
+export function targetedServices(policy: KubernetesObject): TargetedService[] {
+  return listOf(specOf(policy).targetRefs).flatMap((reference) => {
+    const { group = "", kind, name, sectionName } = fieldsOf(reference);
+    if (group !== "" || kind !== "Service" || typeof name !== "string") return [];
+    return [{ name, sectionName: textOf(sectionName) }];
+  });
+}
+
+/** Endpoints of every Service port that has some: `namespace/name:port` → addresses. They change more often than all else. */
+export function allEndpoints(objects: readonly KubernetesObject[]): ReadonlyMap<string, readonly string[]> {
+  const slices = new Map<string, KubernetesObject[]>();
+  for (const object of objects) {
+    const service = object.metadata.labels?.[SERVICE_LABEL];
+    if (object.kind !== "EndpointSlice" || service === undefined) continue;
+    const key = keyOf(object.metadata.namespace ?? "", service);
+    slices.set(key, [...(slices.get(key) ?? []), object]);
+  }
+  const result = new Map<string, readonly string[]>();
+  for (const object of objects) {
+    if (object.kind !== "Service") continue;
+    const own = slices.get(objectKey(object)) ?? [];
+    for (const { port } of (specOf(object).ports ?? []) as readonly { readonly port?: unknown }[]) {
+      const found = portOf(object, port);
+      if (found) result.set(`${objectKey(object)}:${found.port}`, endpointsOf(own, found));
+    }
+  }
+  return result;
+}
+
+function textsOf({ data }: KubernetesObject): ReadonlyMap<string, string> {
+  return new Map(
+    Object.entries(fieldsOf(data)).flatMap(([key, value]) =>
+      typeof value === "string" ? [[key, Buffer.from(value, "base64").toString()] as const] : [],
+    ),
+  );
+}
+
+/**
+ * Label selectors as Kubernetes has them. What is not understood selects nothing.
+ */
+
+type Labels = Readonly<Record<string, string>>;
+
+function selects(selector: unknown, labels: Labels): boolean {
+  if (!isObject(selector)) return false;
+  const own = new Map(Object.entries(labels));
+  const { matchLabels, matchExpressions } = selector;
+  return (
+    Object.entries(fieldsOf(matchLabels)).every(([key, value]) => own.get(key) === value) &&
+    listOf(matchExpressions).every((expression) => holds(expression, own))
+  );
+}
+
+function holds(expression: unknown, labels: ReadonlyMap<string, string>): boolean {
+  const { key, operator, values } = fieldsOf(expression);
+  const name = textOf(key);
+  if (name === undefined) return false;
+  const value = labels.get(name);
+  const isListed = value !== undefined && listOf(values).includes(value);
+  switch (operator) {
+    case "In":
+      return isListed;
+    case "NotIn":
+      return !isListed;
+    case "Exists":
+      return value !== undefined;
+    case "DoesNotExist":
+      return value === undefined;
+    default:
+      return false;
+  }
+}
+
+/**
+ * A port of a Service → the addresses of its ready pods, from the EndpointSlices that belong to it.
+ */
+
+/** The label by which a slice names its Service. */
+const SERVICE_LABEL = "kubernetes.io/service-name";
+
+interface ServicePort {
+  /** Empty where the Service has only one. */
+  readonly name: string;
+  readonly port: number;
+  readonly appProtocol: string | undefined;
+}
+
+function portOf(service: KubernetesObject, port: unknown): ServicePort | undefined {
+  for (const one of listOf(specOf(service).ports)) {
+    const fields = fieldsOf(one);
+    const protocol = textOf(fields.protocol) ?? "TCP";
+    if (typeof port === "number" && fields.port === port && protocol === "TCP")
+      return { name: textOf(fields.name) ?? "", port, appProtocol: textOf(fields.appProtocol) };
+  }
+  return undefined;
+}
+
+/** `address:port`, sorted, each once. */
+function endpointsOf(slices: readonly KubernetesObject[], port: ServicePort): readonly string[] {
+  const ready = new Set<string>();
+  // While a deployment goes away, what still serves is better than nothing.
+  const ending = new Set<string>();
+  for (const slice of slices) {
+    if (slice.addressType !== "IPv4" && slice.addressType !== "IPv6") continue;
+    const target = listOf(slice.ports)
+      .map(fieldsOf)
+      .find((one) => (textOf(one.name) ?? "") === port.name)?.port;
+    if (typeof target !== "number") continue;
+    for (const endpoint of listOf(slice.endpoints).map(fieldsOf)) {
+      const conditions = fieldsOf(endpoint.conditions);
+      const into = conditions.ready !== false ? ready : conditions.serving === true ? ending : undefined;
+      for (const address of listOf(endpoint.addresses))
+        if (typeof address === "string") into?.add(`${address.includes(":") ? `[${address}]` : address}:${target}`);
+    }
+  }
+  return [...(ready.size > 0 ? ready : ending)].sort();
+}
+
+export interface KubernetesObject {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: ObjectMetadata;
+  readonly [field: string]: unknown;
+}
+
+export interface ObjectMetadata {
+  readonly name: string;
+  readonly namespace?: string;
+  readonly uid?: string;
+  readonly resourceVersion?: string;
+  readonly generation?: number;
+  readonly creationTimestamp?: string;
+  readonly deletionTimestamp?: string;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+  readonly [field: string]: unknown;
+}
+
+/** `namespace/name`; of what has no namespace, `/name`. */
+export function objectKey(object: KubernetesObject): string {
+  return keyOf(object.metadata.namespace ?? "", object.metadata.name);
+}
+
+export function keyOf(namespace: string, name: string): string {
+  return `${namespace}/${name}`;
+}
+
+export function specOf(object: KubernetesObject | undefined): Fields {
+  return fieldsOf(object?.spec);
+}
+
+/** The group of an apiVersion: empty for `v1`. */
+export function groupOf(apiVersion: string): string {
+  const slash = apiVersion.indexOf("/");
+  return slash < 0 ? "" : apiVersion.slice(0, slash);
+}
+
+/** Whether a value is an object of a cluster: it has the fields by which it is found. */
+export function isKubernetesObject(value: unknown): value is KubernetesObject {
+  const { apiVersion, kind, metadata } = fieldsOf(value);
+  return (
+    textOf(apiVersion) !== undefined && textOf(kind) !== undefined && textOf(fieldsOf(metadata).name) !== undefined
+  );
+}
+
+export interface Referrer {
+  readonly group: string;
+  readonly kind: string;
+  readonly namespace: string;
+}
+
+export interface Referent {
+  readonly group: string;
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export function isGranted(grants: readonly KubernetesObject[], from: Referrer, to: Referent): boolean {
+  if (from.namespace === to.namespace) return true;
+  return grants.some((grant) => grant.metadata.namespace === to.namespace && says(grant, from, to));
+}
+
+function says(grant: KubernetesObject, from: Referrer, to: Referent): boolean {
+  const spec = specOf(grant);
+  const isFrom = listOf(spec.from).some((one) => {
+    const { group, kind, namespace } = fieldsOf(one);
+    return group === from.group && kind === from.kind && namespace === from.namespace;
+  });
+  // No name: all of that kind. A name that is no text is a mistake, and grants nothing.
+  const isTo = listOf(spec.to).some(
+    (one) =>
+      isObject(one) &&
+      one.group === to.group &&
+      one.kind === to.kind &&
+      (one.name === undefined || one.name === "" || textOf(one.name) === to.name),
+  );
+  return isFrom && isTo;
+}

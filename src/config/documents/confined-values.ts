@@ -1,0 +1,81 @@
+/**
+ * Values of a cluster's document, before they are held against their schema: every `{ secretRef: { name, key } }`
+ * where a secret may stand gives way to the Secret's text, and whatever would touch this machine (a file, a process, a
+ * unix socket, its own credentials) is a fault. The schema says where both are.
+ */
+import type { z } from "zod";
+import { isSecretSchema, localUseOf } from "../../core/schema.ts";
+import { below, unwrap } from "../schema/schema-walk.ts";
+import type { Path } from "../text/value-path.ts";
+import { fieldsOf, isObject, textOf } from "../text/value-shapes.ts";
+import type { SourceDocument } from "../text/yaml-source.ts";
+import type { Cluster, Referrer } from "./cluster.ts";
+
+export interface Confined {
+  readonly value: unknown;
+  readonly faults: readonly { readonly path: Path; readonly message: string }[];
+}
+
+export interface ConfinedContext {
+  readonly cluster: Cluster;
+  readonly document: SourceDocument;
+  /** Who refers: its namespace is where a Secret is looked for, and another one's needs a grant. */
+  readonly referrer: Referrer;
+}
+
+export function confinedValues(schema: z.ZodType, value: unknown, path: Path, context: ConfinedContext): Confined {
+  const faults: { path: Path; message: string }[] = [];
+
+  function walk(schemas: readonly z.ZodType[], inner: unknown, at: Path): unknown {
+    const marked = [...schemas, ...schemas.flatMap(unwrap)];
+    const local = marked.map(localUseOf).find((use) => use !== undefined);
+    if (isObject(inner) && Object.keys(inner).length === 1 && isObject(inner.secretRef)) {
+      const isSecret = marked.some(isSecretSchema);
+      if (isSecret || local?.isReadable) return referred(inner.secretRef, at, isSecret);
+    }
+    if (local && inner !== undefined && inner !== null && (local.isLocal?.(inner) ?? true)) {
+      const hint = local.isReadable ? ": use secretRef" : "";
+      faults.push({ path: at, message: `a document of a cluster cannot use ${local.what}${hint}` });
+      return inner;
+    }
+    const holders = schemas.flatMap(unwrap);
+    if (Array.isArray(inner)) return inner.map((element, i) => walk(below(holders, i), element, [...at, i]));
+    if (!isObject(inner)) return inner;
+    return Object.fromEntries(
+      Object.entries(inner).map(([key, field]) => [key, walk(below(holders, key), field, [...at, key])]),
+    );
+  }
+
+  function referred(written: Readonly<Record<string, unknown>>, at: Path, isSecret: boolean): unknown {
+    const found = secretText(fieldsOf(written), context);
+    if ("problem" in found) {
+      faults.push({ path: [...at, "secretRef"], message: found.problem });
+      return "";
+    }
+    // A text from a file often ends with a line break that nobody meant.
+    if (isSecret) return found.text.replace(/\r?\n$/, "");
+    return context.document.confined?.grant(found.reference, found.text) ?? "";
+  }
+
+  return { value: walk([schema], value, path), faults };
+}
+
+type Found = { readonly text: string; readonly reference: string } | { readonly problem: string };
+
+function secretText(written: Readonly<Record<string, unknown>>, { cluster, referrer }: ConfinedContext): Found {
+  const name = textOf(written.name);
+  const key = textOf(written.key);
+  const namespace = textOf(written.namespace) ?? referrer.namespace;
+  if (name === undefined || key === undefined) return { problem: "`name` and `key` are needed" };
+  const reference = `${namespace}/${name}`;
+  // Granted or not is said first: whether a Secret of another namespace exists is nobody's business.
+  if (!cluster.mayRefer(referrer, { group: "", kind: "Secret", namespace, name }))
+    return { problem: `Secret ${reference} is in another namespace, whose ReferenceGrants do not allow this` };
+  const secret = cluster.secret(namespace, name);
+  if (secret === undefined) return { problem: `Secret ${reference} was not found` };
+  const text = secret.get(key);
+  if (text === undefined) return { problem: `Secret ${reference} has no key ${key}` };
+  return text === ""
+    ? { problem: `key ${key} of Secret ${reference} is empty` }
+    : { text, reference: `${reference}/${key}` };
+}

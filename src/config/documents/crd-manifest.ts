@@ -1,0 +1,402 @@
+/**
+ * The CRDs as the manifests that stand in kubernetes/: a test holds the files against this.
+ */
+import { stringify } from "yaml";
+import { z } from "zod";
+import type { PolicyDefinition } from "../../core/policy.ts";
+import { exactlyOneOfFields, isSecretSchema, localUseOf } from "../../core/schema.ts";
+import { policies } from "../../policies/index.ts";
+import { isObject } from "../text/value-shapes.ts";
+import { backendSpecSchema } from "./backend-document.ts";
+import { partsOf, specSchema } from "./policy-spec.ts";
+import { POLICY_API_GROUP } from "./documents.ts";
+
+const HEADER = "# Generated from the schemas in src by `npm run generate`: do not edit.\n";
+
+/** File name → text. */
+export function crdManifests(): Readonly<Record<string, string>> {
+  return {
+    "gatewaypolicy-crd.yaml": manifestOf(gatewayPolicyCrd(policies)),
+    "backend-crd.yaml": manifestOf(backendCrd()),
+  };
+}
+
+function manifestOf(crd: Schema): string {
+  return HEADER + stringify(crd, { lineWidth: 120, aliasDuplicateObjects: false });
+}
+
+/**
+ * The CustomResourceDefinition of Backend, made from the same schemas that validate `backends[]`. Unknown fields and nulls
+ * come through everywhere: dropped by the API server, a misspelt credential or filter would leave the backend open.
+ */
+
+export function backendCrd(): Schema {
+  const condition = (field: string): string => `.status.conditions[?(@.type=="Accepted")].${field}`;
+  return {
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    metadata: { name: `backends.${POLICY_API_GROUP}` },
+    spec: {
+      group: POLICY_API_GROUP,
+      names: {
+        kind: "Backend",
+        listKind: "BackendList",
+        plural: "backends",
+        singular: "backend",
+        shortNames: ["gwbe"],
+      },
+      scope: "Namespaced",
+      versions: [
+        {
+          name: "v1alpha1",
+          served: true,
+          storage: true,
+          subresources: { status: {} },
+          additionalPrinterColumns: [
+            column("Accepted", "Whether the backend is valid.", condition("status")),
+            column("Message", "Why not.", condition("message")),
+            { ...column("Age", "Time since creation.", ".metadata.creationTimestamp"), type: "date" },
+          ],
+          schema: {
+            openAPIV3Schema: {
+              description: "MCP servers, an LLM provider or an HTTP server, for backendRefs of HTTPRoutes.",
+              type: "object",
+              required: ["spec"],
+              properties: {
+                apiVersion: { type: "string" },
+                kind: { type: "string" },
+                metadata: { type: "object" },
+                spec: structuralSchema(backendSpecSchema, { isOpen: () => true, extra: {} }),
+                status: BACKEND_STATUS,
+              },
+            },
+          },
+        },
+      ],
+    },
+  };
+}
+
+/**
+ * The CustomResourceDefinition of GatewayPolicy, made from the same schemas that validate documents here. What spans
+ * several fields becomes a validation rule.
+ */
+
+/** Where a misspelt or empty protection would otherwise be dropped by the API server, besides the protections themselves. */
+const OPEN = new Set(["", "traffic", "backend", "backend.mcp", "targetRefs[]"]);
+
+const EXTRA: StructuralOptions["extra"] = {
+  "": validations({ rule: "has(self.traffic) || has(self.backend)", message: "one of traffic, backend is required" }),
+  traffic: { minProperties: 1 },
+  backend: { minProperties: 1 },
+  "backend.mcp": { minProperties: 1 },
+  "backend.mcp.authentication.provider": { maxProperties: 1, minProperties: 1 },
+  "traffic.backendTLS": validations({
+    rule: "has(self.cert) == has(self.key)",
+    message: "cert and key must be set together",
+  }),
+  "traffic.cors.allowOrigins": { maxItems: 64 },
+  "traffic.cors.allowOrigins[]": { maxLength: 512 },
+  "traffic.cors": validations({
+    rule: "!has(self.allowCredentials) || !self.allowCredentials || !('*' in self.allowOrigins)",
+    message: "allowCredentials cannot be combined with the origin *: list the origins",
+  }),
+  "traffic.rateLimit": validations({
+    rule: "has(self.local) || has(self.global)",
+    message: "one of local, global is required",
+  }),
+  "traffic.rateLimit.local[]": validations(
+    { rule: "has(self.requests) != has(self.tokens)", message: "exactly one of requests, tokens is required" },
+    { rule: "!has(self.burst) || has(self.requests)", message: "burst can only be used with requests" },
+    { rule: "!has(self.reserveOutput) || has(self.tokens)", message: "reserveOutput can only be used with tokens" },
+  ),
+};
+
+export function gatewayPolicyCrd(policies: readonly PolicyDefinition[]): Schema {
+  const protections = partsOf(policies)
+    .filter(({ isSecurity }) => isSecurity)
+    .map(({ field }) => field.join("."));
+  const isOpen = (path: string): boolean =>
+    OPEN.has(path) || protections.some((part) => path === part || /^[.[]/.test(after(path, part)));
+  return {
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    metadata: {
+      name: `gatewaypolicies.${POLICY_API_GROUP}`,
+      labels: { "gateway.networking.k8s.io/policy": "Direct" },
+    },
+    spec: {
+      group: POLICY_API_GROUP,
+      names: {
+        kind: "GatewayPolicy",
+        listKind: "GatewayPolicyList",
+        plural: "gatewaypolicies",
+        singular: "gatewaypolicy",
+        shortNames: ["gwpol"],
+      },
+      scope: "Namespaced",
+      versions: [
+        {
+          name: "v1alpha1",
+          served: true,
+          storage: true,
+          subresources: { status: {} },
+          // The status puts the ancestor first that says "False": a column shows only one.
+          additionalPrinterColumns: [
+            column(
+              "Accepted",
+              "Whether the policy is valid, for all its targets.",
+              conditionPath("Accepted", "status"),
+            ),
+            column("Attached", "Whether all its targets are reached.", conditionPath("Attached", "status")),
+            column("Reason", "Why, in one word.", conditionPath("Attached", "reason")),
+            { ...column("Age", "Time since creation.", ".metadata.creationTimestamp"), type: "date" },
+          ],
+          schema: {
+            openAPIV3Schema: {
+              description:
+                "Policies for the traffic and backends of Gateways and HTTPRoutes: limits, authentication, authorization and more.",
+              type: "object",
+              required: ["spec"],
+              properties: {
+                apiVersion: { type: "string" },
+                kind: { type: "string" },
+                metadata: { type: "object" },
+                spec: structuralSchema(specSchema(policies), { isOpen, extra: EXTRA }),
+                status: POLICY_STATUS,
+              },
+            },
+          },
+        },
+      ],
+    },
+  };
+}
+
+/** What a path has below the other; empty if it is not below. */
+function after(path: string, above: string): string {
+  return path.startsWith(above) ? path.slice(above.length) : "";
+}
+
+function column(name: string, description: string, jsonPath: string): Schema {
+  return { name, type: "string", description, jsonPath };
+}
+
+function conditionPath(type: string, field: string): string {
+  return `.status.ancestors[0].conditions[?(@.type=="${type}")].${field}`;
+}
+
+/**
+ * The status parts of our own kinds, as the Gateway API has them.
+ */
+
+const CONDITIONS = {
+  type: "array",
+  maxItems: 8,
+  "x-kubernetes-list-type": "map",
+  "x-kubernetes-list-map-keys": ["type"],
+  items: {
+    type: "object",
+    required: ["type", "status", "reason", "message", "lastTransitionTime"],
+    properties: {
+      type: { type: "string", maxLength: 316 },
+      status: { type: "string", enum: ["True", "False", "Unknown"] },
+      reason: { type: "string", maxLength: 1024 },
+      message: { type: "string", maxLength: 32768 },
+      observedGeneration: { type: "integer", format: "int64", minimum: 0 },
+      lastTransitionTime: { type: "string", format: "date-time" },
+    },
+  },
+};
+
+const REFERENCE = {
+  type: "object",
+  required: ["name"],
+  properties: {
+    group: { type: "string" },
+    kind: { type: "string" },
+    namespace: { type: "string" },
+    name: { type: "string" },
+  },
+};
+
+const BACKEND_STATUS = {
+  description: "Whether the backend is valid.",
+  type: "object",
+  properties: { conditions: CONDITIONS },
+};
+
+const POLICY_STATUS = {
+  description: "For every Gateway that the policy reaches: whether it was accepted and attached.",
+  type: "object",
+  required: ["ancestors"],
+  properties: {
+    ancestors: {
+      type: "array",
+      maxItems: 16,
+      items: {
+        type: "object",
+        required: ["ancestorRef", "controllerName"],
+        properties: { ancestorRef: REFERENCE, controllerName: { type: "string" }, conditions: CONDITIONS },
+      },
+    },
+  },
+};
+
+export type Schema = Record<string, unknown>;
+
+export interface Rule {
+  readonly rule: string;
+  readonly message: string;
+}
+
+export interface StructuralOptions {
+  /** Whether unknown fields of the object at this path, and nulls at it, must come through. */
+  isOpen(path: string): boolean;
+  /** Keywords that the object at a path has besides, for example validation rules. */
+  readonly extra: Readonly<Record<string, Schema>>;
+}
+
+/** Keywords that mean the same in JSON schema and in a structural schema. */
+const KEPT = [
+  "description",
+  "type",
+  "enum",
+  "pattern",
+  "minLength",
+  "maxLength",
+  "minItems",
+  "maxItems",
+  "minimum",
+  "maximum",
+  "required",
+  "default",
+];
+
+export const ANYTHING = { "x-kubernetes-preserve-unknown-fields": true };
+
+const SECRET_REF = {
+  type: "object",
+  required: ["secretRef"],
+  properties: {
+    secretRef: {
+      description: "A key of a Secret; one of another namespace needs a ReferenceGrant there.",
+      type: "object",
+      required: ["name", "key"],
+      properties: {
+        name: { type: "string", minLength: 1, maxLength: 253 },
+        namespace: { type: "string", minLength: 1, maxLength: 63 },
+        key: { type: "string", minLength: 1, maxLength: 253 },
+      },
+    },
+  },
+};
+
+export function structuralSchema(schema: z.ZodType, options: StructuralOptions): Schema {
+  const json = z.toJSONSchema(schema, {
+    io: "input",
+    unrepresentable: "any",
+    reused: "inline",
+    override({ zodSchema, jsonSchema }) {
+      const own = zodSchema as unknown as z.ZodType;
+      const local = localUseOf(own);
+      const exactlyOne = exactlyOneOfFields(own);
+      const fields = jsonSchema as Schema;
+      if (isSecretSchema(own)) fields.isSecret = true;
+      if (local?.isReadable) fields.isReadable = true;
+      else if (local && !local.isLocal) fields.isLocal = true;
+      if (exactlyOne) fields.exactlyOne = exactlyOne;
+    },
+  }) as Schema;
+  return structural(json, "", options);
+}
+
+function structural(schema: Schema, path: string, options: StructuralOptions): Schema {
+  const { type } = schema;
+  const extra = {
+    ...(options.isOpen(path) && path !== "" && !path.endsWith("[]") ? { nullable: true } : {}),
+    ...options.extra[path],
+  };
+  // The text itself, or where it stands: no type that an API server has.
+  if (schema.isSecret === true) return { ...described(schema, "A text, or `{secretRef}`."), ...ANYTHING, ...extra };
+  if (schema.isReadable === true) return { ...described(schema, ""), ...SECRET_REF, ...extra };
+  const union = [schema.anyOf, schema.oneOf].find(Array.isArray) as Schema[] | undefined;
+  if (union) return { ...kept(schema), ...structuralUnion(union), ...extra };
+  if ("const" in schema) return { ...kept(schema), type: typeof schema.const, enum: [schema.const], ...extra };
+  if (type === "object") return { ...objectSchema(schema, path, options), ...extra };
+  if (type === "array")
+    return { ...kept(schema), items: structural((schema.items ?? {}) as Schema, `${path}[]`, options), ...extra };
+  if (type === "integer") return { ...kept(schema), format: "int64", ...extra };
+  if (type !== undefined) return { ...kept(schema), ...extra };
+  return { ...kept(schema), ...ANYTHING, ...extra };
+}
+
+function objectSchema(schema: Schema, path: string, options: StructuralOptions): Schema {
+  const { additionalProperties } = schema;
+  const named = isObject(schema.properties)
+    ? Object.entries(schema.properties as Record<string, Schema>).filter(([, field]) => field.isLocal !== true)
+    : undefined;
+  const below = (name: string): string => (path === "" ? name : `${path}.${name}`);
+  const properties =
+    named && Object.fromEntries(named.map(([name, field]) => [name, structural(field, below(name), options)]));
+  // An API server takes either named fields or a map, not both.
+  const isMap = isObject(additionalProperties);
+  return {
+    ...kept(schema),
+    ...(properties ? { properties } : {}),
+    ...((isMap && properties) || (options.isOpen(path) && !isMap) ? ANYTHING : {}),
+    ...(isMap && !properties
+      ? { additionalProperties: structural(additionalProperties as Schema, `${path}.*`, options) }
+      : {}),
+    ...(properties ? choice(schema.exactlyOne, properties) : {}),
+  };
+}
+
+/**
+ * "Exactly one of": as a rule with a message between two fields that have a type, by the plain keyword elsewhere. A rule
+ * over more of them costs more than an API server grants inside of lists.
+ */
+function choice(exactlyOne: unknown, properties: Readonly<Record<string, Schema>>): Schema {
+  if (!Array.isArray(exactlyOne)) return {};
+  const names = (exactlyOne as string[]).filter((name) => Object.hasOwn(properties, name));
+  if (names.length < 2) return names.length === 0 ? {} : { required: names };
+  if (names.length > 2 || names.some((name) => properties[name]?.type === undefined))
+    return { oneOf: names.map((name) => ({ required: [name] })) };
+  const rule = names.map((name) => `has(self.${name})`).join(" != ");
+  return validations({ rule, message: `exactly one of ${names.join(", ")} is required` });
+}
+
+export function validations(...rules: readonly Rule[]): Schema {
+  return { "x-kubernetes-validations": rules };
+}
+
+/** A choice between fixed values of one type stays a choice; any other union is checked by the gateway only. */
+function structuralUnion(options: readonly Schema[]): Schema {
+  const values = options.flatMap((option) =>
+    "const" in option ? [option.const] : Array.isArray(option.enum) ? option.enum : [undefined],
+  );
+  const types = new Set(values.map((value) => typeof value));
+  const [type] = types;
+  if (types.size !== 1 || type === "undefined" || type === "object") return ANYTHING;
+  return { type: type === "number" ? "integer" : type, enum: values };
+}
+
+function described({ description }: Schema, more: string): Schema {
+  const text = [description, more].filter((one) => typeof one === "string" && one !== "").join(" ");
+  return text === "" ? {} : { description: text };
+}
+
+function kept(schema: Schema): Schema {
+  const result: Schema = {};
+  // A default is given as the gateway holds it: a duration in milliseconds is not one that a document could write.
+  const { default: value, ...rest } = schema;
+  if (typeof value === "number" && schema.type === "string") return kept(rest);
+  for (const keyword of KEPT)
+    if (schema[keyword] !== undefined && !isSafeBound(schema[keyword])) result[keyword] = schema[keyword];
+  return result;
+}
+
+/** "A whole number" is written as the range of exact doubles, which says nothing to a reader. */
+function isSafeBound(value: unknown): boolean {
+  return value === Number.MAX_SAFE_INTEGER || value === Number.MIN_SAFE_INTEGER;
+}

@@ -1,0 +1,327 @@
+/**
+ * A Gateway document (gateway.networking.k8s.io) → gateways of the standalone configuration: one for each port, since
+ * listeners that share a port differ only in their host names. What cannot be served (other protocols, ports that are
+ * taken, HTTPS without a certificate, listeners that contradict each other) is reported and left out; the other
+ * listeners are served.
+ */
+
+import { checkCertificates } from "../../http/certificates.ts";
+import type { Path } from "../text/value-path.ts";
+import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
+import type { Cluster } from "./cluster.ts";
+import {
+  DEFAULT_NAMESPACE,
+  GATEWAY_API_GROUP,
+  type GatewayOutcome,
+  identityOf,
+  type ListenerOutcome,
+  POLICY_API_GROUP,
+  type ProblemList,
+  type ResourceDocument,
+  type Verdict,
+  type WrittenGateway,
+} from "./documents.ts";
+import { type GatewayListener, type GatewayTarget, gatewayReference } from "./targets.ts";
+
+interface TranslatedGateway {
+  readonly target: GatewayTarget;
+  readonly gateways: readonly WrittenGateway[];
+  readonly outcome: GatewayOutcome;
+}
+
+const NO_CONFLICT: Verdict = { isTrue: false, reason: "NoConflicts", message: "No conflicts" };
+const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Gateway accepted" };
+
+/** `takenPorts` gets the ports that this document takes; in a cluster each Gateway has an address of its own. */
+export function translateGateway(
+  document: ResourceDocument,
+  takenPorts: Set<number>,
+  problems: ProblemList,
+  cluster: Cluster | undefined,
+): TranslatedGateway {
+  const { namespace, name } = identityOf(document);
+  const written = listOf(fieldsOf(fieldsOf(document.value).spec).listeners);
+  if (written.length === 0) problems.add(["spec", "listeners"], "a list with at least one listener is required");
+  const context = { document, namespace, cluster, problems };
+  const read = written.flatMap((listener, i) => {
+    const path = ["spec", "listeners", i];
+    const found = readListener(listener, path, context);
+    return found ? [{ ...found, path }] : [];
+  });
+  const conflicts = cluster ? conflictsOf(read) : new Map<ReadListener, Verdict>();
+  const nameOf = namesOfPorts(
+    read,
+    cluster ? `${namespace}/${name}` : shortName(namespace, name),
+    cluster !== undefined,
+  );
+  const gateways = new Map<number, WrittenGateway>();
+  const listeners: GatewayListener[] = [];
+  const outcomes: ListenerOutcome[] = [];
+
+  for (const one of read) {
+    const conflicted = conflicts.get(one) ?? NO_CONFLICT;
+    if (conflicted.isTrue) problems.add(one.path, conflicted.message);
+    let accepted = conflicted.isTrue ? { ...conflicted, isTrue: false } : one.accepted;
+    const isUsable = accepted.isTrue && (one.protocol === "HTTP" || one.tls !== undefined);
+    if (isUsable && !gateways.has(one.port)) {
+      if (takenPorts.has(one.port)) {
+        const message = `port ${one.port} is already used by another gateway`;
+        problems.add([...one.path, "port"], message);
+        accepted = { isTrue: false, reason: "PortUnavailable", message };
+      } else {
+        if (one.port !== 0) takenPorts.add(one.port);
+        const sharing = read.filter((other) => other.port === one.port && !conflicts.has(other));
+        gateways.set(one.port, writtenGateway(one, nameOf(one), document, sharing));
+      }
+    }
+    const outcome: ListenerOutcome = {
+      name: one.sectionName,
+      supportedKinds: one.supportedKinds,
+      accepted,
+      resolvedRefs: one.resolvedRefs,
+      conflicted,
+      attachedRoutes: 0,
+    };
+    outcomes.push(outcome);
+    listeners.push({
+      sectionName: one.sectionName,
+      gateway: isUsable ? gateways.get(one.port)?.name : undefined,
+      port: one.port,
+      hostname: one.hostname,
+      admits: one.admits,
+      outcome,
+    });
+  }
+  return {
+    target: { reference: gatewayReference(namespace, name), listeners },
+    gateways: [...gateways.values()],
+    outcome: { document, accepted: acceptance(outcomes), listeners: outcomes },
+  };
+}
+
+function shortName(namespace: string, name: string): string {
+  return namespace === DEFAULT_NAMESPACE ? name : `${namespace}/${name}`;
+}
+
+/** The key under `gateways` of each port. In a cluster the port tells them apart, which stays when listeners are renamed. */
+function namesOfPorts(
+  read: readonly ReadListener[],
+  prefix: string,
+  byPort: boolean,
+): (listener: ReadListener) => string {
+  const isOne = new Set(read.map(({ port }) => port)).size === 1;
+  return ({ port, sectionName }) => {
+    if (byPort) return `${prefix}:${port}`;
+    return isOne ? prefix : `${prefix}/${sectionName}`;
+  };
+}
+
+function writtenGateway(
+  { port, protocol, path }: ReadListener & { readonly path: Path },
+  name: string,
+  document: ResourceDocument,
+  sharing: readonly ReadListener[],
+): WrittenGateway {
+  if (protocol !== "HTTPS") return { name, port, protocol: "HTTP", document, path };
+  // Each listener of the port shows its own to whoever asks for its host name.
+  const certificates = sharing.flatMap(({ tls = [], hostname }) =>
+    tls.map((certificate) => ({ ...certificate, ...(hostname === undefined ? {} : { hosts: [hostname] }) })),
+  );
+  const parts = sharing.flatMap(({ hostname }) => (hostname === undefined ? [] : [hostname.toLowerCase()]));
+  const isApart = sharing.length > 1;
+  return { name, port, protocol: "HTTPS", tls: { certificates, ...(isApart ? { parts } : {}) }, document, path };
+}
+
+function acceptance(listeners: readonly ListenerOutcome[]): Verdict {
+  const bad = listeners.filter(({ accepted, resolvedRefs }) => !accepted.isTrue || !resolvedRefs.isTrue);
+  if (bad.length === 0 && listeners.length > 0) return ACCEPTED;
+  const message = `Listeners that are not valid: ${bad.map(({ name }) => name).join(", ") || "there are none"}`;
+  // Valid ones are served all the same.
+  return { isTrue: listeners.some(({ accepted }) => accepted.isTrue), reason: "ListenersNotValid", message };
+}
+
+/** Listeners of one port must speak one protocol and have different host names; none of two that contradict is preferred. */
+function conflictsOf(read: readonly ReadListener[]): Map<ReadListener, Verdict> {
+  const conflicts = new Map<ReadListener, Verdict>();
+  for (const one of read) {
+    if (!one.accepted.isTrue) continue;
+    const others = read.filter((other) => other !== one && other.port === one.port && other.accepted.isTrue);
+    const protocol = others.find((other) => other.protocol !== one.protocol);
+    const hostname = others.find(
+      (other) => (other.hostname ?? "").toLowerCase() === (one.hostname ?? "").toLowerCase(),
+    );
+    const about = (other: ReadListener, what: string): string =>
+      `port ${one.port} is also that of listener ${other.sectionName}, which has ${what}`;
+    if (protocol)
+      conflicts.set(one, { isTrue: true, reason: "ProtocolConflict", message: about(protocol, "another protocol") });
+    else if (hostname)
+      conflicts.set(one, { isTrue: true, reason: "HostnameConflict", message: about(hostname, "the same hostname") });
+  }
+  return conflicts;
+}
+
+/**
+ * One listener of a Gateway document: what it asks for, and whether it can be had. A listener that cannot be served is
+ * still known by its name: routes may name it, and its status says what is wrong.
+ */
+
+/** In files no Secret is read: the files of an HTTPS listener are named by these keys of `tls.options`. */
+const CERT_OPTION = `${POLICY_API_GROUP}/cert`;
+const KEY_OPTION = `${POLICY_API_GROUP}/key`;
+
+const LISTENER_ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Listener accepted" };
+const RESOLVED: Verdict = { isTrue: true, reason: "ResolvedRefs", message: "All references resolved" };
+const ROUTE_KINDS = ["HTTPRoute", "GRPCRoute"].map((kind) => ({ group: GATEWAY_API_GROUP, kind }));
+
+interface Certificate {
+  readonly cert: string;
+  readonly key: string;
+}
+
+interface ReadListener {
+  readonly sectionName: string;
+  readonly port: number;
+  readonly protocol: string;
+  readonly hostname: string | undefined;
+  /** Of an HTTPS listener whose certificates are all there. */
+  readonly tls: readonly Certificate[] | undefined;
+  readonly supportedKinds: readonly { readonly group: string; readonly kind: string }[];
+  readonly accepted: Verdict;
+  readonly resolvedRefs: Verdict;
+  /** Whether routes of this kind and namespace may be served. */
+  admits(namespace: string, kind: string): boolean;
+}
+
+interface ListenerContext {
+  readonly document: ResourceDocument;
+  readonly namespace: string;
+  readonly cluster: Cluster | undefined;
+  readonly problems: ProblemList;
+}
+
+/** undefined: it has neither a name nor a port by which it could be told from others. */
+function readListener(written: unknown, path: Path, context: ListenerContext): ReadListener | undefined {
+  const { problems } = context;
+  if (!isObject(written)) {
+    problems.add(path, "expected an object");
+    return undefined;
+  }
+  const { name, port, protocol } = written;
+  const sectionName = textOf(name);
+  if (sectionName === undefined) {
+    problems.add([...path, "name"], "required field is missing");
+    return undefined;
+  }
+  if (typeof port !== "number" || !Number.isInteger(port) || port < 0 || port > 65_535) {
+    problems.add([...path, "port"], "expected a port number");
+    return undefined;
+  }
+  const isServed = protocol === "HTTP" || protocol === "HTTPS";
+  const common = { sectionName, port, protocol: String(protocol), hostname: textOf(written.hostname) };
+  if (!isServed) {
+    const message = `${String(protocol)} is not supported: use HTTP or HTTPS`;
+    problems.add([...path, "protocol"], message);
+    const accepted = { isTrue: false, reason: "UnsupportedProtocol", message };
+    return { ...common, tls: undefined, supportedKinds: [], accepted, resolvedRefs: RESOLVED, admits: () => false };
+  }
+  const kinds = readKinds(written, path, context);
+  const tls = protocol === "HTTPS" ? readTls(fieldsOf(written.tls), [...path, "tls"], context) : undefined;
+  const admitted = readAdmission(written, path, context);
+  return {
+    ...common,
+    tls: tls && "reason" in tls ? undefined : tls,
+    supportedKinds: kinds.supported,
+    accepted: LISTENER_ACCEPTED,
+    resolvedRefs: tls && "reason" in tls ? tls : kinds.verdict,
+    admits: (namespace, kind) => kinds.supported.some((one) => one.kind === kind) && admitted(namespace),
+  };
+}
+
+function readKinds(written: Fields, path: Path, { problems }: ListenerContext) {
+  const asked = listOf(fieldsOf(written.allowedRoutes).kinds).map(fieldsOf);
+  if (asked.length === 0) return { supported: ROUTE_KINDS, verdict: RESOLVED };
+  const isNamed = ({ group = GATEWAY_API_GROUP, kind }: Fields, known: (typeof ROUTE_KINDS)[number]): boolean =>
+    kind === known.kind && group === known.group;
+  const unknown = asked.filter((one) => !ROUTE_KINDS.some((known) => isNamed(one, known)));
+  const supported = ROUTE_KINDS.filter((known) => asked.some((one) => isNamed(one, known)));
+  if (unknown.length === 0) return { supported, verdict: RESOLVED };
+  const message = `${unknown.map(({ kind }) => String(kind)).join(", ")} is not supported: use HTTPRoute or GRPCRoute`;
+  problems.add([...path, "allowedRoutes", "kinds"], message);
+  return { supported, verdict: { isTrue: false, reason: "InvalidRouteKinds", message } };
+}
+
+/** Whether routes of a namespace may be served. */
+function readAdmission(
+  written: Fields,
+  path: Path,
+  { namespace: own, cluster, problems }: ListenerContext,
+): (namespace: string) => boolean {
+  const namespaces = fieldsOf(fieldsOf(written.allowedRoutes).namespaces);
+  const from = textOf(namespaces.from) ?? "Same";
+  if (from === "All") return () => true;
+  if (from === "None") return () => false;
+  if (from === "Selector") {
+    if (cluster) return (namespace) => cluster.namespaceFits(namespace, namespaces.selector);
+    problems.add(
+      [...path, "allowedRoutes", "namespaces", "from"],
+      "Selector is not supported: only routes of the same namespace are served",
+    );
+  }
+  return (namespace) => namespace === own;
+}
+
+function readTls(tls: Fields, path: Path, context: ListenerContext): readonly Certificate[] | Verdict {
+  const invalid = (at: Path, reason: string, message: string): Verdict => {
+    context.problems.add(at, message);
+    return { isTrue: false, reason, message };
+  };
+  if (!context.cluster) {
+    const options = fieldsOf(tls.options);
+    const cert = textOf(options[CERT_OPTION]);
+    const key = textOf(options[KEY_OPTION]);
+    if (cert !== undefined && key !== undefined) return [{ cert, key }];
+    const message = `certificateRefs are not supported: set the files in tls.options as ${CERT_OPTION} and ${KEY_OPTION}`;
+    return invalid(path, "InvalidCertificateRef", message);
+  }
+  if ((textOf(tls.mode) ?? "Terminate") !== "Terminate")
+    return invalid([...path, "mode"], "InvalidCertificateRef", `the mode ${String(tls.mode)} is not supported`);
+  const references = listOf(tls.certificateRefs).map(fieldsOf);
+  if (references.length === 0) return invalid(path, "InvalidCertificateRef", "certificateRefs are needed");
+  const certificates: Certificate[] = [];
+  for (const [i, reference] of references.entries()) {
+    const found = certificateOf(reference, context.cluster, context);
+    if ("reason" in found) return invalid([...path, "certificateRefs", i], found.reason, found.message);
+    certificates.push(found);
+  }
+  return certificates;
+}
+
+function certificateOf(
+  reference: Fields,
+  cluster: Cluster,
+  { document, namespace: own }: ListenerContext,
+): Certificate | Verdict {
+  const { group = "", kind = "Secret" } = reference;
+  const name = textOf(reference.name) ?? "";
+  const namespace = textOf(reference.namespace) ?? own;
+  const no = (reason: string, message: string): Verdict => ({ isTrue: false, reason, message });
+  if (group !== "" || kind !== "Secret")
+    return no("InvalidCertificateRef", `${String(kind)} is not supported: use Secret`);
+  const shown = `Secret ${namespace}/${name}`;
+  const from = { group: GATEWAY_API_GROUP, kind: "Gateway", namespace: own };
+  if (!cluster.mayRefer(from, { group: "", kind: "Secret", namespace, name }))
+    return no("RefNotPermitted", `${shown} is in another namespace, whose ReferenceGrants do not allow this`);
+  const secret = cluster.secret(namespace, name);
+  const cert = secret?.get("tls.crt");
+  const key = secret?.get("tls.key");
+  if (secret === undefined) return no("InvalidCertificateRef", `${shown} was not found`);
+  if (!cert || !key) return no("InvalidCertificateRef", `${shown} has no tls.crt and tls.key`);
+  try {
+    checkCertificates({ cert, key });
+  } catch (error) {
+    return no("InvalidCertificateRef", `${shown}: ${(error as Error).message}`);
+  }
+  const grant = (field: string, text: string): string =>
+    document.confined?.grant(`${namespace}/${name}/${field}`, text) ?? "";
+  return { cert: grant("tls.crt", cert), key: grant("tls.key", key) };
+}

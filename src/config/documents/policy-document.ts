@@ -1,0 +1,411 @@
+/**
+ * A GatewayPolicy document → policies attached to gateways and routes, and its status. Parts are independent: an
+ * invalid one leaves the others standing. But an authentication or authorization that cannot be understood or
+ * attached closes its targets (500 `policy_invalid`): it never leaves them open.
+ */
+
+import { nearestName, suggestion } from "../../cel/values/nearest-name.ts";
+import type { ConfigError } from "../../core/config-error.ts";
+import type { PolicyDefinition, Scope } from "../../core/policy.ts";
+import { validate } from "../schema/problems.ts";
+import { type Path, pathText } from "../text/value-path.ts";
+import { isObject, listOf, textOf } from "../text/value-shapes.ts";
+import type { Cluster } from "./cluster.ts";
+import { confinedValues } from "./confined-values.ts";
+import { findParts, type Part, STACKING_KINDS } from "./policy-spec.ts";
+import {
+  type Attachment,
+  type Closure,
+  fullName,
+  GATEWAY_API_GROUP,
+  identityOf,
+  type ObjectReference,
+  POLICY_API_GROUP,
+  POLICY_API_VERSION,
+  type PolicyResource,
+  type ProblemList,
+  type ResourceDocument,
+  type ResourceMetadata,
+  referenceText,
+  type TargetName,
+  type Verdict,
+} from "./documents.ts";
+import { ACCEPTED, statusOf, type TargetOutcome } from "./status.ts";
+import type { GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
+
+interface PolicyContext extends Targets {
+  readonly parts: readonly Part[];
+  /** The policy kinds that stand on a target already, with who put them there. */
+  takenKinds(target: TargetName): Map<string, string>;
+  readonly nowMs: number;
+  readonly previous: PolicyResource | undefined;
+  readonly cluster: Cluster | undefined;
+  /** The spec as it may be shown. */
+  shown(spec: unknown): unknown;
+  /** Another document has the same name: this one does not count. */
+  readonly isDuplicate: boolean;
+}
+
+interface TranslatedPolicy {
+  readonly resource: PolicyResource;
+  readonly attachments: readonly Attachment[];
+  readonly closures: readonly Closure[];
+}
+
+export function translatePolicy(
+  document: ResourceDocument,
+  context: PolicyContext,
+  problems: ProblemList,
+): TranslatedPolicy {
+  const { namespace, name, apiVersion, kind } = identityOf(document);
+  const value = isObject(document.value) ? document.value : {};
+  const spec = isObject(value.spec) ? value.spec : {};
+  const faults: ConfigError[] = [];
+  let securityFault: ConfigError | undefined;
+  const fault = (path: Path, message: string, isSecurity: boolean): void => {
+    const error = problems.add(path, message);
+    faults.push(error);
+    if (isSecurity) securityFault ??= error;
+  };
+
+  if (kind !== "GatewayPolicy") fault(["kind"], "expected GatewayPolicy", false);
+  if (apiVersion !== POLICY_API_VERSION) fault(["apiVersion"], `expected ${POLICY_API_VERSION}`, false);
+  if (name === "") fault(["metadata", "name"], "required field is missing", false);
+  if (context.isDuplicate) fault(["metadata", "name"], "another GatewayPolicy has this name", false);
+  const isRefused = faults.length > 0;
+
+  const { outcomes, targets, meant, repeated } = resolveTargets(spec, namespace, context, problems);
+  if (outcomes.length === 0) fault(["spec", "targetRefs"], "a list with at least one target is required", false);
+  const validParts = checkParts(spec, context.parts, document, fault, context.cluster);
+
+  const attachments: Attachment[] = [];
+  const source = `GatewayPolicy ${fullName(document)}`;
+  for (const part of isRefused ? [] : validParts) {
+    for (const target of targets) {
+      for (const { definition, written, config } of part.policies) {
+        if (!definition.scopes.includes(target.scope)) {
+          fault(
+            part.path,
+            `cannot apply to a ${target.reference.kind} (${referenceText(target.reference)})`,
+            part.isSecurity,
+          );
+          continue;
+        }
+        for (const targetName of target.names) {
+          const taken = context.takenKinds({ kind: target.scope, name: targetName });
+          const before = taken.get(definition.kind);
+          if (before !== undefined && !STACKING_KINDS.has(definition.kind)) {
+            fault(part.path, `${referenceText(target.reference)} already has ${definition.kind} from ${before}`, false);
+            break;
+          }
+          taken.set(definition.kind, source);
+          attachments.push({
+            target: { kind: target.scope, name: targetName },
+            kind: definition.kind,
+            config,
+            written,
+            owner: `${referenceText(target.reference)} (${source})`,
+            document,
+            path: part.path,
+          });
+        }
+      }
+    }
+  }
+  // A document that does not count as a whole may hold a protection too: its targets wait, closed, until it does.
+  if (isRefused && securityFault === undefined && validParts.some(({ isSecurity }) => isSecurity))
+    securityFault = faults[0];
+  const isProtection = securityFault !== undefined || validParts.some(({ isSecurity }) => isSecurity);
+  const closures = [
+    ...(securityFault === undefined ? [] : closuresOf(targets, document, securityFault)),
+    ...(isProtection && meant.length > 0
+      ? closuresOf(meant, document, problems.add(["spec", "targetRefs"], "the name of a protected target is wrong"))
+      : []),
+  ];
+
+  const shownSpec = context.shown(value.spec);
+  const metadata = metadataOf(value, { namespace, name }, shownSpec, context.previous);
+  // A policy without any target says nothing; one whose targets are not there yet may find them later.
+  const hasValidPart =
+    !isRefused && outcomes.length > 0 && (targets.length === 0 ? validParts.length > 0 : attachments.length > 0);
+  const accepted = withNotes(acceptance(faults, hasValidPart, closures.length > 0), repeated);
+  const self: ObjectReference = { group: POLICY_API_GROUP, kind: "GatewayPolicy", namespace, name };
+  return {
+    resource: {
+      apiVersion: apiVersion === "" ? POLICY_API_VERSION : apiVersion,
+      kind: "GatewayPolicy",
+      metadata,
+      spec: shownSpec,
+      status: { ancestors: statusOf(self, accepted, outcomes, metadata.generation, context.nowMs, context.previous) },
+    },
+    attachments,
+    closures,
+  };
+}
+
+function closuresOf(targets: readonly ResolvedTarget[], document: ResourceDocument, because: ConfigError): Closure[] {
+  return targets.flatMap(({ scope, names }) =>
+    names.map((name) => ({ target: { kind: scope, name }, document, reason: because.toLine() })),
+  );
+}
+
+function acceptance(faults: readonly ConfigError[], hasValidPart: boolean, isClosed: boolean): Verdict {
+  if (faults.length === 0) return ACCEPTED;
+  // Paths carry the document's name for the log; a status stands on the document itself.
+  const lines = faults.map(({ path, message }) => `${path.slice(path.indexOf(": ") + 2)}: ${message}`);
+  const message = `${lines.join("; ")}${isClosed ? "; the targets are blocked until this is fixed" : ""}`;
+  if (hasValidPart) return { isTrue: true, reason: "PartiallyValid", message };
+  const isConflict = faults.every((fault) => / already has \S+ from /.test(fault.message));
+  return { isTrue: false, reason: isConflict ? "Conflicted" : "Invalid", message };
+}
+
+function withNotes(verdict: Verdict, notes: readonly string[]): Verdict {
+  return notes.length === 0 ? verdict : { ...verdict, message: [verdict.message, ...notes].join("; ") };
+}
+
+/** An API server counts generations; for files they are counted here, by changes of the spec. */
+function metadataOf(
+  value: Readonly<Record<string, unknown>>,
+  identity: { readonly namespace: string; readonly name: string },
+  spec: unknown,
+  previous: PolicyResource | undefined,
+): ResourceMetadata {
+  const written = isObject(value.metadata) ? value.metadata : {};
+  const isUnchanged = previous !== undefined && JSON.stringify(previous.spec) === JSON.stringify(spec);
+  const counted = previous === undefined ? 1 : previous.metadata.generation + (isUnchanged ? 0 : 1);
+  return { ...written, ...identity, generation: typeof written.generation === "number" ? written.generation : counted };
+}
+
+/**
+ * The parts of a policy's spec, held against their schemas. A field that nobody knows may have been meant to protect:
+ * such a mistake counts as one of security.
+ */
+
+/** One valid part, as the policies that it stands for. */
+interface ValidPart {
+  readonly path: Path;
+  readonly isSecurity: boolean;
+  readonly policies: readonly {
+    readonly definition: PolicyDefinition;
+    readonly written: unknown;
+    readonly config: unknown;
+  }[];
+}
+
+type Fault = (path: Path, message: string, isSecurity: boolean) => void;
+
+function checkParts(
+  spec: Readonly<Record<string, unknown>>,
+  parts: readonly Part[],
+  document: ResourceDocument,
+  fault: Fault,
+  cluster: Cluster | undefined,
+): ValidPart[] {
+  const { found, unknown } = findParts(spec, parts);
+  for (const { path, value, known } of unknown) {
+    const field = String(path.at(-1));
+    fault(path, `unknown field${suggestion(field, known)}`, mayProtect(field, value, known));
+  }
+  if (found.length === 0 && unknown.length === 0)
+    fault(["spec"], "one of `traffic`, `backend` is required, with at least one policy", false);
+
+  const valid: ValidPart[] = [];
+  const referrer = { group: POLICY_API_GROUP, kind: "GatewayPolicy", namespace: identityOf(document).namespace };
+  for (const { part, path, value: written } of found) {
+    const confined = cluster && confinedValues(part.schema, written, path, { cluster, document, referrer });
+    for (const { path: at, message } of confined?.faults ?? []) fault(at, message, part.isSecurity);
+    if (confined && confined.faults.length > 0) continue;
+    const value = confined ? confined.value : written;
+    const checked = validate(part.schema, document, value, path);
+    if (!checked.ok) {
+      for (const problem of checked.problems) fault(pathBelow(path, problem.path), problem.message, part.isSecurity);
+      continue;
+    }
+    const policies: ValidPart["policies"][number][] = [];
+    for (const { definition, written: own } of part.toPolicies(value)) {
+      const parsed = definition.schema.safeParse(own);
+      if (parsed.success) policies.push({ definition, written: own, config: parsed.data });
+      else for (const issue of parsed.error.issues) fault(path, issue.message, part.isSecurity);
+    }
+    if (policies.length > 0) valid.push({ path, isSecurity: part.isSecurity, policies });
+  }
+  return valid;
+}
+
+/** The validator names the whole path as a text; below the part it is kept as one last step. */
+function pathBelow(path: Path, text: string): Path {
+  const prefix = pathText(path);
+  const rest = text.startsWith(prefix) ? text.slice(prefix.length).replace(/^\./, "") : "";
+  return rest === ""
+    ? path
+    : [
+        ...path,
+        ...rest
+          .split(/[.[\]]+/)
+          .filter((step) => step !== "")
+          .map((step) => (/^\d+$/.test(step) ? Number(step) : step)),
+      ];
+}
+
+/** A misspelt field that was to protect its targets: judged by its name, its nearest neighbour, and what it holds. */
+function mayProtect(field: string, value: unknown, known: readonly string[]): boolean {
+  if (/auth/i.test(field) || /auth/i.test(nearestName(field, known) ?? "")) return true;
+  return isObject(value) && Object.entries(value).some(([name, inner]) => mayProtect(name, inner, []));
+}
+
+/**
+ * The entries of a policy's targetRefs → the gateways and routes that they stand for, or why they stand for none.
+ */
+
+/** The Gateway API allows no more. */
+const MAX_TARGETS = 16;
+const NOT_FOUND = " was not found";
+
+interface Targets {
+  readonly gateways: TargetTable<GatewayTarget>;
+  readonly routes: TargetTable<RouteTarget>;
+}
+
+interface ResolvedTarget {
+  readonly reference: ObjectReference;
+  readonly scope: Extract<Scope, "gateway" | "route">;
+  readonly names: readonly string[];
+}
+
+interface ResolvedTargets {
+  readonly outcomes: readonly TargetOutcome[];
+  readonly targets: readonly ResolvedTarget[];
+  /** Targets of references that are wrong in another field: surely meant, but not reached. */
+  readonly meant: readonly ResolvedTarget[];
+  /** Where an entry names a target that an earlier one names: it counts once. */
+  readonly repeated: readonly string[];
+}
+
+function resolveTargets(
+  spec: Readonly<Record<string, unknown>>,
+  namespace: string,
+  context: Targets,
+  problems: ProblemList,
+): ResolvedTargets {
+  const outcomes: TargetOutcome[] = [];
+  const targets: ResolvedTarget[] = [];
+  const meant: ResolvedTarget[] = [];
+  const repeated: string[] = [];
+  const seen = new Set<string>();
+  const refs = listOf(spec.targetRefs);
+  if (refs.length > MAX_TARGETS)
+    problems.add(["spec", "targetRefs"], `at most ${MAX_TARGETS} targets are allowed; the others are ignored`);
+  // One object instead of a list, and the name that it has in other policies, are mistakes whose meaning is plain.
+  for (const ref of [...refs.slice(MAX_TARGETS), spec.targetRefs, spec.targetRef]) {
+    if (!isObject(ref)) continue;
+    const found = lookUp(referenceOf(ref, namespace), textOf(ref.sectionName), context);
+    if (typeof found !== "string") meant.push(found.target);
+  }
+
+  for (const [i, ref] of refs.slice(0, MAX_TARGETS).entries()) {
+    const fields = isObject(ref) ? ref : {};
+    const reference = referenceOf(fields, namespace);
+    const path = ["spec", "targetRefs", i];
+    const wrong = wrongReference(reference, namespace);
+    if (wrong) {
+      problems.add([...path, wrong.field], wrong.message);
+      const message = `${pathText([...path, wrong.field])}: ${wrong.message}`;
+      const invalid: Verdict = { isTrue: false, reason: "Invalid", message };
+      outcomes.push({
+        reference,
+        gateways: [],
+        accepted: invalid,
+        missing: { ...invalid, reason: "TargetNotSupported" },
+      });
+      for (const kind of meantKinds(reference.kind)) {
+        const guess = lookUp({ ...reference, kind }, textOf(fields.sectionName), context);
+        if (typeof guess !== "string") meant.push(guess.target);
+      }
+      continue;
+    }
+    const found = lookUp(reference, textOf(fields.sectionName), context);
+    if (typeof found === "string") {
+      problems.add(path, found);
+      const reason = found.includes(NOT_FOUND) ? "TargetNotFound" : "TargetNotAttached";
+      outcomes.push({ reference, gateways: [], missing: { isTrue: false, reason, message: found } });
+      continue;
+    }
+    const key = `${found.target.scope} ${referenceText(found.target.reference)}`;
+    if (seen.has(key)) {
+      const message = `repeats ${referenceText(found.target.reference)}, which counts once`;
+      problems.add(path, message);
+      repeated.push(`${pathText(path)} ${message}`);
+      continue;
+    }
+    seen.add(key);
+    targets.push(found.target);
+    outcomes.push({ reference, gateways: found.gateways, missing: undefined });
+  }
+  return { outcomes, targets, meant, repeated };
+}
+
+function referenceOf(fields: Readonly<Record<string, unknown>>, namespace: string): ObjectReference {
+  return {
+    group: textOf(fields.group) ?? "",
+    kind: textOf(fields.kind) ?? "",
+    namespace: textOf(fields.namespace) ?? namespace,
+    name: textOf(fields.name) ?? "",
+  };
+}
+
+/** The kinds that a reference can mean: its own in any case, or any if it names none. */
+function meantKinds(kind: string): readonly string[] {
+  return ["Gateway", "HTTPRoute"].filter((one) => kind === "" || one.toLowerCase() === kind.toLowerCase());
+}
+
+function wrongReference(reference: ObjectReference, namespace: string): { field: string; message: string } | undefined {
+  if (reference.kind !== "Gateway" && reference.kind !== "HTTPRoute") {
+    const shown = reference.kind === "" ? "the kind is missing" : `the kind ${reference.kind} is not supported`;
+    return { field: "kind", message: `${shown}: use Gateway or HTTPRoute` };
+  }
+  if (reference.group !== GATEWAY_API_GROUP) return { field: "group", message: `expected ${GATEWAY_API_GROUP}` };
+  if (reference.name === "") return { field: "name", message: "required field is missing" };
+  if (reference.namespace !== namespace)
+    return { field: "namespace", message: "a policy applies only to targets in its own namespace" };
+  return undefined;
+}
+
+function lookUp(
+  reference: ObjectReference,
+  sectionName: string | undefined,
+  context: Targets,
+): { target: ResolvedTarget; gateways: readonly ObjectReference[] } | string {
+  const isInSection = (section: { sectionName: string | undefined }): boolean =>
+    sectionName === undefined || section.sectionName === sectionName;
+  const { namespace, name } = reference;
+  const shown = `${referenceText(reference)}${sectionName === undefined ? "" : ` section ${sectionName}`}`;
+  if (reference.kind === "Gateway") {
+    const found = context.gateways.find(namespace, name);
+    const names = [...new Set((found?.listeners ?? []).filter(isInSection).flatMap(({ gateway }) => gateway ?? []))];
+    if (!found) return `${shown}${NOT_FOUND}${suggestion(name, context.gateways.names(namespace))}`;
+    if (sectionName !== undefined && names.length === 0) return `${shown}${NOT_FOUND}`;
+    if (names.length === 0) return `${shown} has no listener that can be served`;
+    return {
+      target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "gateway", names },
+      gateways: [found.reference],
+    };
+  }
+  const found = context.routes.find(namespace, name);
+  const names = (found?.rules ?? []).filter(isInSection).map(({ route }) => route);
+  if (!found) return `${shown}${NOT_FOUND}${suggestion(name, context.routes.names(namespace))}`;
+  if (sectionName !== undefined && names.length === 0) return `${shown}${NOT_FOUND}`;
+  if (found.gateways.length === 0 || names.length === 0) return `${shown} is not attached to any Gateway`;
+  return {
+    target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "route", names },
+    gateways: found.gateways,
+  };
+}
+
+/** Budgets belong to what was named: the whole target, or one section of it. */
+function ownerOf(
+  found: { readonly reference: ObjectReference },
+  sectionName: string | undefined,
+): { namespace: string; name: string } {
+  const { namespace, name } = found.reference;
+  return { namespace, name: sectionName === undefined ? name : `${name}/${sectionName}` };
+}

@@ -1,0 +1,590 @@
+/**
+ * An HTTPRoute or GRPCRoute document (gateway.networking.k8s.io) → routes of the standalone configuration, one for each rule.
+ * A part of a rule that we cannot honour closes the rule (500): serving it without would be something else than what
+ * was asked for.
+ */
+import { lookupTable } from "../../base/lookup-table.ts";
+import { suggestion } from "../../cel/values/nearest-name.ts";
+import type { Path } from "../text/value-path.ts";
+import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
+import type { FindBackend, FoundBackend } from "./backend-document.ts";
+import {
+  DEFAULT_NAMESPACE,
+  GATEWAY_API_GROUP,
+  identityOf,
+  type ObjectReference,
+  type ProblemList,
+  type ResourceDocument,
+  type RouteOutcome,
+  referenceText,
+  type Verdict,
+  type WrittenRoute,
+} from "./documents.ts";
+import {
+  type GatewayListener,
+  type GatewayTarget,
+  gatewayReference,
+  type RouteTarget,
+  routeReference,
+  type TargetTable,
+} from "./targets.ts";
+
+interface TranslatedRoute {
+  readonly target: RouteTarget;
+  readonly routes: readonly WrittenRoute[];
+  readonly outcome: RouteOutcome;
+}
+
+interface RouteContext {
+  readonly gateways: TargetTable<GatewayTarget>;
+  readonly findBackend: FindBackend;
+  readonly isCluster: boolean;
+}
+
+/** What a reference that leads nowhere is compiled to: it is closed, nothing is ever sent there. */
+const NOWHERE = { host: "reference.invalid:1" };
+/** The Gateway API has no limit; ours is that of the policy `retry`. */
+const MOST_RETRIES = 10;
+const RESOLVED: Verdict = { isTrue: true, reason: "ResolvedRefs", message: "All references resolved" };
+
+export function translateRoute(
+  document: ResourceDocument,
+  context: RouteContext,
+  problems: ProblemList,
+): TranslatedRoute {
+  const { namespace, name, kind } = identityOf(document);
+  const isGrpc = kind === "GRPCRoute";
+  const spec = fieldsOf(fieldsOf(document.value).spec);
+  const found = findParents(spec, { ...context, namespace, kind, problems });
+  const written = listOf(spec.rules);
+  if (written.length === 0) problems.add(["spec", "rules"], "a list with at least one rule is required");
+  const shortName = namespace === DEFAULT_NAMESPACE && !context.isCluster ? name : `${namespace}/${name}`;
+  // An HTTPRoute may have the same name.
+  const prefix = isGrpc ? `grpc:${shortName}` : shortName;
+  const routes: WrittenRoute[] = [];
+  const rules: { sectionName: string | undefined; route: string }[] = [];
+  const contents: RuleContent[] = [];
+
+  for (const [i, rule] of written.entries()) {
+    const path = ["spec", "rules", i];
+    if (!isObject(rule)) {
+      problems.add(path, "expected an object");
+      continue;
+    }
+    const sectionName = textOf(rule.name);
+    const ruleName = written.length === 1 ? prefix : `${prefix}/${sectionName ?? `rule${i}`}`;
+    const content = translateRule(rule, path, { namespace, isGrpc, findBackend: context.findBackend, problems });
+    contents.push(content);
+    for (const [j, { gateways, hostnames, except, port }] of found.servedBy.entries()) {
+      const isKnown = found.servedBy.slice(0, j).some((other) => other.gateways[0] === gateways[0]);
+      const routeName = j === 0 ? ruleName : `${ruleName}@${gateways[0]}${isKnown ? `#${j}` : ""}`;
+      routes.push({
+        route: {
+          name: routeName,
+          gateways,
+          ...(hostnames.length === 0 ? {} : { hostnames }),
+          ...withPort(content.fields, port),
+        },
+        ...(except.length === 0 ? {} : { except }),
+        ...(content.closed === undefined ? {} : { closed: content.closed }),
+        ...(content.closedBackends.size === 0 ? {} : { closedBackends: content.closedBackends }),
+        document,
+        path,
+      });
+      rules.push({ sectionName, route: routeName });
+    }
+  }
+  return {
+    target: { reference: routeReference(namespace, name), rules, gateways: found.references },
+    routes,
+    outcome: {
+      document,
+      parents: found.parents.map((parent) => ({ ...parent, ...outcomeOf(parent.accepted, contents) })),
+    },
+  };
+}
+
+/** A redirect that names neither a scheme nor a port keeps the port of the listener, whatever the client called it. */
+function withPort(fields: RuleContent["fields"], port: number | undefined): RuleContent["fields"] {
+  const redirect = fieldsOf(fields.policies?.requestRedirect);
+  if (port === undefined || fields.policies?.requestRedirect === undefined) return fields;
+  if (redirect.scheme !== undefined || redirect.port !== undefined) return fields;
+  return { ...fields, policies: { ...fields.policies, requestRedirect: { ...redirect, port } } };
+}
+
+function outcomeOf(accepted: Verdict, contents: readonly RuleContent[]) {
+  const resolvedRefs = contents.find(({ unresolved }) => unresolved)?.unresolved ?? RESOLVED;
+  const closed = contents.flatMap((content) => (content.closed === undefined ? [] : [content.closed]));
+  const invalid: Verdict = { isTrue: true, reason: "UnsupportedValue", message: `Rules closed: ${closed.join("; ")}` };
+  if (closed.length === 0) return { accepted, resolvedRefs, partiallyInvalid: undefined };
+  if (closed.length < contents.length) return { accepted, resolvedRefs, partiallyInvalid: invalid };
+  return {
+    accepted: accepted.isTrue ? { ...invalid, isTrue: false } : accepted,
+    resolvedRefs,
+    partiallyInvalid: undefined,
+  };
+}
+
+interface RuleContent {
+  readonly fields: Pick<WrittenRoute["route"], "matches" | "policies" | "backends">;
+  readonly closed: string | undefined;
+  readonly closedBackends: ReadonlyMap<number, string>;
+  /** The first reference that leads nowhere. */
+  readonly unresolved: Verdict | undefined;
+}
+
+interface RuleContext {
+  readonly namespace: string;
+  readonly isGrpc: boolean;
+  readonly findBackend: FindBackend;
+  readonly problems: ProblemList;
+}
+
+function translateRule(
+  rule: Fields,
+  path: Path,
+  { namespace, isGrpc, findBackend, problems }: RuleContext,
+): RuleContent {
+  const translate = isGrpc ? translateGrpcMatch : translateMatch;
+  let closed: string | undefined;
+  const close = (at: Path, message: string): void => {
+    closed ??= problems.add(at, `${message}; the rule is blocked until this is fixed`).toLine();
+  };
+
+  const matches: Record<string, unknown>[] = [];
+  for (const [i, match] of listOf(rule.matches).entries()) {
+    const translated = isObject(match) ? translate(match) : "expected an object";
+    // A match that cannot be told must not become a match of everything: the rule keeps the others.
+    if (typeof translated === "string") problems.add([...path, "matches", i], `${translated}; this match is ignored`);
+    else matches.push(translated);
+  }
+  if (listOf(rule.matches).length > 0 && matches.length === 0)
+    close([...path, "matches"], "none of the matches is supported");
+
+  let unresolved: Verdict | undefined;
+  const findMirror = (at: Path) => (reference: Fields, index: number) => {
+    const found: FoundBackend =
+      reference.kind === "Backend"
+        ? { reason: "InvalidKind", message: "requests can be mirrored to a Service only" }
+        : findBackend(reference, namespace);
+    if ("backend" in found) {
+      // A copy whose answer nobody reads needs no HTTP/2. It would not use the TLS of its Service.
+      const { protocol: _, policies, ...backend } = found.backend;
+      if (policies === undefined && found.closed === undefined) return backend;
+      problems.add([...at, "filters", index], "requests cannot be mirrored over TLS; nothing is mirrored there");
+      return undefined;
+    }
+    problems.add([...at, "filters", index], `${found.message}; nothing is mirrored there`);
+    unresolved ??= { isTrue: false, reason: found.reason, message: found.message };
+    return undefined;
+  };
+  const filters = translateFilters(filtersOf(rule), findMirror(path));
+  if (filters.unsupported) close([...path, "filters", filters.unsupported.index], filters.unsupported.reason);
+  if (rule.sessionPersistence !== undefined) problems.add([...path, "sessionPersistence"], "not supported, ignored");
+
+  const backends: Record<string, unknown>[] = [];
+  const closedBackends = new Map<number, string>();
+  for (const [i, reference] of listOf(rule.backendRefs).entries()) {
+    const at = [...path, "backendRefs", i];
+    const found = findBackend(fieldsOf(reference), namespace);
+    if ("reason" in found) {
+      const problem = problems.add(at, `${found.message}; its requests get 500`);
+      unresolved ??= { isTrue: false, reason: found.reason, message: found.message };
+      closedBackends.set(backends.length, problem.toLine());
+    } else if (found.closed !== undefined)
+      closedBackends.set(backends.length, problems.add(at, `${found.closed}; its requests get 500`).toLine());
+    const own = translateFilters(filtersOf(fieldsOf(reference)), findMirror(at));
+    if (own.unsupported) close([...at, "filters", own.unsupported.index], own.unsupported.reason);
+    const { weight } = fieldsOf(reference);
+    const backend: Fields = "backend" in found ? found.backend : NOWHERE;
+    const policies = { ...fieldsOf(backend.policies), ...own.policies };
+    backends.push({
+      ...backend,
+      ...(weight === undefined ? {} : { weight }),
+      ...(Object.keys(policies).length === 0 ? {} : { policies }),
+    });
+  }
+
+  const policies = { ...filters.policies, ...timeoutsOf(rule.timeouts), ...retriesOf(rule.retry) };
+  return {
+    fields: {
+      ...(matches.length === 0 ? { matches: [{ path: { pathPrefix: "/" } }] } : { matches }),
+      ...(Object.keys(policies).length === 0 ? {} : { policies }),
+      ...(backends.length === 0 ? {} : { backends }),
+    },
+    closed,
+    closedBackends,
+    unresolved,
+  };
+}
+
+/** Attempts after the first, as ours. What is not given has our default. */
+function retriesOf(written: unknown): Record<string, unknown> {
+  if (!isObject(written)) return {};
+  const { attempts, codes, backoff } = written;
+  if (attempts === 0) return {};
+  const retry = {
+    ...(attempts === undefined ? {} : { attempts: Math.min(Number(attempts), MOST_RETRIES) }),
+    ...(codes === undefined ? {} : { codes }),
+    ...(backoff === undefined ? {} : { backoff }),
+  };
+  return { retry };
+}
+
+/** Zero means no limit there; ours is then the default of the backend. */
+function timeoutsOf(written: unknown): Record<string, unknown> {
+  if (!isObject(written)) return {};
+  const isSet = (value: unknown): boolean => value !== undefined && !/^0(?:ms|s|m|h)?$/.test(String(value));
+  const timeout = {
+    ...(isSet(written.request) ? { requestTimeout: written.request } : {}),
+    ...(isSet(written.backendRequest) ? { backendRequestTimeout: written.backendRequest } : {}),
+  };
+  return Object.keys(timeout).length === 0 ? {} : { timeout };
+}
+
+/**
+ * Filters of HTTPRoute rules → policies as the standalone configuration writes them. A filter that we cannot honour
+ * is never skipped: it may be what protects the backend, so the rule is closed instead.
+ */
+
+interface TranslatedFilters {
+  readonly policies: Readonly<Record<string, unknown>>;
+  /** The first filter that cannot be honoured. */
+  readonly unsupported: { readonly index: number; readonly reason: string } | undefined;
+}
+
+/** Gives the policy's kind and configuration, or the reason why there is none. */
+type Filter = (fields: Fields) => readonly [kind: string, config: unknown] | string;
+
+const FILTERS = lookupTable<{ readonly field: string; readonly translate: Filter }>({
+  RequestHeaderModifier: {
+    field: "requestHeaderModifier",
+    translate: (fields) => ["requestHeaderModifier", headerChanges(fields)],
+  },
+  ResponseHeaderModifier: {
+    field: "responseHeaderModifier",
+    translate: (fields) => ["responseHeaderModifier", headerChanges(fields)],
+  },
+  RequestRedirect: { field: "requestRedirect", translate: redirect },
+  URLRewrite: { field: "urlRewrite", translate: rewrite },
+  CORS: { field: "cors", translate: cors },
+});
+
+/** `findMirror` gives what stands behind the reference of a RequestMirror, or nothing: then nothing is mirrored. */
+function translateFilters(
+  filters: readonly unknown[],
+  findMirror: (reference: Fields, index: number) => Fields | undefined,
+): TranslatedFilters {
+  const policies: Record<string, unknown> = {};
+  const mirrors: Record<string, unknown>[] = [];
+  for (const [index, filter] of filters.entries()) {
+    const type = isObject(filter) ? String(filter.type) : "";
+    if (type === "RequestMirror" && isObject(filter) && isObject(filter.requestMirror)) {
+      const { backendRef, percent, fraction } = filter.requestMirror;
+      const found = isObject(backendRef) ? findMirror(backendRef, index) : undefined;
+      if (found) mirrors.push({ ...found, ...sharePercent(percent, fraction) });
+      continue;
+    }
+    const known = FILTERS[type];
+    const fields = known && isObject(filter) ? filter[known.field] : undefined;
+    if (!known)
+      return { policies, unsupported: { index, reason: `the filter ${type || "without a type"} is not supported` } };
+    if (!isObject(fields)) return { policies, unsupported: { index, reason: `\`${known.field}\` is missing` } };
+    const translated = known.translate(fields);
+    if (typeof translated === "string") return { policies, unsupported: { index, reason: translated } };
+    const [kind, config] = translated;
+    if (policies[kind] !== undefined) return { policies, unsupported: { index, reason: `${type} is given twice` } };
+    policies[kind] = config;
+  }
+  if (mirrors.length > 0) policies.requestMirror = mirrors;
+  return { policies, unsupported: undefined };
+}
+
+function sharePercent(percent: unknown, fraction: unknown): { percent?: unknown } {
+  if (percent !== undefined) return { percent };
+  if (!isObject(fraction)) return {};
+  const { numerator, denominator = 100 } = fraction;
+  return { percent: (Number(numerator) / Number(denominator)) * 100 };
+}
+
+function headerChanges({ set, add, remove }: Fields): Record<string, unknown> {
+  return {
+    ...(set === undefined ? {} : { set: namedValues(set) }),
+    ...(add === undefined ? {} : { add: namedValues(add) }),
+    ...(remove === undefined ? {} : { remove }),
+  };
+}
+
+/** `[{ name, value }]` as an object; anything else is left for the policy's schema to refuse. */
+function namedValues(list: unknown): unknown {
+  if (!Array.isArray(list)) return list;
+  return Object.fromEntries(list.filter(isObject).map(({ name, value }) => [String(name), value]));
+}
+
+function redirect({ scheme, hostname, port, path, statusCode }: Fields): readonly [string, unknown] | string {
+  const changed = pathChange(path);
+  if (typeof changed === "string") return changed;
+  return [
+    "requestRedirect",
+    {
+      ...(scheme === undefined ? {} : { scheme }),
+      ...(hostname === undefined ? {} : { authority: hostname }),
+      ...(port === undefined ? {} : { port }),
+      ...changed,
+      ...(statusCode === undefined ? {} : { status: statusCode }),
+    },
+  ];
+}
+
+function rewrite({ hostname, path }: Fields): readonly [string, unknown] | string {
+  const changed = pathChange(path);
+  if (typeof changed === "string") return changed;
+  return ["urlRewrite", { ...(hostname === undefined ? {} : { authority: hostname }), ...changed }];
+}
+
+function pathChange(path: unknown): { path?: unknown } | string {
+  if (path === undefined) return {};
+  if (!isObject(path)) return "expected `path` to be an object";
+  if (path.type === "ReplaceFullPath") return { path: { full: path.replaceFullPath } };
+  if (path.type === "ReplacePrefixMatch") return { path: { prefix: path.replacePrefixMatch } };
+  return `the path modifier ${String(path.type)} is not supported`;
+}
+
+function cors({ maxAge, ...fields }: Fields): readonly [string, unknown] {
+  return [
+    "cors",
+    { ...fields, ...(maxAge === undefined ? {} : { maxAge: typeof maxAge === "number" ? `${maxAge}s` : maxAge }) },
+  ];
+}
+
+function filtersOf(holder: Fields): readonly unknown[] {
+  return listOf(holder.filters);
+}
+
+/**
+ * Matches of HTTPRoute and GRPCRoute rules → `matches[]` of the standalone configuration.
+ */
+
+/** The match as written there, or what is not supported. */
+function translateMatch({ path, headers, queryParams, method }: Fields): Record<string, unknown> | string {
+  const translatedPath = path === undefined ? {} : translatePath(path);
+  if (typeof translatedPath === "string") return translatedPath;
+  const translatedHeaders = translateValues(headers, "header");
+  if (typeof translatedHeaders === "string") return translatedHeaders;
+  const translatedQuery = translateValues(queryParams, "query");
+  if (typeof translatedQuery === "string") return translatedQuery;
+  return {
+    ...translatedPath,
+    ...(method === undefined ? {} : { method }),
+    ...(translatedHeaders.length === 0 ? {} : { headers: translatedHeaders }),
+    ...(translatedQuery.length === 0 ? {} : { query: translatedQuery }),
+  };
+}
+
+/** A call of gRPC is a request whose path is `/service/method`. */
+export function translateGrpcMatch({ method, headers }: Fields): Record<string, unknown> | string {
+  const path = method === undefined ? { pathPrefix: "/" } : grpcPath(method);
+  if (typeof path === "string") return path;
+  const translatedHeaders = translateValues(headers, "header");
+  if (typeof translatedHeaders === "string") return translatedHeaders;
+  return { path, ...(translatedHeaders.length === 0 ? {} : { headers: translatedHeaders }) };
+}
+
+function grpcPath(written: unknown): Record<string, unknown> | string {
+  if (!isObject(written)) return "expected `method` to be an object";
+  const { type = "Exact", service, method } = written;
+  const isText = (value: unknown): boolean => value === undefined || (typeof value === "string" && value !== "");
+  if (!isText(service) || !isText(method) || (service === undefined && method === undefined))
+    return "expected `service` or `method`";
+  if (type === "RegularExpression")
+    return {
+      regex: `/${service === undefined ? "[^/]+" : `(?:${service})`}/${method === undefined ? "[^/]+" : `(?:${method})`}`,
+    };
+  if (type !== "Exact") return `the method match ${String(type)} is not supported`;
+  if (method === undefined) return { pathPrefix: `/${String(service)}` };
+  if (service === undefined) return { regex: `/[^/]+/${String(method).replace(/[^A-Za-z0-9_]/g, "\\$&")}` };
+  return { exact: `/${String(service)}/${String(method)}` };
+}
+
+function translatePath(path: unknown): { path: Record<string, unknown> } | string {
+  if (!isObject(path)) return "expected `path` to be an object";
+  const { type = "PathPrefix", value = "/" } = path;
+  if (type === "Exact") return { path: { exact: value } };
+  if (type === "PathPrefix") return { path: { pathPrefix: value } };
+  if (type === "RegularExpression") return { path: { regex: value } };
+  return `the path match ${String(type)} is not supported`;
+}
+
+function translateValues(written: unknown, what: string): Record<string, unknown>[] | string {
+  const values: Record<string, unknown>[] = [];
+  for (const match of listOf(written)) {
+    if (!isObject(match)) return `expected a ${what} match to be an object`;
+    const { type = "Exact", name, value } = match;
+    if (type === "Exact") values.push({ name, exact: value });
+    else if (type === "RegularExpression") values.push({ name, regex: value });
+    else return `the ${what} match ${String(type)} is not supported`;
+  }
+  return values;
+}
+
+interface Parents {
+  readonly references: readonly ObjectReference[];
+  readonly servedBy: readonly ServedBy[];
+  readonly parents: readonly { readonly parentRef: Fields; readonly accepted: Verdict }[];
+}
+
+/** Gateways that serve the route under the same host names; the names are empty where any will do. */
+interface ServedBy {
+  readonly gateways: readonly string[];
+  readonly hostnames: readonly string[];
+  /** Names that belong to a more specific listener of the same port. */
+  readonly except: readonly string[];
+  /** Of the listeners. */
+  readonly port: number | undefined;
+}
+
+const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Route accepted" };
+
+interface ParentContext {
+  readonly namespace: string;
+  /** HTTPRoute or GRPCRoute. */
+  readonly kind: string;
+  readonly gateways: TargetTable<GatewayTarget>;
+  readonly problems: ProblemList;
+  /** A Gateway that is not known is somebody else's, and not a mistake. */
+  readonly isCluster: boolean;
+}
+
+export function findParents(spec: Fields, context: ParentContext): Parents {
+  const { problems, namespace, kind } = context;
+  const references = new Map<string, ObjectReference>();
+  const parents: { parentRef: Fields; accepted: Verdict }[] = [];
+  const served = new ServedNames();
+  const counted = new Set<GatewayListener>();
+  const own = listOf(spec.hostnames).map(String);
+  const parentRefs = listOf(spec.parentRefs);
+  if (parentRefs.length === 0 && !context.isCluster)
+    problems.add(["spec", "parentRefs"], "a list with at least one Gateway is required");
+
+  for (const [i, parentRef] of parentRefs.entries()) {
+    const path = ["spec", "parentRefs", i];
+    const found = isObject(parentRef) ? findParent(parentRef, path, context) : undefined;
+    if (!found || !isObject(parentRef)) continue;
+    const named = found.listeners.filter(
+      ({ sectionName, port }) =>
+        (parentRef.sectionName === undefined || parentRef.sectionName === sectionName) &&
+        (parentRef.port === undefined || parentRef.port === port),
+    );
+    const admitted = named.filter((listener) => listener.admits(namespace, kind));
+    const fitting = admitted.flatMap((listener) => {
+      const hostnames = commonHostnames(own, listener.hostname);
+      return hostnames === undefined ? [] : [{ listener, hostnames }];
+    });
+    for (const { listener, hostnames } of fitting) {
+      if (listener.outcome && !counted.has(listener)) listener.outcome.attachedRoutes += 1;
+      counted.add(listener);
+      if (listener.gateway === undefined) continue;
+      const except = context.isCluster ? moreSpecific(listener, found.listeners) : [];
+      served.add(listener.gateway, hostnames, except, context.isCluster ? listener.port : undefined);
+      references.set(referenceText(found.reference), found.reference);
+    }
+    const accepted = verdictOf(named.length, admitted.length, fitting.length, found.reference);
+    const isServed = fitting.some(({ listener }) => listener.gateway !== undefined);
+    if (!accepted.isTrue || !isServed)
+      problems.add(
+        path,
+        `no listener of ${referenceText(found.reference)} serves this route: see sectionName, port, hostnames and allowedRoutes`,
+      );
+    parents.push({ parentRef, accepted });
+  }
+  return { references: [...references.values()], servedBy: served.groups(), parents };
+}
+
+function verdictOf(named: number, admitted: number, fitting: number, gateway: ObjectReference): Verdict {
+  if (fitting > 0) return ACCEPTED;
+  const no = (reason: string, what: string): Verdict => ({
+    isTrue: false,
+    reason,
+    message: `${referenceText(gateway)} has no listener ${what}`,
+  });
+  if (named === 0) return no("NoMatchingParent", "with this sectionName and port");
+  if (admitted === 0) return no("NotAllowedByListeners", "whose allowedRoutes admit this route");
+  return no("NoMatchingListenerHostname", "with a hostname in common with this route");
+}
+
+/** The host names of other listeners of the port that this listener's own covers: they belong to those. */
+function moreSpecific(listener: GatewayListener, all: readonly GatewayListener[]): string[] {
+  return all.flatMap(({ gateway, port, hostname }) =>
+    gateway !== undefined && port === listener.port && hostname !== undefined && hostname !== listener.hostname
+      ? covers(listener.hostname ?? "*", hostname)
+        ? [hostname]
+        : []
+      : [],
+  );
+}
+
+/** Collects host names for each gateway and puts gateways with the same ones together. */
+class ServedNames {
+  readonly #entries = new Map<
+    string,
+    { gateway: string; names: Set<string>; except: readonly string[]; port: number | undefined }
+  >();
+
+  add(gateway: string, hostnames: readonly string[], except: readonly string[], port: number | undefined): void {
+    const key = `${gateway} ${except.join()}`;
+    const entry = this.#entries.get(key) ?? { gateway, names: new Set<string>(), except, port };
+    // No name at all means any: it covers the names of other listeners on the same port.
+    for (const one of hostnames.length === 0 ? ["*"] : hostnames) entry.names.add(one);
+    this.#entries.set(key, entry);
+  }
+
+  groups(): ServedBy[] {
+    const groups = new Map<string, ServedBy & { gateways: string[] }>();
+    for (const { gateway, names, except, port } of this.#entries.values()) {
+      const hostnames = names.has("*") ? [] : [...names].sort();
+      const key = `${hostnames.join()} ${except.join()} ${port ?? ""}`;
+      const group = groups.get(key) ?? { gateways: [], hostnames, except, port };
+      group.gateways.push(gateway);
+      groups.set(key, group);
+    }
+    return [...groups.values()];
+  }
+}
+
+function findParent(
+  parent: Fields,
+  path: Path,
+  { namespace, gateways, problems, isCluster }: ParentContext,
+): GatewayTarget | undefined {
+  const kind = textOf(parent.kind) ?? "Gateway";
+  const name = textOf(parent.name) ?? "";
+  if (isCluster && (textOf(parent.group) ?? GATEWAY_API_GROUP) !== GATEWAY_API_GROUP) return undefined;
+  if (kind !== "Gateway") {
+    if (!isCluster) problems.add([...path, "kind"], `${kind} is not supported: use Gateway`);
+    return undefined;
+  }
+  const wanted = gatewayReference(textOf(parent.namespace) ?? namespace, name);
+  const found = gateways.find(wanted.namespace, wanted.name);
+  if (!found && !isCluster)
+    problems.add(path, `${referenceText(wanted)} was not found${suggestion(name, gateways.names(wanted.namespace))}`);
+  return found;
+}
+
+/**
+ * The host names under which a listener serves a route: those of the route that the listener's own name covers.
+ */
+
+/** An empty list: any name. undefined: they have none in common, the listener does not serve the route. */
+function commonHostnames(route: readonly string[], listener: string | undefined): string[] | undefined {
+  if (listener === undefined || listener === "*") return [...route];
+  if (route.length === 0) return [listener];
+  const common = route.flatMap((name) => (covers(listener, name) ? [name] : covers(name, listener) ? [listener] : []));
+  return common.length === 0 ? undefined : [...new Set(common)];
+}
+
+/** `*.example.com` covers `a.example.com` and `*.a.example.com`, not `example.com`. */
+function covers(pattern: string, name: string): boolean {
+  const [one, other] = [pattern.toLowerCase(), name.toLowerCase()];
+  if (one === other || one === "*") return true;
+  return one.startsWith("*.") && other.endsWith(one.slice(1)) && other.length > one.length - 1;
+}

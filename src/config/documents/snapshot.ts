@@ -1,0 +1,140 @@
+/**
+ * What a data plane gets: the documents of its Gateway, whatever they refer to and may, and the endpoints, which change
+ * most and need no new configuration. The version tells two sets of documents apart; statuses and bookkeeping of the
+ * cluster are left out, so that writing a status is no change.
+ */
+import { createHash } from "node:crypto";
+import { fieldsOf, isObject, listOf } from "../text/value-shapes.ts";
+import type { SourceDocument } from "../text/yaml-source.ts";
+import { type Cluster, isKubernetesObject, type KubernetesObject, keyOf, objectKey } from "./cluster.ts";
+
+export interface Snapshot {
+  /** `namespace/name` of the Gateway. */
+  readonly gateway: string;
+  /** Of the documents alone. */
+  readonly version: string;
+  readonly documents: readonly KubernetesObject[];
+  /** `namespace/name:port` → addresses. */
+  readonly endpoints: Readonly<Record<string, readonly string[]>>;
+}
+
+export function createSnapshot(
+  gateway: string,
+  documents: readonly KubernetesObject[],
+  endpoints: Snapshot["endpoints"],
+): Snapshot {
+  const kept = documents.map(withoutBookkeeping);
+  const version = createHash("sha256").update(JSON.stringify(kept)).digest("hex").slice(0, 32);
+  return { gateway, version, documents: kept, endpoints };
+}
+
+/** Throws for anything that is no snapshot. */
+export function parseSnapshot(text: string): Snapshot {
+  const { gateway, version, documents, endpoints } = fieldsOf(JSON.parse(text));
+  if (typeof gateway !== "string" || typeof version !== "string" || !Array.isArray(documents) || !isObject(endpoints))
+    throw new Error("not a snapshot");
+  return {
+    gateway,
+    version,
+    documents: documents.filter(isKubernetesObject),
+    endpoints: Object.fromEntries(Object.entries(endpoints).map(([name, list]) => [name, listOf(list).map(String)])),
+  };
+}
+
+function withoutBookkeeping({ apiVersion, kind, metadata, status: _, ...rest }: KubernetesObject): KubernetesObject {
+  const { name, namespace, generation, creationTimestamp, labels } = metadata;
+  return {
+    apiVersion,
+    kind,
+    metadata: {
+      name,
+      ...(namespace === undefined ? {} : { namespace }),
+      ...(generation === undefined ? {} : { generation }),
+      ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
+      ...(labels === undefined || kind !== "Namespace" ? {} : { labels }),
+    },
+    ...rest,
+  };
+}
+
+/** A cluster that remembers which Services, Secrets and namespaces were asked for: these belong into a snapshot. */
+export function recordingCluster(cluster: Cluster): { readonly cluster: Cluster; used(): KubernetesObject[] } {
+  const used = new Map<string, KubernetesObject>();
+  const take = (kind: string, namespace: string, name: string): void => {
+    const object = cluster.object(kind, namespace, name);
+    if (object) used.set(`${kind} ${objectKey(object)}`, object);
+  };
+  return {
+    used: () => [...used.values()],
+    cluster: {
+      ...cluster,
+      service(namespace, name, port) {
+        take("Service", namespace, name);
+        return cluster.service(namespace, name, port);
+      },
+      object(kind, namespace, name) {
+        take(kind, namespace, name);
+        return cluster.object(kind, namespace, name);
+      },
+      tlsPolicies(namespace, service) {
+        const found = cluster.tlsPolicies(namespace, service);
+        for (const { metadata } of found) take("BackendTLSPolicy", namespace, metadata.name);
+        return found;
+      },
+      // Asked for only after the reference was found to be permitted.
+      secret(namespace, name) {
+        take("Secret", namespace, name);
+        return cluster.secret(namespace, name);
+      },
+      mayRefer(from, to) {
+        const isPermitted = cluster.mayRefer(from, to);
+        if (isPermitted && from.namespace !== to.namespace)
+          for (const grant of cluster.objects("ReferenceGrant"))
+            if (grant.metadata.namespace === to.namespace) take("ReferenceGrant", to.namespace, grant.metadata.name);
+        return isPermitted;
+      },
+      namespaceFits(namespace, selector) {
+        take("Namespace", "", namespace);
+        return cluster.namespaceFits(namespace, selector);
+      },
+    },
+  };
+}
+
+export function gatewayKey(gateway: KubernetesObject): string {
+  return keyOf(gateway.metadata.namespace ?? "", gateway.metadata.name);
+}
+
+/** What a document of a cluster may read: the texts that were granted to it. */
+export interface Confinement {
+  /** The name under which the text can be read instead of a file. */
+  grant(reference: string, text: string): string;
+  /** Throws for everything that was not granted. */
+  readText(name: string): string;
+}
+
+export interface ClusterDocument extends SourceDocument {
+  readonly confined: Confinement;
+}
+
+export function clusterDocument(object: KubernetesObject): ClusterDocument {
+  const granted = new Map<string, string>();
+  return {
+    file: "cluster",
+    value: object,
+    position: () => undefined,
+    fromEnvironment: () => undefined,
+    confined: {
+      grant(reference, text) {
+        const name = `secretRef:${reference}`;
+        granted.set(name, text);
+        return name;
+      },
+      readText(name) {
+        const text = granted.get(name);
+        if (text === undefined) throw new Error("a document of a cluster cannot read files");
+        return text;
+      },
+    },
+  };
+}

@@ -1,0 +1,130 @@
+/**
+ * The status of a GatewayPolicy (spec 2.6): for every Gateway that it reaches, and for every target that it does not
+ * reach, whether it was accepted and whether it is attached. A condition's time changes only when its status does, so
+ * that a reload that changes nothing shows nothing new.
+ */
+import {
+  type AncestorStatus,
+  CONTROLLER_NAME,
+  type Condition,
+  type ObjectReference,
+  type PolicyResource,
+  referenceText,
+  type Verdict,
+} from "./documents.ts";
+
+/** The Gateway API allows no more. */
+const MAX_ANCESTORS = 16;
+const MAX_MESSAGE_BYTES = 32_768;
+
+/** What became of one entry of targetRefs. */
+export interface TargetOutcome {
+  readonly reference: ObjectReference;
+  /** The Gateways that it is reached through; empty if it is not attached. */
+  readonly gateways: readonly ObjectReference[];
+  /** Why it is not attached, if it is not. */
+  readonly missing: Verdict | undefined;
+  /** Overrides the policy's own acceptance, if the reference itself is wrong. */
+  readonly accepted?: Verdict;
+}
+
+export const ACCEPTED: Verdict = { isTrue: true, reason: "Valid", message: "Policy accepted" };
+const ATTACHED: Verdict = { isTrue: true, reason: "Attached", message: "Attached to all targets" };
+const NOT_ATTACHED: Verdict = {
+  isTrue: false,
+  reason: "Invalid",
+  message: "Not attached: no part of the policy is valid",
+};
+
+export function statusOf(
+  policy: ObjectReference,
+  accepted: Verdict,
+  outcomes: readonly TargetOutcome[],
+  generation: number,
+  nowMs: number,
+  previous: PolicyResource | undefined,
+): AncestorStatus[] {
+  const ancestors = new Map<string, { reference: ObjectReference; accepted: Verdict; attached: Verdict }>();
+  const add = (reference: ObjectReference, isAccepted: Verdict, attached: Verdict): void => {
+    const key = `${reference.group} ${referenceText(reference)}`;
+    const before = ancestors.get(key);
+    // One Gateway may be reached by several targets: what fails is what is shown.
+    if (before === undefined || (before.attached.isTrue && !attached.isTrue))
+      ancestors.set(key, { reference, accepted: isAccepted, attached });
+  };
+
+  const reached = outcomes.filter(({ missing }) => missing === undefined);
+  for (const outcome of outcomes) {
+    const isAccepted = outcome.accepted ?? accepted;
+    if (outcome.missing) add(outcome.reference, isAccepted, outcome.missing);
+    else
+      for (const gateway of outcome.gateways)
+        add(gateway, isAccepted, accepted.isTrue ? attachedTo(reached, outcomes) : NOT_ATTACHED);
+  }
+  // Without any usable target the policy itself is the only place to say so.
+  if (ancestors.size === 0)
+    add(policy, accepted, { ...NOT_ATTACHED, message: "Not attached: the policy has no usable target" });
+
+  // What failed comes first: whoever looks at one entry only (a column of kubectl) must not be told that all is well.
+  const rank = ({ accepted: isAccepted, attached }: { accepted: Verdict; attached: Verdict }): string =>
+    `${Number(isAccepted.isTrue)}${Number(attached.isTrue)}`;
+  const order = (one: { reference: ObjectReference; accepted: Verdict; attached: Verdict }): string =>
+    `${rank(one)} ${referenceText(one.reference)}`;
+  return [...ancestors.values()]
+    .sort((one, other) => (order(one) < order(other) ? -1 : 1))
+    .slice(0, MAX_ANCESTORS)
+    .map(({ reference, accepted: isAccepted, attached }) => ({
+      ancestorRef: reference,
+      controllerName: CONTROLLER_NAME,
+      conditions: [
+        condition("Accepted", isAccepted, reference, generation, nowMs, previous),
+        condition("Attached", attached, reference, generation, nowMs, previous),
+      ],
+    }));
+}
+
+function attachedTo(reached: readonly TargetOutcome[], outcomes: readonly TargetOutcome[]): Verdict {
+  if (reached.length === outcomes.length) return ATTACHED;
+  const missing = outcomes.flatMap((outcome) => (outcome.missing ? [outcome.missing.message] : []));
+  return {
+    isTrue: true,
+    reason: "PartiallyAttached",
+    message: `Attached to ${reached.length} of ${outcomes.length} targets: ${missing.join("; ")}`,
+  };
+}
+
+/** An API server takes no longer one, and then no status at all. */
+export function conditionMessage(message: string): string {
+  if (Buffer.byteLength(message) <= MAX_MESSAGE_BYTES) return message;
+  const end = " … (cut)";
+  const room = Buffer.from(message).subarray(0, MAX_MESSAGE_BYTES - Buffer.byteLength(end));
+  // A character that was cut in two is left out.
+  return `${new TextDecoder().decode(room).replace(/\ufffd$/, "")}${end}`;
+}
+
+function condition(
+  type: Condition["type"],
+  verdict: Verdict,
+  reference: ObjectReference,
+  observedGeneration: number,
+  nowMs: number,
+  previous: PolicyResource | undefined,
+): Condition {
+  const status = verdict.isTrue ? "True" : "False";
+  const before = previous?.status.ancestors
+    .find(
+      ({ ancestorRef }) =>
+        ancestorRef.group === reference.group && referenceText(ancestorRef) === referenceText(reference),
+    )
+    ?.conditions.find((one) => one.type === type);
+  const lastTransitionTime =
+    before?.status === status ? before.lastTransitionTime : `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
+  return {
+    type,
+    status,
+    reason: verdict.reason,
+    message: conditionMessage(verdict.message),
+    observedGeneration,
+    lastTransitionTime,
+  };
+}

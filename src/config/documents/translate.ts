@@ -1,0 +1,303 @@
+/**
+ * All documents of one load → additions to the standalone configuration, and the status of every GatewayPolicy.
+ * Gateways first, then the routes that name them, then the policies that stand on both; within a kind, the older
+ * document wins a conflict, then the name that sorts first (as the Gateway API has it).
+ */
+
+import type { z } from "zod";
+import { suggestion } from "../../cel/values/nearest-name.ts";
+import { ConfigError } from "../../core/config-error.ts";
+import type { PolicyDefinition } from "../../core/policy.ts";
+import { createRedaction, REDACTED, type Redaction } from "../../observe/trace/redact.ts";
+import { FOREIGN_KINDS } from "../schema/field-hints.ts";
+import { shownConfig } from "../schema/shown-config.ts";
+import type { Path } from "../text/value-path.ts";
+import { isObject, textOf } from "../text/value-shapes.ts";
+import { backendOutcome, backendsOfCluster, backendsOfFiles, type FindBackend } from "./backend-document.ts";
+import type { Cluster } from "./cluster.ts";
+import { findParts, type Part, partsOf, specSchema } from "./policy-spec.ts";
+import {
+  type Attachment,
+  type BackendOutcome,
+  type Closure,
+  createProblemList,
+  fullName,
+  GATEWAY_API_GROUP,
+  type GatewayOutcome,
+  identityOf,
+  POLICY_API_GROUP,
+  POLICY_API_VERSION,
+  type PolicyResource,
+  type ProblemList,
+  type ResourceDocument,
+  type ResourceInput,
+  type ResourceResult,
+  type RouteOutcome,
+  type TargetName,
+  type WrittenGateway,
+  type WrittenRoute,
+} from "./documents.ts";
+import { translateGateway } from "./gateway-document.ts";
+import { translatePolicy } from "./policy-document.ts";
+import { translateRoute } from "./route-document.ts";
+import { standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
+
+export function translateResources(input: ResourceInput): ResourceResult {
+  const { standalone } = input;
+  const clusterFor = (document: ResourceDocument): Cluster | undefined =>
+    input.cluster && (input.recorded?.(document, input.cluster) ?? input.cluster);
+  // Documents of a cluster reach nothing that this machine's own configuration has.
+  const isCluster = input.cluster !== undefined;
+  const findBackendFor = (document: ResourceDocument): FindBackend => {
+    const cluster = clusterFor(document);
+    return cluster
+      ? backendsOfCluster(cluster, document)
+      : backendsOfFiles(standalone.services, input.documents, document);
+  };
+  const problems: ConfigError[] = [];
+  const gatewayTargets = new TargetTable(isCluster ? [] : standalone.gateways.map(standaloneGateway));
+  const routeTargets = new TargetTable(isCluster ? [] : standalone.routes.map(standaloneRoute));
+  const taken = takenKindsOf(input);
+  const gateways: WrittenGateway[] = [];
+  const routes: WrittenRoute[] = [];
+  const attachments: Attachment[] = [];
+  const closures: Closure[] = [];
+  const gatewayOutcomes: GatewayOutcome[] = [];
+  const routeOutcomes: RouteOutcome[] = [];
+  const backendOutcomes: BackendOutcome[] = [];
+
+  function each(kind: string, group: string, translate: (document: ResourceDocument, list: ProblemList) => void): void {
+    for (const document of inOrder(input.documents, kind)) {
+      const list = createProblemList(document);
+      const { apiVersion, name } = identityOf(document);
+      if (group !== "" && !apiVersion.startsWith(`${group}/`)) list.add(["apiVersion"], `expected ${group}/v1`);
+      else if (group !== "" && name === "") list.add(["metadata", "name"], "required field is missing");
+      else translate(document, list);
+      problems.push(...list.all);
+    }
+  }
+
+  const takenPorts = new Set(
+    standalone.gateways.flatMap(({ port }) => (port === undefined || port === 0 ? [] : [port])),
+  );
+  each("Gateway", GATEWAY_API_GROUP, (document, list) => {
+    const { namespace, name } = identityOf(document);
+    if (gatewayTargets.has(namespace, name)) {
+      list.add(["metadata", "name"], "another Gateway has this name");
+      return;
+    }
+    const translated = translateGateway(
+      document,
+      isCluster ? new Set(takenPorts) : takenPorts,
+      list,
+      clusterFor(document),
+    );
+    gatewayTargets.addDocument(translated.target);
+    gateways.push(...translated.gateways);
+    gatewayOutcomes.push(translated.outcome);
+  });
+
+  each("HTTPRoute", GATEWAY_API_GROUP, (document, list) => {
+    const { namespace, name } = identityOf(document);
+    if (routeTargets.has(namespace, name)) {
+      list.add(["metadata", "name"], "another HTTPRoute has this name");
+      return;
+    }
+    const translated = translateRoute(
+      document,
+      { gateways: gatewayTargets, findBackend: findBackendFor(document), isCluster },
+      list,
+    );
+    routeOutcomes.push(translated.outcome);
+    const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list));
+    const names = new Set(usable.map(({ route }) => route.name));
+    routeTargets.addDocument({
+      ...translated.target,
+      rules: translated.target.rules.filter(({ route }) => names.has(route)),
+    });
+    for (const { route } of usable) {
+      const kinds = taken({ kind: "route", name: route.name });
+      for (const kind of Object.keys(route.policies ?? {})) kinds.set(kind, `HTTPRoute ${fullName(document)}`);
+    }
+    routes.push(...usable);
+  });
+
+  // Policies cannot name them: they have those of their Gateways.
+  const grpcNames = new Set<string>();
+  each("GRPCRoute", GATEWAY_API_GROUP, (document, list) => {
+    const key = fullName(document);
+    if (grpcNames.has(key)) {
+      list.add(["metadata", "name"], "another GRPCRoute has this name");
+      return;
+    }
+    grpcNames.add(key);
+    const context = { gateways: gatewayTargets, findBackend: findBackendFor(document), isCluster };
+    const translated = translateRoute(document, context, list);
+    routeOutcomes.push(translated.outcome);
+    routes.push(...translated.routes.flatMap((route) => checkedRoute(route, input, list)));
+  });
+
+  each("Backend", "", (document, list) => {
+    if (identityOf(document).apiVersion === POLICY_API_VERSION || isCluster)
+      backendOutcomes.push(backendOutcome(document, list, clusterFor(document)));
+  });
+
+  const { parts, schema } = partsAndSchema(input.policies);
+  const redaction = input.redaction ?? createRedaction([]);
+  const shown = (spec: unknown): unknown => shownSpec(spec, { parts, schema }, redaction);
+  const resources = new Map<ResourceDocument, PolicyResource>();
+  const names = new Set<string>();
+  each("GatewayPolicy", "", (document, list) => {
+    const name = fullName(document);
+    const previous = input.previous?.find(({ metadata }) => `${metadata.namespace}/${metadata.name}` === name);
+    const isDuplicate = names.has(name);
+    names.add(name);
+    const context = {
+      parts,
+      gateways: gatewayTargets,
+      routes: routeTargets,
+      takenKinds: taken,
+      nowMs: input.nowMs,
+      previous,
+      shown,
+      isDuplicate,
+      cluster: clusterFor(document),
+    };
+    const translated = translatePolicy(document, context, list);
+    attachments.push(...translated.attachments);
+    closures.push(...translated.closures);
+    resources.set(document, translated.resource);
+  });
+
+  if (!isCluster) problems.push(...unknownKinds(input.documents));
+  const policies = input.documents.flatMap((document) => resources.get(document) ?? []);
+  return {
+    gateways,
+    routes,
+    attachments,
+    closures,
+    gatewayOutcomes,
+    routeOutcomes,
+    backendOutcomes,
+    policies,
+    problems,
+  };
+}
+
+/** Made once for a list of policies: each is a tree of schemas. */
+const madeParts = new WeakMap<readonly PolicyDefinition[], ReturnType<typeof makeParts>>();
+
+function makeParts(policies: readonly PolicyDefinition[]) {
+  return { parts: partsOf(policies), schema: specSchema(policies) };
+}
+
+function partsAndSchema(policies: readonly PolicyDefinition[]): ReturnType<typeof makeParts> {
+  const made = madeParts.get(policies) ?? makeParts(policies);
+  madeParts.set(policies, made);
+  return made;
+}
+
+const KINDS = ["Gateway", "HTTPRoute", "GRPCRoute", "GatewayPolicy", "Backend"];
+/** Kinds that stand in the same folder in practice and mean nothing to us. */
+const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "CustomResourceDefinition"]);
+
+function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
+  return documents.flatMap((document) => {
+    const kind = kindOf(document);
+    const { apiVersion } = identityOf(document);
+    // Other projects have a kind of this name.
+    const isOurs = kind !== "Backend" || apiVersion === POLICY_API_VERSION;
+    if ((KINDS.includes(kind) && isOurs) || SILENT_KINDS.has(kind)) return [];
+    return [
+      new ConfigError(
+        document.position(["kind"]),
+        "kind",
+        `${kind === "" ? "a document without a kind" : kind} is not supported, ignored${kindHint(kind)}`,
+      ),
+    ];
+  });
+}
+
+/** A document of our own group with a kind that does not exist may be a protection that is spelled wrong. */
+function kindOf(document: ResourceDocument): string {
+  const { kind, apiVersion } = identityOf(document);
+  const isPolicy = apiVersion.startsWith(`${POLICY_API_GROUP}/`) && !KINDS.includes(kind);
+  return isPolicy ? "GatewayPolicy" : kind;
+}
+
+function kindHint(kind: string): string {
+  return Object.hasOwn(FOREIGN_KINDS, kind) ? `: ${FOREIGN_KINDS[kind]}` : suggestion(kind, KINDS);
+}
+
+function inOrder(documents: readonly ResourceDocument[], kind: string): ResourceDocument[] {
+  const created = (document: ResourceDocument): string => {
+    const metadata = isObject(document.value) && isObject(document.value.metadata) ? document.value.metadata : {};
+    return textOf(metadata.creationTimestamp) ?? "";
+  };
+  const key = (document: ResourceDocument): string => `${created(document)} ${fullName(document)}`;
+  return documents
+    .filter((document) => kindOf(document) === kind)
+    .map((document) => ({ document, key: key(document) }))
+    .sort((one, other) => (one.key < other.key ? -1 : one.key > other.key ? 1 : 0))
+    .map(({ document }) => document);
+}
+
+/** What a rule became, held against the schema of routes: a rule that fails it is closed, or left out if even that fails. */
+function checkedRoute(written: WrittenRoute, input: ResourceInput, list: ProblemList): WrittenRoute[] {
+  const parsed = input.routeSchema.safeParse(written.route);
+  if (parsed.success) return [written];
+  const problems = parsed.error.issues.map((issue) =>
+    list.add(written.path, `${issue.path.join(".")}: ${issue.message}`),
+  );
+  const { name, gateways, hostnames, matches } = written.route;
+  const bare = { name, gateways, ...(hostnames ? { hostnames } : {}), ...(matches ? { matches } : {}) };
+  if (!input.routeSchema.safeParse(bare).success) return [];
+  const { closedBackends: _, ...rest } = written;
+  return [{ ...rest, route: bare, closed: written.closed ?? (problems[0]?.toLine() as string) }];
+}
+
+function takenKindsOf({ standalone }: ResourceInput): (target: TargetName) => Map<string, string> {
+  const kinds = new Map<string, Map<string, string>>();
+  for (const kind of ["gateway", "route"] as const) {
+    for (const { name, policyKinds } of standalone[`${kind}s`]) {
+      kinds.set(
+        `${kind} ${name}`,
+        new Map(policyKinds.map((policyKind) => [policyKind, "the standalone configuration"])),
+      );
+    }
+  }
+  return ({ kind, name }) => {
+    const known = kinds.get(`${kind} ${name}`) ?? new Map<string, string>();
+    kinds.set(`${kind} ${name}`, known);
+    return known;
+  };
+}
+
+/**
+ * A GatewayPolicy's spec as it may be shown (dump, UI, status): secrets replaced. The schema says what is secret, so
+ * what the schema does not know, and a security part that does not fit it, is not shown at all: a misspelt field may
+ * hold a key.
+ */
+
+/** `parts` and `schema` are those of all policies: they are made once, since there may be hundreds of documents. */
+function shownSpec(
+  spec: unknown,
+  { parts, schema }: { readonly parts: readonly Part[]; readonly schema: z.ZodType },
+  redaction: Redaction,
+): unknown {
+  if (!isObject(spec)) return {};
+  const { found, unknown } = findParts(spec, parts);
+  const hidden = [
+    ...unknown.map(({ path }) => path),
+    ...found
+      .filter(({ part, value }) => part.isSecurity && !part.schema.safeParse(value).success)
+      .map(({ path }) => path),
+  ];
+  return hidden.reduce<unknown>((shown, path) => without(shown, path.slice(1)), shownConfig(schema, spec, redaction));
+}
+
+/** A copy in which the value at the path reads redacted. */
+function without(value: unknown, [step, ...rest]: Path): unknown {
+  if (step === undefined) return REDACTED;
+  return isObject(value) ? { ...value, [step]: without(value[step], rest) } : value;
+}

@@ -1,0 +1,309 @@
+/**
+ * A thin client of the Kubernetes API: JSON in and out, and watches as lines. The official client would bring 83 MB in
+ * 65 packages for these calls.
+ */
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Clock } from "../base/clock.ts";
+import { VERSION } from "../base/version.ts";
+import { openHttpPool } from "../http/client/http-pool.ts";
+import { HeaderList } from "../http/headers.ts";
+import type { HttpPool, TlsOptions } from "../http/http-client.ts";
+import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
+
+/** A list of a large cluster in pages of 500 stays far below. */
+const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+/** One object is at most 1.5 MiB in etcd; as JSON with everything around it, this is enough. */
+const MAX_LINE_BYTES = 16 * 1024 * 1024;
+const REQUEST_TIMEOUT_MS = 30_000;
+
+type PatchType = "application/merge-patch+json" | "application/apply-patch+yaml" | "application/json";
+
+export interface ApiRequest {
+  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  readonly path: string;
+  readonly body?: unknown;
+  readonly type?: PatchType;
+}
+
+export interface WatchHandler {
+  /** One event: an object with `type` and `object`. */
+  event(value: unknown): void;
+  /** The last call: undefined if the server ended it as it was asked to. */
+  end(error: Error | undefined): void;
+}
+
+export interface ApiClient {
+  /** Rejects with an ApiError for every status but 2xx, with another Error if there was no answer. */
+  request(request: ApiRequest): Promise<unknown>;
+  /** The returned function ends it; nothing is called after. `idleMs`: it is ended when nothing came for so long. */
+  watch(path: string, handler: WatchHandler, idleMs: number): () => void;
+  close(): void;
+}
+
+export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
+  const pools = new Map<string, HttpPool>();
+
+  function poolOf({ server, tls }: Credentials): HttpPool {
+    const key = `${server} ${JSON.stringify(tls)}`;
+    const known = pools.get(key);
+    if (known) return known;
+    // Other certificates than before: who asks next uses the new ones.
+    for (const pool of pools.values()) pool.close();
+    pools.clear();
+    const url = new URL(server);
+    const protocol = url.protocol === "https:" ? "https" : "http";
+    const port = url.port === "" ? (protocol === "https" ? 443 : 80) : Number(url.port);
+    const pool = openHttpPool({ protocol, host: url.hostname.replace(/^\[|\]$/g, ""), port, tls }, clock);
+    pools.set(key, pool);
+    return pool;
+  }
+
+  function headersOf({ server, headers }: Credentials, type: string | undefined, length: number): HeaderList {
+    const list = HeaderList.of({ accept: "application/json", "user-agent": `gateway/${VERSION}`, ...headers });
+    list.set("host", new URL(server).host);
+    if (type !== undefined) list.set("content-type", type);
+    if (type !== undefined) list.set("content-length", String(length));
+    return list;
+  }
+
+  const pathOf = ({ server }: Credentials, path: string): string =>
+    `${new URL(server).pathname.replace(/\/+$/, "")}${path}`;
+
+  function refusal(status: number, text: string): ApiError {
+    if (status === 401) access.refused();
+    return apiError(status, parsed(text));
+  }
+
+  return {
+    async request({ method, path, body, type = "application/json" }) {
+      const credentials = await access.credentials();
+      const bytes = body === undefined ? undefined : Buffer.from(JSON.stringify(body));
+      const headers = headersOf(credentials, bytes && type, bytes?.length ?? 0);
+      return new Promise((resolve, reject) => {
+        const chunks: Buffer[] = [];
+        let status = 0;
+        let size = 0;
+        const timer = clock.after(REQUEST_TIMEOUT_MS, () => {
+          call.abort();
+          reject(new Error(`no answer of the API server within ${REQUEST_TIMEOUT_MS} ms`));
+        });
+        const call = poolOf(credentials).send(
+          { method, path: pathOf(credentials, path), headers, body: bytes },
+          {
+            head: (code) => {
+              status = code;
+            },
+            data(chunk) {
+              size += chunk.length;
+              if (size <= MAX_ANSWER_BYTES) return chunks.push(chunk) > 0;
+              timer.cancel();
+              call.abort();
+              reject(new Error("the answer of the API server is too large"));
+              return false;
+            },
+            end() {
+              timer.cancel();
+              const text = Buffer.concat(chunks).toString();
+              if (status >= 200 && status < 300) resolve(parsed(text));
+              else reject(refusal(status, text));
+            },
+            error(error) {
+              timer.cancel();
+              reject(error);
+            },
+          },
+        );
+      });
+    },
+
+    watch(path, handler, idleMs) {
+      let isOver = false;
+      let stop = (): void => undefined;
+      const finish = (error: Error | undefined): void => {
+        if (isOver) return;
+        isOver = true;
+        idle.cancel();
+        stop();
+        handler.end(error);
+      };
+      let idle = clock.after(idleMs, () => finish(new Error("the watch was silent for too long")));
+      const heard = (): void => {
+        idle.cancel();
+        idle = clock.after(idleMs, () => finish(new Error("the watch was silent for too long")));
+      };
+      access.credentials().then(
+        (credentials) => {
+          if (isOver) return;
+          let status = 0;
+          const lines = createLineReader((line) => {
+            if (!isOver && status === 200) handler.event(parsed(line));
+          });
+          const refused: Buffer[] = [];
+          const call = poolOf(credentials).send(
+            { method: "GET", path: pathOf(credentials, path), headers: headersOf(credentials, undefined, 0) },
+            {
+              head: (code) => {
+                status = code;
+              },
+              data(chunk) {
+                heard();
+                if (status !== 200) refused.push(chunk);
+                else if (!lines(chunk)) finish(new Error("a line of the watch is too long"));
+                return true;
+              },
+              end: () => finish(status === 200 ? undefined : refusal(status, Buffer.concat(refused).toString())),
+              error: finish,
+            },
+          );
+          stop = () => call.abort();
+        },
+        (error: Error) => finish(error),
+      );
+      return () => {
+        if (isOver) return;
+        isOver = true;
+        idle.cancel();
+        stop();
+      };
+    },
+
+    close() {
+      for (const pool of pools.values()) pool.close();
+      pools.clear();
+    },
+  };
+}
+
+/** Splits at line feeds; false if a line is longer than any object could be. */
+function createLineReader(onLine: (line: string) => void): (chunk: Buffer) => boolean {
+  let held: Buffer[] = [];
+  let size = 0;
+  return (chunk) => {
+    let rest = chunk;
+    for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10)) {
+      held.push(rest.subarray(0, end));
+      const line = Buffer.concat(held).toString();
+      held = [];
+      size = 0;
+      if (line !== "") onLine(line);
+      rest = rest.subarray(end + 1);
+    }
+    if (rest.length > 0) held.push(rest);
+    size += rest.length;
+    return size <= MAX_LINE_BYTES;
+  };
+}
+
+function parsed(text: string): unknown {
+  try {
+    return text === "" ? undefined : JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * What an API server answered instead of what was asked for.
+ */
+
+export class ApiError extends Error {
+  readonly status: number;
+  /** One word of the server, for example `Conflict` or `Expired`. */
+  readonly reason: string;
+
+  constructor(status: number, reason: string, message: string) {
+    super(message);
+    this.name = "ApiError";
+    this.status = status;
+    this.reason = reason;
+  }
+}
+
+/** From a `Status` object, as a body or as the object of an ERROR event. */
+export function apiError(status: number, body: unknown): ApiError {
+  const { code, reason, message } = (typeof body === "object" && body !== null ? body : {}) as {
+    code?: unknown;
+    reason?: unknown;
+    message?: unknown;
+  };
+  return new ApiError(
+    typeof code === "number" ? code : status,
+    typeof reason === "string" ? reason : "",
+    typeof message === "string" ? message : `the API server answered ${status}`,
+  );
+}
+
+export interface Credentials {
+  readonly server: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly tls: TlsOptions;
+}
+
+export interface ClusterAccess {
+  /** The namespace of the pod, or of the kubeconfig's context. */
+  readonly namespace: string;
+  credentials(): Promise<Credentials>;
+  /** The server refused what was shown: it is made anew next time. */
+  refused(): void;
+}
+
+const ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+export interface AccessOptions extends PluginHost {
+  readonly flags: KubeconfigFlags;
+  /** For tests. */
+  readonly accountFolder?: string;
+}
+
+export async function openClusterAccess(options: AccessOptions): Promise<ClusterAccess> {
+  const { flags, environment } = options;
+  const isNamed =
+    flags.kubeconfig !== undefined || flags.context !== undefined || (environment.KUBECONFIG ?? "") !== "";
+  const host = environment.KUBERNETES_SERVICE_HOST;
+  if (!isNamed && host !== undefined && host !== "")
+    return accountAccess(host, environment.KUBERNETES_SERVICE_PORT ?? "443", options.accountFolder ?? ACCOUNT_FOLDER);
+  return kubeconfigAccess(flags, options);
+}
+
+function accountAccess(host: string, port: string, folder: string): ClusterAccess {
+  const read = (name: string): string => {
+    try {
+      return readFileSync(join(folder, name), "utf8").trim();
+    } catch (error) {
+      throw new KubeconfigError(`cannot read the pod's ServiceAccount: ${(error as Error).message}`);
+    }
+  };
+  const server = `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  return {
+    namespace: read("namespace"),
+    credentials: async () => ({
+      server,
+      headers: { authorization: `Bearer ${read("token")}` },
+      tls: { ca: read("ca.crt") },
+    }),
+    refused: () => undefined,
+  };
+}
+
+async function kubeconfigAccess(flags: KubeconfigFlags, host: PluginHost): Promise<ClusterAccess> {
+  let loading = loadCluster(flags, host);
+  const { namespace } = await loading;
+  let isRefused = false;
+  return {
+    namespace,
+    credentials() {
+      if (isRefused) {
+        isRefused = false;
+        const before = loading;
+        // A plugin that fails now may have given something that still works.
+        loading = loadCluster(flags, host).catch(() => before);
+      }
+      return loading;
+    },
+    refused() {
+      isRefused = true;
+    },
+  };
+}

@@ -1,0 +1,132 @@
+/**
+ * All objects of a cluster → what becomes of them: the outcome of every Gateway and route of ours, the status of every
+ * policy, and one snapshot for each Gateway. Pure: everything is computed again when something changed, and only what is
+ * different is written or sent.
+ */
+import {
+  allEndpoints,
+  type Cluster,
+  createCluster,
+  type KubernetesObject,
+  keyOf,
+  objectKey,
+  specOf,
+} from "../config/documents/cluster.ts";
+import { CONTROLLER_NAME, type PolicyResource, type ResourceResult } from "../config/documents/documents.ts";
+import {
+  clusterDocument,
+  createSnapshot,
+  gatewayKey,
+  recordingCluster,
+  type Snapshot,
+} from "../config/documents/snapshot.ts";
+import { translateResources } from "../config/documents/translate.ts";
+import { routeSchema } from "../config/schema/schema.ts";
+import { listOf, textOf } from "../config/text/value-shapes.ts";
+import { policies } from "../policies/index.ts";
+
+export interface ClusterView {
+  /** Our classes. */
+  readonly classes: readonly KubernetesObject[];
+  /** Gateways of our classes. */
+  readonly gateways: readonly KubernetesObject[];
+  readonly result: ResourceResult;
+  readonly snapshots: ReadonlyMap<string, Snapshot>;
+  /** GatewayPolicies as they are in the cluster, by `namespace/name`. */
+  readonly policyObjects: ReadonlyMap<string, KubernetesObject>;
+  readonly cluster: Cluster;
+  /** Also those that no Gateway of ours serves. */
+  readonly routes: readonly KubernetesObject[];
+}
+
+export function createView(objects: readonly KubernetesObject[], nowMs: number): ClusterView {
+  const classes = objects.filter(
+    (object) => object.kind === "GatewayClass" && specOf(object).controllerName === CONTROLLER_NAME,
+  );
+  const ours = new Set(classes.map(({ metadata }) => metadata.name));
+  const gateways = objects.filter(
+    (object) => object.kind === "Gateway" && ours.has(String(specOf(object).gatewayClassName)),
+  );
+  const cluster = createCluster(objects);
+  const routes = objects.filter(({ kind }) => kind === "HTTPRoute" || kind === "GRPCRoute");
+  const ownPolicies = objects.filter(({ kind }) => kind === "GatewayPolicy");
+  const backends = objects.filter(({ kind }) => kind === "Backend");
+  const documents = [...gateways, ...routes, ...ownPolicies, ...backends].map(clusterDocument);
+  /** What each document refers to, and may. */
+  const recordings = new Map<unknown, ReturnType<typeof recordingCluster>>();
+  const result = translateResources({
+    documents,
+    cluster,
+    nowMs,
+    previous: ownPolicies.map(asResource),
+    recorded(document, whole) {
+      const recording = recordingCluster(whole);
+      recordings.set(document.value, recording);
+      return recording.cluster;
+    },
+    standalone: { gateways: [], routes: [], services: {} },
+    policies,
+    routeSchema,
+  });
+  const endpoints = allEndpoints(objects);
+
+  const snapshots = new Map<string, Snapshot>();
+  for (const gateway of gateways) {
+    const key = gatewayKey(gateway);
+    const attached = routes.filter((route) => namesGateway(route, gateway));
+    const names = new Set(attached.map(objectKey));
+    const targeting = ownPolicies.filter((policy) => targets(policy, gateway, names));
+    const own = [gateway, ...attached, ...targeting];
+    const used = inOrder(own.flatMap((object) => recordings.get(object)?.used() ?? []));
+    snapshots.set(key, createSnapshot(key, [...own, ...used], endpointsFor(used, endpoints)));
+  }
+  const policyObjects = new Map(ownPolicies.map((policy) => [objectKey(policy), policy]));
+  return { classes, gateways, result, snapshots, policyObjects, cluster, routes };
+}
+
+/** Each once, in an order that does not depend on who asked first. */
+function inOrder(objects: readonly KubernetesObject[]): KubernetesObject[] {
+  const byName = new Map(objects.map((object) => [`${object.kind} ${objectKey(object)}`, object]));
+  return [...byName].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
+}
+
+/** What the status of a policy says now: its times stay where nothing changed. */
+function asResource(policy: KubernetesObject): PolicyResource {
+  const status = policy.status as { ancestors?: unknown } | undefined;
+  const ancestors = listOf(status?.ancestors).filter(
+    (one) => (one as { controllerName?: unknown }).controllerName === CONTROLLER_NAME,
+  );
+  return { ...policy, spec: policy.spec, status: { ancestors } } as unknown as PolicyResource;
+}
+
+function namesGateway(route: KubernetesObject, gateway: KubernetesObject): boolean {
+  const own = route.metadata.namespace ?? "";
+  return listOf(specOf(route).parentRefs).some((parent) => {
+    const { name, namespace } = (parent ?? {}) as { name?: unknown; namespace?: unknown };
+    return keyOf(textOf(namespace) ?? own, String(name)) === gatewayKey(gateway);
+  });
+}
+
+/** Also by a reference that is wrong in another field: it may close its target. */
+function targets(policy: KubernetesObject, gateway: KubernetesObject, routes: ReadonlySet<string>): boolean {
+  const namespace = policy.metadata.namespace ?? "";
+  const { targetRefs, targetRef } = specOf(policy);
+  const references = [...(Array.isArray(targetRefs) ? targetRefs : [targetRefs]), targetRef];
+  return references.some((reference) => {
+    const { name } = (typeof reference === "object" && reference !== null ? reference : {}) as { name?: unknown };
+    const key = keyOf(namespace, String(name));
+    return key === gatewayKey(gateway) || routes.has(key);
+  });
+}
+
+function endpointsFor(
+  used: readonly KubernetesObject[],
+  endpoints: ReadonlyMap<string, readonly string[]>,
+): Record<string, readonly string[]> {
+  const services = new Set(used.filter(({ kind }) => kind === "Service").map(objectKey));
+  return Object.fromEntries(
+    [...endpoints]
+      .filter(([name]) => services.has(name.slice(0, name.lastIndexOf(":"))))
+      .sort(([a], [b]) => (a < b ? -1 : 1)),
+  );
+}

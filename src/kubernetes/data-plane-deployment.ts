@@ -1,0 +1,235 @@
+/**
+ * What a Gateway is deployed as: a ServiceAccount without any rights, a Deployment, a Service and a disruption budget,
+ * all owned by the Gateway, so that they go with it.
+ */
+
+import { createHash } from "node:crypto";
+import { type KubernetesObject, objectKey, specOf } from "../config/documents/cluster.ts";
+import { GATEWAY_API_GROUP } from "../config/documents/documents.ts";
+import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import { type ApiClient, ApiError } from "./api-client.ts";
+import { TOKEN_AUDIENCE } from "./snapshot-server.ts";
+
+/** By this label gwctl finds the pods of a Gateway (GEP-1762). */
+export const GATEWAY_LABEL = `${GATEWAY_API_GROUP}/gateway-name`;
+const CLASS_LABEL = `${GATEWAY_API_GROUP}/gateway-class-name`;
+export const MANAGED_BY = "gateway-controller";
+const STATS_PORT = 15020;
+const TOKEN_FOLDER = "/var/run/secrets/gateway";
+const STATE_FOLDER = "/var/lib/gateway";
+
+export interface DeployOptions {
+  readonly image: string;
+  readonly replicas: number;
+  /** `None`: a Service without an address of its own; the pods' addresses are the Gateway's. */
+  readonly serviceType: "LoadBalancer" | "NodePort" | "ClusterIP" | "None";
+  /** Where the data planes find the controller, and the certificate by which they know it. */
+  readonly controllerUrl: string;
+  readonly certificate: string;
+}
+
+export function deployedName(gateway: KubernetesObject): string {
+  const name = `${gateway.metadata.name}-${String(specOf(gateway).gatewayClassName)}`;
+  return name.length <= 63 ? name : name.slice(0, 63).replace(/[^a-z0-9]+$/, "");
+}
+
+/** The user that a data plane of the Gateway is. */
+export function accountOf(gateway: KubernetesObject): string {
+  return `system:serviceaccount:${gateway.metadata.namespace ?? ""}:${deployedName(gateway)}`;
+}
+
+export function dataPlaneManifests(gateway: KubernetesObject, options: DeployOptions): KubernetesObject[] {
+  const { metadata } = gateway;
+  const namespace = metadata.namespace ?? "";
+  const spec = specOf(gateway);
+  const infrastructure = fieldsOf(spec.infrastructure);
+  const name = deployedName(gateway);
+  const selector = { [GATEWAY_LABEL]: metadata.name };
+  const labels = {
+    ...(fieldsOf(infrastructure.labels) as Record<string, string>),
+    ...selector,
+    [CLASS_LABEL]: String(spec.gatewayClassName),
+    "app.kubernetes.io/managed-by": MANAGED_BY,
+  };
+  const annotations = fieldsOf(infrastructure.annotations) as Record<string, string>;
+  const owner = {
+    apiVersion: gateway.apiVersion,
+    kind: "Gateway",
+    name: metadata.name,
+    uid: metadata.uid ?? "",
+    controller: true,
+    blockOwnerDeletion: true,
+  };
+  const common = { name, namespace, labels, annotations, ownerReferences: [owner] };
+  const isHeadless = options.serviceType === "None";
+  const ports = portsOf(spec.listeners);
+  return [
+    { apiVersion: "v1", kind: "ServiceAccount", metadata: common, automountServiceAccountToken: false },
+    {
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      metadata: common,
+      spec: {
+        // Left out when it is 1, so that an autoscaler may own the number.
+        ...(options.replicas === 1 ? {} : { replicas: options.replicas }),
+        selector: { matchLabels: selector },
+        template: {
+          metadata: { labels, annotations },
+          spec: podSpec(name, `${namespace}/${metadata.name}`, selector, ports, options),
+        },
+      },
+    },
+    {
+      apiVersion: "v1",
+      kind: "Service",
+      metadata: common,
+      spec: {
+        type: isHeadless ? "ClusterIP" : options.serviceType,
+        ...(isHeadless ? { clusterIP: "None" } : {}),
+        selector,
+        ports: ports.map((port) => ({ name: `port-${port}`, port, targetPort: port, protocol: "TCP" })),
+      },
+    },
+    {
+      apiVersion: "policy/v1",
+      kind: "PodDisruptionBudget",
+      metadata: common,
+      spec: { maxUnavailable: 1, selector: { matchLabels: selector } },
+    },
+  ];
+}
+
+function portsOf(listeners: unknown): number[] {
+  const ports = listOf(listeners).map((listener) => fieldsOf(listener).port);
+  return [...new Set(ports.filter((port): port is number => typeof port === "number"))].sort((a, b) => a - b);
+}
+
+function podSpec(
+  account: string,
+  gateway: string,
+  selector: Readonly<Record<string, string>>,
+  ports: readonly number[],
+  { image, controllerUrl, certificate }: DeployOptions,
+): Record<string, unknown> {
+  const probe = (path: string) => ({ httpGet: { path, port: STATS_PORT } });
+  return {
+    serviceAccountName: account,
+    automountServiceAccountToken: false,
+    terminationGracePeriodSeconds: 45,
+    securityContext: {
+      runAsNonRoot: true,
+      runAsUser: 65532,
+      seccompProfile: { type: "RuntimeDefault" },
+      // Listeners have the ports of the Gateway, also those below 1024.
+      sysctls: [{ name: "net.ipv4.ip_unprivileged_port_start", value: "0" }],
+    },
+    topologySpreadConstraints: ["kubernetes.io/hostname", "topology.kubernetes.io/zone"].map((topologyKey) => ({
+      maxSkew: 1,
+      topologyKey,
+      whenUnsatisfiable: "ScheduleAnyway",
+      labelSelector: { matchLabels: selector },
+    })),
+    containers: [
+      {
+        name: "gateway",
+        image,
+        args: [
+          "--from",
+          controllerUrl,
+          "--gateway",
+          gateway,
+          "--token-file",
+          `${TOKEN_FOLDER}/token`,
+          "--state-folder",
+          STATE_FOLDER,
+        ],
+        env: [
+          { name: "GATEWAY_CONTROLLER_CA", value: certificate },
+          { name: "GATEWAY_INSTANCE", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
+        ],
+        ports: [
+          ...ports.map((port) => ({ name: `port-${port}`, containerPort: port })),
+          { name: "stats", containerPort: STATS_PORT },
+        ],
+        readinessProbe: { ...probe("/healthz/ready"), periodSeconds: 5 },
+        livenessProbe: { ...probe("/healthz/live"), periodSeconds: 10, failureThreshold: 6 },
+        // Until the first snapshot is there nothing listens.
+        startupProbe: { ...probe("/healthz/live"), periodSeconds: 2, failureThreshold: 150 },
+        resources: { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "1Gi" } },
+        securityContext: {
+          allowPrivilegeEscalation: false,
+          readOnlyRootFilesystem: true,
+          capabilities: { drop: ["ALL"] },
+        },
+        volumeMounts: [
+          { name: "token", mountPath: TOKEN_FOLDER, readOnly: true },
+          { name: "state", mountPath: STATE_FOLDER },
+          { name: "tmp", mountPath: "/tmp" },
+        ],
+      },
+    ],
+    volumes: [
+      {
+        name: "token",
+        projected: {
+          sources: [{ serviceAccountToken: { audience: TOKEN_AUDIENCE, expirationSeconds: 3600, path: "token" } }],
+        },
+      },
+      { name: "state", emptyDir: { sizeLimit: "256Mi" } },
+      { name: "tmp", emptyDir: { sizeLimit: "64Mi" } },
+    ],
+  };
+}
+
+const PATHS: Readonly<Record<string, string>> = {
+  ServiceAccount: "/api/v1/namespaces/NS/serviceaccounts",
+  Service: "/api/v1/namespaces/NS/services",
+  Deployment: "/apis/apps/v1/namespaces/NS/deployments",
+  PodDisruptionBudget: "/apis/policy/v1/namespaces/NS/poddisruptionbudgets",
+};
+
+export interface Deployer {
+  /** True if something must be tried again. `isThere`: whether the cluster has such an object. */
+  apply(
+    manifests: readonly KubernetesObject[],
+    isThere: (kind: string, key: string) => boolean | undefined,
+  ): Promise<boolean>;
+}
+
+export function createDeployer(client: ApiClient, logger: Logger): Deployer {
+  const applied = new Map<string, string>();
+
+  async function applyOne(manifest: KubernetesObject): Promise<boolean> {
+    const { name, namespace = "" } = manifest.metadata;
+    const collection = PATHS[manifest.kind]?.replace("NS", encodeURIComponent(namespace));
+    const path = `${collection}/${encodeURIComponent(name)}?fieldManager=${MANAGED_BY}&force=true`;
+    try {
+      await client.request({ method: "PATCH", path, type: "application/apply-patch+yaml", body: manifest });
+      return true;
+    } catch (error) {
+      // A namespace that is about to go takes nothing new.
+      const isEnding = error instanceof ApiError && (error.status === 404 || /being terminated/.test(error.message));
+      if (!isEnding)
+        logger.warn("a data plane could not be deployed", {
+          object: `${manifest.kind} ${objectKey(manifest)}`,
+          reason: (error as Error).message,
+        });
+      return false;
+    }
+  }
+
+  return {
+    async apply(manifests, isThere) {
+      let isLeft = false;
+      for (const manifest of manifests) {
+        const key = `${manifest.kind} ${objectKey(manifest)}`;
+        const hash = createHash("sha256").update(JSON.stringify(manifest)).digest("base64");
+        if (applied.get(key) === hash && isThere(manifest.kind, objectKey(manifest)) !== false) continue;
+        if (await applyOne(manifest)) applied.set(key, hash);
+        else isLeft = true;
+      }
+      return isLeft;
+    },
+  };
+}

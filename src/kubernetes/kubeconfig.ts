@@ -1,0 +1,350 @@
+/**
+ * A kubeconfig as kubectl reads it: several files merged, a context, its cluster, and what its user shows. What
+ * kubectl takes and we cannot do (proxies, built-in providers) is refused by name: without it the cluster would only
+ * answer 401, or nothing. Loaded only for targets in a cluster.
+ */
+import { readFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { parse } from "yaml";
+import { runProgram } from "../base/run-program.ts";
+import type { TlsOptions } from "../http/http-client.ts";
+import { escapeControls } from "../observe/log/logger.ts";
+
+export interface Cluster extends Shown {
+  readonly server: string;
+  readonly namespace: string;
+}
+
+export async function loadCluster(flags: KubeconfigFlags, terminal: PluginHost): Promise<Cluster> {
+  const files = kubeconfigFiles(flags, terminal);
+  const documents = files.flatMap((file) => readKubeconfig(file, files.length > 1));
+  if (documents.length === 0)
+    throw new KubeconfigError(`no kubeconfig at ${files.join(", ")}: use --kubeconfig <file>`);
+  const contextName = flags.context ?? documents.map(({ fields }) => fields["current-context"]).find(Boolean);
+  if (typeof contextName !== "string")
+    throw new KubeconfigError("the kubeconfig has no current-context: use --context <name>");
+  const context = find(documents, "context", contextName);
+  const clusterName = text(context.fields.cluster);
+  if (clusterName === undefined) throw new KubeconfigError(`${context.title} of the kubeconfig has no cluster`);
+  const cluster = find(documents, "cluster", clusterName);
+  const server = serverOf(cluster);
+  const tls = serverTls(cluster);
+  const userName = text(context.fields.user);
+  // Like kubectl, nothing secret is sent in the clear; on this machine nobody listens in.
+  const user = userName !== undefined && isPrivate(server) ? find(documents, "user", userName) : undefined;
+  const shown = user === undefined ? { headers: {}, tls: {} } : await userCredentials(user, cluster, terminal);
+  return {
+    server: server.href.replace(/\/+$/, ""),
+    namespace: flags.namespace ?? text(context.fields.namespace) ?? "default",
+    headers: shown.headers,
+    tls: { ...tls, ...shown.tls },
+  };
+}
+
+function kubeconfigFiles(flags: KubeconfigFlags, { environment }: PluginHost): string[] {
+  if (flags.kubeconfig !== undefined) return [flags.kubeconfig];
+  const listed = environment.KUBECONFIG?.split(process.platform === "win32" ? ";" : ":").filter(Boolean) ?? [];
+  if (listed.length > 0) return [...new Set(listed)];
+  return [join(environment.HOME ?? environment.USERPROFILE ?? ".", ".kube", "config")];
+}
+
+function readKubeconfig(file: string, mayBeAbsent: boolean): Entry[] {
+  let source: string;
+  try {
+    source = readFileSync(file, "utf8");
+  } catch (error) {
+    if (mayBeAbsent && (error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw new KubeconfigError(`cannot read the kubeconfig ${file}: ${(error as Error).message}`);
+  }
+  let fields: unknown;
+  try {
+    fields = parse(source);
+  } catch (error) {
+    throw new KubeconfigError(`the kubeconfig ${file} is not YAML: ${(error as Error).message.split("\n", 1)[0]}`);
+  }
+  if (fields === null) return [];
+  if (typeof fields !== "object" || Array.isArray(fields))
+    throw new KubeconfigError(`${file} is not a kubeconfig: it has no clusters, users and contexts`);
+  return [{ title: file, folder: dirname(resolve(file)), fields: fields as Fields }];
+}
+
+/** In several files, the first that has a name wins. */
+function find(documents: readonly Entry[], kind: "context" | "cluster" | "user", name: string): Entry {
+  const names: string[] = [];
+  for (const { folder, fields } of documents) {
+    const list = fields[`${kind}s`];
+    for (const entry of Array.isArray(list) ? (list as readonly (Fields | null)[]) : []) {
+      if (entry?.name === name) return { title: `${kind} ${name}`, folder, fields: (entry[kind] ?? {}) as Fields };
+      if (typeof entry?.name === "string") names.push(entry.name);
+    }
+  }
+  const known = names.length === 0 ? "it has none" : `it has ${names.slice(0, 10).join(", ")}`;
+  throw new KubeconfigError(`the kubeconfig has no ${kind} named ${name}: ${known}`);
+}
+
+function serverOf({ title, fields }: Entry): URL {
+  const server = text(fields.server);
+  if (server === undefined) throw new KubeconfigError(`${title} of the kubeconfig has no server`);
+  const url = URL.canParse(server) ? new URL(server) : undefined;
+  if (url?.protocol !== "https:" && url?.protocol !== "http:")
+    throw new KubeconfigError(`${title} of the kubeconfig: the server ${server} is not an https:// URL`);
+  if (fields["proxy-url"] !== undefined)
+    throw new KubeconfigError(
+      `${title} of the kubeconfig has a proxy-url, which gwctl does not use: run \`kubectl port-forward\` and use --local -p <port>`,
+    );
+  return url;
+}
+
+function serverTls(cluster: Entry): TlsOptions {
+  const ca = pem(cluster, "certificate-authority");
+  const insecure = cluster.fields["insecure-skip-tls-verify"] === true;
+  if (insecure && ca !== undefined)
+    throw new KubeconfigError(
+      `${cluster.title} of the kubeconfig has both certificate-authority and insecure-skip-tls-verify: remove one`,
+    );
+  const servername = text(cluster.fields["tls-server-name"]);
+  return {
+    ...(ca === undefined ? {} : { ca }),
+    ...(servername === undefined ? {} : { servername }),
+    ...(insecure ? { insecure } : {}),
+  };
+}
+
+function isPrivate({ protocol, hostname }: URL): boolean {
+  return protocol === "https:" || /^(?:localhost|\[::1\]|127(?:\.\d{1,3}){3})$/.test(hostname);
+}
+
+/**
+ * What the user of a kubeconfig shows to the cluster: a token, a password, a client certificate (also beside one of
+ * them), what a credential plugin gives, and as whom he acts.
+ */
+
+async function userCredentials(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Shown> {
+  const { title, fields } = user;
+  if (fields["auth-provider"] !== undefined)
+    throw new KubeconfigError(`${title} of the kubeconfig: ${providerMend(fields)}`);
+  const certificate = clientCertificate(user);
+  const token = tokenOf(user);
+  const isNamed = text(fields.username) !== undefined || text(fields.password) !== undefined;
+  if (token !== undefined && isNamed)
+    throw new KubeconfigError(`${title} of the kubeconfig has both a token and a password: remove one`);
+  const acting = actingAs(user);
+  if (token !== undefined) return { headers: { authorization: `Bearer ${token}`, ...acting }, tls: certificate };
+  if (isNamed) {
+    const pair = `${text(fields.username) ?? ""}:${text(fields.password) ?? ""}`;
+    const encoded = Buffer.from(pair).toString("base64");
+    return { headers: { authorization: `Basic ${encoded}`, ...acting }, tls: certificate };
+  }
+  if (fields.exec === undefined) return { headers: acting, tls: certificate };
+  const given = await runCredentialPlugin(user, cluster, terminal);
+  return { headers: { ...given.headers, ...acting }, tls: { ...certificate, ...given.tls } };
+}
+
+/** A file is newer than what stands beside it. */
+function tokenOf(user: Entry): string | undefined {
+  const file = text(user.fields.tokenFile);
+  return file === undefined ? text(user.fields.token) : readBeside(user, file).trim();
+}
+
+function clientCertificate(user: Entry): Shown["tls"] {
+  const cert = pem(user, "client-certificate");
+  const key = pem(user, "client-key");
+  if (cert === undefined && key === undefined) return {};
+  if (cert !== undefined && key !== undefined) return { cert, key };
+  const missing = cert === undefined ? "client-certificate" : "client-key";
+  throw new KubeconfigError(
+    `${user.title} of the kubeconfig needs ${missing} or ${missing}-data for its client certificate`,
+  );
+}
+
+/** Impersonation (`as`): one value per header is all that we can send. */
+function actingAs({ title, fields }: Entry): Record<string, string> {
+  const groups = Array.isArray(fields["as-groups"]) ? fields["as-groups"].map(String) : [];
+  if (groups.length > 1 || fields["as-user-extra"] !== undefined)
+    throw new KubeconfigError(
+      `${title} of the kubeconfig: gwctl supports impersonation of a user and one group, not several groups or extras`,
+    );
+  const name = text(fields.as);
+  const uid = text(fields["as-uid"]);
+  const [group] = groups;
+  return {
+    ...(name === undefined ? {} : { "impersonate-user": name }),
+    ...(uid === undefined ? {} : { "impersonate-uid": uid }),
+    ...(group === undefined ? {} : { "impersonate-group": group }),
+  };
+}
+
+function providerMend(fields: Entry["fields"]): string {
+  const { name } = (fields["auth-provider"] ?? {}) as { name?: unknown };
+  return `the auth-provider ${String(name)} is not supported; use a credential plugin (exec), as newer versions of kubectl do`;
+}
+
+/**
+ * Credential plugins of a kubeconfig (client.authentication.k8s.io): programs of cloud providers that print a token
+ * or a certificate. What they ask of a person goes to standard error while they run, as with kubectl.
+ */
+
+const VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
+/** Where the cluster's entry keeps settings for plugins. */
+const PLUGIN_EXTENSION = "client.authentication.k8s.io/exec";
+
+async function runCredentialPlugin(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Shown> {
+  const plugin = (user.fields.exec ?? {}) as Fields;
+  const command = text(plugin.command);
+  if (command === undefined) throw new KubeconfigError(`exec of ${user.title} in the kubeconfig has no command`);
+  const version = String(plugin.apiVersion);
+  if (!VERSIONS.includes(version))
+    throw new KubeconfigError(
+      `the credential plugin ${command} has the apiVersion ${version}: expected ${VERSIONS.join(" or ")}`,
+    );
+  const interactive = terminal.isInteractive && plugin.interactiveMode !== "Never";
+  if (plugin.interactiveMode === "Always" && !interactive)
+    throw new KubeconfigError(`the credential plugin ${command} needs input: run gwctl in a terminal`);
+
+  const spec = { ...(plugin.provideClusterInfo === true ? { cluster: clusterInfo(cluster) } : {}), interactive };
+  const environment = {
+    ...terminal.environment,
+    ...extraEnvironment(plugin),
+    KUBERNETES_EXEC_INFO: JSON.stringify({ kind: "ExecCredential", apiVersion: version, spec }),
+  };
+  const args = Array.isArray(plugin.args) ? plugin.args.map(String) : [];
+  const path = command.includes("/") ? resolve(user.folder, command) : command;
+  const run = await runProgram(path, args, {
+    environment,
+    inheritStdin: interactive,
+    onStderr: (said) => terminal.err(printable(said)),
+  }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "ENOENT")
+      throw new KubeconfigError(`the credential plugin ${command} cannot run: ${error.message}`);
+    const hint = text(plugin.installHint)?.trim().replace(/\s+/g, " ");
+    throw new KubeconfigError(printable(`the credential plugin ${command} is not installed${hint ? `: ${hint}` : ""}`));
+  });
+  if (run.code !== 0) throw new KubeconfigError(`the credential plugin ${command} failed with exit code ${run.code}`);
+  return credentialOf(run.stdout, command, version);
+}
+
+function credentialOf(stdout: string, command: string, version: string): Shown {
+  const answer = parsed(stdout);
+  if (answer === undefined)
+    throw new KubeconfigError(`the credential plugin ${command} did not print an ExecCredential`);
+  if (answer.apiVersion !== undefined && answer.apiVersion !== version)
+    throw new KubeconfigError(
+      `the credential plugin ${command} is configured for ${version} and answers with ${String(answer.apiVersion)}`,
+    );
+  const token = text(answer.status?.token);
+  const cert = text(answer.status?.clientCertificateData);
+  const key = text(answer.status?.clientKeyData);
+  if ((cert === undefined) !== (key === undefined) || (token === undefined && cert === undefined))
+    throw new KubeconfigError(
+      `the credential plugin ${command} returned neither a token nor a certificate with its key`,
+    );
+  return {
+    headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
+    tls: cert === undefined || key === undefined ? {} : { cert, key },
+  };
+}
+
+function parsed(stdout: string): { readonly apiVersion?: unknown; readonly status?: Fields } | undefined {
+  try {
+    const value: unknown = JSON.parse(stdout);
+    return typeof value === "object" && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function extraEnvironment(plugin: Fields): Record<string, string> {
+  const list = Array.isArray(plugin.env) ? (plugin.env as readonly { name?: unknown; value?: unknown }[]) : [];
+  return Object.fromEntries(list.map(({ name, value }) => [String(name), String(value ?? "")]));
+}
+
+/** `provideClusterInfo`: the cluster's entry with its authority as data, and its settings for plugins. */
+function clusterInfo(cluster: Entry): Record<string, unknown> {
+  const { fields } = cluster;
+  const ca = pem(cluster, "certificate-authority");
+  const extensions = Array.isArray(fields.extensions) ? (fields.extensions as readonly Fields[]) : [];
+  const config = extensions.find(({ name }) => name === PLUGIN_EXTENSION)?.extension;
+  return {
+    server: fields.server,
+    ...(text(fields["tls-server-name"]) === undefined ? {} : { "tls-server-name": fields["tls-server-name"] }),
+    ...(fields["insecure-skip-tls-verify"] === true ? { "insecure-skip-tls-verify": true } : {}),
+    ...(ca === undefined ? {} : { "certificate-authority-data": Buffer.from(ca).toString("base64") }),
+    ...(config === undefined ? {} : { config }),
+  };
+}
+
+/** What a plugin says moves no cursor. Line breaks and tabs stay. */
+function printable(said: string): string {
+  return said.split("\n").map(escapeControls).join("\n");
+}
+
+/**
+ * One entry of a kubeconfig (a context, a cluster, a user) and its values: text, files beside it, and PEM that stands
+ * in it or in a file.
+ */
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** An entry of a kubeconfig. */
+interface Entry {
+  /** For messages: `user admin`. */
+  readonly title: string;
+  /** The folder of its file: paths in it are relative to that. */
+  readonly folder: string;
+  readonly fields: Fields;
+}
+
+/** What a user shows to the cluster. */
+interface Shown {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly tls: TlsOptions;
+}
+
+/** `<name>-data` is base64 of the PEM text and wins; `<name>` is a file. */
+function pem(owner: Entry, name: string): string | undefined {
+  const data = text(owner.fields[`${name}-data`]);
+  const file = text(owner.fields[name]);
+  if (data === undefined && file === undefined) return undefined;
+  const value = data === undefined ? readBeside(owner, file ?? "") : Buffer.from(data, "base64").toString();
+  if (value.includes("-----BEGIN ")) return value;
+  throw new KubeconfigError(
+    `${data === undefined ? name : `${name}-data`} of ${owner.title} in the kubeconfig is not in PEM form`,
+  );
+}
+
+function readBeside(owner: Entry, file: string): string {
+  try {
+    return readFileSync(resolve(owner.folder, file), "utf8");
+  } catch (error) {
+    throw new KubeconfigError(`cannot read ${file} of ${owner.title} in the kubeconfig: ${(error as Error).message}`);
+  }
+}
+
+function text(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+/**
+ * Why a kubeconfig cannot be used, in one line that says what to do; and what its credential plugins see of their host.
+ */
+
+export class KubeconfigError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "KubeconfigError";
+  }
+}
+
+/** Who runs the plugins: what they print for a person goes there. */
+export interface PluginHost {
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Somebody can answer a question. */
+  readonly isInteractive: boolean;
+  err(text: string): void;
+}
+
+export interface KubeconfigFlags {
+  readonly kubeconfig?: string;
+  readonly context?: string;
+  readonly namespace?: string;
+}

@@ -1,0 +1,442 @@
+/**
+ * The status that every object of ours should have. Entries of other controllers stay as they are.
+ */
+
+import { isTlsPolicyConflicted, readTlsPolicy } from "../config/documents/backend-document.ts";
+import {
+  type Cluster,
+  type KubernetesObject,
+  keyOf,
+  objectKey,
+  specOf,
+  targetedServices,
+} from "../config/documents/cluster.ts";
+import {
+  type BackendOutcome,
+  CONTROLLER_NAME,
+  GATEWAY_API_GROUP,
+  type GatewayOutcome,
+  type ParentOutcome,
+  type Verdict,
+} from "../config/documents/documents.ts";
+import { gatewayKey } from "../config/documents/snapshot.ts";
+import { conditionMessage } from "../config/documents/status.ts";
+import { type Fields, fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import { type ApiClient, ApiError } from "./api-client.ts";
+import { KINDS, pathOfObject } from "./cluster-cache.ts";
+import type { ClusterView } from "./cluster-snapshots.ts";
+
+/** What the data planes of a Gateway say, and where it can be reached. */
+export interface GatewayState {
+  readonly programmed: Verdict;
+  readonly addresses: readonly { readonly type: "IPAddress" | "Hostname"; readonly value: string }[];
+  /** Policies that its data planes could not compile, by `namespace/name`. */
+  readonly refused: ReadonlyMap<string, string>;
+}
+
+export interface DesiredStatus {
+  readonly object: KubernetesObject;
+  readonly status: Fields;
+}
+
+const CLASS_ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "GatewayClass accepted" };
+
+/** Only those that differ from what is there. */
+export function desiredStatuses(
+  view: ClusterView,
+  stateOf: (gateway: string) => GatewayState,
+  nowMs: number,
+): DesiredStatus[] {
+  const all = [
+    ...view.classes.map((object) => ({ object, status: classStatus(object, nowMs) })),
+    ...view.result.gatewayOutcomes.map((outcome) => gatewayStatus(outcome, stateOf, nowMs)),
+    ...view.result.routeOutcomes.flatMap(({ document, parents }) => routeStatus(objectOf(document), parents, nowMs)),
+    ...(view.classes.length === 0 ? [] : view.result.backendOutcomes.map((outcome) => backendStatus(outcome, nowMs))),
+    ...tlsPolicyStatuses(view, nowMs),
+    ...view.result.policies.flatMap((policy) =>
+      policyStatus(policy as unknown as KubernetesObject, view, stateOf, nowMs),
+    ),
+  ];
+  return all.filter(({ object, status }) =>
+    Object.entries(status).some(([field, value]) => !isSame(value, fieldsOf(object.status)[field])),
+  );
+}
+
+function objectOf(document: { readonly value: unknown }): KubernetesObject {
+  return document.value as KubernetesObject;
+}
+
+function classStatus(object: KubernetesObject, nowMs: number): Fields {
+  const before = fieldsOf(object.status).conditions;
+  const context = { generation: object.metadata.generation ?? 0, nowMs, before };
+  return {
+    conditions: withOthers(before, [conditionOf("Accepted", CLASS_ACCEPTED, context)]),
+    supportedFeatures: SUPPORTED_FEATURES.map((name) => ({ name })),
+  };
+}
+
+/** Conditions of a type that is not ours are somebody else's. */
+function withOthers(before: unknown, own: readonly { readonly type: string }[]): unknown[] {
+  const types = new Set(own.map(({ type }) => type));
+  const isInitial = (one: Fields): boolean => types.has(String(one.type));
+  return [
+    ...listOf(before)
+      .map(fieldsOf)
+      .filter((one) => !isInitial(one)),
+    ...own,
+  ];
+}
+
+function backendStatus({ document, accepted }: BackendOutcome, nowMs: number): DesiredStatus {
+  const object = objectOf(document);
+  const before = fieldsOf(object.status).conditions;
+  const context = { generation: object.metadata.generation ?? 0, nowMs, before };
+  return { object, status: { conditions: withOthers(before, [conditionOf("Accepted", accepted, context)]) } };
+}
+
+function gatewayStatus(
+  outcome: GatewayOutcome,
+  stateOf: (gateway: string) => GatewayState,
+  nowMs: number,
+): DesiredStatus {
+  const object = objectOf(outcome.document);
+  const generation = object.metadata.generation ?? 0;
+  const status = fieldsOf(object.status);
+  const { programmed, addresses } = stateOf(gatewayKey(object));
+  const listenersBefore = listOf(status.listeners).map(fieldsOf);
+  const context = { generation, nowMs, before: status.conditions };
+  const listeners = outcome.listeners.map((listener) => {
+    const before = listenersBefore.find(({ name }) => name === listener.name)?.conditions;
+    const own = { generation, nowMs, before };
+    const isValid = listener.accepted.isTrue && listener.resolvedRefs.isTrue;
+    const served: Verdict = isValid
+      ? programmed
+      : { isTrue: false, reason: "Invalid", message: "The listener is not valid" };
+    return {
+      name: listener.name,
+      supportedKinds: listener.supportedKinds,
+      attachedRoutes: listener.attachedRoutes,
+      conditions: [
+        conditionOf("Accepted", listener.accepted, own),
+        conditionOf("Programmed", served, own),
+        conditionOf("ResolvedRefs", listener.resolvedRefs, own),
+        conditionOf("Conflicted", listener.conflicted, own),
+      ],
+    };
+  });
+  const isServed = outcome.accepted.isTrue;
+  return {
+    object,
+    status: {
+      addresses,
+      conditions: withOthers(status.conditions, [
+        conditionOf("Accepted", outcome.accepted, context),
+        conditionOf(
+          "Programmed",
+          isServed ? programmed : { isTrue: false, reason: "Invalid", message: outcome.accepted.message },
+          context,
+        ),
+      ]),
+      listeners,
+    },
+  };
+}
+
+function routeStatus(object: KubernetesObject, outcomes: readonly ParentOutcome[], nowMs: number): DesiredStatus[] {
+  const generation = object.metadata.generation ?? 0;
+  const before = listOf(fieldsOf(object.status).parents).map(fieldsOf);
+  const others = before.filter(({ controllerName }) => controllerName !== CONTROLLER_NAME);
+  const own = outcomes.map(({ parentRef, accepted, resolvedRefs, partiallyInvalid }) => {
+    const known = before.find(
+      (one) => one.controllerName === CONTROLLER_NAME && isSame(one.parentRef, parentRef),
+    )?.conditions;
+    const context = { generation, nowMs, before: known };
+    return {
+      parentRef,
+      controllerName: CONTROLLER_NAME,
+      conditions: [
+        conditionOf("Accepted", accepted, context),
+        conditionOf("ResolvedRefs", resolvedRefs, context),
+        ...(partiallyInvalid ? [conditionOf("PartiallyInvalid", partiallyInvalid, context)] : []),
+      ],
+    };
+  });
+  // A route of somebody else, which we never wrote to.
+  if (own.length === 0 && others.length === before.length) return [];
+  return [{ object, status: { parents: [...others, ...own] } }];
+}
+
+function policyStatus(
+  policy: KubernetesObject,
+  view: ClusterView,
+  stateOf: (gateway: string) => GatewayState,
+  nowMs: number,
+): DesiredStatus[] {
+  const current = view.policyObjects.get(objectKey(policy));
+  if (!current) return [];
+  const before = listOf(fieldsOf(current.status).ancestors).map(fieldsOf);
+  const others = before.filter(({ controllerName }) => controllerName !== CONTROLLER_NAME);
+  const own = listOf(fieldsOf(policy.status).ancestors).map((ancestor) => {
+    const { ancestorRef, controllerName, conditions } = fieldsOf(ancestor);
+    const reference = fieldsOf(ancestorRef);
+    const isGateway = reference.kind === "Gateway" && reference.group === GATEWAY_API_GROUP;
+    const key = `${String(reference.namespace)}/${String(reference.name)}`;
+    const message = isGateway ? stateOf(key).refused.get(objectKey(current)) : undefined;
+    if (message === undefined) return { ancestorRef, controllerName, conditions };
+    const known = before.find((one) => isSame(one.ancestorRef, ancestorRef))?.conditions;
+    const context = { generation: current.metadata.generation ?? 0, nowMs, before: known };
+    const invalid: Verdict = { isTrue: false, reason: "Invalid", message };
+    return {
+      ancestorRef,
+      controllerName,
+      conditions: [conditionOf("Accepted", invalid, context), conditionOf("Attached", invalid, context)],
+    };
+  });
+  const isOurs = own.some(({ ancestorRef }) => reaches(fieldsOf(ancestorRef), view));
+  // A policy that reaches nothing of ours is another controller's, or not yet anybody's.
+  if (!isOurs && others.length === before.length) return [];
+  return [{ object: current, status: { ancestors: [...others, ...(isOurs ? own : [])].slice(0, 16) } }];
+}
+
+function reaches({ kind, namespace, name }: Fields, { gateways, result }: ClusterView): boolean {
+  if (kind === "Gateway")
+    return gateways.some(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
+  // Routes that no Gateway serves, targets that are not there and policies without a target: said, so that somebody sees it.
+  return gateways.length > 0 || result.gatewayOutcomes.length > 0;
+}
+
+/**
+ * The status of BackendTLSPolicies: one entry for each Gateway of ours that has a route to one of its Services.
+ */
+
+/** The Gateway API allows no more. */
+const MOST_ANCESTORS = 16;
+const CONFLICTED: Verdict = {
+  isTrue: false,
+  reason: "Conflicted",
+  message: "An older BackendTLSPolicy is for the same port of the Service",
+};
+
+interface TlsStatusInput {
+  readonly cluster: Cluster;
+  readonly gateways: readonly KubernetesObject[];
+  readonly routes: readonly KubernetesObject[];
+}
+
+function tlsPolicyStatuses(
+  { cluster, gateways, routes }: TlsStatusInput,
+  nowMs: number,
+): { readonly object: KubernetesObject; readonly status: Fields }[] {
+  const policies = cluster.objects("BackendTLSPolicy");
+  if (policies.length === 0) return [];
+  const users = usersOfServices(gateways, routes);
+  return policies.flatMap((object) => {
+    const namespace = object.metadata.namespace ?? "";
+    const reached = targetedServices(object).flatMap(({ name }) => [...(users.get(keyOf(namespace, name)) ?? [])]);
+    const before = listOf(fieldsOf(object.status).ancestors).map(fieldsOf);
+    const others = before.filter(({ controllerName }) => controllerName !== CONTROLLER_NAME);
+    const own = [...new Map(reached.map((gateway) => [gatewayKey(gateway), gateway])).values()];
+    if (own.length === 0 && others.length === before.length) return [];
+    const read = readTlsPolicy(object, cluster);
+    const accepted = isTlsPolicyConflicted(object, cluster) ? CONFLICTED : read.accepted;
+    const ancestors = own.map((gateway) => {
+      const ancestorRef = {
+        group: GATEWAY_API_GROUP,
+        kind: "Gateway",
+        namespace: gateway.metadata.namespace ?? "",
+        name: gateway.metadata.name,
+      };
+      const known = before.find(
+        (one) => one.controllerName === CONTROLLER_NAME && isSame(one.ancestorRef, ancestorRef),
+      )?.conditions;
+      const context = { generation: object.metadata.generation ?? 0, nowMs, before: known };
+      return {
+        ancestorRef,
+        controllerName: CONTROLLER_NAME,
+        conditions: [
+          conditionOf("Accepted", accepted, context),
+          conditionOf("ResolvedRefs", read.resolvedRefs, context),
+        ],
+      };
+    });
+    return [{ object, status: { ancestors: [...others, ...ancestors].slice(0, MOST_ANCESTORS) } }];
+  });
+}
+
+/** `namespace/name` of a Service → the Gateways whose routes name it. */
+function usersOfServices(
+  gateways: readonly KubernetesObject[],
+  routes: readonly KubernetesObject[],
+): Map<string, Set<KubernetesObject>> {
+  const byKey = new Map(gateways.map((gateway) => [gatewayKey(gateway), gateway]));
+  const users = new Map<string, Set<KubernetesObject>>();
+  for (const route of routes) {
+    const own = route.metadata.namespace ?? "";
+    const parents = listOf(specOf(route).parentRefs).flatMap((parent) => {
+      const { name, namespace } = fieldsOf(parent);
+      return byKey.get(keyOf(textOf(namespace) ?? own, String(name))) ?? [];
+    });
+    for (const rule of parents.length === 0 ? [] : listOf(specOf(route).rules))
+      for (const reference of listOf(fieldsOf(rule).backendRefs).map(fieldsOf)) {
+        const key = keyOf(textOf(reference.namespace) ?? own, String(reference.name));
+        const known = users.get(key) ?? new Set();
+        for (const gateway of parents) known.add(gateway);
+        users.set(key, known);
+      }
+  }
+  return users;
+}
+
+/**
+ * The features of the Gateway API that are declared in the status of our GatewayClasses, in alphabetical order. Each
+ * passes its conformance tests (docs/kubernetes.md).
+ */
+
+const SUPPORTED_FEATURES: readonly string[] = [
+  "BackendTLSPolicy",
+  "BackendTLSPolicySANValidation",
+  "GRPCRoute",
+  "GRPCRouteNamedRouteRule",
+  "Gateway",
+  "GatewayHTTPListenerIsolation",
+  "GatewayHTTPSListenerDetectMisdirectedRequests",
+  "GatewayPort8080",
+  "HTTPRoute",
+  "HTTPRoute303RedirectStatusCode",
+  "HTTPRoute307RedirectStatusCode",
+  "HTTPRoute308RedirectStatusCode",
+  "HTTPRouteBackendProtocolH2C",
+  "HTTPRouteBackendProtocolWebSocket",
+  "HTTPRouteBackendRequestHeaderModification",
+  "HTTPRouteBackendTimeout",
+  "HTTPRouteDestinationPortMatching",
+  "HTTPRouteHostRewrite",
+  "HTTPRouteMethodMatching",
+  "HTTPRouteNamedRouteRule",
+  "HTTPRouteParentRefPort",
+  "HTTPRoutePathRedirect",
+  "HTTPRoutePathRewrite",
+  "HTTPRoutePortRedirect",
+  "HTTPRouteQueryParamMatching",
+  "HTTPRouteRequestMirror",
+  "HTTPRouteRequestMultipleMirrors",
+  "HTTPRouteRequestPercentageMirror",
+  "HTTPRouteRequestTimeout",
+  "HTTPRouteResponseHeaderModification",
+  "HTTPRouteSchemeRedirect",
+  "ReferenceGrant",
+];
+
+export interface StatusCondition {
+  readonly type: string;
+  readonly status: "True" | "False" | "Unknown";
+  readonly reason: string;
+  readonly message: string;
+  readonly observedGeneration: number;
+  readonly lastTransitionTime: string;
+}
+
+export interface ConditionContext {
+  readonly generation: number;
+  readonly nowMs: number;
+  /** The conditions that are there now, of whatever shape. */
+  readonly before: unknown;
+}
+
+export function conditionOf(type: string, verdict: Verdict, context: ConditionContext): StatusCondition {
+  const status = verdict.isTrue ? "True" : "False";
+  const known = listOf(context.before)
+    .map(fieldsOf)
+    .find((one) => one.type === type);
+  const time = typeof known?.lastTransitionTime === "string" ? known.lastTransitionTime : undefined;
+  return {
+    type,
+    status,
+    reason: verdict.reason,
+    message: conditionMessage(verdict.message),
+    observedGeneration: context.generation,
+    lastTransitionTime:
+      known?.status === status && time !== undefined ? time : `${new Date(context.nowMs).toISOString().slice(0, 19)}Z`,
+  };
+}
+
+/** Whether two values say the same, whatever the order of their fields. */
+export function isSame(one: unknown, other: unknown): boolean {
+  return canonical(one) === canonical(other);
+}
+
+/** What the cluster says stays the same object until it changes: it is written out once. */
+const known = new WeakMap<object, string>();
+
+function canonical(value: unknown): string {
+  if (typeof value !== "object" || value === null) return String(JSON.stringify(value));
+  const text = known.get(value) ?? sortedText(value);
+  known.set(value, text);
+  return text;
+}
+
+function sortedText(value: object): string {
+  return JSON.stringify(value, (_key, inner: unknown) =>
+    typeof inner === "object" && inner !== null && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : inner,
+  );
+}
+
+const PARALLEL = 8;
+
+export interface StatusWriter {
+  /** Resolves when all were tried; true if some must be tried again. */
+  write(statuses: readonly DesiredStatus[]): Promise<boolean>;
+  /** How many writes the server took. */
+  written(): number;
+}
+
+export function createStatusWriter(client: ApiClient, logger: Logger): StatusWriter {
+  /** Object → the version it had when we wrote, and what: the watch may be behind. */
+  const sent = new Map<string, { readonly version: string | undefined; readonly text: string }>();
+  let written = 0;
+
+  async function writeOne({ object, status }: DesiredStatus): Promise<boolean> {
+    const kind = KINDS.find((one) => one.kind === object.kind);
+    if (!kind) return false;
+    const key = `${object.kind} ${objectKey(object)}`;
+    const { resourceVersion } = object.metadata;
+    const text = JSON.stringify(status);
+    const before = sent.get(key);
+    if (before?.version === resourceVersion && before?.text === text) return false;
+    const { namespace = "", name } = object.metadata;
+    try {
+      await client.request({
+        method: "PATCH",
+        path: pathOfObject(kind, namespace, name, "status"),
+        type: "application/merge-patch+json",
+        body: { metadata: { resourceVersion }, status },
+      });
+      sent.set(key, { version: resourceVersion, text });
+      written += 1;
+      return false;
+    } catch (error) {
+      // Somebody else wrote, or it is gone: the watch brings the news.
+      if (error instanceof ApiError && (error.status === 409 || error.status === 404)) return false;
+      logger.warn("a status could not be written", { object: key, reason: (error as Error).message });
+      return true;
+    }
+  }
+
+  return {
+    written: () => written,
+    async write(statuses) {
+      const queue = [...statuses];
+      let isLeft = false;
+      const worker = async (): Promise<void> => {
+        for (let next = queue.shift(); next !== undefined; next = queue.shift())
+          if (await writeOne(next)) isLeft = true;
+      };
+      await Promise.all(Array.from({ length: Math.min(PARALLEL, queue.length) }, worker));
+      if (sent.size > 10_000) sent.clear();
+      return isLeft;
+    },
+  };
+}
