@@ -23,7 +23,7 @@ const { metafile } = await build({
     gwctl: "src/bin/gwctl.ts",
     thread: "src/bin/thread.ts",
     "demo-mcp-server": "src/demo/mcp-server.ts",
-    "rehearsal-process": "src/app/change/rehearsal-process.ts",
+    "rehearsal-process": "src/app/rehearsal/rehearsal-process.ts",
     "password-worker": "src/identity/passwords/password-worker.ts",
   },
   outdir: out,

@@ -60,7 +60,7 @@ async function loadCode() {
 export { backendSchema, configSchema } from "./config/schema/schema.ts";
 export { policies } from "./policies/index.ts";
 export { backends } from "./backends/index.ts";
-export { crdManifests } from "./config/crds/crd-manifest.ts";
+export { crdManifests } from "./config/documents/crd-manifest.ts";
 export { ERRORS, RECORDED } from "./core/errors.ts";
 export { ATTRIBUTES } from "./cel/values/attributes.ts";
 export { FUNCTION_GROUPS } from "./cel/reference.ts";

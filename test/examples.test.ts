@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { startApp } from "../src/app/app.ts";
-import type { App } from "../src/app/start/app-options.ts";
+import type { App } from "../src/app/app-options.ts";
 import { systemClock } from "../src/base/clock.ts";
 import { rawRequest, requestText } from "./support/raw-client.ts";
 import { backendFor } from "./support/scenario.ts";

@@ -25,7 +25,7 @@ const NO_SECRET: Readonly<Record<string, string>> = {
   "src/config/watch.ts: found.digest === inUse": "digests of configuration files, for the watcher only",
   "src/observe/trace/redact.ts: value === secret": "a request's own values, to hide copies where it is shown",
   "src/config/watch.ts: one.digest === other.digest": "digests of configuration files, for the watcher only",
-  "src/admin/change/mcp-lock.ts: one.hash === hash": "digests of definitions that the caller was shown",
+  "src/admin/endpoints/mcp.ts: one.hash === hash": "digests of definitions that the caller was shown",
   "src/kubernetes/data-plane-deployment.ts: applied.get(key) === hash":
     "digests of documents that the controller wrote itself",
   'src/store/signing-key.ts: shown.toString("base64url") !== signature': "both sides are what the client sent",

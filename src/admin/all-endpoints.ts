@@ -16,31 +16,28 @@ import type { MirrorReport } from "../pipeline/records/mirror-report.ts";
 import type { RecentRequests } from "../pipeline/records/recent-requests.ts";
 import type { ShadowReport } from "../pipeline/records/shadow-report.ts";
 import type { TrafficHistory } from "../pipeline/records/traffic-history.ts";
-import { mcpLockEndpoint } from "./change/mcp-lock.ts";
-import { mirrorsEndpoint } from "./change/mirrors.ts";
-import { recordingEndpoint } from "./change/recording.ts";
-import { type RehearseParts, rehearseEndpoint } from "./change/rehearse.ts";
-import { shadowEndpoint } from "./change/shadow.ts";
-import { type WhatIf, whatIfEndpoint } from "./change/what-if.ts";
-import { budgetsEndpoint } from "./endpoints/budgets.ts";
-import { celEndpoint } from "./endpoints/cel.ts";
-import { configDumpEndpoint } from "./endpoints/config-dump.ts";
-import type { HeapSampling } from "./endpoints/heap-sampling.ts";
-import { historyEndpoint } from "./endpoints/history.ts";
-import { indexEndpoint } from "./endpoints/index-page.ts";
+import { celEndpoint, configDumpEndpoint } from "./endpoints/config.ts";
 import { type KeyStore, keysEndpoint } from "./endpoints/keys.ts";
-import { limitsEndpoint } from "./endpoints/limits.ts";
-import { loggingEndpoint } from "./endpoints/logging.ts";
-import { mcpConnectionsEndpoint } from "./endpoints/mcp-connections.ts";
-import { mcpSessionsEndpoint } from "./endpoints/mcp-sessions.ts";
-import { mcpToolsEndpoint } from "./endpoints/mcp-tools.ts";
-import { memoryEndpoint } from "./endpoints/memory.ts";
-import { profileEndpoints } from "./endpoints/profile.ts";
-import { quitEndpoint } from "./endpoints/quit.ts";
-import { requestsEndpoint } from "./endpoints/requests.ts";
+import { mcpConnectionsEndpoint, mcpLockEndpoint, mcpSessionsEndpoint, mcpToolsEndpoint } from "./endpoints/mcp.ts";
+import {
+  indexEndpoint,
+  loggingEndpoint,
+  memoryEndpoint,
+  quitEndpoint,
+  type UpgradeAnswer,
+  upgradeEndpoint,
+} from "./endpoints/process.ts";
+import { type HeapSampling, profileEndpoints } from "./endpoints/profile.ts";
+import { budgetsEndpoint, limitsEndpoint, mirrorsEndpoint, shadowEndpoint } from "./endpoints/reports.ts";
+import { historyEndpoint, requestsEndpoint, traceEndpoint } from "./endpoints/requests.ts";
 import { countTasks, tasksEndpoint } from "./endpoints/tasks.ts";
-import { traceEndpoint } from "./endpoints/trace.ts";
-import { type UpgradeAnswer, upgradeEndpoint } from "./endpoints/upgrade.ts";
+import {
+  type RehearseParts,
+  recordingEndpoint,
+  rehearseEndpoint,
+  type WhatIf,
+  whatIfEndpoint,
+} from "./endpoints/what-if.ts";
 import type { AdminEndpoint } from "./server/endpoint.ts";
 
 export interface AdminParts {

@@ -6,23 +6,24 @@ import { mergedEndpoints } from "../admin/merge/merged-endpoints.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import { openAdminServer } from "../admin/server/server.ts";
-import { createUi } from "../admin/ui/ui-endpoints.ts";
+import { createUi } from "../admin/ui/ui.ts";
+import type { InheritedSockets } from "../pipeline/listen/inherited-sockets.ts";
+import type { ListenerLimits } from "../pipeline/listen/listener-env.ts";
+import { createListeners, type Listeners } from "../pipeline/listen/listeners.ts";
+import { trustedPeers } from "../pipeline/listen/trusted-peers.ts";
 import { createAdminAddresses } from "./admin-addresses.ts";
-import { drainBackends } from "./drain-backends.ts";
-import { followCluster } from "./follow-cluster.ts";
-import { openConfiguredStore } from "./open-configured-store.ts";
+import type { App, AppOptions } from "./app-options.ts";
+import { fittingLimits } from "./capacity.ts";
+import type { Loaded } from "./config-loader.ts";
+import { loadAtStart, openConfiguredStore } from "./load-at-start.ts";
+import { type Measuring, startMeasuring } from "./observability.ts";
 import { operatorEndpoints } from "./operator-endpoints.ts";
-import { createReloads } from "./reload.ts";
+import { createReloads, followCluster, watchConfig } from "./reload.ts";
 import { openServices, type Services } from "./services.ts";
-import { createShutdown, type Shutdown } from "./shutdown.ts";
-import type { App, AppOptions } from "./start/app-options.ts";
-import { loadAtStart } from "./start/load.ts";
-import { startMeasuring } from "./start/measure.ts";
-import { ownListeners } from "./start/own-listeners.ts";
+import { createShutdown, drainBackends, type Shutdown } from "./shutdown.ts";
 import { asStartError } from "./start-error.ts";
 import { handedSockets } from "./upgrade/handed-sockets.ts";
 import { createUpgrade } from "./upgrade/upgrade.ts";
-import { watchConfig } from "./watch-config.ts";
 
 /**
  * After an upgrade, clients send one more request over connections that they keep, and are told to open another. Longer
@@ -149,4 +150,30 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     stopped: shutdown.ended,
     unexpected: (error) => unexpected.report("process", error),
   };
+}
+
+function ownListeners(
+  { clock, logger, tasks, unexpected, memory }: Services,
+  { process: settings, redaction }: Loaded,
+  { ids, random, records, heap }: Measuring,
+  inherited: InheritedSockets,
+  limits: Partial<ListenerLimits> | undefined,
+): Listeners {
+  return createListeners({
+    clock,
+    inherited,
+    limits: fittingLimits(settings, limits, logger),
+    heap,
+    memory,
+    logger: logger.for("pipeline"),
+    tasks,
+    redaction,
+    ids,
+    random,
+    isTrustedPeer: trustedPeers(settings.trustedProxies ?? []),
+    trace: records.trace,
+    settled: records.settled,
+    defect: records.defect,
+    unexpected: (error, client) => unexpected.report("connection", error, { client }),
+  });
 }

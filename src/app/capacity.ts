@@ -2,7 +2,6 @@
  * What this process can take: connections, by the files that it may open, and requests, by the heap that is left.
  * Less than wanted is logged, because the fix lies outside of the gateway.
  */
-
 import { collectGarbage } from "../base/collect-garbage.ts";
 import {
   type HeapPressure,

@@ -4,7 +4,7 @@
  */
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import type { Listener, Route, Topology } from "../core/topology.ts";
-import type { App } from "./start/app-options.ts";
+import type { App } from "./app-options.ts";
 
 /** A screen, not a list of everything. */
 const SHOWN_PER_KIND = 2;

@@ -3,11 +3,11 @@
  * The statistics are a list of their own, because an address for scrapers serves them too.
  */
 import { allEndpoints } from "../admin/all-endpoints.ts";
-import { statsEndpoints } from "../admin/endpoints/health.ts";
-import { noHeapSampling, startHeapSampling } from "../admin/endpoints/heap-sampling.ts";
+import { statsEndpoints } from "../admin/endpoints/process.ts";
+import { noHeapSampling, startHeapSampling } from "../admin/endpoints/profile.ts";
 import { type AdminEndpoint, redactedEndpoint } from "../admin/server/endpoint.ts";
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
-import type { Ui } from "../admin/ui/ui-endpoints.ts";
+import type { Ui } from "../admin/ui/ui.ts";
 import type { HeapPressure } from "../base/heap-pressure.ts";
 import { configDumpInParts } from "../config/dump.ts";
 import type { Sources } from "../config/load/load.ts";
@@ -15,14 +15,14 @@ import type { WrittenProcess } from "../config/schema/schema.ts";
 import { createStoredKeys } from "../identity/passwords/stored-keys.ts";
 import type { Listeners } from "../pipeline/listen/listeners.ts";
 import { keySpending } from "../policies/api-key/policy.ts";
-import { whatIf } from "./change/config-tests.ts";
-import { createRehearsals, RehearsalBusy } from "./change/rehearsals.ts";
-import { variablesForRehearsal } from "./change/rehearse.ts";
+import type { RequestRecords } from "./observability.ts";
+import { createRehearsals, RehearsalBusy } from "./rehearsal/rehearsals.ts";
+import { variablesForRehearsal } from "./rehearsal/rehearse.ts";
 import type { Reloads } from "./reload.ts";
-import type { RequestRecords } from "./request-records.ts";
 import type { Services } from "./services.ts";
 import type { Shutdown } from "./shutdown.ts";
 import type { UpgradeOutcome } from "./upgrade/upgrade.ts";
+import { whatIf } from "./validate.ts";
 
 /** A new key is shown once; the pages of the UI are files, and what they read comes from the other endpoints. */
 const NOT_REDACTED: readonly string[] = [ADMIN_PATHS.keys, ADMIN_PATHS.ui];

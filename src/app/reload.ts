@@ -2,16 +2,17 @@
  * Reloads: a new configuration is prepared beside the running one and takes its place, or is refused and leaves
  * everything as it was. Here is what runs now, and how the last reload went.
  */
-
 import type { Clock } from "../base/clock.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
 import type { ReloadState } from "../config/dump.ts";
 import type { Prepared } from "../config/prepare.ts";
+import { type Watch, watchFiles } from "../config/watch.ts";
 import type { Topology } from "../core/topology.ts";
+import type { ClusterSource } from "../kubernetes/follow-controller.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { Metrics } from "../observe/log/metrics.ts";
-import type { Loaded } from "./config-loader.ts";
-import { afterLoad, afterRefusal, afterRestore, firstLoad } from "./reload-state.ts";
+import type { ConfigLoader, Loaded } from "./config-loader.ts";
+import type { Services } from "./services.ts";
 
 export interface ReloadParts {
   readonly clock: Clock;
@@ -107,6 +108,97 @@ export function createReloads(parts: ReloadParts): Reloads {
     restored() {
       state = afterRestore(state);
       logger.info("configuration is readable again and unchanged");
+    },
+  };
+}
+
+export function firstLoad(at: Date, sources: readonly string[], warnings: readonly string[]): ReloadState {
+  return { loadedAt: at.toISOString(), generation: 1, warnings, sources, needsRestart: [] };
+}
+
+/** A new configuration serves; what an earlier attempt was refused for is over. */
+export function afterLoad(
+  state: ReloadState,
+  at: Date,
+  warnings: readonly string[],
+  needsRestart: readonly string[],
+): ReloadState {
+  return {
+    loadedAt: at.toISOString(),
+    generation: state.generation + 1,
+    warnings,
+    sources: state.sources,
+    needsRestart,
+  };
+}
+
+/** The configuration before goes on, and everything said about it stays true. */
+export function afterRefusal(state: ReloadState, at: Date, problems: readonly string[]): ReloadState {
+  return { ...state, refused: { at: at.toISOString(), problems } };
+}
+
+/** The sources are again those of the running configuration. */
+export function afterRestore({ refused: _, ...rest }: ReloadState): ReloadState {
+  return rest;
+}
+
+/** `loaded`: the content of the running configuration, so that a change since it was read counts too. */
+export function watchConfig(
+  { clock, logger }: Pick<Services, "clock" | "logger">,
+  loader: Pick<ConfigLoader, "paths" | "content">,
+  reloads: Reloads,
+  loaded: string,
+): Watch {
+  return watchFiles({
+    clock,
+    paths: loader.paths,
+    loaded,
+    read: loader.content,
+    onChange: () =>
+      reloads.reload().then(
+        () => undefined,
+        (error) => logger.error("reload failed", { error: (error as Error).stack ?? String(error) }),
+      ),
+    onUnreadable: (error) => reloads.refuse([error.message]),
+    onRestored: reloads.restored,
+  });
+}
+
+export interface FollowedCluster {
+  stop(): void;
+}
+
+export function followCluster(source: ClusterSource, reloads: Reloads, first: Loaded): FollowedCluster {
+  let isStopped = false;
+  let isRunning = false;
+  /** The first configuration was loaded from the version that was current then. */
+  let loaded = source.current()?.version;
+  if (loaded !== undefined) source.applied(loaded, { isServed: true, problems: [], failures: first.failures ?? [] });
+
+  async function run(): Promise<void> {
+    if (isRunning) return;
+    isRunning = true;
+    try {
+      while (!isStopped && source.current() !== undefined && source.current()?.version !== loaded) {
+        const version = source.current()?.version as string;
+        loaded = version;
+        const problems = await reloads.reload();
+        source.applied(version, {
+          isServed: problems.length === 0,
+          problems,
+          failures: reloads.running().failures ?? [],
+        });
+      }
+    } finally {
+      isRunning = false;
+    }
+  }
+
+  source.onChange(() => void run());
+  void run();
+  return {
+    stop() {
+      isStopped = true;
     },
   };
 }

@@ -2,8 +2,8 @@
  * The shutdown order. Each component registers its close function for a step; the steps run in the order of the list
  * below. A step that fails is logged, and the next one still runs.
  */
-
 import { type Clock, wait } from "../base/clock.ts";
+import type { Topology } from "../core/topology.ts";
 import type { Logger } from "../observe/log/logger.ts";
 
 /** In order: no component closes while an earlier step may still need it. */
@@ -75,4 +75,9 @@ export function createShutdown(clock: Clock, logger: Logger): Shutdown {
       resolveEnded();
     },
   };
+}
+
+export function drainBackends({ listeners }: Topology): void {
+  for (const { routes } of listeners)
+    for (const { backends } of routes) for (const { backend } of backends) backend.drain?.();
 }

@@ -2,12 +2,18 @@
  * `gateway --validate-only`: the configuration is loaded and compiled, and nothing is opened or fetched.
  */
 
+import type { WhatIf } from "../admin/endpoints/what-if.ts";
 import type { Clock } from "../base/clock.ts";
-import { openSources, type SourceList } from "../config/load/load.ts";
+import { type DryConfigOptions, openDryConfig } from "../config/dry-config.ts";
+import { openSources, type PlacedTest, type SourceList, type SourceText } from "../config/load/load.ts";
 import type { Finding } from "../config/prepare.ts";
+import type { ConfigTest, DescribedRequest } from "../config/schema/tests-schema.ts";
 import type { Environment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
-import { openDryConfig } from "./change/dry-config.ts";
+import type { GivenToken } from "../core/policy.ts";
+import type { DryReport } from "../pipeline/dry-run/dry-report.ts";
+import type { DryRequest } from "../pipeline/dry-run/dry-request.ts";
+import { createDryRunner, type DryRunner } from "../pipeline/dry-run/dry-run.ts";
 
 export interface ValidateOptions {
   readonly sources: SourceList;
@@ -28,5 +34,260 @@ export function validateOnly(options: ValidateOptions): readonly Finding[] {
     // A path that cannot be read.
     if (!(error instanceof ConfigError)) throw error;
     return [{ severity: "error", problem: error }];
+  }
+}
+
+export const REPORT_FORMATS = ["text", "json", "github"] as const;
+export type ReportFormat = (typeof REPORT_FORMATS)[number];
+
+export interface ValidationReport {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly code: 0 | 1;
+}
+
+/** With `strict`, a warning is enough to fail. */
+export function validationReport(
+  findings: readonly Finding[],
+  format: ReportFormat,
+  strict: boolean,
+): ValidationReport {
+  const errors = findings.filter(({ severity }) => severity === "error").length;
+  const warnings = findings.filter(({ severity }) => severity === "warning").length;
+  const isValid = errors === 0 && (!strict || warnings === 0);
+  const code = isValid ? 0 : 1;
+  if (format === "json") {
+    return {
+      stdout: `${JSON.stringify({ valid: isValid, findings: findings.map(asJson) }, null, 2)}\n`,
+      stderr: "",
+      code,
+    };
+  }
+  const verdict = isValid ? "configuration is valid\n" : "";
+  if (format === "github") return { stdout: findings.map(annotation).join("") + verdict, stderr: "", code };
+  const refusal =
+    errors === 0 && !isValid ? `configuration rejected: --strict allows no warnings, found ${warnings}\n` : "";
+  return { stdout: verdict, stderr: findings.map(textLine).join("") + refusal, code };
+}
+
+/** Errors stand alone, as at a start. */
+function textLine({ severity, problem }: Finding): string {
+  return `${severity === "error" ? "" : `${severity}: `}${problem.toLine()}\n`;
+}
+
+function asJson({ severity, problem: { position, path, message } }: Finding) {
+  return { severity, ...position, ...(path === "" ? {} : { path }), message };
+}
+
+const COMMANDS = { error: "error", warning: "warning", note: "notice" } as const;
+
+function annotation({ severity, problem: { position, path, message } }: Finding): string {
+  const place =
+    position === undefined ? "" : ` file=${escapeProperty(position.file)},line=${position.line},col=${position.column}`;
+  return `::${COMMANDS[severity]}${place}::${escapeData(path === "" ? message : `${path}: ${message}`)}\n`;
+}
+
+function escapeData(text: string): string {
+  return text.replaceAll("%", "%25").replaceAll("\r", "%0D").replaceAll("\n", "%0A");
+}
+
+function escapeProperty(text: string): string {
+  return escapeData(text).replaceAll(":", "%3A").replaceAll(",", "%2C");
+}
+
+interface TestResult {
+  readonly name: string;
+  /** Empty: it passed. */
+  readonly differences: readonly ConfigError[];
+  /** Undefined if the request could not be walked. */
+  readonly report: DryReport | undefined;
+}
+
+interface Difference {
+  readonly field: string;
+  readonly message: string;
+}
+
+async function runConfigTests(tests: readonly PlacedTest[], runner: DryRunner): Promise<TestResult[]> {
+  const results: TestResult[] = [];
+  for (const { test, document, path } of tests) {
+    const at = (field: readonly string[], message: string): ConfigError =>
+      new ConfigError(document.position([...path, ...field]), "", `${JSON.stringify(test.name)}: ${message}`);
+    try {
+      const report = await runner.run(dryRequestOf(test.request, givenOf(test)), { repeat: test.repeat ?? 1 });
+      const differences = [...differencesOf(test, report), ...(await itemDifferences(test, runner))];
+      results.push({
+        name: test.name,
+        differences: differences.map(({ field, message }) => at(["expect", field], message)),
+        report,
+      });
+    } catch (error) {
+      results.push({ name: test.name, differences: [at(["request"], (error as Error).message)], report: undefined });
+    }
+  }
+  return results;
+}
+
+export function dryRequestOf(described: DescribedRequest, given: GivenToken | undefined): DryRequest {
+  const { method, mcp, model, body } = described;
+  const hasBody = mcp !== undefined || model !== undefined || body !== undefined;
+  return { ...described, method: method ?? (hasBody ? "POST" : "GET"), given };
+}
+
+function givenOf({ claims }: ConfigTest): GivenToken | undefined {
+  return claims === undefined ? undefined : { claims };
+}
+
+function differencesOf({ expect }: ConfigTest, report: DryReport): Difference[] {
+  const found: Difference[] = [];
+  const differ = (field: string, wanted: unknown, got: unknown): void => {
+    const why = field === "reason" ? "" : reasonText(report);
+    found.push({ field, message: `expected ${field} ${show(wanted)}, got ${show(got)}${why}` });
+  };
+  const { status, outcome, route, backend, reason, subject, headers } = expect;
+  if (status !== undefined && status !== report.status) differ("status", status, report.status);
+  if (outcome !== undefined && outcome !== report.outcome) differ("outcome", outcome, report.outcome);
+  if (route !== undefined && route !== report.route) differ("route", route, report.route);
+  const chosen = report.outcome === "forwarded" ? report.backends.filter(({ weight }) => weight > 0) : [];
+  if (backend !== undefined && !chosen.some(({ name }) => name === backend))
+    differ("backend", backend, chosen.length === 0 ? null : chosen.map(({ name }) => name).join(", "));
+  const told = report.reason;
+  if (reason !== undefined && told?.code !== reason && !`${told?.message}: ${told?.detail}`.includes(reason))
+    differ("reason", reason, told === undefined ? null : `${told.code}: ${told.detail ?? told.message}`);
+  if (subject !== undefined && report.subject?.includes(subject) !== true)
+    differ("subject", subject, report.subject ?? null);
+  for (const [name, value] of Object.entries(headers ?? {})) {
+    const got = report.responseHeaders[name.toLowerCase()] ?? null;
+    if (got !== value)
+      found.push({ field: "headers", message: `expected header ${name} ${show(value)}, got ${show(got)}` });
+  }
+  return found;
+}
+
+/** Each tool is called by a request of its own. */
+async function itemDifferences(test: ConfigTest, runner: DryRunner): Promise<Difference[]> {
+  const found: Difference[] = [];
+  for (const field of ["visible", "hidden"] as const) {
+    for (const tool of test.expect[field] ?? []) {
+      const { arguments: args } = test.request.mcp ?? {};
+      const mcp = { tool, ...(args === undefined ? {} : { arguments: args }) };
+      const report = await runner.run(dryRequestOf({ ...test.request, mcp }, givenOf(test)));
+      const isVisible = report.item?.visible === true && report.outcome === "forwarded";
+      if (isVisible !== (field === "visible"))
+        found.push({
+          field,
+          message: `expected tool ${show(tool)} to be ${field}, it is ${isVisible ? "visible" : `hidden${reasonText(report)}`}`,
+        });
+    }
+  }
+  return found;
+}
+
+function reasonText({ reason }: DryReport): string {
+  return reason === undefined ? "" : ` (${reason.code}: ${reason.detail ?? reason.message})`;
+}
+
+function show(value: unknown): string {
+  return JSON.stringify(value);
+}
+
+/**
+ * What `gateway --test` prints: one line per test for people, JSON for programs, annotations for a GitHub workflow. The exit
+ * code is 0 only if the configuration is valid, has tests, and all of them pass.
+ */
+
+interface TestOptions {
+  readonly sources: SourceList;
+  readonly environment: Environment;
+  readonly clock: Clock;
+  readonly allowMissingEnv: boolean;
+  readonly format: ReportFormat;
+  readStdin(): string;
+}
+
+const NO_TESTS = "the configuration has no tests";
+
+export async function testConfig(options: TestOptions): Promise<ValidationReport> {
+  const { format, clock } = options;
+  const invalid = (findings: readonly Finding[]): ValidationReport => validationReport(findings, format, false);
+  try {
+    const { prepared, close } = openDryConfig(openSources(options.sources, options.readStdin).read(), options);
+    try {
+      if (!prepared.ok) return invalid(prepared.findings ?? []);
+      const { tests, topology, redaction, process } = prepared;
+      if (tests.length === 0) return invalid([errorOf(new ConfigError(undefined, "", NO_TESTS))]);
+      const runner = createDryRunner(topology, redaction, clock, process.trustedProxies);
+      return testReport(await runConfigTests(tests, runner), format);
+    } finally {
+      close();
+    }
+  } catch (error) {
+    // A path that cannot be read.
+    if (!(error instanceof ConfigError)) throw error;
+    return invalid([errorOf(error)]);
+  }
+}
+
+function errorOf(problem: ConfigError): Finding {
+  return { severity: "error", problem };
+}
+
+function testReport(results: readonly TestResult[], format: ReportFormat): ValidationReport {
+  const failed = results.filter(({ differences }) => differences.length > 0);
+  const code = failed.length === 0 ? 0 : 1;
+  const summary = `${results.length - failed.length} of ${results.length} tests passed\n`;
+  if (format === "json")
+    return { stdout: `${JSON.stringify(testsAsJson(results, failed.length), null, 2)}\n`, stderr: "", code };
+  if (format === "github") {
+    const annotations = validationReport(
+      failed.flatMap(({ differences }) => differences.map(errorOf)),
+      "github",
+      false,
+    );
+    return { stdout: failed.length === 0 ? summary : annotations.stdout + summary, stderr: "", code };
+  }
+  const lines = results.map(({ name, differences }) =>
+    differences.length === 0
+      ? `ok    ${name}\n`
+      : `FAIL  ${name}\n${differences.map((one) => `      ${one.toLine()}\n`).join("")}`,
+  );
+  return { stdout: lines.join("") + summary, stderr: "", code };
+}
+
+function testsAsJson(results: readonly TestResult[], failed: number) {
+  return {
+    passed: results.length - failed,
+    failed,
+    tests: results.map(({ name, differences, report }) => ({
+      name,
+      ok: differences.length === 0,
+      differences: differences.map(({ position, message }) => ({ ...position, message })),
+      report: report ?? null,
+    })),
+  };
+}
+
+/**
+ * Reports what the running configuration would do with a request. It is compiled again from its sources, without I/O,
+ * and the request is walked through it.
+ */
+export async function whatIf(
+  question: WhatIf,
+  sources: readonly SourceText[],
+  options: DryConfigOptions,
+): Promise<DryReport> {
+  const { prepared, close } = openDryConfig(sources, options);
+  try {
+    // A file that the configuration refers to may have changed since it was loaded.
+    if (!prepared.ok) throw new Error(`the configuration cannot be loaded again: ${prepared.problems[0] ?? ""}`);
+    const runner = createDryRunner(
+      prepared.topology,
+      prepared.redaction,
+      options.clock,
+      prepared.process.trustedProxies,
+    );
+    return await runner.run(dryRequestOf(question.request, question.given), { repeat: question.repeat });
+  } finally {
+    close();
   }
 }

@@ -83,7 +83,7 @@ Common commands:
 
   withTarget(program.command("upgrade [instance]"))
     .description("start the new version of the program and hand the sockets and sessions over to it")
-    .action(async (name, flags) => (await import("./commands/upgrade-command.ts")).upgrade(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/process-command.ts")).upgrade(name, flags, terminal));
 
   withTarget(program.command("requests [instance]"))
     .description("list recent requests, newest first")
@@ -97,7 +97,7 @@ Common commands:
     .description("list every policy, where it applies, and its status")
     .option("-f, --file <dump.json>", "read a saved /config_dump instead of a gateway")
     .option("-o, --output <format>", "short, yaml or json", "short")
-    .action(async (name, flags) => (await import("./commands/policies-command.ts")).policies(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/config-command.ts")).policies(name, flags, terminal));
 
   withTarget(program.command("budgets [instance]"))
     .description("show budgets and what was spent of them")
@@ -160,12 +160,12 @@ Common commands:
   withTarget(program.command("shadow").description("policies in shadow mode").command("report [instance]"))
     .description("list whom policies in shadow mode would deny, how often, and by which rule")
     .option("-o, --output <format>", "text or json", "text")
-    .action(async (name, flags) => (await import("./commands/shadow-command.ts")).shadowReport(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/report-command.ts")).shadowReport(name, flags, terminal));
 
   withTarget(program.command("mirror").description("answers of mirrors").command("report [instance]"))
     .description("list how answers of mirrors differ from the backends', where requestMirror compares them")
     .option("-o, --output <format>", "text or json", "text")
-    .action(async (name, flags) => (await import("./commands/mirror-command.ts")).mirrorReport(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/report-command.ts")).mirrorReport(name, flags, terminal));
 
   withTarget(program.command("record [instance]"))
     .description("record requests into a file, without bodies and credentials")
@@ -174,7 +174,7 @@ Common commands:
     .option("--count <n>", "stop after this many", "10000")
     .option("--seconds <n>", "stop after this time")
     .option("--sample <share>", "the share of requests to record, from 0 to 1", "1")
-    .action(async (name, flags) => (await import("./commands/record-command.ts")).record(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/replay-command.ts")).record(name, flags, terminal));
 
   withTarget(program.command("replay <file>"))
     .description("send recorded requests to a gateway and compare its answers with the recording")
@@ -214,15 +214,13 @@ Common commands:
     .option("--only <target/tool...>", "accept only these tools")
     .option("--accept-suspicious", "also accept tools whose texts look like instructions to a model")
     .option("--backend <name>", "the MCP backend, if there are several")
-    .action(async (name, flags) => (await import("./commands/mcp-lock-command.ts")).mcpLock(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/mcp-command.ts")).mcpLock(name, flags, terminal));
   withTarget(mcp.command("connections [instance]"))
     .description("list accounts that users connected at MCP servers; test or revoke one")
     .option("--test <id>", "ask the server whether it accepts the account's token")
     .option("--revoke <id>", "forget the account's tokens, here and at the server")
     .option("-o, --output <format>", "text or json", "text")
-    .action(async (name, flags) =>
-      (await import("./commands/mcp-connections-command.ts")).mcpConnections(name, flags, terminal),
-    );
+    .action(async (name, flags) => (await import("./commands/mcp-command.ts")).mcpConnections(name, flags, terminal));
 
   program
     .command("auth")
@@ -252,7 +250,7 @@ Common commands:
     .command("complete-names <kind>", { hidden: true })
     .description("names of a running gateway for shell completion, one per line")
     .action(async (kind, _flags, command: Command) =>
-      (await import("./commands/live-names.ts")).liveNames(kind, command.optsWithGlobals(), terminal),
+      (await import("./commands/completion.ts")).liveNames(kind, command.optsWithGlobals(), terminal),
     );
   addExamples(program);
   return program;
@@ -294,7 +292,7 @@ function addProxyCommands(program: Command, terminal: Terminal, request: readonl
     .description("show the log level, or set it until the gateway restarts")
     .option("--level <filter>", "replace the filter: error, warn, info, debug, trace, or info,mcp=trace")
     .option("--set <module=level...>", "change single modules and keep the rest")
-    .action(async (name, flags) => (await import("./commands/log-command.ts")).log(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/process-command.ts")).log(name, flags, terminal));
 
   withTarget(proxy.command("targets").argument("[instance]", INSTANCE))
     .description("list the MCP servers: which failed, and why")
@@ -344,13 +342,13 @@ function addProfile(proxy: Command, terminal: Terminal): void {
     .option("--seconds <n>", "duration in seconds, 1 to 300 (default 30)")
     .option("-o, --output <file>", "default: gwctl-cpu-<timestamp>.pb.gz in the working directory")
     .action(async (name, flags) =>
-      (await import("./commands/profile-command.ts")).profile("cpu", name, flags, terminal),
+      (await import("./commands/process-command.ts")).profile("cpu", name, flags, terminal),
     );
   withTarget(profile.command("heap").argument("[instance]", INSTANCE))
     .description("heap profile: allocated memory that is still in use (samples on Linux only)")
     .option("-o, --output <file>", "default: gwctl-heap-<timestamp>.pb.gz in the working directory")
     .action(async (name, flags) =>
-      (await import("./commands/profile-command.ts")).profile("heap", name, flags, terminal),
+      (await import("./commands/process-command.ts")).profile("heap", name, flags, terminal),
     );
 }
 

@@ -7,7 +7,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { type TestContext, test } from "node:test";
 import { stringify } from "yaml";
 import { startApp } from "../../src/app/app.ts";
-import type { App } from "../../src/app/start/app-options.ts";
+import type { App } from "../../src/app/app-options.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import type { KubernetesObject } from "../../src/config/documents/cluster.ts";
 import { createSnapshot } from "../../src/config/documents/snapshot.ts";

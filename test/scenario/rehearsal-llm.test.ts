@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import type { RehearsalReport } from "../../src/app/change/rehearsal-report.ts";
+import type { RehearsalReport } from "../../src/app/rehearsal/rehearsal-report.ts";
 import { startUpstream } from "../support/llm/upstream.ts";
 import { gatewayFor } from "../support/scenario.ts";
 

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { openDryConfig } from "../../src/app/change/dry-config.ts";
+import { openDryConfig } from "../../src/config/dry-config.ts";
 import type { DryRequest } from "../../src/pipeline/dry-run/dry-request.ts";
 import { createDryRunner, type DryRunner } from "../../src/pipeline/dry-run/dry-run.ts";
 import { eventually } from "../support/eventually.ts";

@@ -3,9 +3,9 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openDryConfig } from "../../src/app/change/dry-config.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { runGwctl } from "../../src/cli/gwctl.ts";
+import { openDryConfig } from "../../src/config/dry-config.ts";
 import { createDryRunner, type DryRunner } from "../../src/pipeline/dry-run/dry-run.ts";
 import { createSigningKey, keySetOf } from "../support/identity/tokens.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { threadOf } from "../../src/app/threads/owned-routes.ts";
+import { threadOf } from "../../src/app/threads/forwarding.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { startRemote } from "../support/mcp/http-server.ts";
 import { startThreaded, threadedConfig, threadingNode } from "../support/threaded-gateway.ts";

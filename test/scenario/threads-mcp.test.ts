@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
-import { threadOf } from "../../src/app/threads/owned-routes.ts";
+import { threadOf } from "../../src/app/threads/forwarding.ts";
 import { eventually } from "../support/eventually.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { childrenOf } from "../support/mcp/processes.ts";

@@ -66,7 +66,7 @@ export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
   ],
   pipeline: ["records", "route", "phases", "listen", "dry-run"],
   config: ["text", "schema", "load", "checks", "documents", "compile"],
-  admin: ["server", "endpoints", "change", "merge", "ui"],
+  admin: ["server", "endpoints", "merge", "ui"],
   cli: ["terminal", "instance", "cluster", "trace", "import", "views", "commands"],
 };
 
@@ -99,13 +99,13 @@ const OWNED: readonly Owned[] = [
   {
     what: "a listening socket",
     pattern: /import \{[^}]*\bcreateServer\b[^}]*\} from "node:(?:net|tls)"/,
-    owners: /^src\/(?:pipeline\/listen\/(?:listener|tls-acceptor)|app\/threads\/port-probe|cli\/.*)\.ts$/,
+    owners: /^src\/(?:pipeline\/listen\/(?:listener|tls-acceptor)|app\/threads\/thread-pool|cli\/.*)\.ts$/,
   },
   {
     what: "child processes",
     pattern: /from "node:child_process"|import\("node:child_process"\)/,
     owners:
-      /^src\/(?:app\/(?:upgrade\/successor|change\/rehearsals)|mcp\/transports\/stdio-transport|base\/run-program)\.ts$/,
+      /^src\/(?:app\/(?:upgrade\/successor|rehearsal\/rehearsals)|mcp\/transports\/stdio-transport|base\/run-program)\.ts$/,
   },
   { what: "process.env", pattern: /\bprocess\.env\b/, owners: /^src\/config\/text\/env\.ts$/ },
   {

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startApp } from "../../src/app/app.ts";
-import type { App, AppOptions } from "../../src/app/start/app-options.ts";
+import type { App, AppOptions } from "../../src/app/app-options.ts";
 import { type Clock, systemClock } from "../../src/base/clock.ts";
 
 export interface TestGateway {

@@ -3,7 +3,7 @@
  */
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
-import type { RehearsalReport } from "../../src/app/change/rehearsal-report.ts";
+import type { RehearsalReport } from "../../src/app/rehearsal/rehearsal-report.ts";
 import type { TestGateway } from "./gateway.ts";
 import { createSigningKey, keySetOf, signToken } from "./identity/tokens.ts";
 import { backendFor, gatewayFor } from "./scenario.ts";

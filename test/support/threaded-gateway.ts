@@ -8,7 +8,7 @@ import { connect } from "node:net";
 import { dirname, join } from "node:path";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
-import { canSharePorts } from "../../src/app/threads/thread-count.ts";
+import { canSharePorts } from "../../src/app/threads/load-for-threads.ts";
 import { configFile } from "./config-file.ts";
 import { type GatewayProcess, startGatewayProcess } from "./gateway-process.ts";
 

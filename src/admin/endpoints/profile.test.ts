@@ -7,8 +7,7 @@ import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import type { AdminEndpoint } from "../server/endpoint.ts";
-import { noHeapSampling, startHeapSampling } from "./heap-sampling.ts";
-import { profileEndpoints } from "./profile.ts";
+import { noHeapSampling, profileEndpoints, startHeapSampling } from "./profile.ts";
 
 const isLinux = process.platform === "linux";
 

@@ -9,9 +9,9 @@ import { HeaderList } from "../../http/headers.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
 import { createFactRing } from "../../pipeline/records/fact-ring.ts";
 import { createRecentRequests } from "../../pipeline/records/recent-requests.ts";
-import { celEndpoint } from "./cel.ts";
-import { limitsEndpoint } from "./limits.ts";
-import { memoryEndpoint } from "./memory.ts";
+import { celEndpoint } from "./config.ts";
+import { memoryEndpoint } from "./process.ts";
+import { limitsEndpoint } from "./reports.ts";
 import { requestsEndpoint } from "./requests.ts";
 import { countTasks, tasksEndpoint } from "./tasks.ts";
 

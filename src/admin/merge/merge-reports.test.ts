@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { mergeMetrics } from "./merge-metrics.ts";
-import { mergeDumps, mergeMemory, mergeMirrors, mergeRequests, mergeTasks } from "./merge-reports.ts";
+import { mergeDumps, mergeMemory, mergeMetrics, mergeMirrors, mergeRequests, mergeTasks } from "./merge-reports.ts";
 
 test("the same series of all threads are added, and each family is told once", () => {
   const head = "# HELP a Things, counted.\n# TYPE a counter\n";

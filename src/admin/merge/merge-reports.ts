@@ -2,6 +2,8 @@
  * Reports of several threads as one: requests in the order of their end, tasks of the same name as one, memory added up
  * and told by thread, backends with the connections and sessions of all.
  */
+import type { HistoryPoint, HistoryReport } from "../../observe/trace/traffic-report.ts";
+
 type Json = Readonly<Record<string, unknown>>;
 
 /** Numbers that say which, not how many. */
@@ -183,4 +185,68 @@ function recordOf(value: unknown): Json {
 
 function isRecord(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+type Numbers = Omit<HistoryPoint, "at">;
+
+export function mergeHistories(reports: readonly HistoryReport[]): HistoryReport {
+  const points = new Map<number, HistoryPoint>();
+  for (const report of reports)
+    for (const point of report.points) {
+      const known = points.get(point.at);
+      points.set(point.at, known ? { at: point.at, ...addedTraffic(known, point) } : point);
+    }
+  const none: Numbers = { requests: 0, failed: 0, rejected: 0, tokens: 0, cost: 0, p95Ms: null };
+  return {
+    slotSeconds: reports[0]?.slotSeconds ?? 0,
+    points: [...points.values()].sort((a, b) => a.at - b.at),
+    total: reports.reduce((sum, { total }) => addedTraffic(sum, total), none),
+  };
+}
+
+function addedTraffic(a: Numbers, b: Numbers): Numbers {
+  return {
+    requests: a.requests + b.requests,
+    failed: a.failed + b.failed,
+    rejected: a.rejected + b.rejected,
+    tokens: a.tokens + b.tokens,
+    cost: a.cost + b.cost,
+    p95Ms: a.p95Ms === null ? b.p95Ms : Math.max(a.p95Ms, b.p95Ms ?? 0),
+  };
+}
+
+interface Family {
+  /** `# HELP` and `# TYPE`. */
+  readonly head: string[];
+  /** Name and labels → sum. */
+  readonly series: Map<string, number>;
+}
+
+export function mergeMetrics(texts: readonly string[]): string {
+  const families = new Map<string, Family>();
+  for (const text of texts) addText(families, text);
+  let merged = "";
+  for (const { head, series } of families.values()) {
+    merged += head.map((line) => `${line}\n`).join("");
+    for (const [name, value] of series) merged += `${name} ${value}\n`;
+  }
+  return merged;
+}
+
+function addText(families: Map<string, Family>, text: string): void {
+  let family: Family = { head: [], series: new Map() };
+  for (const line of text.split("\n")) {
+    if (line === "") continue;
+    if (line.startsWith("#")) {
+      const name = line.split(" ", 3)[2] ?? "";
+      const known = families.get(name);
+      family = known ?? { head: [], series: new Map() };
+      if (!known) families.set(name, family);
+      if (!family.head.includes(line)) family.head.push(line);
+      continue;
+    }
+    const at = line.lastIndexOf(" ");
+    const name = line.slice(0, at);
+    family.series.set(name, (family.series.get(name) ?? 0) + Number(line.slice(at + 1)));
+  }
 }

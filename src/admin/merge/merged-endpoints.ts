@@ -15,10 +15,17 @@ import {
   textAnswer,
 } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
-import { mergeHistories } from "./merge-history.ts";
-import { mergeMetrics } from "./merge-metrics.ts";
 import { mergeProfiles } from "./merge-profiles.ts";
-import { mergeDumps, mergeMemory, mergeMirrors, mergeRequests, mergeShadow, mergeTasks } from "./merge-reports.ts";
+import {
+  mergeDumps,
+  mergeHistories,
+  mergeMemory,
+  mergeMetrics,
+  mergeMirrors,
+  mergeRequests,
+  mergeShadow,
+  mergeTasks,
+} from "./merge-reports.ts";
 import { mergeStreams } from "./merge-streams.ts";
 
 /** Asks every thread that runs. */

@@ -1,21 +1,12 @@
 /**
- * What a configuration would do, without doing it: it is prepared beside the running one, as a reload would, and
- * thrown away; two of them are compared by name, as their reader would.
+ * Previews a configuration in the UI: compiles it without serving it, and lists what changes against the running one, by
+ * listener, route, backend and policy name.
  */
-
 import type { Clock } from "../../base/clock.ts";
-import { createMemoryBudget } from "../../base/memory-budget.ts";
-import { createTasks } from "../../base/tasks.ts";
-import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
-import { createResourceRegistry } from "../../config/compile/resource-registry.ts";
+import { openDryConfig } from "../../config/dry-config.ts";
 import { configDump } from "../../config/dump.ts";
 import type { SourceText } from "../../config/load/load.ts";
-import { prepareConfig } from "../../config/prepare.ts";
 import type { Environment } from "../../config/text/env.ts";
-import { silentLogger } from "../../observe/log/logger.ts";
-import { createMetrics } from "../../observe/log/metrics.ts";
-import { noSigningKey } from "../../store/signing-key.ts";
-import { noStore } from "../../store/store.ts";
 
 export interface Preview {
   readonly problems: readonly string[];
@@ -34,26 +25,10 @@ export interface Change {
 
 export type PreviewConfig = (sources: readonly SourceText[]) => Preview;
 
-export function createPreview({ clock, environment }: { clock: Clock; environment: Environment }): PreviewConfig {
+export function createPreview(options: { clock: Clock; environment: Environment }): PreviewConfig {
   return (sources) => {
-    const generation = createResourceRegistry(() => undefined).begin();
+    const { prepared, close } = openDryConfig(sources, options);
     try {
-      const prepared = prepareConfig(sources, {
-        clock,
-        environment,
-        // Nothing is fetched or logged for a text that may never run.
-        fetch: () => Promise.reject(new Error("preview only")),
-        logger: silentLogger,
-        tasks: createTasks(clock),
-        metrics: createMetrics(),
-        limits: createLimitRegistry(),
-        memory: createMemoryBudget(clock),
-        store: noStore,
-        signingKey: noSigningKey,
-        redaction: undefined,
-        generation,
-        fileRead: () => undefined,
-      });
       if (!prepared.ok) return { problems: prepared.problems, warnings: [], dump: undefined };
       const dump = configDump({
         ...prepared,
@@ -63,7 +38,7 @@ export function createPreview({ clock, environment }: { clock: Clock; environmen
       });
       return { problems: [], warnings: prepared.warnings, dump };
     } finally {
-      generation.discard();
+      close();
     }
   };
 }

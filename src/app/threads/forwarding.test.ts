@@ -19,8 +19,7 @@ import { LISTENER_LIMITS, type ListenerEnv } from "../../pipeline/listen/listene
 import { handle } from "../../pipeline/phases/pipeline.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
 import { createRouteTable } from "../../pipeline/route/match-route.ts";
-import { createForwarding } from "./forwarding.ts";
-import { threadOf } from "./owned-routes.ts";
+import { createForwarding, threadOf } from "./forwarding.ts";
 
 const ROUTE = ["mcp", "mcp-1", "mcp-2"].find((name) => threadOf(name, 2) === 2) ?? "";
 const MAX_WINDOW_BYTES = 256 * 1024;

@@ -5,14 +5,15 @@
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import { answerRemote, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
 import type { AdminEndpoint, AdminHandler } from "../../admin/server/endpoint.ts";
-import { createUi } from "../../admin/ui/ui-endpoints.ts";
+import { createUi } from "../../admin/ui/ui.ts";
 import { listChildrenIn } from "../../base/child-registry.ts";
-import { clockSince } from "../../base/clock.ts";
+import { type Clock, clockSince } from "../../base/clock.ts";
 import { sharedHeapLevel, withSharedLevel } from "../../base/heap-pressure.ts";
 import { createIdSource } from "../../base/ids.ts";
 import { givenSharedMemory } from "../../base/shared-memory.ts";
 import type { ConfigGeneration } from "../../config/compile/resource-registry.ts";
 import type { Prepared } from "../../config/prepare.ts";
+import type { LogOutput } from "../../observe/log/log-output.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import { createInheritedSockets } from "../../pipeline/listen/inherited-sockets.ts";
 import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
@@ -22,17 +23,14 @@ import type { Served } from "../../pipeline/phases/pipeline-env.ts";
 import { createRemoteStore, type StoreQuestion } from "../../store/remote-store.ts";
 import { fittingLimits, watchHeapLoudly } from "../capacity.ts";
 import { createConfigLoader, type Loaded } from "../config-loader.ts";
-import { drainBackends } from "../drain-backends.ts";
-import { openConfiguredStore } from "../open-configured-store.ts";
+import { openConfiguredStore } from "../load-at-start.ts";
+import { createRequestRecords, keepHistory } from "../observability.ts";
 import { operatorEndpoints } from "../operator-endpoints.ts";
-import { firstLoad } from "../reload-state.ts";
-import { createRequestRecords } from "../request-records.ts";
+import { firstLoad } from "../reload.ts";
 import { logFilter, openServices } from "../services.ts";
-import { createShutdown } from "../shutdown.ts";
-import { keepHistory } from "../start/keep-history.ts";
+import { createShutdown, drainBackends } from "../shutdown.ts";
 import { createForwarding, type Forwarding } from "./forwarding.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
-import { createThreadOutput } from "./thread-output.ts";
 
 export interface ThreadApp {
   /** An exception that only the thread itself caught: counted and logged. */
@@ -230,4 +228,32 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       .then((report) => send({ kind: "report", id, report }));
   });
   return { unexpected: (error) => unexpected.report("process", error) };
+}
+
+/** As the output itself gathers them. */
+const GATHER_MS = 20;
+const GATHER_CHARS = 32 * 1024;
+
+export function createThreadOutput(clock: Clock, send: (text: string) => void): LogOutput {
+  let waiting = "";
+  let isScheduled = false;
+
+  function flush(): void {
+    isScheduled = false;
+    if (waiting === "") return;
+    send(waiting);
+    waiting = "";
+  }
+
+  return {
+    write(line) {
+      waiting += line;
+      if (waiting.length >= GATHER_CHARS) flush();
+      if (isScheduled || waiting === "") return;
+      isScheduled = true;
+      clock.after(GATHER_MS, flush);
+    },
+    dropped: () => 0,
+    flushSync: flush,
+  };
 }

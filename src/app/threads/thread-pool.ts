@@ -2,9 +2,11 @@
  * The threads that serve, as the main thread sees them: together they are its listeners. A new configuration is prepared
  * by all before any serves it. A thread that dies is replaced; the others go on, and take its new connections meanwhile.
  */
-import { MessageChannel, type Worker } from "node:worker_threads";
+
+import { createServer } from "node:net";
+import { MessageChannel, type MessagePort, type Worker } from "node:worker_threads";
 import type { AskThreads } from "../../admin/merge/merged-endpoints.ts";
-import { answerRemote, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
+import { answerRemote, type RemoteRequest, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
 import type { AdminEndpoint } from "../../admin/server/endpoint.ts";
 import { childRegistryBytes, endListedChildren } from "../../base/child-registry.ts";
 import { type Clock, wait } from "../../base/clock.ts";
@@ -15,11 +17,9 @@ import type { Listener, Topology } from "../../core/topology.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { bindError, type Listeners } from "../../pipeline/listen/listeners.ts";
-import { answerStore } from "../../store/remote-store.ts";
+import { answerStore, type StoreAnswer, type StoreQuestion } from "../../store/remote-store.ts";
 import type { Store } from "../../store/store.ts";
-import type { Order, Report, Snapshot, ThreadData } from "./messages.ts";
-import { probePort } from "./port-probe.ts";
-import { openThread, type Thread } from "./thread.ts";
+import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
 
 /** A thread that dies again within this time waits before it is started again, longer each time. */
 const SHORT_LIFE_MS = 10_000;
@@ -218,4 +218,82 @@ function demand(report: Report): Report {
   const problem = problemOf(report);
   if (problem !== undefined) throw new Error(problem);
   return report;
+}
+
+export interface ThreadHandlers {
+  log(text: string): void;
+  /** The thread asks the main thread. */
+  admin(request: RemoteRequest, port: MessagePort): void;
+  store(question: StoreQuestion): Promise<StoreAnswer>;
+  /** Once. */
+  ended(reason: string): void;
+}
+
+export interface Thread {
+  order(order: Order): Promise<Report>;
+  admin(request: RemoteRequest, port: MessagePort): void;
+  /** Gives the thread its end of the channel to another one. */
+  connect(thread: number, port: MessagePort): void;
+  terminate(): Promise<void>;
+}
+
+export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
+  const waiting = new Map<number, { resolve(report: Report): void; reject(error: Error): void }>();
+  let nextId = 1;
+  let endedWith: string | undefined;
+  let fault: string | undefined;
+
+  worker.on("message", (message: FromThread) => {
+    if (message.kind === "log") handlers.log(message.text);
+    else if (message.kind === "admin") handlers.admin(message.request, message.port);
+    else if (message.kind === "store")
+      void handlers
+        .store(message.question)
+        .then((answer) => worker.postMessage({ kind: "store", answer } satisfies ToThread));
+    else {
+      waiting.get(message.id)?.resolve(message.report);
+      waiting.delete(message.id);
+    }
+  });
+  // Out of memory, or what even the thread's last resort could not catch; its end follows.
+  worker.on("error", (error) => {
+    fault = error.message;
+  });
+  worker.on("exit", (code) => {
+    endedWith = fault ?? `it ended with code ${code}`;
+    for (const { reject } of waiting.values()) reject(new Error(`the thread has ended: ${endedWith}`));
+    waiting.clear();
+    handlers.ended(endedWith);
+  });
+
+  return {
+    order: (order) =>
+      new Promise((resolve, reject) => {
+        if (endedWith !== undefined) {
+          reject(new Error(`the thread has ended: ${endedWith}`));
+          return;
+        }
+        const id = nextId++;
+        waiting.set(id, { resolve, reject });
+        worker.postMessage({ kind: "order", id, order } satisfies ToThread);
+      }),
+    admin: (request, port) => worker.postMessage({ kind: "admin", request, port } satisfies ToThread, [port]),
+    connect(thread, port) {
+      // A thread that has ended takes no message: the other end must not wait for it.
+      if (endedWith === undefined) worker.postMessage({ kind: "peer", thread, port } satisfies ToThread, [port]);
+      else port.close();
+    },
+    async terminate() {
+      await worker.terminate();
+    },
+  };
+}
+
+/** Rejects with the system's error if the address cannot be bound. */
+export function probePort(address: string | undefined, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const server = createServer((socket) => socket.destroy());
+    server.once("error", reject);
+    server.listen({ port, ...(address === undefined ? {} : { host: address }) }, () => server.close(() => resolve()));
+  });
 }

@@ -4,6 +4,7 @@
  */
 import { spawn } from "node:child_process";
 import { isOneFile } from "../../base/embedded-files.ts";
+import type { ServiceManager } from "../../base/service-manager.ts";
 import { checkSpareDescriptors } from "../../base/spare-descriptors.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
 
@@ -52,4 +53,24 @@ export function startSuccessor(
     send: (message) => void child.send(message, () => undefined),
     kill: () => void child.kill("SIGKILL"),
   };
+}
+
+export function tellingManager(
+  manager: ServiceManager | undefined,
+  events: SuccessorEvents,
+  start: (events: SuccessorEvents) => Successor,
+): Successor {
+  if (manager === undefined) return start(events);
+  const message = (said: FromSuccessor): void => {
+    if (said.type !== "ready") {
+      events.message(said);
+      return;
+    }
+    manager.mainProcess(successor.pid).then(
+      () => events.message(said),
+      (error: Error) => events.message({ type: "failed", reason: `systemd was not told of it: ${error.message}` }),
+    );
+  };
+  const successor = start({ ...events, message });
+  return successor;
 }

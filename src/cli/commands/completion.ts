@@ -3,7 +3,13 @@
  * keys of limits come from the gateway that runs on this machine.
  */
 import type { Command } from "commander";
-import { usageError } from "../terminal/terminal.ts";
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import type { RequestRecord } from "../../observe/trace/request-record.ts";
+import type { AdminClient } from "../instance/admin-client.ts";
+import type { TargetFlags } from "../instance/target.ts";
+import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";
+import { type Fields, listOf } from "../views/units.ts";
+import { openTarget } from "./open-target.ts";
 
 /** What may follow a command, or a flag of it, beyond its own words: fixed words, or names that are asked for. */
 const VALUES: readonly (readonly [path: string, flag: string, values: readonly string[] | string])[] = [
@@ -113,4 +119,39 @@ function fishCondition(path: string, children: readonly string[]): string {
 
 function fishSource(values: readonly string[] | string): string {
   return typeof values === "string" ? `(gwctl complete-names ${values} 2>/dev/null)` : values.join(" ");
+}
+
+const MAX_NAMES = 100;
+/** A shell evaluates what it completes: names with anything else in them are left out. */
+const SAFE_NAME = /^[A-Za-z0-9][A-Za-z0-9._:/@=-]*$/;
+
+const READERS: Readonly<Record<string, (admin: AdminClient) => Promise<string[]>>> = {
+  requests: async (admin) => {
+    const path = `${ADMIN_PATHS.requests}?limit=${MAX_NAMES}`;
+    return (await admin.json<{ requests: RequestRecord[] }>(path, "requests")).requests.map(({ id }) => id);
+  },
+  backends: async (admin) =>
+    listOf((await admin.json<Fields>(ADMIN_PATHS.configDump, "backends")).backends)
+      .filter(({ type }) => type === "mcp")
+      .map(({ name }) => String(name)),
+  keys: async (admin) =>
+    listOf((await admin.json<Fields>(ADMIN_PATHS.limits, "rules")).rules).flatMap((rule) =>
+      listOf(rule.buckets).map(({ key }) => String(key)),
+    ),
+};
+
+export async function liveNames(kind: string, flags: TargetFlags, terminal: Terminal): Promise<void> {
+  const read = READERS[kind];
+  if (read === undefined) return;
+  try {
+    const { admin } = await openTarget(undefined, { ...flags, local: true }, terminal);
+    try {
+      const names = [...new Set(await read(admin))].filter((name) => SAFE_NAME.test(name)).slice(0, MAX_NAMES);
+      terminal.out(names.map((name) => `${name}\n`).join(""));
+    } finally {
+      admin.close();
+    }
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+  }
 }

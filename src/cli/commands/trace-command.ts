@@ -7,9 +7,8 @@ import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { type ProgramOptions, runProgram } from "../../base/run-program.ts";
 import { portOf, type Target, type TargetFlags } from "../instance/target.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
-import { openTrace, rawLine, readTraceFile } from "../trace/trace-source.ts";
+import { openTrace, rawLine, readTraceFile, type TraceView } from "../trace/trace-source.ts";
 import { plainLine } from "../trace/trace-text.ts";
-import type { TraceView } from "../trace/trace-view.ts";
 import { curlCommand, parseCurlArguments } from "./curl-arguments.ts";
 import { openTarget } from "./open-target.ts";
 

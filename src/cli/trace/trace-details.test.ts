@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { TraceEvent, TraceMessage } from "../../observe/trace/events.ts";
-import { decodeBody, diffLines, eventLines, snapshotLines } from "./trace-details.ts";
-import { barsOf, drawBars } from "./waterfall.ts";
+import { barsOf, decodeBody, diffLines, drawBars, eventLines, snapshotLines } from "./trace-details.ts";
 
 const at = (eventEnd: number, message: TraceMessage, eventStart: number | null = null): TraceEvent => ({
   eventStart,

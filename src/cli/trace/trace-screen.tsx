@@ -7,10 +7,17 @@ import { Box, render, Text, useApp, useInput, useStdout } from "ink";
 import { useEffect, useReducer, useState, useSyncExternalStore } from "react";
 import type { Severity, TraceEvent } from "../../observe/trace/events.ts";
 import { wrapWords } from "../terminal/table.ts";
-import { type DetailLine, diffLines, eventLines, type Format, snapshotLines } from "./trace-details.ts";
+import {
+  barsOf,
+  type DetailLine,
+  diffLines,
+  drawBars,
+  eventLines,
+  type Format,
+  snapshotLines,
+} from "./trace-details.ts";
+import type { TraceView } from "./trace-source.ts";
 import { duration, labelOf, sinceStart, summaryOf } from "./trace-text.ts";
-import type { TraceView } from "./trace-view.ts";
-import { barsOf, drawBars } from "./waterfall.ts";
 
 /** What a terminal without a size (a pipe, a test) is taken for. */
 const DEFAULT_COLUMNS = 80;

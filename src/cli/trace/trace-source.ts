@@ -2,7 +2,6 @@
  * Where events come from: a gateway's `/debug/trace` stream, or a saved trace (JSON lines, or the stream's own text).
  * Both are the same lines to whoever shows them.
  */
-
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { safeJson } from "../../json/safe-json.ts";
@@ -77,4 +76,12 @@ function parseEvent(text: string): TraceEvent {
 /** JSON as one line in which no character can move a terminal's cursor. */
 export function rawLine(event: TraceEvent): string {
   return `${safeJson(event)}\n`;
+}
+
+/** Where events go while they come. */
+export interface TraceView {
+  event(event: TraceEvent): void;
+  status(text: string): void;
+  /** Resolves when the user has seen enough; a list has nobody to wait for. */
+  readonly closed: Promise<void>;
 }

@@ -8,8 +8,8 @@ import { exactlyOneOfFields, isSecretSchema, localUseOf } from "../../core/schem
 import { policies } from "../../policies/index.ts";
 import { isObject } from "../text/value-shapes.ts";
 import { backendSpecSchema } from "./backend-document.ts";
-import { partsOf, specSchema } from "./policy-spec.ts";
 import { POLICY_API_GROUP } from "./documents.ts";
+import { partsOf, specSchema } from "./policy-spec.ts";
 
 const HEADER = "# Generated from the schemas in src by `npm run generate`: do not edit.\n";
 

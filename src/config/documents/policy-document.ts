@@ -12,7 +12,6 @@ import { type Path, pathText } from "../text/value-path.ts";
 import { isObject, listOf, textOf } from "../text/value-shapes.ts";
 import type { Cluster } from "./cluster.ts";
 import { confinedValues } from "./confined-values.ts";
-import { findParts, type Part, STACKING_KINDS } from "./policy-spec.ts";
 import {
   type Attachment,
   type Closure,
@@ -30,6 +29,7 @@ import {
   type TargetName,
   type Verdict,
 } from "./documents.ts";
+import { findParts, type Part, STACKING_KINDS } from "./policy-spec.ts";
 import { ACCEPTED, statusOf, type TargetOutcome } from "./status.ts";
 import type { GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
 

@@ -15,7 +15,6 @@ import type { Path } from "../text/value-path.ts";
 import { isObject, textOf } from "../text/value-shapes.ts";
 import { backendOutcome, backendsOfCluster, backendsOfFiles, type FindBackend } from "./backend-document.ts";
 import type { Cluster } from "./cluster.ts";
-import { findParts, type Part, partsOf, specSchema } from "./policy-spec.ts";
 import {
   type Attachment,
   type BackendOutcome,
@@ -39,6 +38,7 @@ import {
 } from "./documents.ts";
 import { translateGateway } from "./gateway-document.ts";
 import { translatePolicy } from "./policy-document.ts";
+import { findParts, type Part, partsOf, specSchema } from "./policy-spec.ts";
 import { translateRoute } from "./route-document.ts";
 import { standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
 

@@ -1,0 +1,105 @@
+/**
+ * `POST /debug/cel`: tries an expression on a recent request, or on attributes given as JSON, and shows every part of
+ * it with its value. Sees what the trace shows: credentials are redacted here too.
+ */
+
+import { inTurns } from "../../base/turns.ts";
+import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
+import { celHeaders } from "../../cel/values/headers.ts";
+import { safeJsonInSteps } from "../../json/safe-json.ts";
+import type { JsonObject } from "../../observe/trace/events.ts";
+import type { RecentRequests } from "../../pipeline/records/recent-requests.ts";
+import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+
+const USAGE = 'send JSON: {"expression": "<CEL>", "requestId": "<id>"} or {"expression": "<CEL>", "attributes": {…}}\n';
+
+export function celEndpoint(recent: RecentRequests): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.cel,
+    doc: 'POST {"expression", "requestId" | "attributes"}: evaluates the expression, part by part.',
+    async POST(request) {
+      const asked = await readQuestion(request);
+      if (asked === undefined) return textAnswer(400, USAGE);
+      let attributes: JsonObject = asked.attributes ?? {};
+      if (asked.requestId !== undefined) {
+        const found = recent.find(asked.requestId)[0];
+        if (!found) return textAnswer(404, `no request ${JSON.stringify(asked.requestId)} among the recent ones\n`);
+        attributes = {
+          ...found.requestState,
+          proxy: {
+            listener: { name: found.listener },
+            ...(found.route === null ? {} : { route: { name: found.route } }),
+          },
+          ...(found.status === null ? {} : { response: { code: found.status } }),
+        };
+      }
+      return evaluate(asked.expression, withHeaderViews(attributes));
+    },
+  };
+}
+
+interface Question {
+  readonly expression: string;
+  readonly requestId?: string;
+  readonly attributes?: JsonObject;
+}
+
+async function readQuestion(request: AdminRequest): Promise<Question | undefined> {
+  let value: unknown;
+  try {
+    value = JSON.parse((await request.body()).toString());
+  } catch {
+    return undefined;
+  }
+  if (!isObject(value) || typeof value.expression !== "string") return undefined;
+  const { expression, requestId, attributes } = value;
+  if (requestId !== undefined && typeof requestId !== "string") return undefined;
+  if (attributes !== undefined && !isObject(attributes)) return undefined;
+  return { expression, ...(requestId === undefined ? {} : { requestId }), ...(attributes ? { attributes } : {}) };
+}
+
+function evaluate(source: string, attributes: JsonObject): AdminAnswer {
+  let expression: Expression;
+  try {
+    expression = compileExpression(source);
+  } catch (error) {
+    if (error instanceof ExpressionError) return jsonAnswer({ error: error.message }, 400);
+    throw error;
+  }
+  const result = expression.evaluate(attributes);
+  return jsonAnswer({
+    ...(result.ok ? { value: result.value } : { error: result.error }),
+    reads: [...expression.paths],
+    clauses: expression.explain(attributes),
+  });
+}
+
+/** Header names are found in any case, as in a policy. */
+function withHeaderViews(attributes: JsonObject): JsonObject {
+  const viewed: Record<string, unknown> = { ...attributes };
+  for (const side of ["request", "response"]) {
+    const part = viewed[side];
+    if (!isObject(part) || !isObject(part.headers)) continue;
+    const entries = Object.entries(part.headers).flatMap(([name, value]) =>
+      [value].flat().map((one) => [name, String(one)] as const),
+    );
+    viewed[side] = { ...part, headers: celHeaders(entries) };
+  }
+  return viewed;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function configDumpEndpoint(dump: () => Readonly<Record<string, unknown>>): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.configDump,
+    doc: "The loaded configuration (binds, listeners, routes, backends, policies) and the last reload, as JSON.",
+    async GET() {
+      const body = `${await inTurns(safeJsonInSteps(dump()), () => false)}\n`;
+      return { status: 200, type: "application/json", body };
+    },
+  };
+}

@@ -1,0 +1,275 @@
+/**
+ * `POST /debug/mcp/sessions` with `{"end": "3f9c02a1…"}` ends one MCP session, by what is shown of its id: its client gets 404
+ * and opens another one. What is shown of two sessions is hardly ever the same; then neither is ended.
+ */
+
+import { z } from "zod";
+import type { Backend, ConnectedAccounts, InspectedBackend, InspectedTarget } from "../../core/backend.ts";
+import type { Topology } from "../../core/topology.ts";
+import {
+  changesSince,
+  type LockedTools,
+  readLockFile,
+  type ToolChange,
+  withChanges,
+  writeLockFile,
+} from "../../mcp/tools/tool-lock.ts";
+import type { Logger } from "../../observe/log/logger.ts";
+import { type AdminAnswer, type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+
+export function mcpSessionsEndpoint(topology: () => Topology): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.mcpSessions,
+    doc: 'POST {"end": "<shown id>"}: ends an MCP session.',
+    async POST(request) {
+      const shown = shownIdOf(await request.body());
+      if (shown === undefined) return textAnswer(400, 'send {"end": "<id as /debug/tasks shows it>"} as JSON\n');
+      const backends = new Set(
+        topology().listeners.flatMap(({ routes }) =>
+          routes.flatMap((route) => route.backends.map(({ backend }) => backend)),
+        ),
+      );
+      let found = 0;
+      for (const backend of backends) {
+        const count = backend.endSession?.(shown) ?? 0;
+        if (count > 1) return textAnswer(409, `${count} sessions begin like this; none was ended\n`);
+        found += count;
+      }
+      return found === 0 ? textAnswer(404, "no such session\n") : jsonAnswer({ ended: shown });
+    },
+  };
+}
+
+function shownIdOf(body: Buffer): string | undefined {
+  try {
+    const { end } = JSON.parse(body.toString()) as { end?: unknown };
+    if (typeof end !== "string" || end.length < 8 || end.length > 16) return undefined;
+    // Without the sign that something was left out, which few keyboards have.
+    return end.endsWith("…") ? end : `${end}…`;
+  } catch {
+    return undefined;
+  }
+}
+
+export function mcpConnectionsEndpoint(topology: () => Topology): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.mcpConnections,
+    doc: "Accounts that users connected at MCP servers. POST with `action` test or revoke, and `id`.",
+    async GET() {
+      const lists = await Promise.all(
+        accounts(topology()).map(async ({ backend, of }) =>
+          (await of.list()).map((account) => ({ backend, ...account })),
+        ),
+      );
+      return jsonAnswer({ connections: lists.flat() });
+    },
+    async POST(request) {
+      const question = questionOf(await request.body());
+      if (question === undefined) return textAnswer(400, 'send {"action": "test" or "revoke", "id": "…"} as JSON\n');
+      for (const { of } of accounts(topology())) {
+        const outcome = await of[question.action](question.id);
+        if (outcome) return jsonAnswer(outcome);
+      }
+      return unknownConnection();
+    },
+  };
+}
+
+function unknownConnection(): AdminAnswer {
+  return textAnswer(404, "no connection has this id; `gwctl mcp connections` lists them\n");
+}
+
+function accounts({ listeners }: Topology): { backend: string; of: ConnectedAccounts }[] {
+  const found = new Map<string, ConnectedAccounts>();
+  for (const { routes } of listeners)
+    for (const route of routes)
+      for (const { backend } of route.backends) if (backend.accounts) found.set(backend.facts.name, backend.accounts);
+  return [...found].map(([backend, of]) => ({ backend, of }));
+}
+
+function questionOf(body: Buffer): { readonly action: "test" | "revoke"; readonly id: string } | undefined {
+  try {
+    const { action, id } = JSON.parse(body.toString()) as { action?: unknown; id?: unknown };
+    if ((action === "test" || action === "revoke") && typeof id === "string" && id !== "") return { action, id };
+  } catch {
+    // Said by the answer.
+  }
+  return undefined;
+}
+
+export function mcpToolsEndpoint(topology: () => Topology): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.mcpTools,
+    doc: "Tools withheld from clients. POST: the tools of every MCP server, asked for now, and how they differ from the lock file.",
+    GET() {
+      const backends = inspectedBackends(topology()).map((backend) => ({
+        backend: backend.facts.name,
+        targets: backend.withheld?.() ?? [],
+      }));
+      return jsonAnswer({ backends });
+    },
+    async POST({ withheld }) {
+      const backends = await Promise.all(
+        inspectedBackends(topology()).map(async (backend) => ({
+          backend: backend.facts.name,
+          targets: await inspectedTargets(backend, withheld),
+        })),
+      );
+      return jsonAnswer({ backends });
+    },
+  };
+}
+
+/** Those whose servers can be asked for their tools. */
+export function inspectedBackends({ listeners }: Topology): Backend[] {
+  const all = listeners.flatMap(({ routes }) =>
+    routes.flatMap((route) => route.backends.map(({ backend }) => backend)),
+  );
+  return [...new Set(all)].filter((backend) => backend.inspect !== undefined);
+}
+
+/** `only`: names of servers. One that cannot be asked shows what sessions saw of it, also those of other threads. */
+export async function inspectedTargets(
+  backend: Backend,
+  withheld: readonly InspectedBackend[] = [],
+  only?: ReadonlySet<string>,
+): Promise<readonly InspectedTarget[]> {
+  const seen = withheld.filter((one) => one.backend === backend.facts.name).flatMap(({ targets }) => targets);
+  return ((await backend.inspect?.(only)) ?? []).map((target) => {
+    if (target.error === undefined) return target;
+    const tools = new Map(target.tools.map((tool) => [tool.name, tool]));
+    for (const other of seen.filter((one) => one.target === target.target))
+      for (const tool of other.tools) tools.set(tool.name, tool);
+    return { ...target, tools: [...tools.values()] };
+  });
+}
+
+export interface McpLockParts {
+  readonly logger: Logger;
+  /** Whether files of the configuration may be written (`config.allowConfigEdit`). */
+  readonly mayEdit: boolean;
+  topology(): Topology;
+}
+
+const acceptedSchema = z.strictObject({ target: z.string(), tool: z.string(), hash: z.string() });
+const questionSchema = z.strictObject({
+  backend: z.string(),
+  accept: z.array(acceptedSchema).min(1).optional(),
+  acceptSuspicious: z.boolean().default(false),
+});
+
+type Accepted = z.output<typeof acceptedSchema>;
+
+/** Refused tools that an answer names; the rest is counted. */
+const SHOWN = 20;
+const NOT_ALLOWED = "accepting tools is not allowed; set `config.allowConfigEdit: true`, or use `gwctl mcp lock`";
+
+export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.mcpLock,
+    doc: 'POST {"backend"}: how the tools of its MCP servers differ from the lock file. With `accept`: accepts differences.',
+    async POST(request) {
+      const question = questionSchema.safeParse(parseJson((await request.body()).toString("utf8")));
+      if (!question.success) return textAnswer(400, `${z.prettifyError(question.error)}\n`);
+      const { backend: name, accept, acceptSuspicious } = question.data;
+      if (accept !== undefined && !mayEdit) return textAnswer(403, `${NOT_ALLOWED}\n`);
+      const backend = inspectedBackends(topology()).find(({ facts }) => facts.name === name);
+      if (backend === undefined) return textAnswer(404, "no MCP backend has this name\n");
+      const { lockFile } = backend;
+      if (lockFile === undefined) return textAnswer(409, "this backend has no lock file that could be written\n");
+      const only = accept && new Set(accept.map(({ target }) => target));
+      const inspected = await inspectedTargets(backend, request.withheld, only);
+      // From here to the written file nothing else runs: of two operators at once, the second sees what the first wrote.
+      const locked = lockedTools(lockFile);
+      if ("problem" in locked) return textAnswer(409, `${locked.problem}\n`);
+      const changes = changesSince(locked.tools, inspected);
+      if (accept === undefined) return jsonAnswer(review(backend, lockFile, inspected, changes, mayEdit));
+      const chosen = accept.map((one) => choose(one, changes, inspected, acceptSuspicious));
+      const refusals = chosen.filter((one) => typeof one === "string");
+      if (refusals.length > 0) return textAnswer(409, refusalText(refusals));
+      const accepted = chosen.filter((one) => typeof one !== "string");
+      const failure = written(lockFile, withChanges(locked.tools, accepted));
+      if (failure) return failure;
+      const tools = accepted.map(({ target, tool }) => `${target}/${tool}`);
+      logger.info("MCP tools accepted", { backend: name, file: lockFile, tools: tools.join(" ").slice(0, 500) });
+      return jsonAnswer({ backend: name, file: lockFile, accepted: tools });
+    },
+  };
+}
+
+function review(
+  { facts }: Backend,
+  file: string,
+  inspected: readonly InspectedTarget[],
+  changes: readonly ToolChange[],
+  mayEdit: boolean,
+) {
+  return {
+    backend: facts.name,
+    file,
+    mayAccept: mayEdit,
+    ...(mayEdit ? {} : { reason: NOT_ALLOWED }),
+    targets: inspected.map(({ target, tools, error }) => ({
+      target,
+      tools: tools.length,
+      ...(error === undefined ? {} : { error }),
+    })),
+    changes,
+  };
+}
+
+/** The change, or why it is not accepted. */
+function choose(
+  { target, tool, hash }: Accepted,
+  changes: readonly ToolChange[],
+  inspected: readonly InspectedTarget[],
+  acceptSuspicious: boolean,
+): ToolChange | string {
+  const own = changes.filter((one) => one.target === target && one.tool === tool);
+  const shown = own.find((one) => one.hash === hash);
+  if (shown !== undefined)
+    return shown.suspicious.length === 0 || acceptSuspicious
+      ? shown
+      : `${target}/${tool} looks suspicious (${shown.suspicious.join("; ")}); accept it with \`acceptSuspicious\``;
+  if (own.length > 0) return `${target}/${tool} has changed since it was shown; look at it again`;
+  const from = inspected.find((one) => one.target === target);
+  if (from === undefined) return `${target}/${tool}: this backend has no server with this name`;
+  return from.error === undefined
+    ? `${target}/${tool} does not differ from the lock file any more; look again`
+    : `${target}/${tool}: the server cannot be asked (${from.error}), and no session saw the tool since the last reload`;
+}
+
+function refusalText(refusals: readonly string[]): string {
+  const more = refusals.length - SHOWN;
+  return `nothing was accepted:\n${[...refusals.slice(0, SHOWN), ...(more > 0 ? [`and ${more} more`] : [])].join("\n")}\n`;
+}
+
+function lockedTools(file: string): { readonly tools: LockedTools } | { readonly problem: string } {
+  try {
+    const tools = readLockFile(file);
+    // The gateway was loaded with one. A file with the accepted tools alone would withhold all others.
+    return tools ? { tools } : { problem: `${file} does not exist any more; write it with \`gwctl mcp lock\`` };
+  } catch (error) {
+    return { problem: (error as Error).message };
+  }
+}
+
+function written(file: string, tools: LockedTools): AdminAnswer | undefined {
+  try {
+    writeLockFile(file, tools);
+    return undefined;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    const isFull = code === "ENOSPC" || code === "EDQUOT";
+    return textAnswer(isFull ? 507 : 500, `cannot write ${file}: ${message}\n`);
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

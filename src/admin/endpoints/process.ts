@@ -1,0 +1,145 @@
+/**
+ * `/healthz/live`, `/healthz/ready` and `/metrics`: for orchestrators and scrapers; also on `config.statsAddr`.
+ */
+
+import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
+import { parseLogFilter } from "../../observe/log/log-filter.ts";
+import type { Logging } from "../../observe/log/logger.ts";
+import type { Metrics } from "../../observe/log/metrics.ts";
+import { type AdminAnswer, type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+
+export function statsEndpoints(options: { metrics: Metrics; notReady(): readonly string[] }): AdminEndpoint[] {
+  return [
+    {
+      path: ADMIN_PATHS.metrics,
+      doc: "Metrics in the Prometheus text format.",
+      GET: () => ({ status: 200, type: "text/plain; version=0.0.4; charset=utf-8", body: options.metrics.render() }),
+    },
+    { path: ADMIN_PATHS.live, doc: "200 while the process runs.", GET: () => textAnswer(200, "live\n") },
+    {
+      path: ADMIN_PATHS.ready,
+      doc: "200 while every listener serves; 503 with the reason otherwise.",
+      GET() {
+        const pending = options.notReady();
+        return pending.length === 0
+          ? textAnswer(200, "ready\n")
+          : textAnswer(503, `not ready, pending: ${pending.join(", ")}\n`);
+      },
+    },
+  ];
+}
+
+export function quitEndpoint(shutDown: () => void): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.quit,
+    doc: "POST: graceful shutdown.",
+    POST() {
+      setImmediate(shutDown);
+      return textAnswer(200, "shutting down\n");
+    },
+  };
+}
+
+export type UpgradeAnswer =
+  | { readonly ok: true; readonly pid: number; readonly version: string }
+  | { readonly ok: false; readonly reason: string };
+
+export function upgradeEndpoint(upgrade: () => Promise<UpgradeAnswer>): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.upgrade,
+    doc: "POST: starts the new version of the program, hands the sockets over, and drains.",
+    async POST() {
+      const outcome = await upgrade();
+      return outcome.ok
+        ? textAnswer(
+            200,
+            `upgraded to version ${outcome.version}, process ${outcome.pid}; process ${process.pid} drains\n`,
+          )
+        : textAnswer(500, `not upgraded, process ${process.pid} continues: ${outcome.reason}\n`);
+    },
+  };
+}
+
+export function loggingEndpoint(logging: Logging): AdminEndpoint {
+  const current = (): AdminAnswer => textAnswer(200, `current log level is ${logging.filter.text}\n`);
+  return {
+    path: ADMIN_PATHS.logging,
+    doc: "GET: the log filter. POST ?level=info,mcp=trace: sets it until the next restart.",
+    GET(request) {
+      if (!request.query.has("level")) return current();
+      return { ...textAnswer(405, "use POST to set the level\n"), headers: { allow: "POST" } };
+    },
+    POST(request) {
+      const level = request.query.get("level");
+      if (level === null) return current();
+      const parsed = parseLogFilter(level);
+      if (!parsed.ok) return textAnswer(400, `${parsed.error}\n`);
+      logging.setFilter(parsed.filter);
+      return current();
+    },
+  };
+}
+
+/** A part of the gateway that holds memory: counts, and bytes where they are known. */
+export type MemoryParts = Readonly<Record<string, () => unknown>>;
+
+export function memoryEndpoint(parts: MemoryParts): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.memory,
+    doc: "Memory of the process, the V8 heap by space, external memory, and by component.",
+    GET() {
+      const { rss, heapTotal, heapUsed, external, arrayBuffers } = process.memoryUsage();
+      const heap = getHeapStatistics();
+      return jsonAnswer({
+        process: { rssBytes: rss, peakRssBytes: process.resourceUsage().maxRSS * 1024 },
+        heap: {
+          usedBytes: heapUsed,
+          totalBytes: heapTotal,
+          limitBytes: heap.heap_size_limit,
+          mallocedBytes: heap.malloced_memory,
+          nativeContexts: heap.number_of_native_contexts,
+          detachedContexts: heap.number_of_detached_contexts,
+          spaces: getHeapSpaceStatistics().map((space) => ({
+            name: space.space_name,
+            usedBytes: space.space_used_size,
+            sizeBytes: space.space_size,
+            availableBytes: space.space_available_size,
+          })),
+        },
+        // Buffers are counted in both: `arrayBuffers` is part of `external`.
+        external: { bytes: external, arrayBufferBytes: arrayBuffers },
+        parts: Object.fromEntries(Object.entries(parts).map(([name, read]) => [name, read()])),
+      });
+    },
+  };
+}
+
+export function indexEndpoint(version: string, endpoints: readonly AdminEndpoint[]): AdminEndpoint {
+  const rows = endpoints.map((endpoint) => {
+    const methods = [endpoint.GET && "GET", endpoint.POST && "POST"].filter(Boolean).join(", ");
+    const path = endpoint.GET ? `<a href="${endpoint.path}">${endpoint.path}</a>` : endpoint.path;
+    return `<tr><td><code>${methods}</code></td><td><code>${path}</code></td><td>${escapeHtml(endpoint.doc)}</td></tr>`;
+  });
+  const body = `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>gateway admin</title></head>
+<body><h1>gateway ${escapeHtml(version)}</h1>
+<table><thead><tr><th>methods</th><th>path</th><th>what it does</th></tr></thead><tbody>
+${rows.join("\n")}
+</tbody></table></body></html>
+`;
+  return {
+    path: ADMIN_PATHS.index,
+    doc: "This page.",
+    GET: () => ({
+      status: 200,
+      type: "text/html; charset=utf-8",
+      body,
+      headers: { "content-security-policy": "default-src 'none'; frame-ancestors 'none'" },
+    }),
+  };
+}
+
+function escapeHtml(text: string): string {
+  return text.replace(/[&<>"]/g, (char) => `&#${char.charCodeAt(0)};`);
+}

@@ -1,0 +1,177 @@
+/**
+ * `POST /debug/what-if`: what would become of a request, without sending it. The answer is the report of a dry run of the
+ * configuration that serves.
+ */
+import { z } from "zod";
+import type { Clock } from "../../base/clock.ts";
+import type { SourceText } from "../../config/load/load.ts";
+import { type DescribedRequest, describedRequest } from "../../config/schema/tests-schema.ts";
+import type { GivenToken } from "../../core/policy.ts";
+import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
+import { type FactRing, readSegments } from "../../pipeline/records/fact-ring.ts";
+import { readRecord } from "../../pipeline/records/recorded-request.ts";
+import { type AdminEndpoint, type AdminRequest, type AdminSink, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+
+const USAGE = 'send JSON: {"request": {"method", "url", …}, "claims" | "token", "repeat"}';
+/** The dry run works on the thread that serves. */
+const MAX_REPEATS = 1_000;
+
+const question = z.strictObject({
+  request: describedRequest,
+  claims: z.record(z.string(), z.unknown()).optional(),
+  token: z.string().min(1).optional(),
+  repeat: z.int().min(1).max(MAX_REPEATS).optional(),
+});
+
+export interface WhatIf {
+  readonly request: DescribedRequest;
+  readonly given: GivenToken | undefined;
+  readonly repeat: number;
+}
+
+export function whatIfEndpoint(ask: (question: WhatIf) => Promise<DryReport>): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.whatIf,
+    doc: 'POST {"request", "claims" | "token", "repeat"}: route, policies, limits and backend of a request that is not sent.',
+    async POST(request) {
+      const parsed = question.safeParse(await readJson(request));
+      if (!parsed.success) {
+        const [issue] = parsed.error.issues;
+        return textAnswer(400, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? ""}\n${USAGE}\n`);
+      }
+      const { claims, token, repeat = 1 } = parsed.data;
+      if (claims !== undefined && token !== undefined) return textAnswer(400, `send claims or a token\n${USAGE}\n`);
+      const given = claims ? { claims } : token === undefined ? undefined : { token };
+      try {
+        return jsonAnswer(await ask({ request: parsed.data.request, given, repeat }));
+      } catch (error) {
+        // A URL that chooses no listener.
+        return textAnswer(400, `${(error as Error).message}\n`);
+      }
+    },
+  };
+}
+
+async function readJson(request: AdminRequest): Promise<unknown> {
+  try {
+    return JSON.parse((await request.body()).toString());
+  } catch {
+    return undefined;
+  }
+}
+
+const written = z.strictObject({
+  sources: z.array(z.strictObject({ file: z.string().min(1), text: z.string() })).min(1),
+});
+
+export type RehearseAnswer =
+  | { readonly ok: true; readonly report: object }
+  | { readonly ok: false; readonly problems: readonly string[] };
+
+/** Rejects with an Error; `isBusy` says whether another rehearsal runs. */
+export interface RehearseParts {
+  /** `left`: nobody waits for it any more. */
+  rehearse(
+    after: readonly SourceText[],
+    facts: readonly Uint8Array[] | undefined,
+    left: AbortSignal | undefined,
+  ): Promise<RehearseAnswer>;
+  isBusy(error: unknown): boolean;
+}
+
+/** Large configurations are generated; as JSON their texts grow. */
+const MAX_REHEARSED_BYTES = 16 * 1024 * 1024;
+
+export function rehearseEndpoint(parts: RehearseParts): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.rehearse,
+    doc: "POST a configuration: what it would change for the last 10,000 requests. Nothing is sent.",
+    maxBodyBytes: MAX_REHEARSED_BYTES,
+    async POST(request) {
+      const text = (await request.body()).toString();
+      if (text.trim() === "") return textAnswer(400, "send the text of a configuration\n");
+      try {
+        const found = await parts.rehearse(sourcesIn(text), request.facts, request.left);
+        if (found.ok) return jsonAnswer(found.report);
+        return textAnswer(422, `${found.problems.join("\n")}\n`);
+      } catch (error) {
+        return textAnswer(parts.isBusy(error) ? 409 : 500, `${(error as Error).message}\n`);
+      }
+    },
+  };
+}
+
+function sourcesIn(text: string): readonly SourceText[] {
+  if (text.startsWith("{")) {
+    try {
+      const parsed = written.safeParse(JSON.parse(text));
+      if (parsed.success) return parsed.data.sources;
+    } catch {
+      // YAML that begins like JSON.
+    }
+  }
+  return [{ file: "<rehearsed>", text }];
+}
+
+/** Below the time that readers wait for a byte. */
+const STILL_THERE_MS = 5_000;
+const JSON_LINES = "application/jsonl";
+/** A reader that is slower loses lines rather than holding memory. */
+const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
+
+export function recordingEndpoint(facts: FactRing, clock: Clock): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.recording,
+    doc: "The last 10,000 requests without bodies and credentials, as JSON lines; `follow=true` for those to come.",
+    GET({ query }) {
+      const segments = facts.segments();
+      if (query.get("form") === "segments")
+        return { status: 200, type: "application/octet-stream", body: Buffer.concat(segments) };
+      const follow = query.get("follow") ?? "false";
+      if (follow !== "true" && follow !== "false") return textAnswer(400, "follow is true or false\n");
+      return {
+        status: 200,
+        type: JSON_LINES,
+        stream: follow === "true" ? (sink) => followed(facts, clock, sink) : (sink) => kept(segments, sink),
+      };
+    },
+  };
+}
+
+/** A segment at a time, so that traffic goes on in between. */
+function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
+  let isOpen = true;
+  sink.onClose(() => {
+    isOpen = false;
+  });
+  const next = (index: number): void => {
+    const segment = segments[index];
+    if (!isOpen) return;
+    if (segment === undefined) {
+      sink.end();
+      return;
+    }
+    sink.write(lines(readSegments([segment])));
+    setImmediate(next, index + 1);
+  };
+  next(0);
+}
+
+/** The first line is empty: from then on nothing is missed. More empty ones say that the gateway is still there. */
+function followed(facts: FactRing, clock: Clock, sink: AdminSink): void {
+  sink.write("\n");
+  const timer = clock.every(STILL_THERE_MS, () => void sink.write("\n"));
+  const withdraw = facts.follow((text) => {
+    const record = readRecord(text);
+    if (record && sink.bufferedBytes() < MAX_UNREAD_BYTES) sink.write(lines([record]));
+  });
+  sink.onClose(() => {
+    timer.cancel();
+    withdraw();
+  });
+}
+
+function lines(records: readonly object[]): string {
+  return records.map((record) => `${JSON.stringify(record)}\n`).join("");
+}

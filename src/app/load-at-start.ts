@@ -1,0 +1,107 @@
+/**
+ * The first load: sources, sockets that were handed over or inherited, the configuration that will serve, and what it needs
+ * before anything listens (log settings, store, key for session ids).
+ */
+
+import { readFileSync } from "node:fs";
+import type { Ui } from "../admin/ui/ui.ts";
+import { fileProblem } from "../base/file-problem.ts";
+import { openSources, type Sources } from "../config/load/load.ts";
+import {
+  createInheritedSockets,
+  type InheritedSockets,
+  inheritedSockets,
+} from "../pipeline/listen/inherited-sockets.ts";
+import type { ConfigurableStore, StoreSettings } from "../store/open-store.ts";
+import type { Change } from "../store/table.ts";
+import type { AppOptions } from "./app-options.ts";
+import type { Loaded } from "./config-loader.ts";
+import { logFilter, type Services } from "./services.ts";
+import type { Shutdown } from "./shutdown.ts";
+import { StartError } from "./start-error.ts";
+import { loadForThreads, type ThreadedLoad } from "./threads/load-for-threads.ts";
+import { createHandedSockets } from "./upgrade/handed-sockets.ts";
+import type { Predecessor } from "./upgrade/predecessor.ts";
+
+export interface StartLoad extends ThreadedLoad {
+  readonly sources: Sources;
+  readonly handed: ReturnType<typeof createHandedSockets>;
+  readonly inherited: InheritedSockets;
+}
+
+/** Throws a StartError. */
+export async function loadAtStart(
+  options: AppOptions,
+  services: Services,
+  shutdown: Shutdown,
+  ui: Ui,
+): Promise<StartLoad> {
+  const { logging, resources, store, signingKey } = services;
+  const sources = openSources(options.sources, options.readStdin);
+  const handed = createHandedSockets(options.predecessor?.sockets ?? []);
+  const inherited = createInheritedSockets([
+    ...inheritedSockets(options.environment, process.pid),
+    ...handed.forListeners,
+  ]);
+  const isActivated = inherited.unused().length > 0;
+  const loaded = loadForThreads(options, services, sources, ui.source, isActivated);
+  const { first } = loaded;
+  shutdown.at("resources", first.discard);
+  shutdown.at("resources", resources.closeAll);
+  const { process: settings } = first.config;
+  logging.setFilter(logFilter(settings.logging?.level ?? "info"));
+  logging.setFormat(settings.logging?.format ?? "text");
+  logging.setRedactor(first.config.redaction.text);
+  await openHandedStore(store, first.config, options.predecessor);
+  shutdown.at("store", store.close);
+  await signingKey.open(settings.sessionKey ?? []);
+  shutdown.at("store", signingKey.close);
+  return { ...loaded, sources, handed, inherited };
+}
+
+/** `content`: of the store that the process before this one had in memory. */
+export async function openConfiguredStore(
+  store: ConfigurableStore,
+  config: Loaded,
+  content: readonly Change[] = [],
+): Promise<void> {
+  try {
+    const settings = settingsOf(config);
+    if (settings.kind === "memory") await store.open({ ...settings, content });
+    else {
+      await store.open(settings);
+      for (const [key, value, expiresAtMs] of content)
+        if (value !== undefined) await store.replace(key, undefined, value, expiresAtMs ? { expiresAtMs } : {});
+    }
+  } catch (error) {
+    throw new StartError([`${config.processWrittenAt("store")}: ${(error as Error).message}`]);
+  }
+}
+
+function settingsOf({ process: { store, cacheMaxBytes: cacheBytes }, processPath }: Loaded): StoreSettings {
+  if (store === undefined || store === "memory") return { kind: "memory", cacheBytes };
+  if ("folder" in store) return { kind: "folder", folder: processPath(store.folder), cacheBytes };
+  const { redis: url, prefix, timeout: timeoutMs, ca } = store;
+  return { kind: "redis", url, prefix, timeoutMs, ca: ca === undefined ? undefined : readText(processPath(ca)) };
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    throw new Error(fileProblem(path, error));
+  }
+}
+
+export async function openHandedStore(
+  configurable: ConfigurableStore,
+  config: Loaded,
+  predecessor: Predecessor | undefined,
+): Promise<void> {
+  const { store } = config.process;
+  // Both processes may have connections to Redis.
+  const isShared = typeof store === "object" && "redis" in store;
+  const content = isShared ? undefined : await predecessor?.takeStore();
+  await openConfiguredStore(configurable, config, content);
+  predecessor?.serveStore(configurable);
+}

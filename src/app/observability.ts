@@ -1,0 +1,249 @@
+/**
+ * What is known of requests and of the process from the start: metrics, OpenTelemetry, audit, records, the heap.
+ */
+
+import { hostname } from "node:os";
+import { resolve } from "node:path";
+import type { Clock } from "../base/clock.ts";
+import type { HeapPressure } from "../base/heap-pressure.ts";
+import { createIdSource, type IdSource } from "../base/ids.ts";
+import type { WrittenProcess } from "../config/schema/schema.ts";
+import type { Exchange } from "../core/exchange.ts";
+import { registerProcessMetrics } from "../observe/log/process-metrics.ts";
+import { openRotatingFile } from "../observe/log/rotating-file.ts";
+import { createTraceHub, type TraceHub } from "../observe/trace/hub.ts";
+import { createKeptTraces, type KeptTraces } from "../observe/trace/kept-traces.ts";
+import type { Redaction } from "../observe/trace/redact.ts";
+import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
+import { type AccessLogCopy, compileAccessFields, createAccessLog } from "../pipeline/records/access-log.ts";
+import { type Audit, createAudit } from "../pipeline/records/audit.ts";
+import { createFactRing, type FactRing } from "../pipeline/records/fact-ring.ts";
+import { createMirrorRecords, type MirrorRecords } from "../pipeline/records/mirror-report.ts";
+import { createRecentRequests, type RecentRequests } from "../pipeline/records/recent-requests.ts";
+import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
+import { createShadowRecords, type ShadowRecords } from "../pipeline/records/shadow-report.ts";
+import { createTrafficHistory, HISTORY_SECONDS, type TrafficHistory } from "../pipeline/records/traffic-history.ts";
+import { storeNamespace } from "../store/store.ts";
+import type { OtlpSettings } from "../telemetry/settings.ts";
+import type { Telemetry, TelemetryEnv } from "../telemetry/telemetry.ts";
+import type { AppOptions } from "./app-options.ts";
+import { watchHeapLoudly } from "./capacity.ts";
+import type { Loaded } from "./config-loader.ts";
+import type { Services } from "./services.ts";
+import type { Shutdown } from "./shutdown.ts";
+import { StartError } from "./start-error.ts";
+
+export interface Measuring {
+  readonly ids: IdSource;
+  readonly records: RequestRecords;
+  readonly heap: HeapPressure;
+  random(): number;
+}
+
+export async function startMeasuring(
+  { version, random = Math.random, heapSize }: AppOptions,
+  services: Services,
+  shutdown: Shutdown,
+  config: Loaded,
+): Promise<Measuring> {
+  const { clock, metrics } = services;
+  const { process: settings, redaction } = config;
+  const ids = createIdSource();
+  const telemetry = await loadTelemetry(settings.telemetry?.otlp, services, { redaction, ids, random, version });
+  if (telemetry !== undefined) shutdown.at("measuring", telemetry.close);
+  shutdown.at("measuring", registerProcessMetrics(metrics, { version, startedAtMs: clock.now() }));
+  const audit = openAudit(settings, services, redaction, telemetry?.log);
+  if (audit !== undefined) shutdown.at("measuring", audit.close);
+  const records = createRequestRecords(services, config, telemetry, audit);
+  keepHistory(services, records.history, shutdown);
+  const heap = watchHeapLoudly(services, heapSize);
+  shutdown.at("measuring", heap.stop);
+  return { ids, random, records, heap };
+}
+
+export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" | "defect"> {
+  readonly hub: TraceHub<Exchange>;
+  readonly recent: RecentRequests;
+  readonly shadow: ShadowRecords;
+  readonly mirrors: MirrorRecords;
+  readonly facts: FactRing;
+  readonly history: TrafficHistory;
+  /** Undefined unless `config.tracing.keepFailed` asks for it. */
+  readonly kept: KeptTraces | undefined;
+}
+
+export function createRequestRecords(
+  { clock, logger, metrics, unexpected }: Services,
+  { process, redaction }: Loaded,
+  telemetry: Omit<Telemetry, "close"> | undefined,
+  audit: Audit | undefined,
+  nextSeq?: () => number,
+): RequestRecords {
+  const hub = createTraceHub<Exchange>();
+  const keepFailed = process.tracing?.keepFailed;
+  const kept = keepFailed && createKeptTraces(keepFailed.maxBytes);
+  const recent = createRecentRequests({
+    clock,
+    redaction,
+    watcher: (exchange) => hub.take(exchange),
+    kept,
+    ...(nextSeq ? { nextSeq } : {}),
+  });
+  const accessLog = createAccessLog(logger.for("access"), {
+    copy: logCopy(clock, telemetry),
+    own: process.logging?.access && compileAccessFields(process.logging.access, redaction),
+  });
+  const facts = createFactRing(redaction);
+  const shadow = createShadowRecords(metrics, clock.now());
+  const mirrors = createMirrorRecords(metrics, clock.now());
+  const history = createTrafficHistory(clock);
+  const countRequest = createRequestMetrics(metrics);
+  return {
+    hub,
+    recent,
+    shadow,
+    mirrors,
+    facts,
+    history,
+    kept,
+    trace:
+      telemetry === undefined && audit === undefined
+        ? recent.begin
+        : (exchange) => {
+            telemetry?.begin(exchange);
+            audit?.begin(exchange);
+            return recent.begin(exchange);
+          },
+    settled(exchange, outcome) {
+      const durationMs = clock.monotonicMs() - exchange.startedMs;
+      if (!exchange.records.isQuiet) {
+        countRequest(exchange, outcome, durationMs);
+        history.count(exchange, outcome, durationMs);
+        accessLog(exchange, outcome, durationMs);
+        facts.note(exchange, outcome, durationMs);
+      }
+      if (exchange.records.spans !== undefined) telemetry?.settled(exchange, outcome);
+      audit?.settled(exchange, outcome, durationMs);
+      if (exchange.shadow.denials !== undefined || exchange.shadow.isPending) shadow.note(exchange);
+      if (exchange.records.mirrored !== undefined) mirrors.note(exchange);
+      recent.settled(exchange, outcome, durationMs);
+    },
+    defect: (exchange, error) => unexpected.report("request", error, { id: exchange.id, route: exchange.route }),
+  };
+}
+
+function logCopy(clock: Clock, telemetry: Pick<Telemetry, "log"> | undefined): AccessLogCopy | undefined {
+  const log = telemetry?.log;
+  return (
+    log &&
+    ((level, fields, { records: { spans } }) => log({ level, name: "request", epochMs: clock.now(), fields, spans }))
+  );
+}
+
+export function openAudit(
+  { audit: settings }: Pick<WrittenProcess, "audit">,
+  { clock, logger, metrics }: Services,
+  redaction: Redaction,
+  log: Telemetry["log"],
+): (Audit & { close(): Promise<void> }) | undefined {
+  if (settings === undefined) return undefined;
+  if (settings.otlp === true && log === undefined)
+    throw new StartError(["config.audit.otlp: needs `config.telemetry.otlp` with `logs` among its `signals`"]);
+  const written = metrics.counter("gateway_audit_records_total", "Audit records that were made.").labels();
+  const dropped = metrics
+    .counter("gateway_audit_dropped_total", "Audit records that were lost because the file could not be written.")
+    .labels();
+  dropped.add(0);
+  const auditLogger = logger.for("audit");
+  const file =
+    settings.file &&
+    openRotatingFile({
+      ...settings.file,
+      path: resolve(settings.file.path),
+      clock,
+      dropped: (lines) => dropped.add(lines),
+      changed: (failure) =>
+        failure === undefined
+          ? auditLogger.info("audit file can be written again")
+          : auditLogger.error("audit file cannot be written", {
+              file: settings.file?.path,
+              reason: failure.message,
+              calls: settings.required ? "rejected until it can" : "go on",
+            }),
+    });
+  const audit = createAudit(settings, {
+    clock,
+    redaction,
+    isWritable: () => file?.isWritable ?? true,
+    record(fields, { records: { spans } }) {
+      written.add();
+      file?.write(`${JSON.stringify(fields)}\n`);
+      if (settings.otlp === true) log?.({ level: "info", name: "audit", epochMs: clock.now(), fields, spans });
+    },
+  });
+  return { ...audit, close: async () => file?.close() };
+}
+
+/** A collector that does not answer must not hold up the end for long. */
+const CLOSE_LIMIT_MS = 2_000;
+
+export async function loadTelemetry(
+  settings: OtlpSettings | undefined,
+  { clock, logger, metrics }: Services,
+  rest: Pick<TelemetryEnv, "redaction" | "ids" | "random" | "version">,
+): Promise<(Omit<Telemetry, "close"> & { close(): Promise<void> }) | undefined> {
+  if (settings === undefined) return undefined;
+  const { openTelemetry } = await import("../telemetry/telemetry.ts");
+  const env = { clock, metrics, logger: logger.for("telemetry"), hostName: hostname(), ...rest };
+  const telemetry = openTelemetry(settings, env);
+  return { ...telemetry, close: () => telemetry.close(CLOSE_LIMIT_MS) };
+}
+
+const SAVE_MS = 60_000;
+
+export function keepHistory(
+  { clock, store, logger }: Pick<Services, "clock" | "store" | "logger">,
+  history: TrafficHistory,
+  shutdown: Shutdown,
+  thread = 0,
+): void {
+  if (store.kind === "memory") return;
+  const kept = storeNamespace(store, "history");
+  // Replicas that share a store have other host names, and so has the same pod after a move: then its past is not known.
+  const key = `${hostname()}.${thread}`;
+  let isRead = false;
+  let isTold = false;
+  /** An idle gateway writes nothing. */
+  let saved = "[[],[]]";
+
+  const failed = (error: Error): void => {
+    if (!isTold) logger.for("app").warn("the history of traffic is not kept", { reason: error.message });
+    isTold = true;
+  };
+  const read = kept.get(key).then((text) => {
+    if (text !== undefined) history.unpack(text);
+    isRead = true;
+  }, failed);
+
+  async function save(): Promise<void> {
+    await read;
+    try {
+      // What could not be read at the start is not written over unseen.
+      if (!isRead) history.unpack((await kept.get(key)) ?? "[]");
+      isRead = true;
+      const packed = history.packed();
+      if (packed === saved) return;
+      await kept.set(key, packed, { expiresAtMs: clock.now() + HISTORY_SECONDS * 1000 });
+      saved = packed;
+      isTold = false;
+    } catch (error) {
+      failed(error as Error);
+    }
+  }
+
+  const timer = clock.every(SAVE_MS, () => void save());
+  shutdown.at("outgoing", () => {
+    timer.cancel();
+    return save();
+  });
+}

@@ -1,0 +1,201 @@
+/**
+ * A rehearsal: a new configuration is compiled beside the old one, both with services that lead nowhere, and both judge the
+ * same recorded requests in the order in which they came, at the times at which they came. Nothing is sent.
+ */
+
+import type { Clock } from "../../base/clock.ts";
+import { type DryConfig, openDryConfig } from "../../config/dry-config.ts";
+import type { SourceText } from "../../config/load/load.ts";
+import { type Environment, markPlaceholders } from "../../config/text/env.ts";
+import type { VariableValue } from "../../observe/trace/redact.ts";
+import { createDryRunner, type DryRunner, recordedVerdict, walkRecorded } from "../../pipeline/dry-run/dry-run.ts";
+import type { RecordedTraffic } from "../../pipeline/records/fact-ring.ts";
+import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
+
+export interface RehearsalInput {
+  /** Undefined: what was recorded is compared with. */
+  readonly before: readonly SourceText[] | undefined;
+  readonly after: readonly SourceText[];
+  readonly environment: Environment;
+  readonly allowMissingEnv?: boolean;
+  /** Variables that were not looked up: their names stand for them. */
+  readonly unnamed?: readonly string[];
+}
+
+export type Rehearsal =
+  | { readonly ok: true; readonly report: RehearsalReport }
+  | { readonly ok: false; readonly problems: readonly string[] };
+
+/** `breathe` is awaited between requests, so that the rehearsal does not hold the thread. */
+export async function rehearse(
+  input: RehearsalInput,
+  traffic: RecordedTraffic,
+  clock: Clock,
+  breathe?: Breathe,
+): Promise<Rehearsal> {
+  const startedMs = clock.monotonicMs();
+  const moving = movingClock(clock, traffic.firstAt ?? clock.now());
+  const { environment, allowMissingEnv = false } = input;
+  const open: DryConfig[] = [];
+  const runnerOf = (sources: readonly SourceText[]): DryRunner | readonly string[] => {
+    const dry = openDryConfig(sources, { environment, clock: moving.clock, allowMissingEnv });
+    open.push(dry);
+    const { prepared } = dry;
+    if (!prepared.ok) return prepared.problems;
+    return createDryRunner(prepared.topology, prepared.redaction, moving.clock, prepared.process.trustedProxies);
+  };
+  try {
+    const after = runnerOf(input.after);
+    if (!("run" in after)) return { ok: false, problems: [...after, ...noteOnVariables(input)] };
+    const before = input.before && runnerOf(input.before);
+    if (before && !("run" in before))
+      return { ok: false, problems: before.map((problem) => `the configuration to compare with: ${problem}`) };
+    const { redaction } = after;
+    const count = createRehearsalCount((name) => redaction.isSensitive(name));
+    for (const recorded of traffic) {
+      moving.moveTo(recorded.at);
+      const old = before ? walkRecorded(recorded, before) : recordedVerdict(recorded);
+      const was = old instanceof Promise ? await old : old;
+      const is = walkRecorded(recorded, after);
+      count.add(recorded, was, is instanceof Promise ? await is : is);
+      const pause = breathe?.();
+      if (pause) await pause;
+    }
+    const report = count.report(clock.monotonicMs() - startedMs, notesOn(input));
+    return {
+      ok: true,
+      report: withoutVariables(report, valuesIn([...input.after, ...(input.before ?? [])], environment)),
+    };
+  } finally {
+    for (const { close } of open) close();
+  }
+}
+
+/** What cannot be judged without bodies. */
+function notesOn(input: RehearsalInput): string[] {
+  const { after, before } = input;
+  const texts = [...after, ...(before ?? [])].map(({ text }) => text).join("\n");
+  const notes = noteOnVariables(input);
+  if (/mcp\.tool\.arguments|request\.body|llm\.prompt/.test(texts))
+    notes.push(
+      "rules that read arguments or bodies cannot be judged, because bodies are not recorded: they count as not satisfied",
+    );
+  if (before === undefined)
+    notes.push("compared with what was recorded: headers and answers of the gateway are not compared");
+  if (/\bextAuthz\b/.test(texts)) notes.push("an external authorization service is not asked and counts as agreeing");
+  if (/\bglobal:/.test(texts)) notes.push("a rate limit service is not asked and counts as agreeing");
+  return notes;
+}
+
+function noteOnVariables({ unnamed = [] }: RehearsalInput): string[] {
+  if (unnamed.length === 0) return [];
+  return [
+    `the running configuration does not name these variables, so their names stand for their values: ${unnamed.join(", ")}`,
+  ];
+}
+
+/** The time of the requests; timers, which only bound a walk, are those of now. */
+function movingClock(clock: Clock, firstMs: number): { readonly clock: Clock; moveTo(ms: number): void } {
+  let nowMs = firstMs;
+  return {
+    clock: {
+      now: () => nowMs,
+      monotonicMs: () => nowMs - firstMs,
+      after: (delayMs, callback) => clock.after(delayMs, callback),
+      every: (intervalMs, callback) => clock.every(intervalMs, callback),
+    },
+    moveTo(ms) {
+      nowMs = ms;
+    },
+  };
+}
+
+/**
+ * Variables of the environment in a rehearsal. Whoever reaches the admin interface chooses the new text, and must not read with
+ * it what the gateway's environment holds: the report has the names of variables instead of their values, and a variable
+ * that the running configuration does not name is not looked up.
+ */
+
+/** Shorter values are words of the report itself. */
+const MIN_HIDDEN_CHARS = 4;
+
+/** With the names of variables that only `after` names: each stands for its own value, if it has one. */
+export function variablesForRehearsal(
+  before: readonly SourceText[],
+  after: readonly SourceText[],
+  environment: Environment,
+): { readonly environment: Environment; readonly unnamed: readonly string[] } {
+  const named = namesIn(before);
+  const unnamed = [...namesIn(after)].filter((name) => !named.has(name) && environment[name] !== undefined);
+  return { environment: { ...environment, ...Object.fromEntries(unnamed.map((name) => [name, name])) }, unnamed };
+}
+
+/** What these texts get from the environment. */
+export function valuesIn(sources: readonly SourceText[], environment: Environment): readonly VariableValue[] {
+  const values = [...namesIn(sources)].flatMap((name) => {
+    const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
+    return value === undefined || value.length < MIN_HIDDEN_CHARS || value === name ? [] : [{ name, value }];
+  });
+  // A value may be a part of a longer one.
+  return values.sort((one, other) => other.value.length - one.value.length);
+}
+
+/** Every text in it, as deep as it goes, without the values. */
+export function withoutVariables<Value>(value: Value, variables: readonly VariableValue[]): Value {
+  if (variables.length === 0) return value;
+  const hiders = variables.flatMap(({ name, value: secret }) =>
+    [...new Set([secret, JSON.stringify(secret).slice(1, -1)])].map((text) => hider(name, text)),
+  );
+  const hidden = (one: unknown): unknown => {
+    if (typeof one === "string") return hiders.reduce((text, hide) => hide(text), one);
+    if (Array.isArray(one)) return one.map(hidden);
+    if (typeof one !== "object" || one === null) return one;
+    return Object.fromEntries(Object.entries(one).map(([key, inner]) => [key, hidden(inner)]));
+  };
+  return hidden(value) as Value;
+}
+
+/** Header names are in lower case, and long texts are cut: the end of one may be the beginning of a value. */
+function hider(name: string, secret: string): (text: string) => string {
+  const shown = `\${${name}}`;
+  const pattern = new RegExp(secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi");
+  const lower = secret.toLowerCase();
+  return (text) => {
+    const replaced = text.replace(pattern, () => shown);
+    const end = replaced.toLowerCase();
+    for (let length = Math.min(lower.length - 1, end.length); length >= MIN_HIDDEN_CHARS; length--)
+      if (end.endsWith(lower.slice(0, length))) return `${replaced.slice(0, -length)}${shown}`;
+    return replaced;
+  };
+}
+
+function namesIn(sources: readonly SourceText[]): Set<string> {
+  const names = sources.flatMap(({ text }) =>
+    markPlaceholders(text).placeholders.flatMap((one) => (one.kind === "variable" ? [one.name] : [])),
+  );
+  return new Set(names);
+}
+
+/**
+ * Work in slices, so that others on the same thread get their turn.
+ */
+
+/** The time is asked for once in so many pieces of work. */
+const PIECES = 8;
+
+/** Called after each piece of work; returns what to wait for, mostly nothing. */
+type Breathe = () => Promise<void> | undefined;
+
+export function createPause(clock: Clock, workMs: number, rest: () => Promise<void>): Breathe {
+  let pieces = 0;
+  let startedMs = clock.monotonicMs();
+  return () => {
+    pieces += 1;
+    if (pieces < PIECES) return undefined;
+    pieces = 0;
+    if (clock.monotonicMs() - startedMs < workMs) return undefined;
+    return rest().then(() => {
+      startedMs = clock.monotonicMs();
+    });
+  };
+}

@@ -1,0 +1,140 @@
+/**
+ * `gwctl proxy log`: reads or sets the log filter of a running gateway, until its next start.
+ */
+
+import { accessSync, constants, statSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { createFile, replaceFile } from "../../base/replace-file.ts";
+import type { TargetFlags } from "../instance/target.ts";
+import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+import { openTarget } from "./open-target.ts";
+
+/** How an answer begins (spec 4.2). */
+const CURRENT = "current log level is ";
+
+export interface LogFlags extends TargetFlags {
+  readonly level?: string;
+  readonly set?: readonly string[];
+}
+
+export async function log(name: string | undefined, flags: LogFlags, terminal: Terminal): Promise<void> {
+  if (flags.level !== undefined && flags.set !== undefined)
+    throw usageError("use either --level (replaces the filter) or --set (changes parts of it)");
+  const { admin } = await openTarget(name, flags, terminal);
+  try {
+    const before = (await admin.get(ADMIN_PATHS.logging)).body.toString();
+    if (!before.startsWith(CURRENT))
+      throw new CliError(`${admin.display} did not return its log level: is that a gateway's admin interface?`);
+    const level = flags.level ?? (flags.set === undefined ? undefined : merged(before, flags.set));
+    if (level === undefined) terminal.out(printable(before));
+    else {
+      const query = new URLSearchParams({ level });
+      const answer = await admin.post(`${ADMIN_PATHS.logging}?${query}`, { what: `log filter ${level}` });
+      terminal.out(printable(answer.body.toString()));
+    }
+  } finally {
+    admin.close();
+  }
+}
+
+/** The filter as it is, with these modules changed: `info,mcp=trace` and `--set admin=debug`. */
+function merged(answer: string, changes: readonly string[]): string {
+  const current = answer.slice(CURRENT.length).trim().split(",");
+  const clauses = new Map(current.map((clause) => [clause.includes("=") ? clause.split("=", 1)[0] : "", clause]));
+  for (const change of changes.flatMap((text) => text.split(","))) {
+    const equals = change.indexOf("=");
+    if (equals < 1) throw usageError(`--set ${change}: expected module=level, for example --set mcp=trace`);
+    clauses.set(change.slice(0, equals), change);
+  }
+  return [...clauses.values()].join(",");
+}
+
+/** The gateway itself gives up after 60 s. */
+const PATIENCE_MS = 70_000;
+
+export async function upgrade(name: string | undefined, flags: TargetFlags, terminal: Terminal): Promise<void> {
+  const { admin } = await openTarget(name, flags, terminal);
+  try {
+    const answer = await admin.post(ADMIN_PATHS.upgrade, { what: "upgrade", timeoutMs: PATIENCE_MS });
+    terminal.out(printable(answer.body.toString()));
+  } finally {
+    admin.close();
+  }
+}
+
+export const DEFAULT_SECONDS = 30;
+const MAX_SECONDS = 300;
+/** What encoding and sending may take beyond the profile itself. */
+const SLACK_MS = 15_000;
+/** How every profile begins. */
+const GZIP = Buffer.of(0x1f, 0x8b);
+
+export interface ProfileFlags extends TargetFlags {
+  readonly seconds?: string;
+  readonly output?: string;
+}
+
+export async function profile(
+  kind: "cpu" | "heap",
+  name: string | undefined,
+  flags: ProfileFlags,
+  terminal: Terminal,
+): Promise<void> {
+  const seconds = secondsOf(flags.seconds);
+  checkPlace(flags.output);
+  const { admin } = await openTarget(name, flags, terminal);
+  const path = kind === "cpu" ? `${ADMIN_PATHS.cpuProfile}?seconds=${seconds}` : ADMIN_PATHS.heapProfile;
+  const timeoutMs = (kind === "cpu" ? seconds * 1000 : 0) + SLACK_MS;
+  try {
+    if (kind === "cpu") terminal.err(`profiling ${admin.display} for ${seconds} s\n`);
+    const { body } = await admin.get(path, { timeoutMs, what: `${kind} profile` });
+    if (body.length === 0) throw new CliError(`${kind} profile: the gateway sent an empty profile; see its log`);
+    if (!body.subarray(0, 2).equals(GZIP))
+      throw new CliError(`${admin.display} did not send a profile: is that a gateway's admin interface?`);
+    const file = flags.output ?? `gwctl-${kind}-${timestamp(terminal.clock.now())}.pb.gz`;
+    write(file, body, flags.output !== undefined);
+    terminal.out(`Wrote ${kind} profile to ${file}\n`);
+    terminal.err(`open it with: go tool pprof -http=: ${file}\n`);
+  } finally {
+    admin.close();
+  }
+}
+
+function secondsOf(text: string | undefined): number {
+  if (text === undefined) return DEFAULT_SECONDS;
+  const seconds = /^\d{1,4}$/.test(text) ? Number(text) : 0;
+  if (seconds < 1 || seconds > MAX_SECONDS)
+    throw usageError(`invalid --seconds ${text}; must be between 1 and ${MAX_SECONDS}`);
+  return seconds;
+}
+
+/** Before half a minute is spent: a profile that cannot be written is lost. */
+function checkPlace(named: string | undefined): void {
+  const file = named ?? ".";
+  try {
+    const found = statSync(file, { throwIfNoEntry: false });
+    if (named !== undefined && found?.isDirectory()) throw new Error("it is a directory");
+    accessSync(found ? file : dirname(resolve(file)), constants.W_OK);
+  } catch (error) {
+    throw new CliError(`cannot write ${file}: ${(error as Error).message}`);
+  }
+}
+
+function write(file: string, body: Buffer, wasNamed: boolean): void {
+  try {
+    // A name that we made up must not hit somebody's file; one that the user gave is his to overwrite.
+    if (wasNamed) replaceFile(file, body);
+    else createFile(file, body);
+  } catch (error) {
+    throw new CliError(`cannot write ${file}: ${(error as Error).message}`);
+  }
+}
+
+/** `YYYYMMDD-HHMMSS` in local time, as the user's clock shows it. */
+function timestamp(now: number): string {
+  const date = new Date(now);
+  const two = (value: number): string => String(value).padStart(2, "0");
+  const day = `${date.getFullYear()}${two(date.getMonth() + 1)}${two(date.getDate())}`;
+  return `${day}-${two(date.getHours())}${two(date.getMinutes())}${two(date.getSeconds())}`;
+}

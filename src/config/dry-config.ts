@@ -1,0 +1,68 @@
+/**
+ * Compiles a configuration without serving it, for validation, `--test`, what-if, rehearsals and the UI's preview. All
+ * I/O interfaces are inert: nothing is fetched, stored or scheduled.
+ */
+import type { Clock } from "../base/clock.ts";
+import { createMemoryBudget } from "../base/memory-budget.ts";
+import { createTasks } from "../base/tasks.ts";
+import { silentLogger } from "../observe/log/logger.ts";
+import { createMetrics } from "../observe/log/metrics.ts";
+import { noSigningKey } from "../store/signing-key.ts";
+import { noStore } from "../store/store.ts";
+import { createLimitRegistry } from "./compile/limit-registry.ts";
+import { createResourceRegistry } from "./compile/resource-registry.ts";
+import type { SourceText } from "./load/load.ts";
+import { type Prepared, prepareConfig } from "./prepare.ts";
+import type { Environment } from "./text/env.ts";
+
+export interface DryConfigOptions {
+  readonly environment: Environment;
+  readonly clock: Clock;
+  /** Report unset variables as notes instead of errors. */
+  readonly allowMissingEnv?: boolean;
+}
+
+export interface DryConfig {
+  readonly prepared: Prepared;
+  /** Closes the resources that compiling opened. */
+  close(): void;
+}
+
+export function openDryConfig(sources: readonly SourceText[], options: DryConfigOptions): DryConfig {
+  const clock = withoutTimers(options.clock);
+  const generation = createResourceRegistry(() => undefined).begin();
+  try {
+    const prepared = prepareConfig(sources, {
+      clock,
+      environment: options.environment,
+      fetch: () => Promise.reject(new Error("nothing is fetched here")),
+      logger: silentLogger,
+      tasks: createTasks(clock),
+      metrics: createMetrics(),
+      limits: createLimitRegistry(),
+      memory: createMemoryBudget(clock),
+      store: noStore,
+      signingKey: noSigningKey,
+      redaction: undefined,
+      generation,
+      fileRead: () => undefined,
+      isDry: true,
+      allowUnset: options.allowMissingEnv === true,
+    });
+    return { prepared, close: () => generation.discard() };
+  } catch (error) {
+    generation.discard();
+    throw error;
+  }
+}
+
+/** Timers never fire, so nothing retries or refreshes. */
+function withoutTimers(clock: Clock): Clock {
+  const never = { cancel: () => undefined };
+  return {
+    now: () => clock.now(),
+    monotonicMs: () => clock.monotonicMs(),
+    after: () => never,
+    every: () => never,
+  };
+}
