@@ -20,7 +20,7 @@ export const POLICY_LIMITS = {
       "API keys of the store that a process remembers for 2 s",
       "the store is asked again",
     ],
-    ["MAX_KEPT_BYTES", "llm/cache/kept-answer.ts", "an answer in the response cache", "it is not kept"],
+    ["MAX_KEPT_BYTES", "llm/response-cache.ts", "an answer in the response cache", "it is not kept"],
     ["MAX_CACHE_MS", "llm/models/schema.ts", "`cache.ttl`", "the configuration is rejected"],
     [
       "MAX_VERDICT_TOKENS",

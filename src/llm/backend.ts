@@ -7,23 +7,21 @@ import { createIdSource } from "../base/ids.ts";
 import { finish, inTurns, SLICED_BYTES } from "../base/turns.ts";
 import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
-import { createResponseCache } from "./cache/response-cache.ts";
 import { applyPolicies, applyWebhooks, modelAsked, type PolicedCall, withTree } from "./calls/apply-policies.ts";
 import { DeferredRun } from "./calls/deferred-run.ts";
-import { forwardPlain } from "./calls/forward-plain.ts";
-import { guardAnswers } from "./calls/guard-answers.ts";
-import { PlanError } from "./calls/plan-error.ts";
-import { prepareCall, type Reading } from "./calls/prepare-call.ts";
-import { recallCall } from "./calls/recall-call.ts";
+import { AiRun, sendJson } from "./calls/failover-call.ts";
+import { forwardPlain } from "./calls/passthrough.ts";
+import { prepareCall, type Reading, recallCall } from "./calls/prepare-call.ts";
 import {
   MISSING_MODEL,
   modelNotFound,
   noModelFits,
   noteRefusal,
+  PlanError,
   shapeError,
   UNREADABLE_STREAM,
-} from "./calls/refusals.ts";
-import { AiRun, sendJson } from "./calls/run.ts";
+} from "./calls/rejections.ts";
+import { guardAnswers } from "./calls/response-guards.ts";
 import { Settlement } from "./calls/settlement.ts";
 import { createGuardWatch } from "./guards/guarded-text.ts";
 import { compileModels } from "./models/compile-models.ts";
@@ -35,6 +33,7 @@ import { type AiConfig, aiSchema, aiSchemaWith } from "./models/schema.ts";
 import { dialectOf } from "./request/dialect.ts";
 import { errorBody, errorHeaders, type LlmError } from "./request/llm-errors.ts";
 import { LlmRequestFacts } from "./request/llm-facts.ts";
+import { createResponseCache } from "./response-cache.ts";
 import { createLlmMetrics } from "./usage/llm-metrics.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;

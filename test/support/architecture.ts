@@ -50,7 +50,6 @@ export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
     "credentials",
     "models",
     "calls",
-    "cache",
   ],
   mcp: [
     "protocol",

@@ -15,7 +15,7 @@ import { BodyTexts } from "../guards/text-places.ts";
 import type { Candidate } from "../models/model-table.ts";
 import type { LlmCall, PromptRules, TextGuard } from "../request/llm-call.ts";
 import { scanSteps } from "../request/read-request.ts";
-import { PlanError } from "./plan-error.ts";
+import { PlanError } from "./rejections.ts";
 import type { PlanEnv } from "./upstream-request.ts";
 
 export interface PolicedCall {

@@ -2,24 +2,23 @@
  * Reading a request before any provider is chosen: the body is checked and its call found; lists of models are answered,
  * WebSockets and what is not read are told apart. What is wrong is said in the client's dialect.
  */
-
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
+import type { LlmFacts, ModelAccess } from "../../core/facts.ts";
 import type { HookResult } from "../../core/policy.ts";
 import { readBody } from "../../core/read-body.ts";
-import type { Reply } from "../../core/reply.ts";
+import { jsonReply, type Reply } from "../../core/reply.ts";
 import { foreignCharset } from "../../http/charset.ts";
 import type { ModelPolicies } from "../models/model-policies.ts";
 import type { ModelTable } from "../models/model-table.ts";
-import { modelsReply } from "../models/models-list.ts";
 import type { Quotes } from "../models/quotes.ts";
-import { type Dialect, dialectOf, modelsPathOf } from "../request/dialect.ts";
-import type { LlmError } from "../request/llm-errors.ts";
+import { type Dialect, dialectOf, type ModelsPath, modelsPathOf } from "../request/dialect.ts";
+import { errorBody, type LlmError } from "../request/llm-errors.ts";
 import { LlmRequestFacts, noteFreeRequest, noteSizedRequest } from "../request/llm-facts.ts";
 import { ModelNames, modelsInHeaders, modelsInQuery } from "../request/named-models.ts";
-import { readingSteps, scanForm } from "../request/read-request.ts";
+import { readingSteps, scanForm, scanRequest } from "../request/read-request.ts";
 import { bytesPerToken } from "../usage/estimate-tokens.ts";
-import { modelNotFound, refusal } from "./refusals.ts";
+import { modelNotFound, refusal } from "./rejections.ts";
 
 const NO_BYTES = Buffer.alloc(0);
 const NO_NAMES: readonly string[] = [];
@@ -231,4 +230,62 @@ export const UPLOAD = /(?:^|\/)upload\/v1(?:beta)?\//;
 
 export function isWebsocket({ method, headers }: GatewayRequest): boolean {
   return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket";
+}
+
+export function recallCall(exchange: Exchange, recorded: LlmFacts, quotes: Quotes | undefined): void {
+  const { request } = exchange;
+  const dialect = dialectOf(request.path);
+  const { requestModel, maxOutputTokens } = recorded;
+  // What is passed on unread has no call, see `prepareCall`.
+  const isRead = request.method === "POST" && (requestModel !== undefined || dialect.format !== "opaque");
+  const body = { model: dialect.pathModel === undefined ? requestModel : undefined, max_tokens: maxOutputTokens };
+  const bytes = Buffer.from(JSON.stringify(body));
+  const scanned = isRead ? scanRequest(bytes) : undefined;
+  if (scanned?.ok !== true) {
+    exchange.facts.llm = { ...recorded };
+    return;
+  }
+  const model = dialect.pathModel ?? requestModel;
+  const scan = isForm(request, dialect) ? { ...scanned.scan, isForm: true as const } : scanned.scan;
+  const call = { dialect, bytes, scan, rules: [], quote: quotes?.(model) };
+  const facts = new LlmRequestFacts(model, recorded.streaming ?? false, bytes, call);
+  if (dialect.free) facts.makeFree();
+  facts.estimatedTokens = recorded.estimatedTokens ?? 0;
+  // What became of it: limits are settled with this.
+  const { responseModel, provider, inputTokens, outputTokens, totalTokens } = recorded;
+  if (responseModel !== undefined) facts.responseModel = responseModel;
+  if (provider !== undefined) facts.provider = provider;
+  if (inputTokens !== undefined) facts.inputTokens = inputTokens;
+  if (outputTokens !== undefined) facts.outputTokens = outputTokens;
+  if (totalTokens !== undefined) facts.totalTokens = totalTokens;
+  exchange.facts.llm = facts;
+}
+
+/** `access`: what the client's key may use, if that is not everything. `rules`: what the models' own policies say. */
+export function modelsReply(
+  table: ModelTable,
+  path: ModelsPath,
+  access: ModelAccess | undefined,
+  rules: (model: string) => boolean,
+): Reply {
+  const { name } = path;
+  const mayUse = (model: string): boolean => (access === undefined || access.allows(model)) && rules(model);
+  // Where the provider knows the names, a key with a list says which.
+  const names = table.isClosed ? table.names.filter(mayUse) : (access?.names ?? []);
+  if (name === undefined) return jsonReply(200, { object: "list", data: names.map(modelObject) });
+  if (mayUse(name) && table.possible(name).length > 0) return jsonReply(200, modelObject(name));
+  return jsonReply(
+    404,
+    errorBody("chat", {
+      status: 404,
+      message: `the model ${JSON.stringify(name)} does not exist`,
+      code: "model_not_found",
+      param: "model",
+    }),
+  );
+}
+
+/** There is no time at which a configured name was made; clients only need the member to be there. */
+function modelObject(id: string) {
+  return { id, object: "model", created: 0, owned_by: "gateway" };
 }

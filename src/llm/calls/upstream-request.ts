@@ -2,7 +2,6 @@
  * What one target is sent: the client's request as it came, with only what must change changed (the model's name,
  * the wish for usage in a stream), or its translation into the provider's dialect.
  */
-
 import { Readable } from "node:stream";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import {
@@ -14,21 +13,21 @@ import {
 import { HeaderList } from "../../http/headers.ts";
 import type { OutgoingRequest } from "../../http/http-client.ts";
 import { applyEdits, type Edit } from "../../json/edit-bytes.ts";
-import { isMembers, parseMembers } from "../../json/json.ts";
-import { hasCacheMarks } from "../canonical/prompt-cache.ts";
-import { Losses, type Unsupported } from "../canonical/request-fields.ts";
+import { isMembers, type Members, parseMembers } from "../../json/json.ts";
+import { readSkeleton } from "../../json/skeleton.ts";
+import { hasCacheMarks, markPrompt } from "../canonical/prompt-cache.ts";
+import { Losses, TranslationError, type Unsupported } from "../canonical/request-fields.ts";
 import type { Translation, TranslationContext } from "../canonical/translation.ts";
 import { addKey, clientKey } from "../credentials/credential.ts";
 import { betasOf } from "../dialects/anthropic/betas.ts";
 import { translationBetween } from "../dialects/translate.ts";
 import type { Candidate } from "../models/model-table.ts";
+import type { Target } from "../models/target.ts";
 import type { Format } from "../request/dialect.ts";
-import type { LlmCall } from "../request/llm-call.ts";
+import type { LlmCall, PromptCaching } from "../request/llm-call.ts";
 import { ModelNameError, type UpstreamCall } from "../request/provider.ts";
 import { withoutCollection } from "../request/read-request.ts";
-import { markedBody } from "./marked-body.ts";
-import { PlanError } from "./plan-error.ts";
-import { treeBodies } from "./tree-body.ts";
+import { PlanError } from "./rejections.ts";
 
 export interface UpstreamPlan {
   readonly call: UpstreamCall;
@@ -259,4 +258,68 @@ function unsupported(format: Format, provider: string): PlanError {
     message: `the provider ${provider} cannot be asked in the ${format} format`,
     code: "unsupported_format",
   });
+}
+
+interface TreeEnv {
+  readonly maxTreeBytes: number;
+  newId(): string;
+}
+
+/** At least one body. */
+export function treeBodies(
+  llm: LlmCall,
+  call: UpstreamCall,
+  translation: Translation | undefined,
+  context: TranslationContext,
+  asksForUsage: boolean,
+  { provider }: Target,
+  env: TreeEnv,
+): readonly (readonly Buffer[])[] {
+  const skeleton = llm.tree ?? readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
+  if (skeleton === "not JSON")
+    throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
+  if ("tooLarge" in skeleton)
+    throw new PlanError({
+      status: 413,
+      message: `a request ${skeleton.tooLarge} cannot be translated`,
+      code: "request_too_large",
+    });
+  const write = (part: Members): readonly Buffer[] => {
+    let body = translation ? translation.request(part, context) : { ...part };
+    if (llm.caching) body = markPrompt(body, call.format, call.model, llm.caching);
+    if (asksForUsage) body = { ...body, stream_options: { include_usage: true } };
+    if (provider.adaptBody && provider.needsAdapting?.(call)) body = provider.adaptBody(body, call);
+    return skeleton.write(body);
+  };
+  try {
+    return (translation?.parts?.(skeleton.value, context) ?? [skeleton.value]).map(write);
+  } catch (error) {
+    if (!(error instanceof TranslationError)) throw error;
+    throw new PlanError({
+      status: 400,
+      message: `${error.param}: ${error.message}`,
+      param: error.param,
+      code: "unsupported_parameter",
+    });
+  }
+}
+
+interface MarkingEnv {
+  readonly maxTreeBytes: number;
+  newId(): string;
+}
+
+/** The client's request with marks for the prompt cache; undefined if it is too large to be edited. */
+export function markedBody(
+  llm: LlmCall,
+  { format, model }: UpstreamCall,
+  caching: PromptCaching,
+  modelInBody: boolean,
+  env: MarkingEnv,
+): readonly Buffer[] | undefined {
+  const skeleton = llm.tree ?? readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
+  if (skeleton === "not JSON" || "tooLarge" in skeleton) return undefined;
+  const marked = markPrompt(skeleton.value, format, model, caching);
+  if (marked === skeleton.value) return undefined;
+  return skeleton.write(modelInBody && model !== "" ? { ...marked, model } : marked);
 }

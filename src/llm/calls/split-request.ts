@@ -2,9 +2,16 @@
  * One request that a provider takes only in parts: a few calls at a time, which look like one call to whoever asked. The
  * answers come together and in order when the last is whole. The first part that fails is the answer, and ends the others.
  */
+
+import type { Exchange } from "../../core/exchange.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { type HttpCall, HttpClientError, type OutgoingRequest, type ResponseHandler } from "../../http/http-client.ts";
+import { parseMembers } from "../../json/json.ts";
 import { decodeAnswer, isEncoded } from "../encoding/decode-response.ts";
+import type { Candidate } from "../models/model-table.ts";
+import { estimateRequestTokens } from "../usage/estimate-tokens.ts";
+import { readHeaderUsage } from "../usage/usage.ts";
+import { type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
 
 const MAX_CALLS_AT_ONCE = 8;
 /** All answers together, with room for what is put around them: one answer is not larger either. */
@@ -225,4 +232,54 @@ class Part implements ResponseHandler {
   error(error: HttpClientError): void {
     this.#whole.breaks(this, error);
   }
+}
+
+/** Where the models that take one text at a time are, the count stands in the head. */
+const COUNT_HEADER = "x-amzn-bedrock-input-token-count";
+
+export interface PartsOwner extends ResponseHandler {
+  heard(): void;
+}
+
+/** `first`: signed already. `spent`: what was used, if not all of it is answered. */
+export function sendParts(
+  exchange: Exchange,
+  plan: UpstreamPlan,
+  candidate: Candidate,
+  first: OutgoingRequest,
+  owner: PartsOwner,
+  spent: (tokens: number) => void,
+): HttpCall {
+  const { target } = candidate;
+  const { protocol, host, port } = target.address;
+  const bodyAt = (at: number): readonly Buffer[] => (at === 0 ? plan.body : (plan.more[at - 1] ?? []));
+  return new PartCalls(
+    {
+      count: plan.more.length + 1,
+      request(at) {
+        if (at === 0) return first;
+        const body = bodyAt(at);
+        const request = upstreamRequest(exchange, { ...plan, body }, candidate);
+        const { method, path, headers } = request;
+        return (
+          target.seal?.({ method, protocol, hostname: host, port, path, headers, body })?.then(() => request) ?? request
+        );
+      },
+      send: (request, part) => target.upstream.send(request, part),
+      tokensOf: (headers, answer) => readHeaderUsage(headers)?.inputTokens ?? countedIn(answer, plan),
+      estimateOf: (at) => estimateRequestTokens(Buffer.concat(bodyAt(at))),
+      total(headers, tokens) {
+        if (tokens === undefined) headers.delete(COUNT_HEADER);
+        else headers.set(COUNT_HEADER, String(tokens));
+      },
+      heard: () => owner.heard(),
+      spent,
+    },
+    owner,
+  );
+}
+
+function countedIn(answer: Buffer, { translation }: UpstreamPlan): number | undefined {
+  const members = translation?.counts && parseMembers(answer.toString("utf8"));
+  return members && translation?.counts?.inputTokens(members);
 }

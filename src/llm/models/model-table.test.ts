@@ -3,9 +3,9 @@ import { test } from "node:test";
 import { testEnv } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { BackendEnv } from "../../core/backend.ts";
-import { compileModels } from "../models/compile-models.ts";
-import { Health } from "../models/health.ts";
-import { type AiConfig, aiSchema } from "../models/schema.ts";
+import { compileModels } from "./compile-models.ts";
+import { Health } from "./health.ts";
+import { type AiConfig, aiSchema } from "./schema.ts";
 
 const env: BackendEnv = {
   ...testEnv,

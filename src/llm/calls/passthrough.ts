@@ -12,12 +12,12 @@ import { hasGuards, unreadRulesOf } from "../guards/prompt-rules.ts";
 import type { ModelTable } from "../models/model-table.ts";
 import { dialectOf, modelsPathOf } from "../request/dialect.ts";
 import { ModelNameError, withQuery } from "../request/provider.ts";
-import { guardAnswers } from "./guard-answers.ts";
-import { NativeAnswer } from "./native-answer.ts";
+import { NOTHING_HEARD } from "./failover-call.ts";
 import { isWebsocket, UPLOAD } from "./prepare-call.ts";
-import { UNREADABLE_STREAM } from "./refusals.ts";
+import { NativeAnswer } from "./provider-response.ts";
+import { UNREADABLE_STREAM } from "./rejections.ts";
+import { guardAnswers } from "./response-guards.ts";
 import type { CallSettlement, Settlement } from "./settlement.ts";
-import { NOTHING_HEARD } from "./target-attempt.ts";
 import { NO_BETAS, NO_LOSSES, NO_TOOLS, type PlanEnv, upstreamRequest, withoutKey } from "./upstream-request.ts";
 
 /** The provider's own base path takes the place of the client's up to and with its version. */

@@ -2,6 +2,8 @@
  * Refusals of the gateway on LLM routes: in the client's dialect, and for the log and `explain` under the codes of the
  * catalogue.
  */
+
+import { ExpectedError } from "../../base/expected-error.ts";
 import type { ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
@@ -70,4 +72,14 @@ export function refusal(exchange: Exchange, { errorFormat }: Dialect, error: Llm
     "x-gateway-error": codeOf(error),
     ...errorHeaders(errorFormat, error.status),
   });
+}
+
+export class PlanError extends ExpectedError {
+  readonly error: LlmError;
+
+  constructor(error: LlmError) {
+    super(error.message);
+    this.name = "PlanError";
+    this.error = error;
+  }
 }

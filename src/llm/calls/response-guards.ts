@@ -1,0 +1,566 @@
+/**
+ * Response guards, between an answer and the client. JSON is held until it is whole; of a stream only the last
+ * words are held back, because a pattern may go on in the next event. Large events are looked at in turns, and the
+ * provider waits meanwhile. A refusal in a stream that has begun is an error event and a broken connection.
+ */
+import { InOrder } from "../../base/in-order.ts";
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import { createSseParser, encodeSseEvent, type SseEvent, type SseParser, SseTooLarge } from "../../http/sse.ts";
+import { parseMembersInSteps, stringifyInSteps } from "../../json/json-steps.ts";
+import { isEncoded } from "../encoding/decode-response.ts";
+import { EventTooComplex } from "../encoding/stream-events.ts";
+import { checkAll } from "../guards/guard-webhook.ts";
+import { createGuardWatch, GuardRejection, type GuardWatch, guardParts } from "../guards/guarded-text.ts";
+import { createStreamGuard, type StreamGuard, type StreamTexts, streamTexts } from "../guards/stream-guard.ts";
+import { BodyTexts } from "../guards/text-places.ts";
+import type { Dialect, Format } from "../request/dialect.ts";
+import type { TextGuard } from "../request/llm-call.ts";
+import { errorBody, errorEvent, type LlmError } from "../request/llm-errors.ts";
+import type { PolicedCall } from "./apply-policies.ts";
+import { failAfter, isEventStream } from "./provider-response.ts";
+import { PassingCall } from "./response-filter.ts";
+
+export const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
+export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
+
+/** What it does with the answer's source: nothing more is wanted, or more can be taken. */
+type AnsweringRun = Pick<BackendRun, "abort" | "resume">;
+
+interface GuardedStream {
+  readonly guard: StreamGuard;
+  readonly parser: SseParser;
+  readonly order: InOrder;
+}
+
+export class GuardedCall extends PassingCall {
+  readonly #guards: readonly TextGuard[];
+  readonly #format: Format;
+  readonly #isLeft: () => boolean;
+  #status = 0;
+  #headers: HeaderList | undefined;
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+  #stream: GuardedStream | undefined;
+  #over = false;
+  #out: string[] = [];
+  #run: AnsweringRun | undefined;
+
+  /** `isLeft`: nobody waits for the answer any more. */
+  constructor(call: BackendCall, guards: readonly TextGuard[], format: Format, isLeft: () => boolean) {
+    super(call);
+    this.#isLeft = isLeft;
+    this.#guards = guards;
+    this.#format = format;
+  }
+
+  /** Where the answer comes from. */
+  from(run: AnsweringRun): void {
+    this.#run = run;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    this.#status = status;
+    this.#headers = headers;
+    if (status < 400 && isEventStream(headers.get("content-type")) && !isEncoded(headers.get("content-encoding"))) {
+      this.#stream = this.#openStream();
+      headers.delete("content-length");
+      this.call.head(status, headers);
+    }
+  }
+
+  data(chunk: Buffer): boolean {
+    if (this.#over) return true;
+    if (this.#stream) {
+      const { parser, order } = this.#stream;
+      try {
+        parser.push(chunk);
+      } catch (error) {
+        order.afterwards(() => this.#refuse(error));
+      }
+      return order.isBusy ? false : this.#flush();
+    }
+    this.#heldBytes += chunk.length;
+    this.#held.push(chunk);
+    if (this.#heldBytes > MAX_ANSWER_BYTES) this.#tooLarge();
+    return true;
+  }
+
+  end(trailers?: readonly string[]): void {
+    if (this.#over) return;
+    if (this.#stream) {
+      const { guard, order } = this.#stream;
+      this.#guard(guard.end(), true);
+      order.afterwards(() => {
+        if (this.#over) return;
+        this.#over = true;
+        this.#flush();
+        this.call.end(trailers);
+      });
+    } else if (this.#heldBytes <= SLICED_BYTES) finish(this.#endWhole());
+    else inTurns(this.#endWhole(), this.#isLeft).catch((error) => this.call.fail(error));
+  }
+
+  fail(error: unknown): void {
+    if (this.#stream) this.#stream.order.afterwards(() => this.#failNow(error));
+    else this.#failNow(error);
+  }
+
+  #failNow(error: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#flush();
+    this.call.fail(error);
+  }
+
+  #openStream(): GuardedStream {
+    const guard = createStreamGuard(this.#guards);
+    const parser = createSseParser(
+      (event) => this.#guard(guard.event(event), event.data.length <= SLICED_BYTES),
+      MAX_EVENT_BYTES,
+    );
+    const order = new InOrder({
+      busy: () => undefined,
+      idle: () => {
+        if (this.#flush() && !this.#over) this.#run?.resume();
+      },
+      failed: () => this.#failNow(new GatewayError("internal", { detail: "a response guard failed" })),
+      isOver: () => this.#over || this.#isLeft(),
+    });
+    return { guard, parser, order };
+  }
+
+  #guard(steps: Steps<SseEvent[]>, isSmall: boolean): void {
+    this.#stream?.order.run(caught(steps), isSmall, (outcome) => {
+      if (this.#over) return;
+      if ("error" in outcome) this.#refuse(outcome.error);
+      else this.#take(outcome.events);
+    });
+  }
+
+  #tooLarge(): void {
+    this.#over = true;
+    this.#held = [];
+    this.#run?.abort();
+    const detail = `the answer is larger than the ${MAX_ANSWER_BYTES} bytes that the response guards read`;
+    this.call.fail(new GatewayError("backend_response_invalid", { detail }));
+  }
+
+  *#endWhole(): Steps<void> {
+    const bytes = Buffer.concat(this.#held);
+    this.#held = [];
+    const headers = this.#headers;
+    if (headers === undefined) return;
+    let status = this.#status;
+    let shown: Buffer | undefined;
+    try {
+      shown = yield* this.#guardedWhole(bytes, headers);
+    } catch (error) {
+      if (!(error instanceof GuardRejection)) throw error;
+      status = error.status;
+      shown = this.#errorBytes(headers, { status, message: error.message, code: "content_rejected" });
+    }
+    if (shown === undefined) {
+      this.call.fail(
+        new GatewayError("backend_response_invalid", { detail: "the response guards cannot read the response" }),
+      );
+      return;
+    }
+    headers.delete("etag");
+    if (shown.length > 0 || headers.has("content-length")) headers.set("content-length", String(shown.length));
+    this.call.head(status, headers);
+    if (shown.length > 0) this.call.data(shown);
+    this.call.end();
+  }
+
+  /** Undefined if it cannot be read. Errors of a provider may quote what the model wrote, so they are guarded, too. */
+  *#guardedWhole(bytes: Buffer, headers: HeaderList): Steps<Buffer | undefined> {
+    if (bytes.length === 0) return bytes;
+    const body = yield* parseMembersInSteps(bytes);
+    if (body !== undefined) {
+      const guarded = yield* new BodyTexts(body, { direction: "response" }).guarded(this.#guards);
+      headers.set("content-type", "application/json");
+      return Buffer.from(yield* stringifyInSteps(guarded));
+    }
+    if (this.#status < 400) return undefined;
+    if (isEncoded(headers.get("content-encoding"))) {
+      headers.delete("content-encoding");
+      const message = "the response guards cannot read the error of the provider";
+      return this.#errorBytes(headers, { status: this.#status, message, code: "upstream_error" });
+    }
+    return Buffer.from((yield* guardParts([bytes.toString("utf8")], this.#guards))[0] ?? "");
+  }
+
+  #errorBytes(headers: HeaderList, error: LlmError): Buffer {
+    headers.set("content-type", "application/json");
+    return Buffer.from(JSON.stringify(errorBody(this.#format, error)));
+  }
+
+  #refuse(error: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#flush();
+    // A provider whose answer was refused must not go on writing it.
+    this.#run?.abort();
+    const rejected = error instanceof GuardRejection;
+    const said = {
+      status: rejected ? error.status : 502,
+      message: rejected ? error.message : "the response guards cannot read the response",
+      code: rejected ? "content_rejected" : "upstream_error",
+    };
+    failAfter(
+      this.call,
+      Buffer.from(encodeSseEvent(errorEvent(this.#format, said))),
+      new GatewayError("backend_response_invalid", {
+        cause: error,
+        detail: "a response guard rejected the response",
+      }),
+    );
+  }
+
+  #take(events: readonly SseEvent[]): void {
+    for (const { event, data, id } of events)
+      this.#out.push(
+        encodeSseEvent({ ...(event === "message" ? {} : { event }), data, ...(id === undefined ? {} : { id }) }),
+      );
+  }
+
+  #flush(): boolean {
+    if (this.#out.length === 0) return true;
+    const text = this.#out.join("");
+    this.#out = [];
+    return this.call.data(Buffer.from(text));
+  }
+}
+
+function* caught(steps: Steps<SseEvent[]>): Steps<{ events: SseEvent[] } | { error: unknown }> {
+  try {
+    return { events: yield* steps };
+  } catch (error) {
+    return { error };
+  }
+}
+
+/** Of a stream, in one step. */
+const PARSED_BYTES = 16 * 1024;
+
+export class WebhookCall extends PassingCall {
+  readonly #judge: (texts: readonly string[]) => Promise<readonly string[]>;
+  readonly #format: Format;
+  readonly #isLeft: () => boolean;
+  #status = 0;
+  #headers: HeaderList | undefined;
+  #held: Buffer[] = [];
+  #bytes = 0;
+  #over = false;
+
+  /** `isLeft`: nobody waits for the answer any more. */
+  constructor(
+    call: BackendCall,
+    format: Format,
+    judge: (texts: readonly string[]) => Promise<readonly string[]>,
+    isLeft: () => boolean,
+  ) {
+    super(call);
+    this.#isLeft = isLeft;
+    this.#format = format;
+    this.#judge = judge;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    this.#status = status;
+    this.#headers = headers;
+  }
+
+  data(chunk: Buffer): boolean {
+    if (this.#over) return true;
+    this.#bytes += chunk.length;
+    this.#held.push(chunk);
+    if (this.#bytes > MAX_ANSWER_BYTES) this.#refuseUnread(`the answer is larger than ${MAX_ANSWER_BYTES} bytes`);
+    return true;
+  }
+
+  end(): void {
+    if (!this.#over) this.#judgeWhole().catch((error) => this.call.fail(error));
+  }
+
+  fail(error: unknown): void {
+    this.#over = true;
+    this.call.fail(error);
+  }
+
+  async #judgeWhole(): Promise<void> {
+    const bytes = Buffer.concat(this.#held);
+    this.#held = [];
+    try {
+      const judged = isEventStream(this.#headers?.get("content-type"))
+        ? await this.#judgeStream(bytes)
+        : await this.#judgeJson(bytes);
+      if (judged === undefined) this.#refuseUnread("it cannot be read");
+      else this.#send(this.#status, judged);
+    } catch (error) {
+      if (!(error instanceof GuardRejection)) throw error;
+      const { status, message } = error;
+      this.#headers?.set("content-type", "application/json");
+      const said = errorBody(this.#format, { status, message, code: "content_rejected" });
+      this.#send(status, Buffer.from(JSON.stringify(said)));
+    }
+  }
+
+  #run<T>(steps: Steps<T>): T | Promise<T> {
+    return this.#bytes > SLICED_BYTES ? inTurns(steps, this.#isLeft) : finish(steps);
+  }
+
+  async #judgeJson(bytes: Buffer): Promise<Buffer | undefined> {
+    if (bytes.length === 0) return bytes;
+    const body = await this.#run(parseMembersInSteps(bytes));
+    if (body === undefined) return this.#status < 400 ? undefined : await this.#judgeText(bytes);
+    const found = new BodyTexts(body, { direction: "response" });
+    const judged = await this.#judge(found.texts);
+    const shown = found.replaced(judged);
+    return shown === body ? bytes : Buffer.from(await this.#run(stringifyInSteps(shown)));
+  }
+
+  /** Of an error that is no JSON. */
+  async #judgeText(bytes: Buffer): Promise<Buffer | undefined> {
+    if (isEncoded(this.#headers?.get("content-encoding"))) return undefined;
+    const [judged = ""] = await this.#judge([bytes.toString("utf8")]);
+    return Buffer.from(judged);
+  }
+
+  async #judgeStream(bytes: Buffer): Promise<Buffer | undefined> {
+    const found = await this.#run(readStream(bytes));
+    if (found === undefined) return undefined;
+    const judged = await this.#judge(found.texts);
+    return await this.#run(writeStream(found, judged));
+  }
+
+  #send(status: number, bytes: Buffer): void {
+    const headers = this.#headers;
+    if (headers === undefined) return;
+    headers.delete("etag");
+    if (isEventStream(headers.get("content-type"))) headers.delete("content-length");
+    else headers.set("content-length", String(bytes.length));
+    this.call.head(status, headers);
+    this.call.data(bytes);
+    this.call.end();
+  }
+
+  #refuseUnread(why: string): void {
+    this.#over = true;
+    this.#held = [];
+    this.call.fail(new GatewayError("backend_response_invalid", { detail: `the response guards: ${why}` }));
+  }
+}
+
+/** Undefined if it cannot be read. */
+function* readStream(bytes: Buffer): Steps<StreamTexts | undefined> {
+  const events: SseEvent[] = [];
+  const parser = createSseParser((event) => events.push(event), MAX_EVENT_BYTES);
+  try {
+    for (let at = 0; at < bytes.length; at += PARSED_BYTES) {
+      parser.push(bytes.subarray(at, at + PARSED_BYTES));
+      yield;
+    }
+    return yield* streamTexts(events);
+  } catch (error) {
+    if (error instanceof SseTooLarge || error instanceof EventTooComplex) return undefined;
+    throw error;
+  }
+}
+
+function* writeStream(found: StreamTexts, judged: readonly string[]): Steps<Buffer> {
+  const written: Buffer[] = [];
+  for (const { event, data, id } of yield* found.replaced(judged)) {
+    const text = encodeSseEvent({
+      ...(event === "message" ? {} : { event }),
+      data,
+      ...(id === undefined ? {} : { id }),
+    });
+    written.push(Buffer.from(text));
+    yield;
+  }
+  return Buffer.concat(written);
+}
+
+/** Reads the chunks of one answer. */
+interface Reader {
+  data(chunk: Buffer): void;
+  /** `looked`: nothing is left to look at, which takes some turns if it is much. */
+  end(looked: () => void): void;
+}
+
+/** Guards in shadow mode stand nearest to the client: they see what the others let through. */
+export function watchedCall(
+  call: BackendCall,
+  exchange: Exchange,
+  guards: readonly TextGuard[] | undefined,
+  isForeignStream: boolean,
+): BackendCall {
+  if (guards === undefined) return call;
+  const watch = createGuardWatch(exchange, "response");
+  if (!isForeignStream) return new WatchedCall(call, guards, watch, () => exchange.isOver);
+  watch.unread(guards, "this kind of stream cannot be read");
+  return call;
+}
+
+class WatchedCall extends PassingCall {
+  readonly #guards: readonly TextGuard[];
+  readonly #watch: GuardWatch;
+  readonly #isLeft: () => boolean;
+  #reader: Reader | undefined;
+  #hasEnded = false;
+
+  constructor(call: BackendCall, guards: readonly TextGuard[], watch: GuardWatch, isLeft: () => boolean) {
+    super(call);
+    this.#isLeft = isLeft;
+    this.#guards = guards;
+    this.#watch = watch;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    if (status < 400) {
+      const isStream = isEventStream(headers.get("content-type")) && !isEncoded(headers.get("content-encoding"));
+      this.#reader = isStream ? this.#streamReader() : this.#wholeReader();
+    }
+    this.call.head(status, headers);
+  }
+
+  data(chunk: Buffer): boolean {
+    this.#look((reader) => reader.data(chunk));
+    return this.call.data(chunk);
+  }
+
+  end(trailers?: readonly string[]): void {
+    // The answer's end waits: what is found must be there when the request is settled.
+    const looked = (): void => {
+      if (this.#hasEnded) return;
+      this.#hasEnded = true;
+      this.#reader = undefined;
+      this.call.end(trailers);
+    };
+    this.#look((reader) => reader.end(looked));
+    if (this.#reader === undefined) looked();
+  }
+
+  fail(error: unknown): void {
+    this.#reader = undefined;
+    this.call.fail(error);
+  }
+
+  /** Whatever goes wrong here is the guards' own affair. */
+  #look<T>(action: (reader: Reader) => T): T | undefined {
+    if (this.#reader === undefined) return undefined;
+    try {
+      return action(this.#reader);
+    } catch {
+      this.#unreadable();
+      return undefined;
+    }
+  }
+
+  #unreadable(): void {
+    if (this.#reader === undefined) return;
+    this.#reader = undefined;
+    this.#watch.unread(this.#guards, "the answer cannot be read");
+  }
+
+  #streamReader(): Reader {
+    const guard = createStreamGuard(this.#guards, (one) => this.#watch.found(one));
+    let ended: (() => void) | undefined;
+    const failed = (): void => {
+      this.#unreadable();
+      ended?.();
+    };
+    const order = new InOrder({
+      busy: () => undefined,
+      idle: () => undefined,
+      failed,
+      isOver: () => this.#reader === undefined || this.#isLeft(),
+    });
+    /** The stream is not held up while a large event is looked at: what comes meanwhile waits, up to a limit. */
+    let waitingChars = 0;
+    const parser = createSseParser((event) => {
+      const size = event.data.length;
+      waitingChars += size;
+      if (waitingChars > MAX_ANSWER_BYTES) throw new Error("too large");
+      order.run(guard.event(event), size <= SLICED_BYTES, () => {
+        waitingChars -= size;
+      });
+    }, MAX_EVENT_BYTES);
+    return {
+      data: (chunk) => parser.push(chunk),
+      end(looked) {
+        ended = looked;
+        order.run(guard.end(), true, () => undefined);
+        order.afterwards(looked);
+      },
+    };
+  }
+
+  #wholeReader(): Reader {
+    const held: Buffer[] = [];
+    let bytes = 0;
+    return {
+      data(chunk) {
+        bytes += chunk.length;
+        if (bytes > MAX_ANSWER_BYTES) throw new Error("too large");
+        held.push(chunk);
+      },
+      end: (looked) => {
+        const looking = this.#lookAtWhole(Buffer.concat(held));
+        if (bytes > SLICED_BYTES)
+          inTurns(looking, this.#isLeft)
+            .catch(() => this.#unreadable())
+            .finally(looked);
+        else {
+          finish(looking);
+          looked();
+        }
+      },
+    };
+  }
+
+  *#lookAtWhole(bytes: Buffer): Steps<void> {
+    const body = yield* parseMembersInSteps(bytes);
+    if (body === undefined) throw new Error("not JSON");
+    yield* new BodyTexts(body, { direction: "response" }).guarded(this.#guards, (guard) => this.#watch.found(guard));
+  }
+}
+
+export interface GuardedWay {
+  /** What the answer is told to. */
+  readonly shown: BackendCall;
+  /** Before the first byte: what the answer comes from is ended when it is refused, and waits while it is looked at. */
+  from(run: Pick<BackendRun, "abort" | "resume">): void;
+}
+
+/** `unreadable`: no guard can read such a stream. */
+export function guardAnswers(
+  { rules, model }: Pick<PolicedCall, "rules" | "model">,
+  { format, pathStream }: Dialect,
+  exchange: Exchange,
+): "unreadable" | ((call: BackendCall) => GuardedWay) {
+  const { responseGuards: guards, responseWebhooks: webhooks, watchedResponses } = rules;
+  const isForeignStream = (format === "converse" || format === "invoke") && pathStream === true;
+  if ((guards || webhooks) && isForeignStream) return "unreadable";
+  // What is encoded could not be judged.
+  if (webhooks || guards) exchange.request.headers.set("accept-encoding", "identity");
+  return (call) => {
+    const watched = watchedCall(call, exchange, watchedResponses, isForeignStream);
+    const judged = webhooks
+      ? new WebhookCall(
+          watched,
+          format,
+          (texts) => checkAll(webhooks, { direction: "response", model, texts }),
+          () => exchange.isOver,
+        )
+      : watched;
+    if (guards === undefined) return { shown: judged, from: () => undefined };
+    const guarded = new GuardedCall(judged, guards, format, () => exchange.isOver);
+    return { shown: guarded, from: (run) => guarded.from(run) };
+  };
+}

@@ -1,0 +1,329 @@
+/**
+ * Answers of LLM calls kept in the store: exactly the same request gets the same answer again, as a stream if it was one,
+ * for the same user unless the operator shares them. A store that is away means that the provider is asked.
+ */
+
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import type { Clock } from "../base/clock.ts";
+import type { BackendCall, BackendEnv, BackendProblem, BackendRun } from "../core/backend.ts";
+import type { Exchange } from "../core/exchange.ts";
+import { HeaderList } from "../http/headers.ts";
+import { CACHE_NAMESPACE, storeNamespace } from "../store/store.ts";
+import { DeferredRun } from "./calls/deferred-run.ts";
+import { PassingCall } from "./calls/response-filter.ts";
+import type { GuardedWay } from "./calls/response-guards.ts";
+import type { Settlement } from "./calls/settlement.ts";
+import { isForwarded } from "./calls/upstream-request.ts";
+import { isEncoded } from "./encoding/decode-response.ts";
+import type { Candidate } from "./models/model-table.ts";
+import type { Format } from "./request/dialect.ts";
+import type { LlmCall } from "./request/llm-call.ts";
+
+export interface CacheConfig {
+  readonly ttl: number;
+  readonly scope: "user" | "shared";
+}
+
+export interface CachedCall extends Omit<CacheQuestion, "scope" | "backend"> {
+  readonly settlement: Settlement;
+  /** Asks the providers. */
+  ask(call: BackendCall): BackendRun;
+  /** What a kept answer passes on its way to the client. */
+  through(call: BackendCall): GuardedWay;
+}
+
+export interface ResponseCache {
+  run(exchange: Exchange, call: BackendCall, cached: CachedCall): BackendRun;
+}
+
+const HEADER = "x-gateway-cache";
+/** A stream goes out in pieces, so that a slow client holds up nothing. */
+const PIECE_BYTES = 16 * 1024;
+
+/** `backend`: its configuration, so that a change forgets what was kept. */
+export function createResponseCache({ ttl, scope }: CacheConfig, backend: string, env: BackendEnv): ResponseCache {
+  const store = storeNamespace(env.store, CACHE_NAMESPACE);
+  const { clock, metrics } = env;
+  const outcomes = metrics.counter("gateway_llm_cache_total", "LLM calls by what the response cache did.", ["outcome"]);
+  const savedTokens = metrics.counter("gateway_llm_cache_saved_tokens_total", "Tokens that replayed answers had cost.");
+  const savedDollars = metrics.counter(
+    "gateway_llm_cache_saved_usd_total",
+    "US dollars that replayed answers had cost.",
+  );
+
+  function keep(key: string, answer: Pick<KeptAnswer, "headers" | "body" | "isBase64">, exchange: Exchange): void {
+    const { inputTokens = 0, outputTokens = 0, cost = 0 } = exchange.facts.llm ?? {};
+    const keptAtMs = clock.now();
+    const kept: KeptAnswer = { ...answer, keptAtMs, tokens: inputTokens + outputTokens, cost };
+    // An answer that cannot be kept is asked for again.
+    store.set(key, JSON.stringify(kept), { expiresAtMs: keptAtMs + ttl }).catch(() => undefined);
+  }
+
+  return {
+    run(exchange, call, cached) {
+      const wish = exchange.request.headers.get("cache-control") ?? "";
+      const key = /\bno-store\b/i.test(wish) ? undefined : cacheKey({ ...cached, backend, scope }, exchange);
+      if (key === undefined) {
+        outcomes.labels("bypass").add();
+        return cached.ask(new KeepingCall(call, "bypass"));
+      }
+      const ask = (): BackendRun => {
+        // An encoded answer could not be told from another.
+        exchange.request.headers.set("accept-encoding", "identity");
+        outcomes.labels("miss").add();
+        return cached.ask(
+          new KeepingCall(call, "miss", {
+            hold: (bytes) => exchange.holdResponse(bytes),
+            keep: (answer) => keep(key, answer, exchange),
+          }),
+        );
+      };
+      if (/\bno-cache\b/i.test(wish)) return ask();
+      const replay = (kept: KeptAnswer): BackendRun => {
+        outcomes.labels("hit").add();
+        savedTokens.labels().add(kept.tokens);
+        savedDollars.labels().add(kept.cost);
+        cached.settlement.replayed();
+        exchange.trace?.point({ type: "policyEvent", kind: "llmCache", details: { outcome: "hit" } });
+        return new ReplayRun(cached.through(call), kept, clock);
+      };
+      const looked = store
+        .get(key)
+        .catch(() => undefined)
+        .then((text) => {
+          const kept = text === undefined ? undefined : parseKept(text);
+          // Of another time, before the clock or the configuration was changed.
+          const isOver = kept === undefined || kept.keptAtMs > clock.now() || kept.keptAtMs + ttl <= clock.now();
+          return isOver ? ask : () => replay(kept);
+        });
+      return new DeferredRun(call, looked, () => cached.settlement.nothing("aborted"));
+    },
+  };
+}
+
+class ReplayRun implements BackendRun {
+  readonly #call: BackendCall;
+  readonly #body: Buffer;
+  #sent = 0;
+  #isOver = false;
+
+  constructor({ shown: call, from }: GuardedWay, kept: KeptAnswer, clock: Clock) {
+    this.#call = call;
+    from(this);
+    this.#body = bodyOf(kept);
+    const headers = new HeaderList();
+    for (let i = 0; i + 1 < kept.headers.length; i += 2)
+      headers.set(kept.headers[i] as string, kept.headers[i + 1] as string);
+    headers.set(HEADER, "hit");
+    headers.set("age", String(Math.max(0, Math.floor((clock.now() - kept.keptAtMs) / 1000))));
+    if (headers.get("content-type")?.startsWith("text/event-stream") !== true)
+      headers.set("content-length", String(this.#body.length));
+    call.attempt("internal:cache");
+    call.head(200, headers);
+    this.resume();
+  }
+
+  abort(): void {
+    this.#isOver = true;
+  }
+
+  resume(): void {
+    while (!this.#isOver) {
+      if (this.#sent >= this.#body.length) {
+        this.#isOver = true;
+        this.#call.end();
+        return;
+      }
+      const piece = this.#body.subarray(this.#sent, this.#sent + PIECE_BYTES);
+      this.#sent += piece.length;
+      if (!this.#call.data(piece)) return;
+    }
+  }
+}
+
+/** Calls of a model whose answer depends on the request alone. */
+const CACHED_FORMATS: ReadonlySet<Format> = new Set([
+  ...(["chat", "messages", "responses", "generateContent", "converse", "embeddings"] as const),
+]);
+
+/**
+ * Headers that reach the provider and change nothing about its answer: they differ between calls of one client. Any other
+ * header may choose an account, carry a credential or change the answer, so it is part of the key, whatever its name is.
+ */
+const IRRELEVANT_HEADERS: ReadonlySet<string> = new Set([
+  ...["cache-control", "content-type", "date", "dnt", "idempotency-key", "pragma", "priority", "user-agent", "via"],
+  ...["b3", "request-id", "sentry-trace", "traceparent", "tracestate", "x-amzn-trace-id", "x-client-request-id"],
+  ...["x-cloud-trace-context", "x-correlation-id", "x-goog-api-client", "x-ms-client-request-id", "x-request-id"],
+]);
+const IRRELEVANT_PREFIX = /^(?:x-stainless-|x-b3-|x-datadog-|sec-fetch-|sec-ch-)/;
+
+/** Where clients bring keys of their own. */
+const KEY_HEADERS = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
+
+export interface CacheQuestion {
+  readonly backend: string;
+  readonly scope: "user" | "shared";
+  readonly model: string | undefined;
+  readonly llm: LlmCall;
+  readonly candidates: readonly Candidate[];
+}
+
+/** undefined: this call is neither looked for nor kept. */
+export function cacheKey(question: CacheQuestion, exchange: Exchange): string | undefined {
+  const { llm, scope, candidates } = question;
+  const { request } = exchange;
+  if (llm.dialect.free || !CACHED_FORMATS.has(llm.dialect.format)) return undefined;
+  const owner = ownerOf(exchange, scope, candidates);
+  if (owner === undefined) return undefined;
+  const hash = createHash("sha256");
+  // Each part with its length: no two requests can be written alike.
+  const add = (part: string | Buffer): void => {
+    hash.update(`${Buffer.byteLength(part)}:`);
+    hash.update(part);
+  };
+  for (const part of [question.backend, owner, request.path, withoutKeys(request.query), question.model ?? ""])
+    add(part);
+  // Who may answer can depend on more than the request: on conditions over its headers and its sender.
+  add(
+    candidates
+      .map(({ target, model }) => `${target.name} ${model}`)
+      .sort()
+      .join("\n"),
+  );
+  const isReplaced = candidates.every(({ target }) => target.credential.kind !== "client");
+  for (const name of [...request.headers.names()].sort()) {
+    if (!isForwarded(name, isReplaced) || IRRELEVANT_HEADERS.has(name) || IRRELEVANT_PREFIX.test(name)) continue;
+    add(name);
+    add(JSON.stringify(request.headers.getAll(name)));
+  }
+  add(llm.bytes);
+  return hash.digest("base64url");
+}
+
+function ownerOf(
+  { identity: { principal }, request, credentials: { presented: credential } }: Exchange,
+  scope: CacheQuestion["scope"],
+  candidates: readonly Candidate[],
+): string | undefined {
+  // Only the provider can check a key that the client brings: whoever has another one, or none, asks for himself.
+  const brought = candidates.some(({ target }) => target.credential.kind === "client")
+    ? [...KEY_HEADERS.map((name) => request.headers.get(name)), credential?.value, keyParameter(request.query)]
+    : [];
+  const own = brought.some((value) => value !== undefined) ? `key ${JSON.stringify(brought)}` : undefined;
+  if (scope === "shared") return own ?? "shared";
+  if (principal === undefined) return own;
+  return `user ${principal} ${own ?? ""}`;
+}
+
+function keyParameter(query: string): string | undefined {
+  return query.split("&").find((part) => part.startsWith("key="));
+}
+
+function withoutKeys(query: string): string {
+  return query
+    .split("&")
+    .filter((part) => !part.startsWith("key="))
+    .join("&");
+}
+
+/** As text in JSON it stays below what a store takes. */
+const MAX_KEPT_BYTES = 512 * 1024;
+/** What a piece takes besides its bytes. */
+const CHUNK_BYTES = 128;
+/** What an answer needs to be read again; the rest is of the provider's one call. */
+const KEPT_HEADERS = ["content-type", "x-gateway-dropped"];
+const ERROR_EVENT = /^(?:event: ?(?:error|response\.failed)|data: ?\{"(?:error|type": ?"error)")/m;
+
+const schema = z.strictObject({
+  headers: z.array(z.string()),
+  body: z.string(),
+  isBase64: z.boolean(),
+  keptAtMs: z.number(),
+  tokens: z.number(),
+  cost: z.number(),
+});
+
+export type KeptAnswer = z.output<typeof schema>;
+
+export function parseKept(text: string): KeptAnswer | undefined {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+export function bodyOf({ body, isBase64 }: KeptAnswer): Buffer {
+  return Buffer.from(body, isBase64 ? "base64" : "utf8");
+}
+
+export interface Keep {
+  /** Whether there is memory for that many more bytes. */
+  hold(bytes: number): boolean;
+  keep(answer: Pick<KeptAnswer, "headers" | "body" | "isBase64">): void;
+}
+
+/** Passes an answer on, and keeps a copy until its end. */
+export class KeepingCall extends PassingCall {
+  readonly #outcome: "miss" | "bypass";
+  readonly #keep: Keep | undefined;
+  #headers: string[] | undefined;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+
+  /** Without `keep`, only the head says what the cache did. */
+  constructor(call: BackendCall, outcome: "miss" | "bypass", keep?: Keep) {
+    super(call);
+    this.#outcome = outcome;
+    this.#keep = keep;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    if (this.#keep !== undefined && status === 200 && !isEncoded(headers.get("content-encoding")))
+      this.#headers = KEPT_HEADERS.flatMap((name) => {
+        const value = headers.get(name);
+        return value === undefined ? [] : [name, value];
+      });
+    headers.set("x-gateway-cache", this.#outcome);
+    this.call.head(status, headers);
+  }
+
+  data(chunk: Buffer): boolean {
+    if (this.#headers !== undefined) {
+      this.#bytes += chunk.length;
+      if (this.#bytes <= MAX_KEPT_BYTES && this.#keep?.hold(chunk.length + CHUNK_BYTES) === true)
+        this.#chunks.push(chunk);
+      else this.#forget();
+    }
+    return this.call.data(chunk);
+  }
+
+  end(trailers?: readonly string[]): void {
+    const headers = this.#headers;
+    if (headers !== undefined) {
+      const bytes = Buffer.concat(this.#chunks);
+      const text = bytes.toString("utf8");
+      const isBase64 = !Buffer.from(text).equals(bytes);
+      if (bytes.length > 0 && !ERROR_EVENT.test(text))
+        this.#keep?.keep({ headers, body: isBase64 ? bytes.toString("base64") : text, isBase64 });
+      this.#forget();
+    }
+    this.call.end(trailers);
+  }
+
+  override problem(problem: BackendProblem): void {
+    this.#forget();
+    this.call.problem(problem);
+  }
+
+  fail(error: unknown): void {
+    this.#forget();
+    this.call.fail(error);
+  }
+
+  #forget(): void {
+    this.#headers = undefined;
+    this.#chunks = [];
+  }
+}
