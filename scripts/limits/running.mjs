@@ -93,6 +93,12 @@ export const RUNNING_LIMITS = {
     ],
     ["MAX_BODY_WAIT_MS", "base/memory-budget.ts", "time that a body waits for memory", "503 `overloaded`"],
     [
+      "MAX_STALL_MS",
+      "base/memory-budget.ts",
+      "time in which a large message of an MCP server grows by less than 64 KiB while other messages wait for memory",
+      "the call fails; a child is stopped",
+    ],
+    [
       "MIN_POOL_BYTES",
       "base/memory-budget.ts",
       "MCP sessions with their event logs, at least; else 10% of the memory or 20% of the heap",

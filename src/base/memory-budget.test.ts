@@ -12,6 +12,7 @@ import {
   MessagePool,
   type MessageRoom,
   memoryLimits,
+  type ServerMessages,
 } from "./memory-budget.ts";
 
 const MIB = 1024 * 1024;
@@ -247,23 +248,26 @@ test("under pressure caches go first, then idle sessions, then bodies wait, and 
   assert.equal(paused.outcome, "granted");
 });
 
+interface TestMessage {
+  readonly room: MessageRoom;
+  readonly server: number;
+  bytes: number;
+  mayRead: boolean;
+}
+
 test("large messages of servers keep an exact sum, the oldest never waits, and every waiting one goes on [R50]", () => {
   const step = fc.record({ message: fc.nat(5), bytes: fc.nat(40), isOver: fc.boolean() });
   fc.assert(
-    fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
-      const pool = new MessagePool(100);
-      /** By message, the oldest first: its room, and whether it may be read. */
-      const open = new Map<number, { room: MessageRoom; bytes: number; mayRead: boolean }>();
+    fc.property(fc.array(step, { maxLength: 80 }), fc.constantFrom(1, 2, 3), (steps, serverCount) => {
+      const pool = new MessagePool(100, fakeClock());
+      const servers = Array.from({ length: serverCount }, () => pool.server());
+      /** By message, the oldest first. */
+      const open = new Map<number, TestMessage>();
       for (const { message, bytes, isOver } of steps) {
-        let state = open.get(message);
-        if (state === undefined) {
-          const resume = (): void => {
-            opened.mayRead = true;
-          };
-          const opened = { room: pool.open(resume), bytes: 0, mayRead: true };
-          state = opened;
-          open.set(message, state);
-        }
+        const server = message % serverCount;
+        const state =
+          open.get(message) ?? openMessage(servers[server] as ServerMessages, server, () => open.delete(message));
+        open.set(message, state);
         if (isOver) {
           open.delete(message);
           state.room.release();
@@ -271,13 +275,120 @@ test("large messages of servers keep an exact sum, the oldest never waits, and e
           state.bytes += bytes;
           state.mayRead = state.room.resize(state.bytes);
         }
-        const sum = [...open.values()].reduce((all, one) => all + one.bytes, 0);
-        assert.equal(pool.usedBytes, 3 * sum);
-        const [oldest] = open.values();
+        const all = [...open.values()];
+        assert.equal(pool.usedBytes, 3 * sumOf(all));
+        const [oldest] = all;
         assert.ok(oldest === undefined || oldest.mayRead, "the oldest one waits");
-        if (pool.usedBytes <= pool.limitBytes) assert.ok([...open.values()].every(({ mayRead }) => mayRead));
+        const waiting = all.filter(({ mayRead }) => !mayRead);
+        if (pool.usedBytes <= pool.limitBytes && new Set(waiting.map((one) => one.server)).size < 2)
+          assert.deepEqual(waiting, [], "one waits although there is room");
+        const shareBytes = Math.floor(100 / new Set(all.map((one) => one.server)).size);
+        const countedBytes = pool.usedBytes - Math.max(0, 3 * (oldest?.bytes ?? 0) - shareBytes);
+        for (const { server: owner } of waiting)
+          assert.ok(
+            countedBytes > pool.limitBytes || 3 * sumOf(all.filter((one) => one.server === owner)) > shareBytes,
+            "a server within its share waits although there is room",
+          );
       }
     }),
     RUNS,
   );
+});
+
+function openMessage(owner: ServerMessages, server: number, rejected: () => void): TestMessage {
+  const state: TestMessage = {
+    room: owner.open({
+      resume: () => {
+        state.mayRead = true;
+      },
+      reject: rejected,
+    }),
+    server,
+    bytes: 0,
+    mayRead: true,
+  };
+  return state;
+}
+
+function sumOf(messages: readonly TestMessage[]): number {
+  return messages.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+test("whatever others hold, stall or send slowly, a message of a fair server arrives in time [R50]", async () => {
+  const KIB = 1024;
+  /** `rate`: KiB per second; below 6.4 a message has stalled. */
+  const hostile = fc.record({ server: fc.nat(3), startKib: fc.integer({ min: 65, max: 4_000 }), rate: fc.nat(20) });
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(hostile, { minLength: 1, maxLength: 12 }),
+      fc.integer({ min: 66, max: 600 }),
+      async (list, fairKib) => {
+        const clock = fakeClock();
+        const pool = new MessagePool(8 * MIB, clock);
+        const servers = Array.from({ length: 4 }, () => pool.server());
+        const open = new Map<number, TestMessage & { rate: number }>();
+        for (const [index, { server, startKib, rate }] of list.entries()) {
+          const state = Object.assign(
+            openMessage(servers[server] as ServerMessages, server, () => open.delete(index)),
+            {
+              rate,
+            },
+          );
+          open.set(index, state);
+          while (state.mayRead && state.bytes < startKib * KIB) {
+            state.bytes += Math.min(64 * KIB, startKib * KIB - state.bytes);
+            state.mayRead = state.room.resize(state.bytes);
+          }
+        }
+        let isFairRejected = false;
+        const fair = openMessage(pool.server(), 4, () => {
+          isFairRejected = true;
+        });
+        let seconds = 0;
+        for (; fair.bytes < fairKib * KIB; seconds++) {
+          assert.ok(seconds < 60, "the fair message still waits after a minute");
+          while (fair.mayRead && fair.bytes < fairKib * KIB) {
+            fair.bytes += 64 * KIB;
+            fair.mayRead = fair.room.resize(fair.bytes);
+          }
+          for (const state of open.values())
+            if (state.mayRead && state.rate > 0) {
+              state.bytes += state.rate * KIB;
+              state.mayRead = state.room.resize(state.bytes);
+            }
+          await clock.advance(1_000);
+          assert.ok(!isFairRejected);
+          assert.equal(pool.usedBytes, 3 * (sumOf([...open.values()]) + fair.bytes));
+        }
+        fair.room.release();
+        for (const { room } of [...open.values()]) room.release();
+        assert.deepEqual([pool.usedBytes, clock.pending()], [0, 0]);
+      },
+    ),
+    { ...RUNS, numRuns: 200 },
+  );
+});
+
+test("a stalled message is rejected after 10 s, only while another waits, and never once it was received", async () => {
+  for (const isReceived of [false, true]) {
+    const clock = fakeClock();
+    const pool = new MessagePool(MIB, clock);
+    const outcomes: string[] = [];
+    const early = pool.server().open({ resume: () => undefined, reject: () => void outcomes.push("early rejected") });
+    const stalled = pool.server().open({ resume: () => undefined, reject: () => void outcomes.push("rejected") });
+    early.resize(100);
+    stalled.resize(349_000);
+    await clock.advance(60_000);
+    assert.deepEqual([outcomes, clock.pending()], [[], 0], "nobody waits");
+    if (isReceived) stalled.received();
+    early.received();
+    const waiting = pool.server().open({ resume: () => void outcomes.push("resumed"), reject: assert.fail });
+    assert.equal(waiting.resize(70_000), false);
+    await clock.advance(1_000);
+    assert.deepEqual(outcomes, isReceived ? [] : ["resumed", "rejected"]);
+    stalled.release();
+    assert.deepEqual(outcomes, isReceived ? ["resumed"] : ["resumed", "rejected"]);
+    waiting.release();
+    assert.equal(clock.pending(), 0);
+  }
 });

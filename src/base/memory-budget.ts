@@ -28,6 +28,9 @@ const CLIENT_SHARE = 0.5;
 const SMALL_BODIES_SHARE = 0.25;
 /** A body waits this long for room before it is rejected. */
 const MAX_BODY_WAIT_MS = 10_000;
+/** A large message that grows by less than 64 KiB in this time has stalled. */
+const MAX_STALL_MS = 10_000;
+const STALL_CHECK_MS = 1_000;
 /** Bodies up to this size are read even while memory is short. */
 const SMALL_BODY_BYTES = 64 * 1024;
 /** Small stores and caches are of no use, and small limits would break gateways on small machines. */
@@ -419,77 +422,227 @@ export class BodyReservation {
 
 /**
  * Large messages of servers while they arrive and are parsed. Without room a message is not read any further, so that its
- * server waits. The oldest one always goes on, so that messages that wait for each other cannot stop all of them.
+ * server waits. The oldest one always goes on, so that messages that wait for each other cannot stop all of them; at
+ * most the share of a server is charged for it, so that it cannot stop the others either. While a message waits, a
+ * server that holds more than its share of the pool is not read, and two kinds of messages are rejected: those that
+ * have stalled, and those of servers above their share once a message has waited for 10 s.
  */
 export class MessagePool {
   readonly limitBytes: number;
+  readonly #clock: Clock;
   #usedBytes = 0;
   /** The oldest first. */
   readonly #rooms = new Set<MessageRoom>();
+  /** Those with a room. */
+  readonly #servers = new Set<ServerMessages>();
+  #waiting = 0;
+  #timer: Timer | undefined = undefined;
 
-  constructor(limitBytes: number) {
+  constructor(limitBytes: number, clock: Clock) {
     this.limitBytes = limitBytes;
+    this.#clock = clock;
   }
 
   get usedBytes(): number {
     return this.#usedBytes;
   }
 
-  /** `resume` is called when a message that waits may be read on. */
-  open(resume: () => void): MessageRoom {
-    const room = new MessageRoom(this, resume);
+  get isAnyWaiting(): boolean {
+    return this.#waiting > 0;
+  }
+
+  /** The messages of one server, however many connections it has. */
+  server(): ServerMessages {
+    return new ServerMessages(this);
+  }
+
+  /** Of a server. */
+  add(room: MessageRoom): void {
     this.#rooms.add(room);
-    return room;
+    this.#servers.add(room.server);
+    room.server.rooms += 1;
+    room.progressed(this.#clock.monotonicMs());
+  }
+
+  /** Of a room: it has this many bytes more. False: read no more of it until it is resumed. */
+  resize(room: MessageRoom, bytes: number): boolean {
+    this.#charge(room, bytes);
+    if (bytes < 0 || room.grownBytes >= SMALL_MESSAGE_BYTES * MESSAGE_COPIES)
+      room.progressed(this.#clock.monotonicMs());
+    this.#setWaiting(room, !this.#mayGoOn(room));
+    if (bytes < 0) this.#resumeWaiting();
+    return !room.isWaiting;
   }
 
   /** Of a room. */
-  mayGoOn(room: MessageRoom): boolean {
-    return this.#usedBytes <= this.limitBytes || this.#rooms.values().next().value === room;
+  remove(room: MessageRoom): void {
+    const { server } = room;
+    this.#setWaiting(room, false);
+    this.#charge(room, -room.chargedBytes);
+    this.#rooms.delete(room);
+    server.rooms -= 1;
+    if (server.rooms === 0) this.#servers.delete(server);
+    this.#resumeWaiting();
   }
 
-  /** Of a room. */
-  changed(room: MessageRoom, bytes: number, isOver: boolean): void {
+  #charge(room: MessageRoom, bytes: number): void {
+    room.chargedBytes += bytes;
+    room.server.bytes += bytes;
     this.#usedBytes += bytes;
-    if (isOver) this.#rooms.delete(room);
-    if (bytes > 0) return;
-    for (const waiting of this.#rooms) if (waiting.isWaiting && this.mayGoOn(waiting)) waiting.goOn();
+  }
+
+  #setWaiting(room: MessageRoom, isWaiting: boolean): void {
+    if (room.isWaiting === isWaiting) return;
+    room.isWaiting = isWaiting;
+    room.server.waiting += isWaiting ? 1 : -1;
+    this.#waiting += isWaiting ? 1 : -1;
+    room.progressed(this.#clock.monotonicMs());
+    if (this.#waiting > 0) this.#timer ??= this.#clock.every(STALL_CHECK_MS, () => this.#rejectStalled());
+    else {
+      this.#timer?.cancel();
+      this.#timer = undefined;
+    }
+  }
+
+  get #oldest(): MessageRoom | undefined {
+    return this.#rooms.values().next().value;
+  }
+
+  get #shareBytes(): number {
+    return Math.floor(this.limitBytes / Math.max(1, this.#servers.size));
+  }
+
+  /** What the oldest message holds above a share is not counted. */
+  get #uncountedBytes(): number {
+    return Math.max(0, (this.#oldest?.chargedBytes ?? 0) - this.#shareBytes);
+  }
+
+  #isAboveShare(server: ServerMessages): boolean {
+    const uncountedBytes = this.#oldest?.server === server ? this.#uncountedBytes : 0;
+    return server.bytes - uncountedBytes > this.#shareBytes;
+  }
+
+  #mayGoOn(room: MessageRoom): boolean {
+    if (room === this.#oldest) return true;
+    if (this.#usedBytes - this.#uncountedBytes > this.limitBytes) return false;
+    const doOthersWait = this.#waiting > room.server.waiting;
+    return !doOthersWait || !this.#isAboveShare(room.server);
+  }
+
+  /** The oldest first. A room that goes on may be what others waited for. */
+  #resumeWaiting(): void {
+    while (this.#waiting > 0) {
+      const next = [...this.#rooms].find((room) => room.isWaiting && this.#mayGoOn(room));
+      if (next === undefined) return;
+      this.#setWaiting(next, false);
+      next.resume();
+    }
+  }
+
+  #rejectStalled(): void {
+    const beforeMs = this.#clock.monotonicMs() - MAX_STALL_MS;
+    for (const room of [...this.#rooms]) {
+      if (this.#waiting === 0) return;
+      if (!room.isWaiting && !room.isReceived && room.progressedAtMs <= beforeMs) room.reject();
+    }
+    for (const room of [...this.#rooms])
+      if (room.isWaiting && room.progressedAtMs <= beforeMs && !this.#isAboveShare(room.server)) this.#makeRoom(room);
+  }
+
+  /** Rejects messages of servers above their share, the newest of the largest server first. */
+  #makeRoom(waiting: MessageRoom): void {
+    while (waiting.isWaiting) {
+      let rejected: MessageRoom | undefined;
+      for (const room of this.#rooms) {
+        if (room === this.#oldest || room.isReceived || !this.#isAboveShare(room.server)) continue;
+        if (rejected === undefined || room.server.bytes >= rejected.server.bytes) rejected = room;
+      }
+      if (rejected === undefined) return;
+      rejected.reject();
+    }
+  }
+}
+
+export interface MessageRoomHandlers {
+  /** A message that waits may be read on. */
+  resume(): void;
+  /** Another server needs the room, which is released. */
+  reject(): void;
+}
+
+/** What one server holds of a pool. */
+export class ServerMessages {
+  /** Kept by the pool. */
+  bytes = 0;
+  rooms = 0;
+  waiting = 0;
+  readonly #pool: MessagePool;
+
+  constructor(pool: MessagePool) {
+    this.#pool = pool;
+  }
+
+  open(handlers: MessageRoomHandlers): MessageRoom {
+    const room = new MessageRoom(this.#pool, this, handlers);
+    this.#pool.add(room);
+    return room;
   }
 }
 
 /** The room of one message, until it was handed on. */
 export class MessageRoom {
+  readonly server: ServerMessages;
+  /** Kept by the pool. */
   isWaiting = false;
+  chargedBytes = 0;
+  progressedAtMs = 0;
+  isReceived = false;
   readonly #pool: MessagePool;
-  readonly #resume: () => void;
-  #chargedBytes = 0;
+  readonly #handlers: MessageRoomHandlers;
+  #progressBytes = 0;
   #isOver = false;
 
-  constructor(pool: MessagePool, resume: () => void) {
+  constructor(pool: MessagePool, server: ServerMessages, handlers: MessageRoomHandlers) {
     this.#pool = pool;
-    this.#resume = resume;
+    this.server = server;
+    this.#handlers = handlers;
+  }
+
+  /** Since it last made progress. */
+  get grownBytes(): number {
+    return this.chargedBytes - this.#progressBytes;
+  }
+
+  progressed(nowMs: number): void {
+    this.progressedAtMs = nowMs;
+    this.#progressBytes = this.chargedBytes;
   }
 
   /** The message has this many bytes now. False: read no more of it until `resume`. */
   resize(messageBytes: number): boolean {
-    if (this.#isOver) return true;
-    const bytes = messageBytes * MESSAGE_COPIES - this.#chargedBytes;
-    this.#chargedBytes += bytes;
-    this.#pool.changed(this, bytes, false);
-    this.isWaiting = !this.#pool.mayGoOn(this);
-    return !this.isWaiting;
+    return this.#isOver || this.#pool.resize(this, messageBytes * MESSAGE_COPIES - this.chargedBytes);
+  }
+
+  /** The whole message has arrived, so that it is not rejected any more. */
+  received(): void {
+    this.isReceived = true;
   }
 
   release(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.isWaiting = false;
-    this.#pool.changed(this, -this.#chargedBytes, true);
+    this.#pool.remove(this);
   }
 
   /** Of the pool. */
-  goOn(): void {
-    this.isWaiting = false;
-    this.#resume();
+  resume(): void {
+    this.#handlers.resume();
+  }
+
+  /** Of the pool. */
+  reject(): void {
+    this.release();
+    this.#handlers.reject();
   }
 }
 
@@ -516,7 +669,7 @@ export class MemoryBudget {
     this.bodies = new BodyPool(limits.bodyBytes, clock);
     this.sessions = new MemoryPool(limits.sessionBytes);
     this.responses = new MemoryPool(limits.responseBytes);
-    this.messages = new MessagePool(limits.messageBytes);
+    this.messages = new MessagePool(limits.messageBytes, clock);
   }
 
   /** Returns how to take it out again. */

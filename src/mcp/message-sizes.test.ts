@@ -3,8 +3,11 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../../test/support/eventually.ts";
+import { fakeClock } from "../../test/support/fake-clock.ts";
 import { rawClient } from "../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../test/support/mcp/fixture.ts";
+import { startScripted } from "../../test/support/mcp/scripted-server.ts";
 import { serveMcp } from "../../test/support/mcp/serve-backend.ts";
 
 const MIB = 1024 * 1024;
@@ -101,3 +104,45 @@ test("maxRequestBytes widens the limit", async (t) => {
   const { result } = await client.call("echo", { message: padding });
   assert.equal(result.content[0].text.length, padding.length);
 });
+
+for (const transport of ["stdio", "http"] as const) {
+  test(`a server that stalls in a large message over ${transport} loses its room to one that waits`, async (t) => {
+    const unfinished = `{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"`;
+    const isHttp = transport === "http";
+    const scripted = await startScripted(transport, {
+      name: "stalled",
+      steps: {
+        "tools/call": [
+          [
+            { status: 200, headers: { "content-type": "text/event-stream" } },
+            { raw: isHttp ? `data: ${unfinished}` : unfinished },
+            { raw: "x".repeat(1_000), repeat: 400 },
+            { stay: true },
+          ],
+        ],
+      },
+    });
+    t.after(() => scripted.close());
+    const clock = fakeClock();
+    const served = await serveMcp(
+      { targets: [scripted.target, { ...(await remote(t, false)), name: "fair" }] },
+      { clock, messageBytes: MIB },
+    );
+    t.after(() => served.close());
+    const { messages } = served.memory;
+    const client = rawClient(served.url);
+    await client.initialize();
+    const stalled = client.call("stalled_echo", {});
+    await eventually("the first message holds memory", () => messages.usedBytes > MIB);
+    const fair = client.call("fair_big", { bytes: 5 * MIB });
+    await eventually("the second message waits for memory", () => messages.isAnyWaiting);
+    const heldBytes = messages.usedBytes;
+    await clock.advance(9_000);
+    assert.equal(messages.usedBytes, heldBytes);
+    await clock.advance(2_000);
+    const { error } = await stalled;
+    assert.match(error.message, /^target "stalled" .*took too long .*while other servers waited for memory/);
+    assert.equal((await fair).result.content[0].text.length, 5 * MIB);
+    await eventually("all memory is released", () => messages.usedBytes === 0);
+  });
+}

@@ -4,7 +4,7 @@
  */
 import { cpus } from "node:os";
 import type { Clock } from "../../base/clock.ts";
-import type { MessagePool } from "../../base/memory-budget.ts";
+import type { MessagePool, ServerMessages } from "../../base/memory-budget.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import type { TlsOptions } from "../../http/http-client.ts";
@@ -58,11 +58,13 @@ export class Target implements RoutedTarget {
   readonly failures: ServerFailures;
   #server: RemoteServer | undefined = undefined;
   #api: OpenApi | undefined = undefined;
+  readonly #messages: ServerMessages;
   readonly #spares: SpareProcesses | undefined;
 
   constructor(config: TargetConfig, env: TargetOptions) {
     this.config = config;
     this.#env = env;
+    this.#messages = env.messages.server();
     this.failures = new ServerFailures(env.clock);
     this.#childEnv = config.stdio ? childEnvironment(env.environment, config.stdio) : {};
     this.#secrets = config.stdio ? secretsOf(env.environment, config.stdio) : [];
@@ -186,7 +188,7 @@ export class Target implements RoutedTarget {
       secrets: this.#secrets,
       maxLineBytes: this.#env.sizes().maxMessageBytes,
       maxWriteBytes: this.#env.sizes().maxRequestBytes,
-      messages: this.#env.messages,
+      messages: this.#messages,
       clock,
       logger,
     };
@@ -216,7 +218,7 @@ export class Target implements RoutedTarget {
         relaysLogin: () => this.#env.relaysLogin(),
         isConfined: this.#env.isConfined,
         maxMessageBytes: () => this.#env.sizes().maxMessageBytes,
-        messages: this.#env.messages,
+        messages: this.#messages,
       },
       this.#env.tls,
     );

@@ -3,7 +3,7 @@
  * Nothing of the client's request is among them unless the configuration names it.
  */
 
-import { type MessagePool, type MessageRoom, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
+import { type MessageRoom, type ServerMessages, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
 import { TextPieces } from "../../base/text-pieces.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { BodyTooLarge } from "../../http/body.ts";
@@ -30,7 +30,7 @@ export interface RemoteOptions {
   /** The largest event or body. */
   maxMessageBytes(): number;
   /** Where large events and bodies are charged. */
-  readonly messages: MessagePool;
+  readonly messages: ServerMessages;
 }
 
 export interface RemoteServer {
@@ -145,6 +145,8 @@ function rawValues(search: string): string[] {
   return search.split("&").map((part) => part.slice(part.indexOf("=") + 1));
 }
 
+const STALLED_MESSAGE = "took too long to send a large message while other servers waited for memory";
+
 /** One answer while it arrives. */
 class Reading implements HttpCall, ResponseHandler {
   readonly #pool: HttpPool;
@@ -154,7 +156,7 @@ class Reading implements HttpCall, ResponseHandler {
   #mayRepeat: boolean;
   readonly #handler: RemoteHandler;
   readonly #maxBytes: number;
-  readonly #messages: MessagePool;
+  readonly #messages: ServerMessages;
   /** From the first large message on. */
   #room: MessageRoom | undefined = undefined;
   /** The room of the last large message until it is parsed. */
@@ -233,8 +235,15 @@ class Reading implements HttpCall, ResponseHandler {
   #charge(heldBytes: number): boolean {
     if (this.#room === undefined) {
       if (heldBytes <= SMALL_MESSAGE_BYTES || this.isOver) return true;
-      this.#room = this.#messages.open(() => {
-        if (this.#handler.mayRead()) this.#call.resume();
+      this.#room = this.#messages.open({
+        resume: () => {
+          if (this.#handler.mayRead()) this.#call.resume();
+        },
+        reject: () => {
+          if (this.isOver) return;
+          this.abort();
+          this.#handler.error(STALLED_MESSAGE);
+        },
       });
     }
     if (heldBytes > SMALL_MESSAGE_BYTES) return this.#room.resize(heldBytes);
@@ -247,6 +256,7 @@ class Reading implements HttpCall, ResponseHandler {
     const room = this.#room;
     this.#room = undefined;
     if (room === undefined) return;
+    room.received();
     this.#parsing = room;
     if (this.#handler.afterParsing) this.#handler.afterParsing(() => room.release());
     else room.release();

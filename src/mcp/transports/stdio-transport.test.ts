@@ -44,7 +44,7 @@ function start(cmd: string, args: readonly string[], cwd?: string): Running {
       secrets: ["given-secret"],
       maxLineBytes: 10 * 1024 * 1024,
       maxWriteBytes: 4 * 1024 * 1024,
-      messages: new MessagePool(2 ** 30),
+      messages: new MessagePool(2 ** 30, systemClock).server(),
       clock: systemClock,
       logger: silentLogger,
     },

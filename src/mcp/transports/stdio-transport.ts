@@ -12,7 +12,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import { contain } from "../../base/contain.ts";
 import { ExpectedError } from "../../base/expected-error.ts";
 import { InOrder } from "../../base/in-order.ts";
-import { type MessagePool, type MessageRoom, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
+import { type MessageRoom, type ServerMessages, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
 import { borrowingReader, readOpened } from "../../base/one-read-buffer.ts";
 import { checkSpareDescriptors } from "../../base/spare-descriptors.ts";
 import { TextPieces } from "../../base/text-pieces.ts";
@@ -133,7 +133,7 @@ export interface StdioProcessOptions {
   readonly maxLineBytes: number;
   readonly maxWriteBytes: number;
   /** Where long lines are charged. */
-  readonly messages: MessagePool;
+  readonly messages: ServerMessages;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -330,8 +330,13 @@ export class StdioProcess {
       this.#releaseParsed();
       return;
     }
-    this.#room ??= this.#options.messages.open(() => {
-      if (!this.#isPaused && !this.#isOver) this.#child?.stdout.resume();
+    this.#room ??= this.#options.messages.open({
+      resume: () => {
+        if (!this.#isPaused && !this.#isOver) this.#child?.stdout.resume();
+      },
+      // The rest of the line cannot be told from the next message, and nothing else comes before it.
+      reject: () =>
+        this.kill("was stopped because it took too long to print a long line while other servers waited for memory"),
     });
     if (!this.#room.resize(heldBytes)) this.#child?.stdout.pause();
   }
@@ -340,6 +345,7 @@ export class StdioProcess {
     const room = this.#room;
     this.#room = undefined;
     if (room === undefined) return;
+    room.received();
     this.#parsing = room;
     if (this.#handlers.afterParsing) this.#handlers.afterParsing(() => room.release());
     else room.release();

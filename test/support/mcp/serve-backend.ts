@@ -5,7 +5,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Clock } from "../../../src/base/clock.ts";
-import { createMemoryBudget } from "../../../src/base/memory-budget.ts";
+import { createMemoryBudget, type MemoryBudget } from "../../../src/base/memory-budget.ts";
 import { createTasks, type Tasks } from "../../../src/base/tasks.ts";
 import type { Backend, BackendCall, BackendEnv, BackendRun } from "../../../src/core/backend.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
@@ -25,6 +25,7 @@ export interface ServedBackend {
   readonly backend: Backend;
   readonly hub: Hub;
   readonly tasks: Tasks;
+  readonly memory: MemoryBudget;
   /** Applied to the next requests. */
   facts: Facts;
   access: McpAccess | undefined;
@@ -35,16 +36,18 @@ export interface ServedBackend {
 
 export async function serveMcp(
   config: unknown,
-  options: { clock?: Clock; environment?: Record<string, string> } = {},
+  options: { clock?: Clock; environment?: Record<string, string>; messageBytes?: number } = {},
 ): Promise<ServedBackend> {
   const clock = options.clock ?? patientClock;
   const tasks = createTasks(clock);
   const store = createMemoryStore(clock);
+  const { messageBytes } = options;
+  const memory = createMemoryBudget(clock, messageBytes === undefined ? {} : { messageBytes });
   let hub: Hub | undefined;
   const env: BackendEnv = {
     ...testEnv,
     clock,
-    memory: createMemoryBudget(clock),
+    memory,
     store,
     signingKey: createSigningKey(store, clock, testEnv.logger),
     tasks,
@@ -65,6 +68,7 @@ export async function serveMcp(
     backend,
     hub: hub as unknown as Hub,
     tasks,
+    memory,
     facts: {},
     access: undefined,
     last: undefined,
