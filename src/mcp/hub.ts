@@ -18,6 +18,7 @@ import { endpointOf } from "./client-side/old-transport.ts";
 import { asModernRequest } from "./client-side/stateless.ts";
 import { failuresOf, forwardedBy, gateLimits, type HubEnv, type HubParts, storeSettings } from "./hub-settings.ts";
 import type { ClientRequest } from "./protocol/json-rpc.ts";
+import { TaskRecords } from "./replicas/task-records.ts";
 import { turnRelays } from "./replicas/turn-relay.ts";
 import { Resumption } from "./resumption.ts";
 import { identityOf, Routers } from "./routers.ts";
@@ -102,6 +103,13 @@ export class Hub {
       router: (session, initialize, headers) => this.#legacyRouter(session, initialize, headers),
     });
     this.targets = config.targets.map((target) => this.#target(target, env.tls));
+    const tasks = new TaskRecords({
+      backend: env.name,
+      clock: env.clock,
+      logger: env.logger,
+      store: env.store,
+      key: env.signingKey,
+    });
     this.#routers = new Routers({
       clock: env.clock,
       logger: env.logger,
@@ -111,6 +119,7 @@ export class Hub {
       toolsOf: (target) => this.#tools.of(target),
       loginOf: (target) => this.#logins.get(target.name),
       relay: turnRelays({ ...records.peers, requestTimeoutMs: () => this.#settings.requestTimeout }, env.name),
+      tasksOf: (owner) => tasks.client(owner),
       token: () => this.#ids.hex(16),
       sharedStarted: (server, name) => this.sessions.addShared(server, name),
       sharedEnded: (server, reason) => this.sessions.sharedEnded(server, reason),

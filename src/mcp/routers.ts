@@ -16,6 +16,7 @@ import { LoginUpstream } from "./logins/login-upstream.ts";
 import type { ServerLogin } from "./logins/server-login.ts";
 import { CLIENT_CAPABILITIES, CLIENT_INFO, type Era, LATEST_MODERN, PROTOCOL_VERSION } from "./protocol/era.ts";
 import type { ClientRequest } from "./protocol/json-rpc.ts";
+import type { ClientTasks } from "./replicas/task-records.ts";
 import type { TurnRelay } from "./replicas/turn-relay.ts";
 import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
 import { type ClientIdentity, ModernUpstream } from "./server-side/modern-upstream.ts";
@@ -40,6 +41,8 @@ export interface RoutersEnv {
   toolsOf(target: Target): Pick<ToolUpstreamEnv, "product" | "quarantine"> | undefined;
   /** Where a client may come back to a call that waits for it; undefined without other replicas. */
   relay(target: Target, owner: string): TurnRelay | undefined;
+  /** The tasks that the owner has created at the servers. */
+  tasksOf(owner: string): ClientTasks;
   token(): string;
   sharedStarted(server: SharedConnection, name: string): void;
   sharedEnded(server: SharedConnection, reason: string): void;
@@ -73,7 +76,8 @@ export class Routers {
       return upstream;
     };
     const upstreams = this.#env.targets().map((target) => make(target, headers));
-    return this.#router(upstreams, "legacy", late, (upstream) => session.arrived(upstream));
+    const tasks = this.#env.tasksOf(session.owner ?? `session:${session.id}`);
+    return this.#router(upstreams, "legacy", tasks, late, (upstream) => session.arrived(upstream));
   }
 
   modern(lane: Lane, identity: ClientIdentity, headers: HeaderList): Router {
@@ -89,7 +93,7 @@ export class Routers {
         ),
       );
     });
-    return this.#router(upstreams, "modern", neverLate, () => undefined);
+    return this.#router(upstreams, "modern", this.#env.tasksOf(lane.owner), neverLate, () => undefined);
   }
 
   /** A target is gone from the configuration. Returns the server that all shared, to be ended. */
@@ -100,14 +104,20 @@ export class Routers {
     return server;
   }
 
-  #router(upstreams: readonly Upstream[], era: Era, late: AddUpstream, arrived: (upstream: Upstream) => void): Router {
+  #router(
+    upstreams: readonly Upstream[],
+    era: Era,
+    tasks: ClientTasks,
+    late: AddUpstream,
+    arrived: (upstream: Upstream) => void,
+  ): Router {
     const [only] = upstreams;
     const names = this.#env.names();
     const { clock } = this.#env;
     const failureMode = (): McpConfig["failureMode"] => this.#env.settings().failureMode;
     const router =
       only && upstreams.length === 1 && !names.isPrefixed
-        ? new SingleRouter(only, names, late)
+        ? new SingleRouter(only, names, late, tasks)
         : new AggregateRouter(upstreams, { names, failureMode, era, late, clock, arrived });
     return this.#env.settings().toolMode === "search" ? new SearchRouter(router, era) : router;
   }

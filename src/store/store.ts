@@ -38,7 +38,7 @@ export const CACHE_NAMESPACE = "llm-cache";
 /** What limits and credentials depend on: a store in memory never evicts it, and rejects it last. */
 const PROTECTED_NAMESPACES = ["budgets", "api-keys", "keys"];
 /** Sessions and statistics: a store that is opened with less memory than it had before may start without some of them. */
-const EXPENDABLE_NAMESPACES = ["mcp-sessions", "mcp-settings", "mcp-answers", "mcp-replicas", "history"];
+const EXPENDABLE_NAMESPACES = ["mcp-sessions", "mcp-settings", "mcp-tasks", "mcp-answers", "mcp-replicas", "history"];
 
 export type EntryKind = "cache" | "protected" | "expendable" | "other";
 

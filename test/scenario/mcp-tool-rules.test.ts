@@ -172,6 +172,10 @@ test("the result of a tool that was called as a task passes the same guards", as
   );
   server.results["task-1"] = { content: [{ type: "text", text: "ann@corp.example" }] };
   server.results["task-2"] = { status: "completed", result: { content: [{ type: "text", text: "ann@corp.example" }] } };
+  for (const taskId of ["task-1", "task-2"]) {
+    server.results.read = { task: { taskId, status: "working", ttl: null } };
+    assert.equal((await client.call("read")).result.task.taskId, taskId);
+  }
   for (const method of ["tasks/result", "tasks/get"])
     for (const taskId of ["task-1", "task-2"]) {
       const { result } = await client.request(method, { taskId });

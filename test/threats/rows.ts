@@ -59,6 +59,7 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       A27: "A rule about a method of A2A holds for every name of the method.",
       A30: "One client cannot use up the sessions, child processes or connections of all.",
       A31: "What a session or a server connection retains of its client is small.",
+      A32: "An MCP task exists only for the client that created it, and only while the rules allow the tool that created it.",
     },
   },
   {

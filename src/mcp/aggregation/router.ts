@@ -17,11 +17,13 @@ import {
 } from "../protocol/call.ts";
 import { type ClientNotification, errorText, type ServerMessage, withId } from "../protocol/json-rpc.ts";
 import { checkedList } from "../protocol/list-check.ts";
+import type { ClientTasks } from "../replicas/task-records.ts";
 import { permittedSubscription } from "../server-side/subscription-filter.ts";
 import type { Target } from "../server-side/target.ts";
 import type { OpenOutcome, Upstream } from "../server-side/upstream.ts";
 import { failureOf } from "./merge-responses.ts";
 import type { Names } from "./names.ts";
+import { isAboutTasks, recordedCall, runAboutTasks } from "./owned-tasks.ts";
 
 export type RouterOutcome =
   | { readonly ok: true; readonly answer: ServerMessage; readonly version: string }
@@ -54,13 +56,15 @@ export class SingleRouter implements Router {
   upstreams: readonly Upstream[];
   readonly names: Names;
   readonly #late: AddUpstream;
+  readonly #tasks: ClientTasks;
   #upstream: Upstream;
 
-  constructor(upstream: Upstream, names: Names, late: AddUpstream) {
+  constructor(upstream: Upstream, names: Names, late: AddUpstream, tasks: ClientTasks) {
     this.upstreams = [upstream];
     this.names = names;
     this.#upstream = upstream;
     this.#late = late;
+    this.#tasks = tasks;
   }
 
   open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void {
@@ -71,6 +75,15 @@ export class SingleRouter implements Router {
   run(call: Call, access: McpAccess | undefined): Running {
     const upstream = this.#upstream;
     call.routed?.(upstream.target);
+    // A shared server has no tasks for clients.
+    if (upstream.target.config.shared === true) return this.#send(call, access, upstream);
+    if (call.request.method === "tools/call")
+      return this.#send(recordedCall(call, access !== undefined, this.#tasks, upstream), access, upstream);
+    if (!isAboutTasks(call.request)) return this.#send(call, access, upstream);
+    return runAboutTasks(call, access, this.#tasks, upstream, (own) => this.#send(own, access, upstream));
+  }
+
+  #send(call: Call, access: McpAccess | undefined, upstream: Upstream): Running {
     if (access === undefined) return upstream.call(checkedList(call, upstream.target.name));
     const problem = accessProblem(call.request, access, upstream.target.name);
     if (problem) {

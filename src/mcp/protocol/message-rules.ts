@@ -47,9 +47,12 @@ interface Keys {
   readonly withoutCase: ReadonlyMap<string, string>;
 }
 const TOP_KEYS = keysOf("jsonrpc", "id", "method", "params", "result", "error");
-const PARAM_KEYS = keysOf("name", "uri", "ref", "notifications", "arguments", "cursor", "requestState", "_meta");
+const PARAM_KEYS = keysOf(
+  ...["name", "uri", "ref", "notifications", "arguments", "cursor", "requestState", "taskId", "_meta"],
+);
 const REFERENCE_KEYS = keysOf("type", "name", "uri");
-const LISTEN_KEYS = keysOf("resourceSubscriptions");
+const LISTEN_LISTS = ["resourceSubscriptions", "taskIds"] as const;
+const LISTEN_KEYS = keysOf(...LISTEN_LISTS);
 /** Of the result of a list, besides the list itself. */
 const LIST_KEYS = ["nextCursor", "resultType", "ttlMs", "cacheScope", "_meta"] as const;
 const ITEM_KEYS = keysOf(
@@ -162,12 +165,14 @@ function listenProblem(wanted: unknown): string | undefined {
   if (!isObject(wanted)) return '"notifications" must be an object';
   const key = likeOneOf(LISTEN_KEYS, Object.keys(wanted));
   if (key !== undefined) return key;
-  const { resourceSubscriptions: uris } = wanted;
-  if (uris === undefined) return undefined;
-  if (!Array.isArray(uris)) return '"notifications.resourceSubscriptions" must be a list';
-  for (const uri of uris) {
-    const problem = textProblem("notifications.resourceSubscriptions", uri);
-    if (problem !== undefined) return problem;
+  for (const list of LISTEN_LISTS) {
+    const values = wanted[list];
+    if (values === undefined) continue;
+    if (!Array.isArray(values)) return `"notifications.${list}" must be a list`;
+    for (const value of values) {
+      const problem = textProblem(`notifications.${list}`, value);
+      if (problem !== undefined) return problem;
+    }
   }
   return undefined;
 }

@@ -1,0 +1,172 @@
+/**
+ * Requests about tasks, for the client that created the task and nobody else. A task of another client looks like one that
+ * does not exist: the server is not asked. Where rules restrict tools, a task is judged as the call that created it.
+ */
+
+import { surface } from "../../base/contain.ts";
+import { foldCase } from "../../base/fold-case.ts";
+import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import type { McpAccess } from "../../core/facts.ts";
+import { find, slice } from "../../json/json-text.ts";
+import { elementsInSteps, findInSteps, membersInSteps } from "../../json/text-steps.ts";
+import { StoreUnavailable } from "../../store/store.ts";
+import { listOf, unknownMethod, withAnswer, withAnswerInTurns } from "../protocol/access.ts";
+import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../protocol/call.ts";
+import { editedRequest } from "../protocol/edited-request.ts";
+import { type ClientRequest, INVALID_PARAMS, type ServerMessage } from "../protocol/json-rpc.ts";
+import { isRequestMethod } from "../protocol/message-rules.ts";
+import type { ClientTasks, OwnTasks } from "../replicas/task-records.ts";
+import type { Upstream } from "../server-side/upstream.ts";
+
+const PREFIX = "tasks/";
+const LIST = "tasks/list";
+const LISTEN = "subscriptions/listen";
+const TASK_ID = foldCase("taskId");
+
+type Run = (call: Call) => Running;
+
+/** Whether the request reads or changes tasks that exist. */
+export function isAboutTasks({ method, params }: ClientRequest): boolean {
+  return method.startsWith(PREFIX) || (method === LISTEN && listenedTasks(params).length > 0);
+}
+
+/** Runs a request for which `isAboutTasks` is true. */
+export function runAboutTasks(
+  call: Call,
+  access: McpAccess | undefined,
+  client: ClientTasks,
+  { target }: Upstream,
+  run: Run,
+): Running {
+  const { request } = call;
+  if (!isRequestMethod(request.method)) {
+    call.failed(unknownMethod(request.method));
+    return NOTHING_RUNS;
+  }
+  const { taskId: asked } = request.params;
+  if (request.method !== LIST && request.method !== LISTEN && typeof asked !== "string") {
+    call.failed({ code: INVALID_PARAMS, status: 200, message: 'Invalid params: "taskId" must be a string' });
+    return NOTHING_RUNS;
+  }
+  const running: { current: Running; isCancelled: boolean } = { current: NOTHING_RUNS, isCancelled: false };
+  client
+    .of(target.name)
+    .then((tasks) => {
+      if (running.isCancelled) return;
+      const problemOf = (taskId: string): Failure | undefined => taskProblem(taskId, tasks, access, target.name);
+      const isOwn = (taskId: string): boolean => problemOf(taskId) === undefined;
+      if (request.method === LISTEN) {
+        running.current = run(ownSubscription(call, isOwn));
+        return;
+      }
+      if (request.method === LIST) {
+        running.current = run(ownList(call, isOwn));
+        return;
+      }
+      const problem = problemOf(String(asked));
+      if (problem === undefined) running.current = run(call);
+      else call.failed(problem);
+    })
+    .catch((error: unknown) => {
+      if (!running.isCancelled) call.failed(notDecided(error));
+    });
+  return {
+    cancel: (reason) => {
+      running.isCancelled = true;
+      running.current.cancel(reason);
+    },
+  };
+}
+
+/** The call of a tool, whose task is recorded as the client's before the client gets its id. */
+export function recordedCall(call: Call, isJudged: boolean, client: ClientTasks, { target }: Upstream): Call {
+  const { params } = call.request;
+  return {
+    ...withAnswer(call, (message) => message),
+    answered(message) {
+      const taskId = createdTask(message);
+      if (taskId === undefined) {
+        call.answered(message);
+        return;
+      }
+      const origin = { tool: String(params.name), ...(isJudged ? { arguments: params.arguments ?? {} } : {}) };
+      client.add(target.name, taskId, origin).then(
+        () => call.answered(message),
+        (error: unknown) => call.failed(notDecided(error)),
+      );
+    },
+  };
+}
+
+/**
+ * The id of the task that the result announces: in `task` (2025-11-25) or beside `resultType` (the extension since). A task
+ * that is announced in any other form is not recorded, so that nobody can use it.
+ */
+export function createdTask({ kind, text }: Pick<ServerMessage, "kind" | "text">): string | undefined {
+  if (kind !== "result" || text.length > SLICED_BYTES || !text.includes('"taskId"')) return undefined;
+  const { result } = JSON.parse(text) as {
+    result?: { task?: { taskId?: unknown }; taskId?: unknown; resultType?: unknown };
+  };
+  const taskId = result?.resultType === "task" ? result.taskId : result?.task?.taskId;
+  return typeof taskId === "string" ? taskId : undefined;
+}
+
+function taskProblem(
+  taskId: string,
+  tasks: OwnTasks,
+  access: McpAccess | undefined,
+  target: string,
+): Failure | undefined {
+  const unknown: Failure = { code: INVALID_PARAMS, status: 200, message: `Unknown task: ${taskId}` };
+  const origin = tasks.origin(taskId);
+  if (origin === undefined) return unknown;
+  const call = origin.arguments === undefined ? undefined : { arguments: origin.arguments };
+  if (access === undefined || access.allows("tool", origin.tool, target, call)) return undefined;
+  return {
+    ...unknown,
+    error: "authorization_denied",
+    detail: `no rule of mcpAuthorization allows tool "${origin.tool}" of target "${target}", which created the task`,
+  };
+}
+
+/** The list without the tasks of others. Whatever a client could read in two ways is left out. */
+function ownList(call: Call, isOwn: (taskId: string) => boolean): Call {
+  return withAnswerInTurns(call, function* (message): Steps<ServerMessage> {
+    const { text } = message;
+    const list = yield* findInSteps(text, 0, "result", "tasks");
+    const kept: string[] = [];
+    for (const item of list ? yield* elementsInSteps(text, list.start) : []) {
+      const ids = (yield* membersInSteps(text, item.start)).filter(({ key }) => foldCase(key) === TASK_ID);
+      const [id] = ids;
+      const isPlain = ids.length === 1 && id?.key === "taskId" && text[id.start] === '"';
+      if (isPlain && isOwn(JSON.parse(slice(text, id)) as string)) kept.push(slice(text, item));
+      yield;
+    }
+    return yield* listOf(message, "tasks", kept);
+  });
+}
+
+/** A subscription without the tasks of others. */
+function ownSubscription(call: Call, isOwn: (taskId: string) => boolean): Call {
+  const { request } = call;
+  const span = find(request.text, 0, "params", "notifications", "taskIds");
+  if (!span) return call;
+  const taskIds = listenedTasks(request.params).filter(isOwn);
+  const notifications = { ...(request.params.notifications as object), taskIds };
+  const params = { ...request.params, notifications };
+  return {
+    ...withAnswer(call, (message) => message),
+    request: editedRequest(request, [{ ...span, text: JSON.stringify(taskIds) }], params),
+  };
+}
+
+/** The form was checked when the message was read. */
+function listenedTasks(params: ClientRequest["params"]): readonly string[] {
+  const wanted = params.notifications as { readonly taskIds?: readonly string[] } | undefined;
+  return wanted?.taskIds ?? [];
+}
+
+function notDecided(error: unknown): Failure {
+  if (!(error instanceof StoreUnavailable)) surface(error);
+  return serverFailure("the gateway cannot find out whose task it is now: try again later", "overloaded");
+}

@@ -1,0 +1,132 @@
+/**
+ * Which tasks a client has created, so that only this client can read, change or cancel them: a remote server often knows
+ * the gateway's credential only and cannot tell its users apart. A client has one sealed record for each target, in the
+ * store, so that replicas share it. The record is bounded: beyond it, the oldest tasks are forgotten and become unknown.
+ */
+import { createHash } from "node:crypto";
+import { Sealer } from "../../store/sealer.ts";
+import { type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
+import type { ReplicaEnv } from "./replica-bus.ts";
+
+const MAX_TASKS = 500;
+const MAX_RECORD_CHARS = 128 * 1024;
+/** Arguments that are longer are not kept; rules that read them then deny. */
+const MAX_ARGUMENT_CHARS = 4 * 1024;
+/** Since a task of the client was created or used. */
+const KEPT_MS = 24 * 3_600_000;
+const REFRESHED_AFTER_MS = 3_600_000;
+/** Other calls of the same client may change the record at the same time. */
+const TRIES = 20;
+
+/** The call that created a task, as rules judge it. */
+export interface TaskOrigin {
+  readonly tool: string;
+  /** Undefined where no rule judged them, and where they are too long. */
+  readonly arguments?: unknown;
+}
+
+interface KeptTask extends TaskOrigin {
+  /** A digest of the task's id. */
+  readonly id: string;
+}
+
+interface Kept {
+  readonly atMs: number;
+  /** The oldest first. */
+  readonly tasks: readonly KeptTask[];
+}
+
+/** The tasks of one client at the moment of the lookup. */
+export interface OwnTasks {
+  origin(taskId: string): TaskOrigin | undefined;
+}
+
+export interface TaskRecordsEnv extends ReplicaEnv {
+  readonly backend: string;
+}
+
+/** The records of one client: a principal, or the session of a client that nobody identified. */
+export interface ClientTasks {
+  /** Rejects if the store is unavailable. */
+  add(target: string, taskId: string, origin: TaskOrigin): Promise<void>;
+  /** Rejects if the store is unavailable. */
+  of(target: string): Promise<OwnTasks>;
+}
+
+export class TaskRecords {
+  readonly #env: TaskRecordsEnv;
+  readonly #store: Store;
+
+  constructor(env: TaskRecordsEnv) {
+    this.#env = env;
+    this.#store = storeNamespace(env.store, "mcp-tasks");
+  }
+
+  client(owner: string): ClientTasks {
+    const place = (target: string): string => digest(JSON.stringify([this.#env.backend, target, owner]));
+    return {
+      add: (target, taskId, origin) => this.#add(place(target), { id: digest(taskId), ...fitting(origin) }),
+      of: (target) => this.#of(place(target)),
+    };
+  }
+
+  async #add(name: string, task: KeptTask): Promise<void> {
+    for (let tries = 0; tries < TRIES; tries++) {
+      const before = await this.#store.get(name);
+      const others = this.#read(name, before).tasks.filter(({ id }) => id !== task.id);
+      if (await this.#replace(name, before, bounded([...others, task]))) return;
+    }
+    throw new StoreUnavailable("other calls changed the record of tasks at the same time");
+  }
+
+  async #of(name: string): Promise<OwnTasks> {
+    const text = await this.#store.get(name);
+    const { atMs, tasks } = this.#read(name, text);
+    if (text !== undefined && tasks.length > 0 && this.#env.clock.now() - atMs > REFRESHED_AFTER_MS)
+      this.#replace(name, text, tasks).catch((error: Error) =>
+        this.#env.logger.debug("record of MCP tasks not refreshed", { reason: error.message }),
+      );
+    return {
+      origin: (taskId) => {
+        const id = digest(taskId);
+        return tasks.find((one) => one.id === id);
+      },
+    };
+  }
+
+  #replace(name: string, before: string | undefined, tasks: readonly KeptTask[]): Promise<boolean> {
+    const atMs = this.#env.clock.now();
+    const kept: Kept = { atMs, tasks };
+    return this.#store.replace(name, before, this.#sealer().seal(name, kept), { expiresAtMs: atMs + KEPT_MS });
+  }
+
+  /** A record that cannot be opened was written with another key: its tasks are unknown. */
+  #read(name: string, sealed: string | undefined): Kept {
+    return (sealed === undefined ? undefined : this.#sealer().open<Kept>(name, sealed)) ?? { atMs: 0, tasks: [] };
+  }
+
+  #sealer(): Sealer {
+    return new Sealer(this.#env.key.sign("mcp tasks"), "mcp tasks");
+  }
+}
+
+function fitting(origin: TaskOrigin): TaskOrigin {
+  const { tool, arguments: args } = origin;
+  return args !== undefined && JSON.stringify(args).length <= MAX_ARGUMENT_CHARS ? origin : { tool };
+}
+
+/** The newest tasks that fit. */
+function bounded(tasks: readonly KeptTask[]): readonly KeptTask[] {
+  let chars = 0;
+  let from = tasks.length;
+  while (from > 0 && tasks.length - from < MAX_TASKS) {
+    chars += JSON.stringify(tasks[from - 1]).length + 1;
+    if (chars > MAX_RECORD_CHARS) break;
+    from -= 1;
+  }
+  return tasks.slice(from);
+}
+
+function digest(text: string): string {
+  return createHash("sha256").update(text).digest("base64url");
+}
