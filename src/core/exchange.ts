@@ -255,6 +255,8 @@ export class Exchange implements Linked<Exchange> {
    * transform the request in between must not change a decision.
    */
   judged: { readonly judge: object; readonly request: GatewayRequest }[] | undefined = undefined;
+  /** Called once, when every rule and limit, including those that read the body, has admitted the request. */
+  onAdmitted: (() => void)[] | undefined = undefined;
   #attributes: Attributes | undefined = undefined;
 
   readonly #memory: MemoryBudget | undefined;

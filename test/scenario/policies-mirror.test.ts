@@ -44,6 +44,41 @@ routes:
   assert.equal(backend.received.length, 6);
 });
 
+for (const scope of ["route", "backend"])
+  test(`a request that a rule about its body rejects is not mirrored at the ${scope} [A33]`, async (t) => {
+    const backend = await startBackend();
+    const mirror = await startBackend();
+    t.after(() => Promise.all([backend.close(), mirror.close()]));
+    const copies = { requestMirror: [{ host: mirror.host }] };
+    const rule = { authorization: { rules: [{ deny: 'llm.requestModel == "secret"' }] } };
+    const own = scope === "backend" ? { policies: copies } : {};
+    const gateway = await startGateway(
+      JSON.stringify({
+        gateways: { default: { port: 0 } },
+        routes: [
+          {
+            policies: scope === "route" ? { ...rule, ...copies } : rule,
+            backends: [{ host: backend.host, ...own }],
+          },
+        ],
+      }),
+    );
+    t.after(() => gateway.close());
+    const models = ["secret", "open", "secret", "secret", "open", "other", "secret"];
+    for (const [i, model] of models.entries()) {
+      const body = JSON.stringify({ model, messages: [{ role: "user", content: String(i) }] });
+      const headers = { "content-type": "application/json" };
+      const answer = await fetch(`${gateway.url()}/v1/chat/completions`, { method: "POST", headers, body });
+      await answer.text();
+      assert.equal(answer.status, model === "secret" ? 403 : 200);
+    }
+    await eventually("all that passed were copied", () => mirror.received.length >= 3);
+    assert.deepEqual(
+      mirror.received.map(({ body }) => JSON.parse(body).model),
+      ["open", "open", "other"],
+    );
+  });
+
 test("with `compare` answers of the mirror are compared by status, shape and type; nothing of it reaches the client", async (t) => {
   const answers =
     (versions: Readonly<Record<string, [status: number, type: string, body: string]>>): RequestListener =>

@@ -60,6 +60,7 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       A30: "One client cannot use up the sessions, child processes or connections of all.",
       A31: "What a session or a server connection retains of its client is small.",
       A32: "An MCP task exists only for the client that created it, and only while the rules allow the tool that created it.",
+      A33: "A request that a rule rejects, also for what its body says, is not mirrored.",
     },
   },
   {

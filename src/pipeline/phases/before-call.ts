@@ -14,6 +14,8 @@ export interface BeforeCallRun extends SightRun, InnerRun {
   readonly rules: BodyRules;
   /** A client that waits for permission to send its body gets it. */
   askForBody(): void;
+  /** Nothing rejects the request from now on. */
+  admitted(): void;
   reply(reply: Reply): void;
 }
 
@@ -55,5 +57,9 @@ function prepare(run: BeforeCallRun, backend: Backend, entered: readonly Compile
 /** A refusal in the backend's own words gives nothing away, so rules need not be asked; anything else they judge. */
 function answer(run: BeforeCallRun, entered: readonly CompiledScope[], reply: Reply): void {
   if (reply.status >= 400) run.rules.admit(entered, () => run.reply(reply));
-  else run.rules.passUncalled(entered, () => run.reply(reply));
+  else
+    run.rules.passUncalled(entered, () => {
+      run.admitted();
+      run.reply(reply);
+    });
 }

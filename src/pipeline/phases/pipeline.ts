@@ -152,6 +152,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   #call(chosen: WeightedBackend): void {
     if (this.#delivery.isDone) return;
+    this.admitted();
     tellCall(this.exchange, this.clock);
     const isLast = this.#retries.begin(chosen.policies.settings.retry);
     const attempt = new Attempt(this, this.exchange, this.#delivery, chosen, isLast);
@@ -214,6 +215,12 @@ class Flow implements AttemptOwner, BeforeCallRun {
     return this.#rules;
   }
 
+  admitted(): void {
+    const waiting = this.exchange.onAdmitted;
+    this.exchange.onAdmitted = undefined;
+    for (const admitted of waiting ?? []) admitted();
+  }
+
   askForBody(): void {
     this.#sink.askForBody();
   }
@@ -236,7 +243,11 @@ class Flow implements AttemptOwner, BeforeCallRun {
       runRequestHooks(this, scope.phase, scope[list], (reply) => {
         if (!reply) next();
         else if (list === "access") this.reply(reply);
-        else this.rules.passUncalled(this.#delivery.entered, () => this.reply(reply));
+        else
+          this.rules.passUncalled(this.#delivery.entered, () => {
+            this.admitted();
+            this.reply(reply);
+          });
       });
   }
 

@@ -1,7 +1,8 @@
 /**
  * `requestMirror`: a copy of each request, or of a share of them, to another server, whose answers are thrown away or
  * compared with the backend's. The client never waits for it. A body is copied when its length is known and small enough; other requests with a body are
- * not mirrored, because a copy would hold them up or fill the memory.
+ * not mirrored, because a copy would hold them up or fill the memory. A copy is made where the policy runs and sent when
+ * all rules have admitted the request, so that the other server never gets one that a rule about its body rejects.
  */
 
 import { z } from "zod";
@@ -10,7 +11,7 @@ import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { exactlyOneOf, markLocal } from "../../core/schema.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
-import { addForwarded } from "../../http/headers.ts";
+import { addForwarded, type HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
 import { ComparedAnswer, compareCopies, expectCopy, watchBackend } from "./compare-answers.ts";
 
@@ -60,18 +61,28 @@ export const requestMirror = definePolicy({
       },
       request(exchange) {
         if (exchange.request.body.kind === "stream") return exchange.skip("the body is too large to be mirrored");
-        for (const send of mirrors) send(exchange);
+        for (const prepare of mirrors) {
+          exchange.onAdmitted ??= [];
+          exchange.onAdmitted.push(prepare(exchange));
+        }
         return undefined;
       },
     };
   },
 });
 
+interface OutgoingCopy {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: HeaderList;
+  readonly body: Buffer | undefined;
+}
+
 function openMirror(
   { host, service, percent = 100, compare = false }: z.output<typeof mirror>,
   key: string,
   env: CompileEnv,
-): (exchange: Exchange) => void {
+): (exchange: Exchange) => () => void {
   if (env.isConfined && host !== undefined) throw new Error("a document of a cluster cannot mirror to a host");
   const protocol = host?.startsWith("https:") ? "https" : "http";
   const pools = env.acquire(
@@ -88,19 +99,24 @@ function openMirror(
 
   return (exchange) => {
     const { request, id } = exchange;
+    const { method, body } = request;
+    const path = pathAndQuery(request);
+    const headers = request.headers.clone();
+    headers.removeHopByHop(new Set());
+    addForwarded(headers, exchange.source.address, request.scheme, exchange.originalHost);
+    headers.set("host", request.host);
+    headers.set("x-request-id", id);
+    if (body.kind === "bytes") headers.set("content-length", String(body.bytes.length));
+    return () => send(exchange, { method, path, headers, body: body.kind === "bytes" ? body.bytes : undefined });
+  };
+
+  function send(exchange: Exchange, sent: OutgoingCopy): void {
     // Spread evenly, so that a share is one also of few requests.
     share += percent;
     if (share < 100) return;
     share -= 100;
     const next = pools.next(fixed ?? env.endpoints?.addresses(service?.name ?? "") ?? []);
     if (next === undefined || copies >= MAX_COPIES) return;
-    const headers = request.headers.clone();
-    headers.removeHopByHop(new Set());
-    addForwarded(headers, exchange.source.address, request.scheme, exchange.originalHost);
-    headers.set("host", request.host);
-    headers.set("x-request-id", id);
-    const { body } = request;
-    if (body.kind === "bytes") headers.set("content-length", String(body.bytes.length));
     copies += 1;
     const copy = compare ? expectCopy(exchange, name) : undefined;
     const startedMs = env.clock.monotonicMs();
@@ -117,28 +133,20 @@ function openMirror(
       copy.ended = failed === undefined && answer ? answer : { failed: failed ?? "no answer", tookMs };
       copy.onEnd?.();
     };
-    const call = next.pool.send(
-      {
-        method: request.method,
-        path: pathAndQuery(request),
-        headers,
-        body: body.kind === "bytes" ? body.bytes : undefined,
+    const call = next.pool.send(sent, {
+      head(status, headers) {
+        if (copy !== undefined) answer = new ComparedAnswer(status, headers, env.clock.monotonicMs() - startedMs);
       },
-      {
-        head(status, headers) {
-          if (copy !== undefined) answer = new ComparedAnswer(status, headers, env.clock.monotonicMs() - startedMs);
-        },
-        data(chunk) {
-          answer?.add(chunk);
-          return true;
-        },
-        end: () => over(),
-        error: ({ message }) => over(message),
+      data(chunk) {
+        answer?.add(chunk);
+        return true;
       },
-    );
+      end: () => over(),
+      error: ({ message }) => over(message),
+    });
     const timer = env.clock.after(TIMEOUT_MS, () => {
       call.abort();
       over(`no whole answer within ${TIMEOUT_MS / 1000} s`);
     });
-  };
+  }
 }
