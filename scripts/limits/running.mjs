@@ -146,6 +146,14 @@ export const RUNNING_LIMITS = {
       "they are not told",
     ],
     ["MAX_SENDS", "mcp/replicas/replica-bus.ts", "messages on their way to other replicas", "dropped, with a warning"],
+    ["MAX_TASKS", "mcp/replicas/task-records.ts", "tasks that one client has at one server", "the oldest is forgotten"],
+    ["MAX_RECORD_CHARS", "mcp/replicas/task-records.ts", "the record of these tasks", "the oldest are forgotten"],
+    [
+      "MAX_ARGUMENT_CHARS",
+      "mcp/replicas/task-records.ts",
+      "arguments of a task that rules can read later",
+      "rules see none",
+    ],
     [
       "MAX_RELAYED_CHARS",
       "mcp/replicas/turn-relay.ts",
