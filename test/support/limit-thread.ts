@@ -1,6 +1,4 @@
-/**
- * A thread that takes from shared buckets as fast as it can and says what it got; for bucket-threads.test.ts.
- */
+/** A worker for bucket-threads.test.ts that takes from shared buckets as fast as it can and reports how much it took. */
 import { parentPort, workerData } from "node:worker_threads";
 import { BucketStore } from "../../src/policies/rate-limit/bucket-store.ts";
 import type { LimitThreadData } from "./limit-threads.ts";
@@ -12,9 +10,9 @@ parentPort?.postMessage("ready");
 Atomics.wait(gate, 0, 0);
 let taken = 0;
 for (let i = 0; isEndless || i < attempts; i++) {
-  store.lock();
-  const slot = store.open(keys === 0 ? undefined : `key ${(i * 7 + thread) % keys}`, 1);
-  if (store.remaining(slot) >= 1) taken += store.take(slot, 1);
-  store.unlock();
+  store.withLock(() => {
+    const slot = store.open(keys === 0 ? undefined : `key ${(i * 7 + thread) % keys}`, 1);
+    if (store.remaining(slot) >= 1) taken += store.take(slot, 1);
+  });
 }
 parentPort?.postMessage(taken);

@@ -24,7 +24,7 @@ function left(store: BucketStore, key: string | undefined, nowMs: number): numbe
   return slot === NO_SLOT ? undefined : store.remaining(slot);
 }
 
-test("every key has its own bucket, and no key is one shared bucket", () => {
+test("every key has its own bucket; requests without a key share one", () => {
   const store = new BucketStore(rule, 10);
   use(store, "a", 2, 0);
   use(store, undefined, 1, 0);
@@ -32,7 +32,7 @@ test("every key has its own bucket, and no key is one shared bucket", () => {
   assert.equal(store.count, 1);
 });
 
-test("the shared bucket's window begins with its first use", () => {
+test("the shared bucket's window starts at its first use", () => {
   const store = new BucketStore(rule, 0);
   assert.equal(store.resetSeconds(store.find(undefined, 700), 700), 1);
   use(store, undefined, 3, 700);
@@ -40,7 +40,7 @@ test("the shared bucket's window begins with its first use", () => {
   assert.equal(left(store, undefined, 1_700), 3);
 });
 
-test("a full bucket goes first, however often it was used", () => {
+test("a full bucket is evicted first, however often it was used", () => {
   const store = new BucketStore(rule, 3);
   for (const nowMs of [0, 1, 2]) use(store, "full again", 1, nowMs);
   use(store, "b", 1, 900);
@@ -52,7 +52,7 @@ test("a full bucket goes first, however often it was used", () => {
   );
 });
 
-test("then the least used goes, and among equals the one not seen for longest [S8-6]", () => {
+test("the least used bucket is evicted next; ties go to the least recently used [S8-6]", () => {
   const store = new BucketStore({ capacity: 10, refill: 10, windowMs: 60_000 }, 4);
   use(store, "much", 6, 0);
   use(store, "little, old", 1, 1);
@@ -63,7 +63,7 @@ test("then the least used goes, and among equals the one not seen for longest [S
   for (const key of ["much", "little, new", "exhausted", "fresh"]) assert.notEqual(store.find(key, 5), NO_SLOT);
 });
 
-test("an exhausted bucket survives a flood of fresh keys twice as large as the map [B1] [S8-6]", () => {
+test("an exhausted bucket survives a flood of new keys twice the size of the store [B1] [S8-6]", () => {
   let evictions = 0;
   const store = new BucketStore(rule, MAX_BUCKETS, () => {
     evictions += 1;
@@ -76,7 +76,7 @@ test("an exhausted bucket survives a flood of fresh keys twice as large as the m
   assert.equal(evictions, MAX_BUCKETS + 1);
 });
 
-test("a full map costs as much per use as one that is not, and keeps its size [R48]", () => {
+test("a full store costs as much per use as a partly filled one, and does not grow [R48]", () => {
   const store = new BucketStore(rule, MAX_BUCKETS);
   const round = (from: number): number => {
     const before = cpuMs();
@@ -87,12 +87,12 @@ test("a full map costs as much per use as one that is not, and keeps its size [R
   const heapBefore = process.memoryUsage().heapUsed;
   const evictingMs = [1, 2, 3, 4].map((times) => round(times * MAX_BUCKETS));
   assert.equal(store.count, MAX_BUCKETS);
-  // A scan of the map at each eviction would take thousands of times as long.
+  // A full scan at each eviction would take thousands of times as long.
   assert.ok(Math.min(...evictingMs) < 20 * fillingMs + 50, `${evictingMs} ms after ${fillingMs} ms`);
   assert.ok(process.memoryUsage().heapUsed - heapBefore < 40e6);
 });
 
-test("an exhausted bucket goes only when nothing else is left", () => {
+test("an exhausted bucket is evicted only if all buckets are exhausted", () => {
   const store = new BucketStore(rule, 2);
   use(store, "a", 3, 0);
   use(store, "b", 3, 1);
@@ -103,7 +103,7 @@ test("an exhausted bucket goes only when nothing else is left", () => {
   );
 });
 
-test("a slot that another key took over has another generation", () => {
+test("reusing a slot for another key changes its generation", () => {
   const store = new BucketStore(rule, 1);
   const slot = store.open("a", 0);
   const generation = store.generation(slot);
@@ -111,14 +111,14 @@ test("a slot that another key took over has another generation", () => {
   assert.notEqual(store.generation(slot), generation);
 });
 
-test("a key that is not valid Unicode is found again", () => {
+test("finds a key that is not valid Unicode", () => {
   const store = new BucketStore(rule, 4);
   use(store, "a\ud800", 1, 0);
   use(store, "a\ud801", 2, 0);
   assert.deepEqual([left(store, "a\ud800", 0), left(store, "a\ud801", 0), store.count], [2, 1, 2]);
 });
 
-test("views show buckets as they are now and change nothing", () => {
+test("views show refilled buckets and change nothing", () => {
   const store = new BucketStore(rule, 4);
   use(store, "a", 3, 0);
   use(store, undefined, 1, 500);
@@ -133,7 +133,7 @@ for (const [where, memory] of [
   ["of one thread", () => undefined],
   ["in shared memory", sharedMemory],
 ] as const)
-  test(`over any sequence of uses, the store ${where} says what a plain map says, and evicts what costs least`, () =>
+  test(`the store ${where} matches a map-based model over random operations, and evicts the cheapest bucket`, () =>
     checkAgainstMap(memory));
 
 function sharedMemory(maxKeyed: number) {
@@ -186,7 +186,7 @@ function assertCostsLeast(
   const remaining = (buckets.get(gone) as Bucket).remaining;
   if (remaining === tested.capacity) return;
   for (const bucket of buckets.values()) {
-    // Windows' ends are listed to a 64th of a window: a bucket that has been full for longer must have been seen.
+    // Window ends are rounded to 1/64 of a window, so a bucket that refilled earlier than that must have been found.
     const isFullForATick = bucket.remaining === tested.capacity && nowMs - bucket.windowStartMs > tested.windowMs / 64;
     assert.ok(!isFullForATick, "a full bucket was passed over");
     const isLate = nowMs - bucket.windowStartMs <= tested.windowMs / 64;

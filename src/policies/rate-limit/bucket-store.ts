@@ -1,28 +1,27 @@
 /**
- * The buckets of one rule: one shared bucket, and one for each key, at most 65,536 of them (spec 8), in typed-array
- * slots. When all are taken, the one whose loss costs least makes room: a bucket that is full again, else the least
- * used, and an exhausted one only if there is nothing else, so that a flood of fresh keys restores nobody's budget.
- * Every operation takes constant time: buckets are listed by how much of them is used and by when their window ends.
- * Several threads may have the same buckets: then a slot is valid between `lock` and `unlock` only.
+ * The token buckets of one rate limit rule: one shared bucket and up to 65,536 keyed buckets, in typed arrays that
+ * threads may share. When the store is full it evicts a bucket that has refilled, else the least used one, and an
+ * exhausted one only as a last resort, so a flood of new keys cannot reset anyone's limit. Every operation takes
+ * constant time. With shared memory, a slot number is valid only inside `withLock`.
  */
 import { randomFillSync } from "node:crypto";
 import { MAX_KEY_LENGTH } from "../../cel/limit-key.ts";
 
 export interface BucketRule {
-  /** Limit plus burst: what a full bucket holds. */
+  /** Units in a full bucket: limit plus burst. */
   readonly capacity: number;
-  /** The base limit: what every window adds. */
+  /** Units that each window adds: the base limit. */
   readonly refill: number;
   readonly windowMs: number;
 }
 
 export interface Bucket {
-  /** Whole units left, 0 … capacity. Never negative: debt does not pass into the next window. */
+  /** Whole units left, from 0 to `capacity`. Never negative: debt does not carry over into the next window. */
   readonly remaining: number;
   readonly windowStartMs: number;
 }
 
-/** How many windows ended since the given one began. A clock that went back ends none. */
+/** The number of windows that ended since `windowStartMs`; 0 if the clock went backwards. */
 export function windowsEnded(rule: BucketRule, windowStartMs: number, nowMs: number): number {
   return nowMs < windowStartMs + rule.windowMs ? 0 : Math.floor((nowMs - windowStartMs) / rule.windowMs);
 }
@@ -31,7 +30,7 @@ export function refilled(rule: BucketRule, remaining: number, windows: number): 
   return Math.min(rule.capacity, remaining + windows * rule.refill);
 }
 
-/** The bucket as it is now. */
+/** Returns the bucket with all refills up to `nowMs` applied. */
 export function advanced(rule: BucketRule, bucket: Bucket, nowMs: number): Bucket {
   const windows = windowsEnded(rule, bucket.windowStartMs, nowMs);
   if (windows === 0) return bucket;
@@ -41,26 +40,28 @@ export function advanced(rule: BucketRule, bucket: Bucket, nowMs: number): Bucke
   };
 }
 
-/** What is left after the amount is taken (or, if negative, given back): within 0 and the capacity. */
+/** Returns the units left after taking the amount (or refunding it, if negative), clamped to 0 … capacity. */
 export function debited(rule: BucketRule, remaining: number, amount: number): number {
   return Math.max(0, Math.min(rule.capacity, remaining - amount));
 }
 
-/** Seconds until the window ends, rounded up: whoever waits that long finds at least one more unit. */
+/** Seconds until the window ends, rounded up so that a client that waits this long finds at least one unit. */
 export function resetSeconds(rule: BucketRule, windowStartMs: number, nowMs: number): number {
   return Math.max(1, Math.ceil((rule.windowMs - (nowMs - windowStartMs)) / 1000));
 }
 
+/** Maps keys to slots. */
 export interface BucketKeys {
   slotOf(key: string): number;
-  /** The key that a slot holds; undefined for the shared slot. */
+  /** The key of a slot; undefined for the shared slot. */
   keyAt(slot: number): string | undefined;
   set(slot: number, key: string): void;
-  /** The slot's key is found no more. */
+  /** Removes the slot's key from the index. */
   remove(slot: number): void;
 }
 
-export class OwnKeys implements BucketKeys {
+/** The key index of a store that only one thread uses. */
+export class LocalKeys implements BucketKeys {
   readonly #slotOf = new Map<string, number>();
   readonly #keys: (string | undefined)[] = [undefined];
 
@@ -73,7 +74,7 @@ export class OwnKeys implements BucketKeys {
   }
 
   set(slot: number, key: string): void {
-    const copy = copied(key);
+    const copy = copyString(key);
     this.#slotOf.set(copy, slot);
     this.#keys[slot] = copy;
   }
@@ -84,10 +85,10 @@ export class OwnKeys implements BucketKeys {
 }
 
 /**
- * The key may be a slice of a large header, which it would keep alive: the store holds a copy. Through UTF-8 the copy
- * of an ASCII key takes one byte per character; what UTF-8 cannot express goes through UTF-16.
+ * Copies a key, because a slice of a large header would keep the whole header alive. The round trip through UTF-8 gives
+ * an ASCII key one byte per character; strings that UTF-8 cannot represent (lone surrogates) go through UTF-16.
  */
-function copied(key: string): string {
+function copyString(key: string): string {
   const copy = Buffer.from(key, "utf8").toString("utf8");
   return copy === key ? copy : Buffer.from(key, "utf16le").toString("utf16le");
 }
@@ -95,22 +96,22 @@ function copied(key: string): string {
 const UNLINKED = -1;
 export const NO_SLOT = -1;
 
+/** Doubly linked lists of slots in typed arrays; each slot is in at most one list. */
 export class SlotLists {
   readonly #lists: number;
-  /** The first `lists` places are the lists' own ends; slot n stands at `lists + n`. */
+  /** The first `lists` entries are the list heads; slot n is at index `lists + n`. */
   #next: Int32Array;
   #previous: Int32Array;
 
-  /** `memory`: where other threads have the same lists; then somebody must empty them before they are used. */
+  /** `memory` is shared with other threads; the creator of the memory must call `clear` before use. */
   constructor(lists: number, slots: number, memory?: { readonly next: Int32Array; readonly previous: Int32Array }) {
     this.#lists = lists;
     this.#next = memory?.next ?? new Int32Array(lists + slots);
     this.#previous = memory?.previous ?? new Int32Array(lists + slots);
-    if (memory === undefined) this.empty();
+    if (memory === undefined) this.clear();
   }
 
-  /** No slot stands in any list. */
-  empty(): void {
+  clear(): void {
     this.#next.fill(UNLINKED);
     this.#previous.fill(UNLINKED);
     for (let list = 0; list < this.#lists; list++) {
@@ -119,7 +120,7 @@ export class SlotLists {
     }
   }
 
-  /** The slot that was appended earliest, or NO_SLOT. */
+  /** The slot that was appended first, or NO_SLOT. */
   first(list: number): number {
     const node = this.#next[list] as number;
     return node === list ? NO_SLOT : node - this.#lists;
@@ -134,7 +135,7 @@ export class SlotLists {
     this.#previous[list] = node;
   }
 
-  /** Does nothing if the slot stands in no list. */
+  /** Does nothing if the slot is in no list. */
   remove(slot: number): void {
     const node = this.#lists + slot;
     const next = this.#next[node] as number;
@@ -157,6 +158,7 @@ function grown(array: Int32Array, length: number): Int32Array {
   return larger;
 }
 
+/** HalfSipHash-1-3 over the UTF-16 code units: clients choose keys, so an unseeded hash would allow collision attacks. */
 export function keyHash(key: string, seed0: number, seed1: number): number {
   let v0 = seed0;
   let v1 = seed1;
@@ -165,7 +167,7 @@ export function keyHash(key: string, seed0: number, seed1: number): number {
   const { length } = key;
   const last = length + (length & 1);
   for (let i = 0; i <= last; i += 2) {
-    // The length stands at the end, in a word of its own.
+    // The last word is the length.
     const word = i === last ? length : key.charCodeAt(i) | ((i + 1 < length ? key.charCodeAt(i + 1) : 0) << 16);
     v3 ^= word;
     v0 = (v0 + v1) | 0;
@@ -196,19 +198,19 @@ export function keyHash(key: string, seed0: number, seed1: number): number {
   return (v1 ^ v3) >>> 0;
 }
 
-/** 8 bytes each: hand, slots in use, refusals. */
-/** 4 bytes each: the lock and the two numbers of the hash, and one for alignment. */
+/** Int32 entries: the lock, two hash seeds, and padding for alignment. */
 const CONTROL_NUMBERS = 4;
 const UNLOCKED = 0;
-/** Far longer than anybody holds it; then its holder was preempted or died, and the processor is better left to others. */
-const SPINS_BEFORE_NAP = 2_000;
-const NAP_MS = 1;
+/** Much longer than a normal hold. After this many spins the holder was preempted or died, so the waiter sleeps. */
+const SPINS_BEFORE_SLEEP = 2_000;
+const SLEEP_MS = 1;
 
 export interface ListMemory {
   readonly next: Int32Array;
   readonly previous: Int32Array;
 }
 
+/** The layout of one rule's buckets in shared memory, with its spin lock and its key hash table. */
 export class SharedBuckets implements BucketKeys {
   readonly slots: number;
   readonly state: Float64Array;
@@ -240,7 +242,7 @@ export class SharedBuckets implements BucketKeys {
       at += length * kind.BYTES_PER_ELEMENT;
       return new kind(buffer, from, length);
     };
-    // From wide to narrow, so that each is aligned.
+    // Widest elements first, so that every array is aligned.
     this.state = take(Float64Array, STATE_NUMBERS);
     this.remaining = take(Float64Array, slots);
     this.windowStartMs = take(Float64Array, slots);
@@ -268,7 +270,7 @@ export class SharedBuckets implements BucketKeys {
     for (let spins = 0; ; spins++) {
       const holder = Atomics.compareExchange(control, 0, UNLOCKED, this.#thread);
       if (holder === UNLOCKED) return;
-      if (spins >= SPINS_BEFORE_NAP) Atomics.wait(control, 0, holder, NAP_MS);
+      if (spins >= SPINS_BEFORE_SLEEP) Atomics.wait(control, 0, holder, SLEEP_MS);
     }
   }
 
@@ -283,7 +285,7 @@ export class SharedBuckets implements BucketKeys {
   slotOf(key: string): number {
     const hash = this.#hash(key);
     let slot = this.#heads[hash & this.#mask] as number;
-    // The shared slot, 0, has no key: it ends a chain.
+    // Slot 0 is the shared bucket and has no key, so 0 terminates a chain.
     while (slot !== 0) {
       if (this.#hashes[slot] === hash && this.#holds(slot, key)) return slot;
       slot = this.#chain[slot] as number;
@@ -323,7 +325,7 @@ export class SharedBuckets implements BucketKeys {
     }
   }
 
-  /** Whoever held the lock may have left half a change: the table is made again from the texts. */
+  /** Rebuilds the hash table from the stored keys, because the previous lock holder may have left it half changed. */
   rebuild(used: number): void {
     this.#heads.fill(0);
     for (let slot = 1; slot < used; slot++) {
@@ -350,34 +352,34 @@ export class SharedBuckets implements BucketKeys {
   }
 }
 
-/** A power of two, about twice as many as keys: chains stay short. */
+/** A power of two, about twice the number of keys, to keep chains short. */
 function headsFor(slots: number): number {
   return 2 ** Math.ceil(Math.log2(2 * slots));
 }
 
 export const MAX_BUCKETS = 65_536;
-/** For requests without a key: never evicted. */
+/** The bucket of requests without a key. It is never evicted. */
 export const SHARED_SLOT = 0;
 
 const FIRST_KEYED_SLOT = 1;
 const FIRST_SIZE = 64;
-/** Level 0 is full, the last is exhausted, between them the share that is used. */
+/** Usage levels: level 0 is full, the last is exhausted, the others are equal shares in between. */
 const LEVELS = 32;
 const EXHAUSTED = LEVELS - 1;
-/** Windows that end in the same 64th of a window are listed together. */
+/** Buckets are grouped by window end, rounded to 1/64 of a window. */
 const TICKS = 64;
-/** Ends lie up to a whole window ahead: of 64ths, the one that goes on now and 64 more. */
+/** A window ends at most one window ahead: the current tick and 64 more. */
 const TICK_LISTS = TICKS + 1;
-/** With a burst, a bucket may need several windows to be full: how many of these are brought up to date per eviction. */
+/** The most buckets refreshed per eviction: with a burst, a bucket may need several windows to refill. */
 const MAX_REFRESHED = 8;
-/** When the window of a bucket began that nobody used. */
+/** The window start of a bucket that has not been used yet. */
 export const UNUSED = -1;
-/** Numbers beside the buckets, for all threads the same. */
-const HAND = 0;
+/** Indexes into the state array, which all threads share. */
+const CLOCK_HAND = 0;
 const USED_SLOTS = 1;
-const REFUSALS = 2;
+const REJECTIONS = 2;
 const STATE_NUMBERS = 3;
-/** How many of each list there are, for whoever makes room for them. */
+/** The number of lists by usage and by window end. */
 const LISTS: [number, number] = [LEVELS, TICK_LISTS];
 
 export interface BucketView extends Bucket {
@@ -386,7 +388,7 @@ export interface BucketView extends Bucket {
   readonly resetSeconds: number;
 }
 
-/** Where buckets lie that other threads use too. */
+/** Memory for buckets that several threads share. */
 export interface BucketMemory {
   readonly buffer: SharedArrayBuffer;
   readonly isNew: boolean;
@@ -417,7 +419,7 @@ export class BucketStore {
       memory && new SharedBuckets(memory.buffer, memory.isNew, FIRST_KEYED_SLOT + maxKeyed, LISTS, memory.thread);
     this.#shared = shared;
     this.#size = shared?.slots ?? FIRST_KEYED_SLOT + Math.min(maxKeyed, FIRST_SIZE);
-    this.#keys = shared ?? new OwnKeys();
+    this.#keys = shared ?? new LocalKeys();
     this.#state = shared?.state ?? new Float64Array(STATE_NUMBERS);
     this.#remaining = shared?.remaining ?? new Float64Array(this.#size);
     this.#windowStartMs = shared?.windowStartMs ?? new Float64Array(this.#size);
@@ -425,65 +427,78 @@ export class BucketStore {
     this.#byUse = new SlotLists(LEVELS, this.#size, shared?.byUse);
     this.#byWindowEnd = new SlotLists(TICK_LISTS, this.#size, shared?.byWindowEnd);
     if (shared !== undefined && !shared.isNew) return;
-    this.#byUse.empty();
-    this.#byWindowEnd.empty();
+    this.#byUse.clear();
+    this.#byWindowEnd.clear();
     this.#state[USED_SLOTS] = FIRST_KEYED_SLOT;
     this.#remaining[SHARED_SLOT] = rule.capacity;
     this.#windowStartMs[SHARED_SLOT] = UNUSED;
   }
 
-  /** How much memory threads must share for a rule with so many keys. */
+  /** Bytes of shared memory for a rule with this many keys. */
   static sharedBytes(maxKeyed: number): number {
     return SharedBuckets.bytes(FIRST_KEYED_SLOT + maxKeyed, LISTS);
   }
 
-  /** No other thread changes anything until `unlock`. Between the two nothing may wait or throw. */
-  lock(): void {
-    this.#shared?.lock();
+  /**
+   * Runs `action` while no other thread can change the buckets. Other threads spin meanwhile, so it must be short and
+   * synchronous. If it throws, the indexes are rebuilt before the lock is released. Not reentrant.
+   */
+  withLock<Result>(action: () => Result): Result {
+    const shared = this.#shared;
+    if (shared === undefined) return action();
+    shared.lock();
+    try {
+      return action();
+    } catch (error) {
+      this.#rebuildIndexes(shared);
+      throw error;
+    } finally {
+      shared.unlock();
+    }
   }
 
-  unlock(): void {
-    this.#shared?.unlock();
-  }
-
-  /** The thread died: if it held the lock, what it left half done is put in order. */
+  /** Releases the lock of a thread that died while holding it, after rebuilding the indexes it may have left half changed. */
   repairAfter(thread: number): void {
     const shared = this.#shared;
     if (!shared?.isLockedBy(thread)) return;
-    this.#byUse.empty();
-    this.#byWindowEnd.empty();
-    const used = Math.min(this.#size, this.#state[USED_SLOTS] as number);
-    shared.rebuild(used);
-    for (let slot = FIRST_KEYED_SLOT; slot < used; slot++) this.#relist(slot);
+    this.#rebuildIndexes(shared);
     shared.unlock();
   }
 
-  /** Keyed buckets that are held. */
+  #rebuildIndexes(shared: SharedBuckets): void {
+    this.#byUse.clear();
+    this.#byWindowEnd.clear();
+    const used = Math.min(this.#size, this.#state[USED_SLOTS] as number);
+    shared.rebuild(used);
+    for (let slot = FIRST_KEYED_SLOT; slot < used; slot++) this.#relist(slot);
+  }
+
+  /** The number of keyed buckets. */
   get count(): number {
     return (this.#state[USED_SLOTS] as number) - FIRST_KEYED_SLOT;
   }
 
-  /** Requests that were refused for want of any of them. */
-  get refusals(): number {
-    return this.#state[REFUSALS] as number;
+  /** Requests rejected because a bucket was empty. */
+  get rejections(): number {
+    return this.#state[REJECTIONS] as number;
   }
 
-  refused(): void {
-    this.#state[REFUSALS] = this.refusals + 1;
+  countRejection(): void {
+    this.#state[REJECTIONS] = this.rejections + 1;
   }
 
-  /** The bucket as it is now, or NO_SLOT: a key that has none yet would get a full one. */
+  /** Returns the key's slot, refilled up to `nowMs`, or NO_SLOT if the key has no bucket yet (it would get a full one). */
   find(key: string | undefined, nowMs: number): number {
     const slot = key === undefined ? SHARED_SLOT : this.#keys.slotOf(key);
     if (slot !== NO_SLOT) this.#refresh(slot, nowMs);
     return slot;
   }
 
-  /** The same, but a key that has no bucket gets one. */
+  /** Like `find`, but creates a bucket for a key that has none. */
   open(key: string | undefined, nowMs: number): number {
     const found = this.find(key, nowMs);
     if (found !== NO_SLOT || key === undefined) {
-      // The shared bucket's window begins with its first use, like any other's.
+      // The shared bucket's window starts at its first use, as a keyed bucket's does.
       if (this.#windowStartMs[found] === UNUSED) this.#windowStartMs[found] = nowMs;
       return found;
     }
@@ -505,12 +520,12 @@ export class BucketStore {
     return resetSeconds(this.rule, startMs === UNUSED ? nowMs : startMs, nowMs);
   }
 
-  /** Tells whether a slot still holds the bucket that it held. */
+  /** Changes when the slot is reused for another key. */
   generation(slot: number): number {
     return this.#generation[slot] as number;
   }
 
-  /** Takes up to the amount (or gives back, if negative) and says how much that was. */
+  /** Takes up to the amount (or refunds it, if negative) and returns how much was taken. */
   take(slot: number, amount: number): number {
     const before = this.#remaining[slot] as number;
     const after = debited(this.rule, before, amount);
@@ -519,14 +534,14 @@ export class BucketStore {
     return before - after;
   }
 
-  /** All buckets as they are now, for the admin interface; changes nothing, and holds no other thread up. */
+  /** All buckets, refilled up to `nowMs`, for the admin interface. Changes nothing and takes no lock. */
   *views(nowMs: number): Iterable<BucketView> {
     for (let slot = 0; slot <= this.count; slot++) {
       const generation = this.generation(slot);
       const key = this.#keys.keyAt(slot);
       const startMs = this.#windowStartMs[slot] as number;
       const left = this.#remaining[slot] as number;
-      // Another thread gave the slot to another key just now.
+      // Skip a slot that another thread reassigned while it was read.
       if (startMs === UNUSED || generation !== this.generation(slot)) continue;
       const windows = windowsEnded(this.rule, startMs, nowMs);
       const windowStartMs = startMs + windows * this.rule.windowMs;
@@ -547,7 +562,7 @@ export class BucketStore {
       this.#windowStartMs[slot] = startMs + windows * this.rule.windowMs;
       this.#remaining[slot] = refilled(this.rule, this.#remaining[slot] as number, windows);
     }
-    // Looking at a bucket is using it: one that is asked for again and again must not be the one that goes.
+    // A lookup counts as use, so a bucket that is checked often is not evicted.
     if (slot !== SHARED_SLOT) this.#relist(slot);
   }
 
@@ -584,16 +599,16 @@ export class BucketStore {
 
   #grow(): void {
     this.#size = Math.min(FIRST_KEYED_SLOT + this.#maxKeyed, this.#size * 2);
-    this.#remaining = copyOf(this.#remaining, new Float64Array(this.#size));
-    this.#windowStartMs = copyOf(this.#windowStartMs, new Float64Array(this.#size));
-    this.#generation = copyOf(this.#generation, new Uint32Array(this.#size));
+    this.#remaining = copyInto(this.#remaining, new Float64Array(this.#size));
+    this.#windowStartMs = copyInto(this.#windowStartMs, new Float64Array(this.#size));
+    this.#generation = copyInto(this.#generation, new Uint32Array(this.#size));
     this.#byUse.grow(this.#size);
     this.#byWindowEnd.grow(this.#size);
   }
 
   #evict(nowMs: number): number {
     let slot = this.#byUse.first(0);
-    if (slot === NO_SLOT) slot = this.#fullAgain(nowMs);
+    if (slot === NO_SLOT) slot = this.#findRefilled(nowMs);
     for (let level = 1; slot === NO_SLOT; level++) slot = this.#byUse.first(level);
     this.#keys.remove(slot);
     this.#evicted();
@@ -601,15 +616,15 @@ export class BucketStore {
   }
 
   /**
-   * A bucket that time has filled. The hand goes round the lists of windows' ends up to now; each list has the
-   * ends of one 64th only, because a listed end is never further away than one window: if the first one is still open,
-   * so are the others, or they ended within this 64th.
+   * Finds a bucket that has refilled, by a clock-hand scan over the lists of window ends up to now. Each list holds the
+   * window ends of a single tick, because an end is never more than one window ahead. So if the first window in a list
+   * is still open, the others are too, or they ended within the current tick.
    */
-  #fullAgain(nowMs: number): number {
+  #findRefilled(nowMs: number): number {
     const nowTick = this.#tick(nowMs);
-    let hand = Math.max(this.#state[HAND] as number, nowTick - TICK_LISTS);
+    let hand = Math.max(this.#state[CLOCK_HAND] as number, nowTick - TICK_LISTS);
     for (let refreshed = 0; refreshed < MAX_REFRESHED; ) {
-      this.#state[HAND] = hand;
+      this.#state[CLOCK_HAND] = hand;
       const slot = this.#byWindowEnd.first(hand % TICK_LISTS);
       if (slot === NO_SLOT || this.#windowEndMs(slot) > nowMs) {
         if (hand >= nowTick) return NO_SLOT;
@@ -624,7 +639,7 @@ export class BucketStore {
   }
 }
 
-function copyOf<Numbers extends Float64Array | Uint32Array>(from: Numbers, into: Numbers): Numbers {
+function copyInto<Numbers extends Float64Array | Uint32Array>(from: Numbers, into: Numbers): Numbers {
   into.set(from);
   return into;
 }

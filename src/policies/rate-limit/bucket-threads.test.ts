@@ -11,7 +11,7 @@ function shared(maxKeyed: number) {
   return { buffer, store: new BucketStore(rule, maxKeyed, undefined, { buffer, isNew: true, thread: 99 }) };
 }
 
-test("four threads together get exactly what one bucket holds", async () => {
+test("four threads together take exactly the capacity of a shared bucket", async () => {
   const { buffer, store } = shared(0);
   const { threads, go } = await startLimitThreads(4, { buffer, rule, maxKeyed: 0, attempts: 20_000, keys: 0 });
   go();
@@ -23,7 +23,7 @@ test("four threads together get exactly what one bucket holds", async () => {
   assert.equal(store.remaining(store.find(undefined, 1)), 0);
 });
 
-test("and exactly what the buckets of all keys hold", async () => {
+test("four threads together take exactly the capacity of all keyed buckets", async () => {
   const { buffer, store } = shared(64);
   const { threads, go } = await startLimitThreads(4, { buffer, rule, maxKeyed: 64, attempts: 40_000, keys: 60 });
   go();
@@ -35,7 +35,7 @@ test("and exactly what the buckets of all keys hold", async () => {
   assert.equal(store.count, 60);
 });
 
-test("while keys come and go in four threads, every key is found once and no more are held than fit", async () => {
+test("evictions from four threads leave no duplicate keys and never exceed the maximum", async () => {
   const { buffer, store } = shared(32);
   const { threads, go } = await startLimitThreads(4, { buffer, rule, maxKeyed: 32, attempts: 20_000, keys: 100 });
   go();
@@ -46,7 +46,7 @@ test("while keys come and go in four threads, every key is found once and no mor
   for (const { key } of store.views(1)) if (key !== undefined) assert.ok(store.find(key, 1) > 0);
 });
 
-test("a thread that dies with the lock in its hand holds nobody up: the lists are put in order", async () => {
+test("the lock of a thread that died is released and the indexes are rebuilt", async () => {
   const { buffer, store } = shared(32);
   const { threads, go } = await startLimitThreads(1, {
     buffer,
@@ -59,7 +59,7 @@ test("a thread that dies with the lock in its hand holds nobody up: the lists ar
   const worker = threads[0]?.worker;
   assert.ok(worker);
   go();
-  // As if it had died in the middle: the lock is marked with its number, and never opened again.
+  // Simulates a death inside the critical section: the lock holds the thread's number and is never released.
   const control = new Int32Array(buffer, 3 * 8 + 33 * 16, 1);
   await worker.terminate();
   const [, second] = [Atomics.store(control, 0, 1), Atomics.load(control, 0)];
@@ -67,14 +67,42 @@ test("a thread that dies with the lock in its hand holds nobody up: the lists ar
   store.repairAfter(2);
   assert.equal(Atomics.load(control, 0), 1, "the lock of another thread stays");
   store.repairAfter(1);
-  store.lock();
-  for (let i = 0; i < 200; i++) store.take(store.open(`after ${i}`, 2), 1);
-  store.unlock();
+  store.withLock(() => {
+    for (let i = 0; i < 200; i++) store.take(store.open(`after ${i}`, 2), 1);
+  });
   assert.equal(store.count, 32);
   assert.equal(new Set([...store.views(2)].map(({ key }) => key)).size, 32);
 });
 
-test("a key of the longest allowed length and one that is not valid Unicode are found again", () => {
+test("a throw while the lock is held releases it and leaves consistent buckets", () => {
+  const maxKeyed = 8;
+  const buffer = new SharedArrayBuffer(BucketStore.sharedBytes(maxKeyed));
+  let failAt = Number.POSITIVE_INFINITY;
+  let evictions = 0;
+  const evicted = (): void => {
+    evictions += 1;
+    if (evictions === failAt) throw new Error("eviction failed");
+  };
+  const store = new BucketStore(rule, maxKeyed, evicted, { buffer, isNew: true, thread: 1 });
+  const control = new Int32Array(buffer, 3 * 8 + (maxKeyed + 1) * 16, 1);
+  const use = (prefix: string, count: number): void => {
+    for (let i = 0; i < count; i++) store.withLock(() => store.take(store.open(`${prefix} ${i}`, 1), 1));
+  };
+  for (const throwing of [1, 2, 5, 8]) {
+    use("before", maxKeyed);
+    failAt = evictions + throwing;
+    // The callback runs in the middle of an eviction, between removing the old key and adding the new one.
+    assert.throws(() => use(`during ${throwing}`, maxKeyed + 1), /eviction failed/);
+    assert.equal(Atomics.load(control, 0), 0, "the lock is free");
+    use(`after ${throwing}`, 3 * maxKeyed);
+    assert.equal(store.count, maxKeyed);
+    const keys = [...store.views(1)].map(({ key }) => key);
+    assert.equal(new Set(keys).size, maxKeyed);
+    for (const key of keys) assert.ok(key !== undefined && store.find(key, 1) > 0);
+  }
+});
+
+test("finds keys of the maximum length and keys that are not valid Unicode", () => {
   const { store } = shared(4);
   const long = "x".repeat(128);
   for (const [key, amount] of [
@@ -90,7 +118,7 @@ test("a key of the longest allowed length and one that is not valid Unicode are 
   assert.ok([...store.views(1)].some(({ key }) => key === long));
 });
 
-test("keys with one more or one other character have other hashes, and another table has others", () => {
+test("the hash depends on every character, the length and the seed", () => {
   const hashes = new Set<number>();
   for (let i = 0; i < 10_000; i++) hashes.add(keyHash(`key ${i}`, 1, 2));
   assert.ok(hashes.size > 9_990);
@@ -98,7 +126,7 @@ test("keys with one more or one other character have other hashes, and another t
   assert.notEqual(keyHash("a", 1, 2), keyHash("a", 2, 2));
 });
 
-test("a thread finds the memory that the main thread made, and none that it did not", () => {
+test("a thread finds only memory that the main thread allocated", () => {
   const main = createSharedMemory(9);
   const first = main.claim("rule", 64);
   assert.deepEqual([first.isNew, main.claim("rule", 64).isNew], [true, false]);

@@ -25,12 +25,12 @@ test("windows stay aligned to the first use", () => {
   assert.equal(advanced(threePlusThree, { remaining: 0, windowStartMs: 250 }, 3_900).windowStartMs, 3_250);
 });
 
-test("a debit is held within 0 and the capacity", () => {
+test("a debit is clamped to 0 and the capacity", () => {
   assert.equal(debited(threePlusThree, 2, 39), 0);
   assert.equal(debited(threePlusThree, 5, -39), 6);
 });
 
-test("the reset is rounded up and never 0, so that waiting that long always helps [S8-18]", () => {
+test("the reset is rounded up and never 0, so a retry after it succeeds [S8-18]", () => {
   assert.equal(resetSeconds(threePlusThree, 0, 0), 1);
   assert.equal(resetSeconds({ ...threePlusThree, windowMs: 60_000 }, 0, 1), 60);
   assert.equal(resetSeconds(threePlusThree, 0, 999), 1);
@@ -53,7 +53,7 @@ for (const [value, expected] of counts) {
     assert.equal(countOf(value), expected));
 }
 
-/** The same rules, told step by step: one window at a time, one unit of time at a time. */
+/** A reference model that advances one window and one millisecond at a time. */
 function model(rule: BucketRule) {
   let remaining = rule.capacity;
   let startMs: number | undefined;
@@ -75,7 +75,7 @@ function model(rule: BucketRule) {
   };
 }
 
-test("over any sequence of debits, settlements and clock jumps, a bucket is what the step-by-step model says", () => {
+test("a bucket matches the step-by-step model over random debits, settlements and clock jumps", () => {
   const rule = fc.record({
     refill: fc.integer({ min: 1, max: 50 }),
     burst: fc.integer({ min: 0, max: 50 }),

@@ -26,7 +26,7 @@ async function service(t: TestContext, ...limits: ServiceLimit[]): Promise<RateL
   return started;
 }
 
-/** By default no time passes: a machine that is busy does not make the service late. */
+/** The clock stands still by default, so a busy machine does not cause timeouts. */
 function compile(
   t: TestContext,
   global: Record<string, unknown>,
@@ -53,7 +53,7 @@ async function outcome(scopes: readonly Hooks[], exchange: Exchange): Promise<Ga
 
 const alice: Facts = { jwt: { sub: "alice" } };
 
-test("the service decides, per descriptor, and its status becomes the headers", async (t) => {
+test("the service decides per descriptor, and its status becomes the response headers", async (t) => {
   const { host, calls } = await service(t, USER_LIMIT);
   const scopes = compile(t, { host });
   const headers = await request(scopes, limitExchange(alice));
@@ -77,7 +77,7 @@ test("the service decides, per descriptor, and its status becomes the headers", 
   assert.equal(await outcome(scopes, limitExchange({ jwt: { sub: "bob" } })), undefined);
 });
 
-test("a refusal carries the service's own headers and body; the vendor's header never reaches a success", async (t) => {
+test("a 429 carries the service's headers and body; the vendor header is removed from successes", async (t) => {
   const started = await service(t);
   const scopes = compile(t, { host: started.host });
   const responseHeadersToAdd = [
@@ -115,14 +115,14 @@ test("a refusal carries the service's own headers and body; the vendor's header 
   assert.equal(exchange.request.headers.get("x-tier"), "gold");
 });
 
-test("the first call waits for the client to be loaded and connected: its time limit counts from there", async (t) => {
+test("the first call's timeout starts when the client is loaded and connected", async (t) => {
   const started = await service(t, USER_LIMIT);
-  // Loading the library takes longer than this; the call itself is answered at once.
+  // Loading the library takes longer than this timeout; the service responds at once.
   const scopes = compile(t, { host: started.host, timeout: "100ms" });
   assert.equal(await outcome(scopes, limitExchange(alice)), undefined);
 });
 
-test("a service that refuses without naming its limit: no limit is invented", async (t) => {
+test("a rejection without a reported limit has no limit headers", async (t) => {
   const started = await service(t);
   const scopes = compile(t, { host: started.host });
   started.answer = () => ({ overallCode: "OVER_LIMIT", statuses: [{ code: "OVER_LIMIT" }] });
@@ -131,7 +131,7 @@ test("a service that refuses without naming its limit: no limit is invented", as
   assert.deepEqual(refused?.headers, {});
 });
 
-test("a value that is empty or fails is sent as one shared value and is not exempt", async (t) => {
+test("values that are empty or fail to evaluate share one limit and are not exempt", async (t) => {
   const { host, calls } = await service(t, { ...USER_LIMIT, limit: 1 });
   const scopes = compile(t, { host });
   assert.equal(await outcome(scopes, limitExchange()), undefined);
@@ -139,7 +139,7 @@ test("a value that is empty or fails is sent as one shared value and is not exem
   assert.deepEqual(new Set(calls.map(({ descriptors }) => descriptors[0]?.entries[0]?.value)), new Set(["(none)"]));
 });
 
-test("tokens are two calls: the estimate at admission, then what was used beyond it", async (t) => {
+test("a token limit makes two calls: the estimate at admission, then the difference", async (t) => {
   const { host, calls } = await service(t, { entry: "model", limit: 100, unit: "MINUTE" });
   const scopes = compile(t, {
     host,
@@ -161,7 +161,7 @@ test("tokens are two calls: the estimate at admission, then what was used beyond
   );
 });
 
-test("an estimate that was too high stays counted: the protocol only adds", async (t) => {
+test("an estimate that was too high stays counted, because the protocol can only add", async (t) => {
   const { host, calls } = await service(t);
   const scopes = compile(t, { host, descriptors: [{ ...perUser, type: "tokens" }] });
   const exchange = limitExchange({ ...alice, llm: { estimatedTokens: 50 } });
@@ -175,7 +175,7 @@ test("an estimate that was too high stays counted: the protocol only adds", asyn
   );
 });
 
-test("a local refusal does not bother the service", async (t) => {
+test("a local rejection does not call the service", async (t) => {
   const { host, calls } = await service(t);
   const scopes = compile(t, { host }, [{ requests: 1, unit: "Hours" }]);
   await request(scopes, limitExchange(alice));
@@ -183,7 +183,7 @@ test("a local refusal does not bother the service", async (t) => {
   assert.equal(calls.length, 1);
 });
 
-test("a refusal of the service costs nothing locally", async (t) => {
+test("a rejection by the service refunds the local limits", async (t) => {
   const started = await service(t);
   const scopes = compile(t, { host: started.host }, [{ requests: 1, unit: "Hours" }]);
   started.answer = () => ({ overallCode: "OVER_LIMIT" });
@@ -198,7 +198,7 @@ const faults: { name: string; answer: NonNullable<RateLimitService["answer"]> }[
   { name: "answers with an unknown code", answer: () => ({ overallCode: "UNKNOWN" }) },
 ];
 for (const { name, answer } of faults) {
-  test(`a service that ${name} closes or opens the route, as configured, and is used again when it is well [R23]`, async (t) => {
+  test(`a service that ${name} rejects or admits requests as configured, and is used again after it recovers [R23]`, async (t) => {
     const started = await service(t, USER_LIMIT);
     const clock = fakeClock();
     const closed = compile(t, { host: started.host, timeout: "100ms" }, undefined, clock);
@@ -207,7 +207,7 @@ for (const { name, answer } of faults) {
       const before = started.calls.length;
       const result = outcome(scopes, limitExchange(alice));
       while (started.calls.length === before) await new Promise((resolve) => setImmediate(resolve));
-      // Nothing else ends the wait for a service that is silent.
+      // Only the timeout ends the wait for a service that does not respond.
       if (started.answer === answer && name === "does not answer") await clock.advance(100);
       return result;
     };
@@ -224,7 +224,7 @@ for (const { name, answer } of faults) {
   });
 }
 
-test("a peer that speaks no gRPC is a failure, not a hang [R23]", async (t) => {
+test("a peer that does not speak gRPC causes a failure, not a hang [R23]", async (t) => {
   const server = createServer((socket) => {
     socket.on("error", () => undefined);
     socket.end("HTTP/1.1 400 Bad Request\r\n\r\n garbage");
@@ -235,7 +235,7 @@ test("a peer that speaks no gRPC is a failure, not a hang [R23]", async (t) => {
   assert.equal((await outcome(scopes, limitExchange(alice)))?.code, "rate_limit_unavailable");
 });
 
-test("a service that is down fails at once, and is found again without a restart when it comes back", async (t) => {
+test("calls to a service that is down fail at once, and succeed after it returns", async (t) => {
   const first = await startRateLimitService([USER_LIMIT]);
   const scopes = compile(t, { host: first.host });
   assert.equal(await outcome(scopes, limitExchange(alice)), undefined);
@@ -243,6 +243,6 @@ test("a service that is down fails at once, and is found again without a restart
   assert.equal((await outcome(scopes, limitExchange(alice)))?.code, "rate_limit_unavailable");
   const second = await startRateLimitService([USER_LIMIT], first.host);
   t.after(() => second.close());
-  // The connection is tried again after a growing pause; every try here is one request of a client.
+  // The client reconnects with a growing backoff; each attempt here is one request.
   await eventually("it is asked again", async () => (await outcome(scopes, limitExchange(alice))) === undefined);
 });

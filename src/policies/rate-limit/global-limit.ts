@@ -1,7 +1,7 @@
 /**
- * Limits that an external service counts for all replicas (spec 8). Requests are one call each; tokens are two: the
- * estimate at admission, and afterwards what the call used beyond it. When the service does not answer, `failureMode`
- * decides: the request is refused with 500, or passes. In shadow mode no request waits for the service.
+ * `rateLimit.global`: limits that an external service counts for all replicas. A request limit costs one call. A token
+ * limit costs two: the estimate at admission, and the difference after the response. If the service does not respond,
+ * `failureMode` decides whether the request fails with 500 or passes. In shadow mode no request waits for the service.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
@@ -13,7 +13,14 @@ import type { CompileEnv } from "../../core/policy.ts";
 import { mayServiceChange } from "../../http/header-rules.ts";
 import { isHeaderValue } from "../../http/headers.ts";
 import type { Counter } from "../../observe/log/metrics.ts";
-import { addReading, LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER, refusal, VENDOR_HEADER } from "./readings.ts";
+import {
+  addReading,
+  LIMIT_HEADER,
+  REMAINING_HEADER,
+  RESET_HEADER,
+  rateLimitedError,
+  VENDOR_HEADER,
+} from "./readings.ts";
 import {
   CODE_OK,
   CODE_OVER_LIMIT,
@@ -28,29 +35,29 @@ import {
 } from "./rls-client.ts";
 import type { DescriptorConfig, GlobalLimitConfig } from "./schema.ts";
 
-/** The service asks for a value; what is empty or fails shares one budget and is not exempt, as with local limits. */
+/** Sent for values that are empty or fail to evaluate. They share one limit and are not exempt, as with local limits. */
 const NO_VALUE = "(none)";
-/** Nobody waits for a settlement, so it may take longer than an admission. */
+/** No request waits for a settlement, so it may take longer than an admission. */
 const SETTLE_TIMEOUT_MS = 1_000;
-/** While the service is away every request fails alike: one line now and then says it. */
+/** While the service is unavailable every request fails the same way, so the log line is rate-limited. */
 const LOG_INTERVAL_MS = 10_000;
 
 export interface GlobalLimit {
   readonly counts: { readonly requests: boolean; readonly tokens: boolean };
-  /** A value that is sent for requests reads what the body says. */
+  /** A request descriptor reads the body, so the service is called after the body is parsed. */
   readonly needsBody: boolean;
   readonly readsModel: boolean;
   readonly isShadow: boolean;
-  /** Throws the refusal, or `rate_limit_unavailable`. In shadow mode both are noted when the service has answered. */
+  /** Rejects with `rate_limited` or `rate_limit_unavailable`. In shadow mode both are recorded when the service responds. */
   admitRequest(exchange: Exchange): Promise<void>;
   admitTokens(exchange: Exchange, estimate: number): Promise<void>;
   settleTokens(exchange: Exchange, used: number): void;
-  /** Adds what the service wants on the response. */
+  /** Adds the response headers that the service requested. */
   respond(exchange: Exchange): void;
 }
 
-interface Living {
-  refusalCount: number;
+interface GlobalLimitState {
+  rejectionCount: number;
   unregister(): void;
 }
 
@@ -59,7 +66,7 @@ interface CompiledDescriptor {
 }
 
 const NO_SERVICE: RlsClient = {
-  call: () => Promise.reject(new Error("nothing is asked here")),
+  call: () => Promise.reject(new Error("a dry run does not call the rate limit service")),
   close: () => undefined,
 };
 
@@ -73,13 +80,13 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
     () => (env.isDry ? NO_SERVICE : openRlsClient(config.host, env.clock, env.tasks, env.isConfined)),
     (closing: RlsClient) => closing.close(),
   );
-  const living = env.acquire(
+  const state = env.acquire(
     `rateLimit ${env.owner} global`,
     config,
     () => openView(config, env),
     (closing) => closing.unregister(),
   );
-  const refusals = env.metrics
+  const rejections = env.metrics
     .counter("gateway_rate_limit_refused_total", "Requests refused by a limit.", ["owner", "type"])
     .labels(env.owner, "global");
   const failures = env.metrics
@@ -92,15 +99,19 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
   const headers = new WeakMap<Exchange, Record<string, string>>();
 
   function admit(exchange: Exchange, descriptors: readonly RlsDescriptor[], hitsAddend: number): Promise<void> {
-    if (!isShadow) return judge(exchange, descriptors, hitsAddend);
+    if (!isShadow) return callService(exchange, descriptors, hitsAddend);
     exchange.shadow.isPending = true;
-    judge(exchange, descriptors, hitsAddend).catch((error: GatewayError) =>
+    callService(exchange, descriptors, hitsAddend).catch((error: GatewayError) =>
       exchange.deniedInShadow("rateLimit", error.detail ?? error.message, { rule: `global, domain ${config.domain}` }),
     );
     return Promise.resolve();
   }
 
-  async function judge(exchange: Exchange, descriptors: readonly RlsDescriptor[], hitsAddend: number): Promise<void> {
+  async function callService(
+    exchange: Exchange,
+    descriptors: readonly RlsDescriptor[],
+    hitsAddend: number,
+  ): Promise<void> {
     const request: RlsRequest = { domain: config.domain, descriptors, hitsAddend };
     let response: RlsResponse;
     try {
@@ -115,20 +126,20 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
         cause: error,
       });
     }
-    const answer = answerOf(response);
+    const result = parseServiceResponse(response);
     if (isShadow) {
       if (response.overallCode === CODE_OVER_LIMIT)
-        throw new GatewayError("rate_limited", { detail: rejected(config) });
+        throw new GatewayError("rate_limited", { detail: rejectionDetail(config) });
       return;
     }
     if (response.overallCode === CODE_OVER_LIMIT) {
-      living.refusalCount += 1;
-      refusals.add();
-      throw refuse(exchange, config, answer);
+      state.rejectionCount += 1;
+      rejections.add();
+      throw toGatewayError(exchange, config, result);
     }
-    if (answer.reading) addReading(exchange, answer.reading);
-    for (const [name, value] of Object.entries(answer.requestHeaders)) exchange.request.headers.set(name, value);
-    headers.set(exchange, { ...headers.get(exchange), ...withoutVendorHeader(answer.responseHeaders) });
+    if (result.reading) addReading(exchange, result.reading);
+    for (const [name, value] of Object.entries(result.requestHeaders)) exchange.request.headers.set(name, value);
+    headers.set(exchange, { ...headers.get(exchange), ...withoutVendorHeader(result.responseHeaders) });
   }
 
   return {
@@ -139,17 +150,17 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
     admitRequest: (exchange) =>
       admit(
         exchange,
-        requests.map((one) => valuesOf(one, exchange)),
+        requests.map((descriptor) => evaluateDescriptor(descriptor, exchange)),
         1,
       ),
     async admitTokens(exchange, estimate) {
-      const descriptors = tokens.map((one) => valuesOf(one, exchange));
+      const descriptors = tokens.map((descriptor) => evaluateDescriptor(descriptor, exchange));
       await admit(exchange, descriptors, estimate);
       estimates.set(exchange, { descriptors, estimate });
     },
     settleTokens(exchange, used) {
       const charged = estimates.get(exchange);
-      // The protocol only adds: an estimate that was too high stays counted.
+      // The protocol can only add hits, so an estimate that was too high stays counted.
       if (charged === undefined || used <= charged.estimate) return;
       const request = { domain: config.domain, descriptors: charged.descriptors, hitsAddend: used - charged.estimate };
       client.call(request, Math.max(config.timeout, SETTLE_TIMEOUT_MS)).catch(reportFailure);
@@ -172,7 +183,7 @@ function compileDescriptors(
       entries: descriptor.entries.map(({ key, value }) => {
         const expression = env.cel(value);
         if (type === "requests" && expression.attributes.has("llm")) {
-          // Request limits are checked before the body is parsed (spec 8).
+          // Request limits are checked before the body is parsed.
           env.warn(
             `rateLimit.global: the value \`${value}\` of a request descriptor cannot read llm.*: all requests share one budget. Use type: tokens.`,
           );
@@ -186,19 +197,19 @@ function readsAttribute(descriptors: readonly CompiledDescriptor[], attribute: s
   return descriptors.some(({ entries }) => entries.some(({ value }) => value.attributes.has(attribute)));
 }
 
-function valuesOf({ entries }: CompiledDescriptor, exchange: Exchange): RlsDescriptor {
+function evaluateDescriptor({ entries }: CompiledDescriptor, exchange: Exchange): RlsDescriptor {
   return { entries: entries.map(({ key, value }) => ({ key, value: keyOf(value, exchange.attributes) ?? NO_VALUE })) };
 }
 
-function refuse(exchange: Exchange, config: GlobalLimitConfig, answer: ServiceAnswer): GatewayError {
-  return refusal(exchange, answer.reading, {
-    detail: rejected(config),
-    headers: answer.responseHeaders,
-    ...(answer.body === undefined ? {} : { message: answer.body }),
+function toGatewayError(exchange: Exchange, config: GlobalLimitConfig, result: ServiceResult): GatewayError {
+  return rateLimitedError(exchange, result.reading, {
+    detail: rejectionDetail(config),
+    headers: result.responseHeaders,
+    ...(result.body === undefined ? {} : { message: result.body }),
   });
 }
 
-function rejected({ host, domain }: GlobalLimitConfig): string {
+function rejectionDetail({ host, domain }: GlobalLimitConfig): string {
   return `the rate limit service ${host} rejected the request (domain ${domain})`;
 }
 
@@ -221,25 +232,25 @@ function failureReport(config: GlobalLimitConfig, env: CompileEnv, failures: Cou
   };
 }
 
-function openView(config: GlobalLimitConfig, env: CompileEnv): Living {
-  const living: Living = { refusalCount: 0, unregister: () => undefined };
-  living.unregister = env.limits.register(() => [
-    { owner: env.owner, rule: { global: config }, bucketsInUse: 0, refusals: living.refusalCount, buckets: [] },
+function openView(config: GlobalLimitConfig, env: CompileEnv): GlobalLimitState {
+  const state: GlobalLimitState = { rejectionCount: 0, unregister: () => undefined };
+  state.unregister = env.limits.register(() => [
+    { owner: env.owner, rule: { global: config }, bucketsInUse: 0, refusals: state.rejectionCount, buckets: [] },
   ]);
-  return living;
+  return state;
 }
 
-export interface ServiceAnswer {
+export interface ServiceResult {
   /** undefined if no limit of the service matched. */
   readonly reading: LimitReading | undefined;
-  /** Without the trio, which `reading` speaks for. */
+  /** Without the `x-ratelimit-*` headers, which are written from `reading`. */
   readonly responseHeaders: Readonly<Record<string, string>>;
   readonly requestHeaders: Readonly<Record<string, string>>;
-  /** The body of a refusal, if the service gave one. */
+  /** The body of a 429 response, if the service sent one. */
   readonly body: string | undefined;
 }
 
-export function answerOf(response: RlsResponse): ServiceAnswer {
+export function parseServiceResponse(response: RlsResponse): ServiceResult {
   const {
     [LIMIT_HEADER]: limit,
     [REMAINING_HEADER]: remaining,
@@ -259,7 +270,7 @@ export function answerOf(response: RlsResponse): ServiceAnswer {
   };
 }
 
-/** Only a refusal carries it (spec 8). */
+/** Only a 429 response carries the vendor header. */
 export function withoutVendorHeader(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   const { [VENDOR_HEADER]: _only429, ...others } = headers;
   return others;
@@ -286,15 +297,15 @@ function tightest(statuses: readonly RlsStatus[]): LimitReading | undefined {
   return found;
 }
 
-/** `10`, or `10, 10;w=60`: the first number is the ceiling that applies. */
+/** Reads `10` or `10, 10;w=60`. The first number is the limit that applies. */
 function headerReading(limit: string, remaining: string, reset: string): LimitReading | undefined {
-  const ceiling = Number.parseInt(limit, 10);
+  const maximum = Number.parseInt(limit, 10);
   const left = Number.parseInt(remaining, 10);
   const resetSeconds = Number.parseInt(reset, 10);
-  // Larger numbers would be written as `1e+21`.
-  if (![ceiling, left, resetSeconds].every(Number.isSafeInteger)) return undefined;
-  if (ceiling <= 0 || left < 0 || resetSeconds < 0) return undefined;
-  return { limit, remaining: left, resetSeconds: Math.max(1, resetSeconds), share: Math.min(1, left / ceiling) };
+  // Larger numbers would be formatted as `1e+21`.
+  if (![maximum, left, resetSeconds].every(Number.isSafeInteger)) return undefined;
+  if (maximum <= 0 || left < 0 || resetSeconds < 0) return undefined;
+  return { limit, remaining: left, resetSeconds: Math.max(1, resetSeconds), share: Math.min(1, left / maximum) };
 }
 
 function headersOf(headers: readonly RlsHeader[]): Record<string, string> {

@@ -24,7 +24,7 @@ function limit(rule: BucketRule, clock: Clock) {
   };
 }
 
-/** The new process began when the old one was 100 s old. */
+/** The new process starts 100 s after the old one. */
 async function processes(rule = MINUTE) {
   const oldClock = fakeClock(WALL_MS);
   await oldClock.advance(100_000);
@@ -38,7 +38,7 @@ async function processes(rule = MINUTE) {
   return { old, next, advance };
 }
 
-test("what is used and when the window ends are the same in the new process, for each key and the shared bucket", async () => {
+test("the new process has the same usage and window ends, for each key and the shared bucket", async () => {
   const { old, next, advance } = await processes();
   old.take("ada", 60);
   old.take(undefined, 7);
@@ -52,7 +52,7 @@ test("what is used and when the window ends are the same in the new process, for
   assert.equal(next.left("ada"), 100);
 });
 
-test("what the old process uses later, or gives back, is added once", async () => {
+test("later usage and refunds in the old process are added exactly once", async () => {
   const { old, next } = await processes();
   old.take("ada", 60);
   next.handed.add(old.handed.used("ever"));
@@ -67,7 +67,7 @@ test("what the old process uses later, or gives back, is added once", async () =
   assert.deepEqual(old.handed.used("last"), []);
 });
 
-test("an upgrade that failed changes nothing for the next one", async () => {
+test("a failed upgrade does not affect the next one", async () => {
   const { old, next } = await processes();
   old.take("ada", 60);
   old.handed.used("ever");
@@ -76,7 +76,7 @@ test("an upgrade that failed changes nothing for the next one", async () => {
   assert.equal(next.left("ada"), 35);
 });
 
-test("a window that ended on the way refills, with a burst only by the limit", async () => {
+test("a window that ended during the transfer refills by the base limit, not by the burst", async () => {
   const { old, next, advance } = await processes({ capacity: 150, refill: 100, windowMs: 60_000 });
   old.take("ada", 150);
   old.take("bob", 40);

@@ -1,61 +1,61 @@
 /**
- * The buckets of one rule for the process that follows at an upgrade. It gets what is used, not what is left: first all of
- * it, then what the requests that end here still use, which it adds to its own counts. Times are those of the wall clock,
- * because each process has a monotonic clock of its own.
+ * Transfers the buckets of one rule to the successor process during an upgrade. It sends used units, not remaining ones:
+ * first the totals, then the units that requests still finishing in the old process use, which the successor adds to its
+ * own counts. Times are wall-clock times, because monotonic clocks differ between processes.
  */
 
 import type { Clock } from "../../base/clock.ts";
 import type { HandedLimit, UsedBucket } from "../../core/policy.ts";
 import { type BucketRule, type BucketStore, UNUSED, windowsEnded } from "./bucket-store.ts";
 
-interface Told {
+interface SentUsage {
   readonly used: number;
   readonly windowStartMs: number;
 }
 
 export function createHandedBuckets(name: string, store: BucketStore, clock: Clock): HandedLimit {
   const { rule } = store;
-  let told = new Map<string | null, Told>();
+  let sent = new Map<string | null, SentUsage>();
 
   return {
     name,
     used(since) {
       const nowMs = Math.floor(clock.monotonicMs());
       const toWallMs = clock.now() - nowMs;
-      const before = since === "ever" ? new Map<string | null, Told>() : told;
+      const before = since === "ever" ? new Map<string | null, SentUsage>() : sent;
       const rows: UsedBucket[] = [];
-      told = new Map();
+      sent = new Map();
       for (const { key: shown, remaining, windowStartMs } of store.views(nowMs)) {
         const key = shown ?? null;
         const used = rule.capacity - remaining;
         const known = before.get(key);
-        const rest = known === undefined ? 0 : leftOf(rule, known.used, known.windowStartMs, nowMs);
-        if (used !== rest) rows.push([key, used - rest, windowStartMs + toWallMs]);
-        told.set(key, { used, windowStartMs });
+        const alreadySent = known === undefined ? 0 : stillUsed(rule, known.used, known.windowStartMs, nowMs);
+        if (used !== alreadySent) rows.push([key, used - alreadySent, windowStartMs + toWallMs]);
+        sent.set(key, { used, windowStartMs });
       }
       return rows;
     },
     add(buckets) {
       const nowMs = Math.floor(clock.monotonicMs());
       const toOwnMs = nowMs - clock.now();
-      store.lock();
-      for (const [key, used, wallMs] of buckets) {
-        // A wall clock that went back must not put a window into the future.
-        const beganMs = Math.min(nowMs, Math.floor(wallMs + toOwnMs));
-        const startMs = beganMs + windowsEnded(rule, beganMs, nowMs) * rule.windowMs;
-        const amount = leftOf(rule, used, beganMs, nowMs);
-        if (amount === 0) continue;
-        store.find(key ?? undefined, nowMs);
-        const slot = store.open(key ?? undefined, startMs === UNUSED ? UNUSED - 1 : startMs);
-        store.take(slot, amount);
-      }
-      store.unlock();
+      store.withLock(() => {
+        for (const [key, used, wallMs] of buckets) {
+          // If the wall clock was set back, the window must not start in the future.
+          const beganMs = Math.min(nowMs, Math.floor(wallMs + toOwnMs));
+          const startMs = beganMs + windowsEnded(rule, beganMs, nowMs) * rule.windowMs;
+          const amount = stillUsed(rule, used, beganMs, nowMs);
+          if (amount === 0) continue;
+          store.find(key ?? undefined, nowMs);
+          const slot = store.open(key ?? undefined, startMs === UNUSED ? UNUSED - 1 : startMs);
+          store.take(slot, amount);
+        }
+      });
     },
   };
 }
 
-/** What is still used of an amount when the windows since then have ended. What was given back counts in its own window. */
-function leftOf(rule: BucketRule, used: number, windowStartMs: number, nowMs: number): number {
+/** The part of an earlier usage that later refills have not restored. A refund counts only in its own window. */
+function stillUsed(rule: BucketRule, used: number, windowStartMs: number, nowMs: number): number {
   const windows = windowsEnded(rule, windowStartMs, nowMs);
   if (windows === 0) return used;
   return Math.max(0, used - windows * rule.refill);

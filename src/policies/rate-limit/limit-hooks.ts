@@ -1,7 +1,7 @@
 /**
- * The hooks of limits of one mode: those that are enforced, or those that are only watched. Request limits are checked
- * when a request is authenticated and authorised, token limits when its body is parsed; tokens are estimated then and
- * settled when the response has ended (spec 3 and 8).
+ * Builds the hooks of a `rateLimit` policy for the limits of one mode (enforced or shadow). Request limits are checked
+ * after authentication and authorization; token limits after the body is parsed, with an estimate that is settled when
+ * the response ends.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -10,7 +10,7 @@ import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
 import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/usage.ts";
 import type { GlobalLimit } from "./global-limit.ts";
-import { ask, keysOf, LocalCharge, type LocalLimit, ONE } from "./local-limit.ts";
+import { checkLimits, keysOf, LocalCharge, type LocalLimit, ONE_REQUEST } from "./local-limit.ts";
 import { writeLimitHeaders } from "./readings.ts";
 
 export function limitHooks(
@@ -25,16 +25,16 @@ export function limitHooks(
   const reservesOutput = tokenLimits.some((limit) => limit.reservesOutput);
   const nowMs = (): number => Math.floor(clock.monotonicMs());
 
-  /** Limits whose key reads what the body says (`mcp.*`) wait for it, the others refuse before it is read. */
+  /** Limits whose key reads the body (`mcp.*`, `a2a.*`) are checked after it is parsed, the others before it is read. */
   function admitRequests(needsBody: boolean): ((exchange: Exchange) => Charge | undefined) | undefined {
-    const asked = requestLimits.filter((limit) => limit.needsBody === needsBody);
+    const checked = requestLimits.filter((limit) => limit.needsBody === needsBody);
     const service = global?.counts.requests === true && global.needsBody === needsBody ? global : undefined;
-    if (asked.length === 0 && service === undefined) return undefined;
+    if (checked.length === 0 && service === undefined) return undefined;
     return (exchange) => {
       if (isShadow && exchange.shadow.isFree) return undefined;
-      const keys = keysOf(asked, exchange);
-      if (!ask(asked, keys, ONE, exchange, nowMs())) return undefined;
-      const charge = new LocalCharge(asked, keys, ONE, exchange, nowMs);
+      const keys = keysOf(checked, exchange);
+      if (!checkLimits(checked, keys, ONE_REQUEST, exchange, nowMs())) return undefined;
+      const charge = new LocalCharge(checked, keys, ONE_REQUEST, exchange, nowMs);
       if (service) charge.confirm = () => service.admitRequest(exchange);
       return charge;
     };
@@ -46,7 +46,7 @@ export function limitHooks(
     const keys = keysOf(tokenLimits, exchange);
     const estimate = estimatedTokens(exchange.facts.llm);
     const amount = { charged: estimate, reserved: reservesOutput ? outputTokens(exchange.facts.llm) : 0 };
-    if (!ask(tokenLimits, keys, amount, exchange, nowMs())) return undefined;
+    if (!checkLimits(tokenLimits, keys, amount, exchange, nowMs())) return undefined;
     const charge = new LocalCharge(tokenLimits, keys, amount, exchange, nowMs);
     if (global?.counts.tokens) charge.confirm = () => global.admitTokens(exchange, estimate);
     if (exchange.limits.tokenCharges === undefined) exchange.limits.tokenCharges = [charge];
@@ -54,9 +54,9 @@ export function limitHooks(
     return charge;
   }
 
-  /** Found in the exchange itself: a map of exchanges would keep them for the collector. */
+  /** The charge is kept on the exchange, because a WeakMap keyed by exchanges is expensive to garbage-collect. */
   function tokenCharge({ limits: { tokenCharges } }: Exchange): LocalCharge | undefined {
-    const isOwn = (one: object): boolean => one instanceof LocalCharge && one.isOf(tokenLimits);
+    const isOwn = (charge: object): boolean => charge instanceof LocalCharge && charge.isFor(tokenLimits);
     return tokenCharges?.findLast(isOwn) as LocalCharge | undefined;
   }
 
@@ -78,7 +78,7 @@ export function limitHooks(
   const admit = admitRequests(false);
   const admitParsed = admitRequests(true);
   const countsTokens = tokenLimits.length > 0 || global?.counts.tokens === true;
-  // Bodies that could be read in two ways are rejected for a limit, not for one that is only watched.
+  // Ambiguous bodies are rejected only if a limit is enforced.
   const sight = isShadow ? { watchedTokens: true } : { tokens: true, model: readsModel };
   return {
     ...(admit ? { admit } : {}),
@@ -88,18 +88,18 @@ export function limitHooks(
   };
 }
 
-/** Limits of both modes on one place: those that are enforced are asked first. */
-export function bothHooks(enforced: Hooks, shadow: Hooks): Hooks {
-  const joined = (name: "admit" | "admitParsed" | "llmRequest"): Partial<Hooks> => {
-    const one = enforced[name];
-    const other = shadow[name];
-    if (!one || !other) return one || other ? { [name]: one ?? other } : {};
-    return { [name]: (exchange: Exchange) => bothCharges(one(exchange), other(exchange)) };
+/** Combines the hooks of enforced and shadow limits in one scope. Enforced limits are checked first. */
+export function combineHooks(enforced: Hooks, shadow: Hooks): Hooks {
+  const combined = (name: "admit" | "admitParsed" | "llmRequest"): Partial<Hooks> => {
+    const first = enforced[name];
+    const second = shadow[name];
+    if (!first || !second) return first || second ? { [name]: first ?? second } : {};
+    return { [name]: (exchange: Exchange) => combineCharges(first(exchange), second(exchange)) };
   };
   return {
-    ...joined("admit"),
-    ...joined("admitParsed"),
-    ...joined("llmRequest"),
+    ...combined("admit"),
+    ...combined("admitParsed"),
+    ...combined("llmRequest"),
     ...(enforced.response ? { response: enforced.response } : {}),
     ...(enforced.settle || shadow.settle
       ? {
@@ -113,22 +113,22 @@ export function bothHooks(enforced: Hooks, shadow: Hooks): Hooks {
   };
 }
 
-function bothCharges(one: Charge | undefined, other: Charge | undefined): Charge | undefined {
-  if (!one || !other) return one ?? other;
+function combineCharges(first: Charge | undefined, second: Charge | undefined): Charge | undefined {
+  if (!first || !second) return first ?? second;
   return {
     take() {
-      one.take();
-      other.take();
+      first.take();
+      second.take();
     },
     giveBack() {
-      one.giveBack();
-      other.giveBack();
+      first.giveBack();
+      second.giveBack();
     },
-    ...(one.confirm || other.confirm
+    ...(first.confirm || second.confirm
       ? {
           async confirm() {
-            await one.confirm?.();
-            await other.confirm?.();
+            await first.confirm?.();
+            await second.confirm?.();
           },
         }
       : {}),

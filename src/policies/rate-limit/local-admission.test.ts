@@ -9,7 +9,7 @@ import { BucketStore } from "./bucket-store.ts";
 import { LocalCharge, type LocalLimit } from "./local-limit.ts";
 import { rateLimit } from "./policy.ts";
 
-test("a settlement for a bucket that was evicted meanwhile charges its successor with all of it", () => {
+test("a settlement after an eviction charges the full amount to the new bucket", () => {
   const store = new BucketStore({ capacity: 100, refill: 100, windowMs: 60_000 }, 1);
   const limit: LocalLimit = {
     type: "tokens",
@@ -23,7 +23,7 @@ test("a settlement for a bucket that was evicted meanwhile charges its successor
     text: "",
     keyOf: () => "a",
     show: String,
-    refused: () => undefined,
+    countRejection: () => undefined,
   };
   let nowMs = 0;
   const charge = new LocalCharge([limit], ["a"], { charged: 10, reserved: 0 }, limitExchange(), () => nowMs);
@@ -50,7 +50,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   fc.record({ kind: fc.constant("reload" as const) }),
 );
 
-/** The rules in their plainest form: one budget per key, refilled one window after the other. */
+/** A reference model: one limit per key, refilled window by window. */
 class Budget {
   readonly #capacity: number;
   readonly #refill: number;
@@ -128,7 +128,7 @@ test("over any sequence of requests, calls, settlements, clock jumps and reloads
           });
           const passesRequests = requests.left(nowMs) >= 1;
           const expected = passesRequests && (!isCall || (tokens.left(nowMs) >= 1 && ceiling.left(nowMs) >= 1));
-          // What the token limits refuse costs no request either; but the first use starts the window.
+          // A request that a token limit rejects is not charged, but its first use starts the window.
           if (passesRequests) requests.charge(expected ? 1 : 0, nowMs);
           assert.equal(await attempt(exchange), expected);
           if (!expected || !isCall) continue;

@@ -1,6 +1,6 @@
 /**
- * One entry of `local[]` with its living buckets. The buckets outlive a reload that does not change the entry; the
- * compiled key does not. The view for the admin interface belongs to the buckets.
+ * One entry of `rateLimit.local` and the charges against its buckets. A reload that does not change the entry keeps the
+ * buckets and their admin view; only the key expression is compiled again.
  */
 import type { Expression } from "../../cel/expression.ts";
 import { boundedKey, keyDisplay, keyOf } from "../../cel/limit-key.ts";
@@ -9,12 +9,12 @@ import type { Charge, CompileEnv, LimitView } from "../../core/policy.ts";
 import type { Counter } from "../../observe/log/metrics.ts";
 import { type BucketRule, BucketStore, type BucketView, MAX_BUCKETS, NO_SLOT, SHARED_SLOT } from "./bucket-store.ts";
 import { createHandedBuckets } from "./handed-buckets.ts";
-import { addReading, refusal } from "./readings.ts";
+import { addReading, rateLimitedError } from "./readings.ts";
 import { type LocalLimitConfig, UNIT_MS } from "./schema.ts";
 
 type Keys = readonly (string | undefined)[];
 
-/** What one request took from one bucket, to be settled when the real amount is known. */
+/** The units that one request took from one bucket; settled when the actual amount is known. */
 interface Debit {
   readonly limit: LocalLimit;
   readonly key: string | undefined;
@@ -26,26 +26,26 @@ export function keysOf(limits: readonly LocalLimit[], exchange: Exchange): Keys 
   return limits.map((limit) => limit.keyOf(exchange));
 }
 
-/** What a request takes: from every bucket, and besides from those that reserve its output. */
 export interface Amount {
+  /** Units taken from every bucket. */
   readonly charged: number;
+  /** Units taken in addition from limits with `reserveOutput`. */
   readonly reserved: number;
 }
 
-export const ONE: Amount = { charged: 1, reserved: 0 };
+export const ONE_REQUEST: Amount = { charged: 1, reserved: 0 };
 
-/** Why a limit refuses, and how it stands. */
-interface Refused {
+interface Rejection {
   readonly limit: LocalLimit;
   readonly reading: LimitReading;
   readonly detail: string;
 }
 
 /**
- * False if an entry in shadow mode has nothing left, or not enough for what it must hold whole; throws the refusal of the
- * first that is enforced. The entries given are all of one mode.
+ * Checks that every limit has enough left, without taking anything. For the first that does not, it throws the 429 error
+ * if the limit is enforced, and records it and returns false in shadow mode. All limits must have the same mode.
  */
-export function ask(
+export function checkLimits(
   limits: readonly LocalLimit[],
   keys: Keys,
   amount: Amount,
@@ -54,38 +54,39 @@ export function ask(
 ): boolean {
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i] as LocalLimit;
-    const { store } = limit;
-    store.lock();
-    const slot = store.find(keys[i], nowMs);
-    const left = slot === NO_SLOT ? store.rule.capacity : store.remaining(slot);
-    if (left < neededBy(limit, amount)) {
-      tell(exchange, refused(limit, slot, keys[i], amount, left, nowMs));
+    const key = keys[i];
+    const rejection = limit.store.withLock(() => {
+      const slot = limit.store.find(key, nowMs);
+      const left = slot === NO_SLOT ? limit.store.rule.capacity : limit.store.remaining(slot);
+      return left < requiredUnits(limit, amount) ? reject(limit, slot, key, amount, left, nowMs) : undefined;
+    });
+    if (rejection !== undefined) {
+      throwOrRecord(exchange, rejection);
       return false;
     }
-    store.unlock();
   }
   return true;
 }
 
-/** What must be left for the request to be admitted. */
-function neededBy(limit: LocalLimit, amount: Amount): number {
-  return limit.reservesOutput ? takenBy(limit, amount) : 1;
+/** The units that must be left for the request to be admitted. */
+function requiredUnits(limit: LocalLimit, amount: Amount): number {
+  return limit.reservesOutput ? unitsToTake(limit, amount) : 1;
 }
 
-function takenBy(limit: LocalLimit, amount: Amount): number {
+function unitsToTake(limit: LocalLimit, amount: Amount): number {
   return limit.reservesOutput ? amount.charged + amount.reserved : amount.charged;
 }
 
-function reasonOf(limit: LocalLimit, key: string | undefined, amount: Amount, left: number): string {
+function rejectionReason(limit: LocalLimit, key: string | undefined, amount: Amount, left: number): string {
   if (!limit.reservesOutput || left < 1) return `the limit of ${limit.text} is used up for ${limit.show(key)}`;
-  const needed = takenBy(limit, amount);
-  const asked = `the call may use ${needed} tokens (${amount.charged} estimated, ${amount.reserved} of output reserved)`;
+  const needed = unitsToTake(limit, amount);
+  const call = `the call may use ${needed} tokens (${amount.charged} estimated, ${amount.reserved} of output reserved)`;
   return needed > limit.store.rule.capacity
-    ? `${asked}, which never fits into the limit of ${limit.text}`
-    : `${asked}, and the limit of ${limit.text} has ${left} left for ${limit.show(key)}`;
+    ? `${call}, which never fits into the limit of ${limit.text}`
+    : `${call}, and the limit of ${limit.text} has ${left} left for ${limit.show(key)}`;
 }
 
-/** What one request takes from the buckets of some entries. */
+/** The charge of one request against the buckets of some limits. */
 export class LocalCharge implements Charge {
   declare confirm?: () => Promise<void>;
   readonly #limits: readonly LocalLimit[];
@@ -104,19 +105,19 @@ export class LocalCharge implements Charge {
     this.#nowMs = nowMs;
   }
 
-  /** Whether it was made for this list of limits. */
-  isOf(limits: readonly LocalLimit[]): boolean {
+  /** Whether the charge was created for this list of limits. */
+  isFor(limits: readonly LocalLimit[]): boolean {
     return this.#limits === limits;
   }
 
   /**
-   * Takes the amount from every bucket, or what is left of it, and notes the tightest for the response's headers. Throws the
-   * refusal of a limit of which another thread took the last since it was asked; then nothing is taken. In shadow mode
-   * nothing is thrown or noted for the client.
+   * Takes the amount, or what is left of it, from every bucket, and records the tightest reading for the response headers.
+   * If another thread exhausted a limit since the check, it refunds everything and throws the 429 error. In shadow mode it
+   * throws nothing and changes no response headers.
    */
   take(): undefined {
     const isShadow = this.#limits[0]?.isShadow === true;
-    // Another scope refuses it in shadow mode: a refused request costs nothing.
+    // A shadow limit in another scope would have rejected the request, and a rejected request is not charged.
     if (isShadow && this.#exchange.shadow.isFree) return;
     const nowMs = this.#nowMs();
     const debits: Debit[] = [];
@@ -124,21 +125,13 @@ export class LocalCharge implements Charge {
     for (let i = 0; i < this.#limits.length; i++) {
       const limit = this.#limits[i] as LocalLimit;
       const key = this.#keys[i];
-      const { store } = limit;
-      store.lock();
-      const slot = store.open(key, nowMs);
-      const left = store.remaining(slot);
-      if (left < neededBy(limit, this.#amount)) {
-        const why = refused(limit, slot, key, this.#amount, left, nowMs);
+      const result = limit.store.withLock(() => this.#takeFrom(limit, key, debits, nowMs));
+      if ("detail" in result) {
         for (const debit of debits) settle(debit, 0, nowMs);
-        tell(this.#exchange, why);
+        throwOrRecord(this.#exchange, result);
         return;
       }
-      const taken = store.take(slot, takenBy(limit, this.#amount));
-      debits.push({ limit, key, generation: store.generation(slot), taken });
-      const reading = readingOf(limit, slot, nowMs);
-      store.unlock();
-      if (tightest === undefined || reading.share < tightest.share) tightest = reading;
+      if (tightest === undefined || result.share < tightest.share) tightest = result;
     }
     this.#debits = debits;
     if (isShadow) {
@@ -150,102 +143,111 @@ export class LocalCharge implements Charge {
     if (tightest !== undefined) addReading(this.#exchange, tightest);
   }
 
+  /** Takes from one bucket and adds the debit to the list. The caller holds the store's lock. */
+  #takeFrom(limit: LocalLimit, key: string | undefined, debits: Debit[], nowMs: number): LimitReading | Rejection {
+    const { store } = limit;
+    const slot = store.open(key, nowMs);
+    const left = store.remaining(slot);
+    if (left < requiredUnits(limit, this.#amount)) return reject(limit, slot, key, this.#amount, left, nowMs);
+    const taken = store.take(slot, unitsToTake(limit, this.#amount));
+    debits.push({ limit, key, generation: store.generation(slot), taken });
+    return readingOf(limit, slot, nowMs);
+  }
+
   giveBack(): undefined {
     this.settle(0);
     this.#debits = [];
     if (this.#reading === undefined) return;
     const { limits } = this.#exchange;
-    // The headers must not speak of a charge that there is not; a refusal's own reading stays.
+    // The headers must not show a charge that was refunded; the reading of a rejection stays.
     const others = limits.readings?.filter((reading) => reading !== this.#reading);
     limits.readings = others?.length === 0 ? undefined : others;
   }
 
-  /** The estimate, if it is another by now: of an upload it is known when it went through. */
+  /** Returns the estimate if it changed since admission: the size of an upload is known only after it was sent. */
   recount(estimate: number): number | undefined {
     return estimate === this.#amount.charged ? undefined : estimate;
   }
 
-  /** Replaces what was taken by the real amount. */
+  /** Replaces the charged amount with the actual one. */
   settle(amount: number): void {
     const nowMs = this.#nowMs();
     for (const debit of this.#debits) settle(debit, amount, nowMs);
   }
 }
 
-/** Replaces what was taken by the real amount, in the bucket as it is now. */
+/** Replaces the charged amount with the actual one, in the current window. */
 function settle(debit: Debit, amount: number, nowMs: number): void {
   const { store } = debit.limit;
-  store.lock();
-  const slot = store.open(debit.key, nowMs);
-  // A bucket that was evicted meanwhile has forgotten the debit: its successor is charged with all of it.
-  const isSame = store.generation(slot) === debit.generation;
-  store.take(slot, isSame ? amount - debit.taken : amount);
-  store.unlock();
+  store.withLock(() => {
+    const slot = store.open(debit.key, nowMs);
+    // If the bucket was evicted in the meantime, its replacement does not contain the debit and is charged in full.
+    const isSame = store.generation(slot) === debit.generation;
+    store.take(slot, isSame ? amount - debit.taken : amount);
+  });
 }
 
-/** Counts the refusal and unlocks the store. */
-function refused(
+/** Counts the rejection. The caller holds the store's lock. */
+function reject(
   limit: LocalLimit,
   slot: number,
   key: string | undefined,
   amount: Amount,
   left: number,
   nowMs: number,
-): Refused {
-  limit.refused();
-  const reading = readingOf(limit, slot, nowMs);
-  limit.store.unlock();
-  return { limit, reading, detail: reasonOf(limit, key, amount, left) };
+): Rejection {
+  limit.countRejection();
+  return { limit, reading: readingOf(limit, slot, nowMs), detail: rejectionReason(limit, key, amount, left) };
 }
 
-/** Throws the refusal, or notes what it would be. */
-function tell(exchange: Exchange, { limit, reading, detail }: Refused): void {
-  if (!limit.isShadow) throw refusal(exchange, reading, { detail });
+/** Throws the 429 error, or records it in shadow mode. */
+function throwOrRecord(exchange: Exchange, { limit, reading, detail }: Rejection): void {
+  if (!limit.isShadow) throw rateLimitedError(exchange, reading, { detail });
   exchange.deniedInShadow("rateLimit", detail, { rule: limit.rule });
 }
 
-/** A list that a person can read; the counts tell the rest. */
+/** Buckets in the admin view without a search. */
 const MAX_SHOWN = 20;
-/** Of those that a search found. */
+/** Buckets in the admin view of a search. */
 const MAX_FOUND = 100;
 
 export interface LocalLimit {
   readonly type: "requests" | "tokens";
-  /** It counts and refuses nothing. */
+  /** The limit counts but rejects nothing. */
   readonly isShadow: boolean;
   readonly store: BucketStore;
-  /** Its key reads what the body says: it is asked when the body was read. */
+  /** The key reads the body, so the limit is checked after the body is parsed. */
   readonly needsBody: boolean;
-  /** Its key reads the model. */
+  /** The key reads `llm.*`. */
   readonly readsModel: boolean;
-  /** A call must fit whole, with the output that it may have. */
+  /** A call is admitted only if its estimate and its maximum output fit. */
   readonly reservesOutput: boolean;
   /** The value of `x-ratelimit-limit`. */
   readonly capacityText: string;
-  /** `3 requests per second`, for refusals. */
+  /** For error details, for example `3 requests per second`. */
   readonly text: string;
-  /** The same with its key, for the shadow report. */
+  /** `text` with the key expression, for the shadow report. */
   readonly rule: string;
   keyOf(exchange: Exchange): string | undefined;
   show(key: string | undefined): string;
-  refused(): void;
+  countRejection(): void;
 }
 
-/** What a reload hands over. */
-interface Living {
+/** The state that a reload keeps while the entry is unchanged. */
+interface LimitState {
   readonly store: BucketStore;
-  readonly refusals: Counter;
+  readonly rejections: Counter;
   show(key: string | undefined): string;
   unregister(): void;
 }
 
-export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env: CompileEnv): LocalLimit {
+export function compileLocalLimit(config: LocalLimitConfig, resourceKey: string, env: CompileEnv): LocalLimit {
   const type = config.tokens === undefined ? "requests" : "tokens";
   const key = compileKey(config, type, env);
-  const living = env.acquire(
-    keepKey,
+  const state = env.acquire(
+    resourceKey,
     config,
-    () => open(config, type, key, `${keepKey} ${JSON.stringify(config)}`, env),
+    () => open(config, type, key, `${resourceKey} ${JSON.stringify(config)}`, env),
     (closing) => closing.unregister(),
   );
   const burst = config.burst ? ` (burst ${config.burst})` : "";
@@ -253,25 +255,25 @@ export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env
   return {
     type,
     isShadow: config.mode === "shadow",
-    store: living.store,
+    store: state.store,
     needsBody: type === "requests" && (key?.attributes.has("mcp") === true || key?.attributes.has("a2a") === true),
     readsModel: key?.attributes.has("llm") === true,
     reservesOutput: config.reserveOutput === true,
-    capacityText: String(living.store.rule.capacity),
+    capacityText: String(state.store.rule.capacity),
     text,
     rule: config.key === undefined ? text : `${text} for each ${config.key}`,
     keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange.attributes),
-    show: living.show,
-    refused() {
-      // Counted in the shadow report instead.
+    show: state.show,
+    countRejection() {
+      // The shadow report counts the others.
       if (config.mode === "shadow") return;
-      living.store.refused();
-      living.refusals.add();
+      state.store.countRejection();
+      state.rejections.add();
     },
   };
 }
 
-/** The state of a bucket as clients see it; a key without a bucket has a full one. */
+/** The state of a bucket for the response headers. NO_SLOT stands for a full bucket. */
 export function readingOf(limit: LocalLimit, slot: number, nowMs: number): LimitReading {
   const { capacity } = limit.store.rule;
   const remaining = slot === NO_SLOT ? capacity : limit.store.remaining(slot);
@@ -292,7 +294,7 @@ function compileKey(config: LocalLimitConfig, type: LocalLimit["type"], env: Com
   if (config.key === undefined) return undefined;
   const expression = env.cel(config.key);
   if (type === "requests" && expression.attributes.has("llm")) {
-    // Request limits are checked before the body is parsed (spec 8).
+    // Request limits are checked before the body is parsed.
     env.warn(
       `rateLimit.local: the key \`${config.key}\` of a request limit cannot read llm.*: all requests share one bucket. Use a token limit.`,
     );
@@ -307,7 +309,7 @@ function open(
   key: Expression | undefined,
   name: string,
   env: CompileEnv,
-): Living {
+): LimitState {
   const evictions = env.metrics
     .counter("gateway_rate_limit_evictions_total", "Buckets evicted for another key.", ["owner"])
     .labels(env.owner);
@@ -319,39 +321,39 @@ function open(
   const display = key === undefined ? undefined : keyDisplay(key);
   const show = (shown: string | undefined): string =>
     display === undefined ? "(all)" : shown === undefined ? "(no key)" : display(shown);
-  const refusals = env.metrics
+  const rejections = env.metrics
     .counter("gateway_rate_limit_refused_total", "Requests refused by a limit.", ["owner", "type"])
     .labels(env.owner, type);
-  const living: Living = { store, refusals, show, unregister: () => undefined };
+  const state: LimitState = { store, rejections, show, unregister: () => undefined };
   const handed = createHandedBuckets(name, store, env.clock);
-  const unregister = env.limits.register((wanted) => [viewOf(living, config, env, wanted)], handed);
-  living.unregister = () => {
+  const unregister = env.limits.register((wanted) => [viewOf(state, config, env, wanted)], handed);
+  state.unregister = () => {
     unregister();
     shared?.release(name);
   };
-  return living;
+  return state;
 }
 
-/** Without a key the buckets that are in use, the emptiest first; with one all that have it, full or not. */
-function viewOf(living: Living, config: LocalLimitConfig, env: CompileEnv, wanted: string | undefined): LimitView {
-  const { capacity } = living.store.rule;
+/** Without `wanted`, lists the buckets in use, emptiest first; with it, all buckets with a matching key, even full ones. */
+function viewOf(state: LimitState, config: LocalLimitConfig, env: CompileEnv, wanted: string | undefined): LimitView {
+  const { capacity } = state.store.rule;
   const whole = wanted === undefined ? undefined : boundedKey(wanted);
   const listed: BucketView[] = [];
   let bucketsInUse = 0;
-  for (const bucket of living.store.views(Math.floor(env.clock.monotonicMs()))) {
+  for (const bucket of state.store.views(Math.floor(env.clock.monotonicMs()))) {
     const isInUse = bucket.remaining < capacity;
     if (isInUse) bucketsInUse += 1;
-    if (wanted === undefined ? isInUse : bucket.key === whole || living.show(bucket.key).includes(wanted))
+    if (wanted === undefined ? isInUse : bucket.key === whole || state.show(bucket.key).includes(wanted))
       listed.push(bucket);
   }
-  const emptiest = listed.sort((one, other) => one.remaining - other.remaining);
+  const emptiest = listed.sort((a, b) => a.remaining - b.remaining);
   return {
     owner: env.owner,
     rule: config,
     bucketsInUse,
-    refusals: living.store.refusals,
+    refusals: state.store.rejections,
     buckets: emptiest
       .slice(0, wanted === undefined ? MAX_SHOWN : MAX_FOUND)
-      .map(({ key, remaining, resetSeconds }) => ({ key: living.show(key), remaining, limit: capacity, resetSeconds })),
+      .map(({ key, remaining, resetSeconds }) => ({ key: state.show(key), remaining, limit: capacity, resetSeconds })),
   };
 }

@@ -1,12 +1,10 @@
-/**
- * What the view of rate limits shows: the fullest keys, refusals, and a search for every key.
- */
+/** The admin view of rate limits: the most used keys, rejections, and the key search. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { limitEnv, limitExchange, request } from "../../../test/support/rate-limit-service/limit-env.ts";
 import { admitted, compileLocal } from "../../../test/support/rate-limit-service/local-attempts.ts";
 
-test("the view shows the fullest keys and the refusals; values from headers are not shown", async () => {
+test("the view shows the most used keys and the rejections; values from headers are hidden", async () => {
   const env = limitEnv();
   const scopes = [compileLocal(env, { requests: 2, unit: "Minutes", key: "jwt.sub" })];
   await admitted(scopes, 3, { jwt: { sub: "alice" } });
@@ -29,7 +27,7 @@ test("the view shows the fullest keys and the refusals; values from headers are 
   assert.match(secret.views()[0]?.buckets[0]?.key ?? "", /^#[0-9a-f]{12}$/);
 });
 
-test("a search finds every key, also full buckets, hidden keys and keys kept as a hash", async () => {
+test("a search finds every key, including full buckets, hidden keys and hashed keys", async () => {
   const env = limitEnv();
   const scopes = [compileLocal(env, { requests: 2, unit: "Minutes", key: "jwt.sub" })];
   for (let i = 0; i < 300; i++) await admitted(scopes, 2, { jwt: { sub: `busy-${i}` } });

@@ -29,7 +29,7 @@ const refusedConfigs = [
   { name: "neither local nor global", local: undefined },
 ];
 for (const { name, local } of refusedConfigs) {
-  test(`the configuration is refused with ${name}`, () => {
+  test(`rejects a configuration with ${name}`, () => {
     assert.equal(rateLimit.schema.safeParse({ local }).success, false);
   });
 }
@@ -48,7 +48,7 @@ test("a limit of 3 with a burst of 3 admits 6, then 3 in every second window", a
   assert.equal(await admitted(scopes, 10), 6, "what was not used comes back up to the burst");
 });
 
-test("a wall clock that is set back or ahead moves no window [B6]", async () => {
+test("changes of the wall clock do not move windows [B6]", async () => {
   const env = limitEnv();
   const scopes = [compileLocal(env, { requests: 1, unit: "Hours" })];
   assert.equal(await admitted(scopes, 2), 1);
@@ -60,7 +60,7 @@ test("a wall clock that is set back or ahead moves no window [B6]", async () => 
   assert.equal(await admitted(scopes, 2), 1);
 });
 
-test("answers carry limit, remaining and reset; a refusal also retry-after", async () => {
+test("responses carry limit, remaining and reset; a 429 also retry-after", async () => {
   const env = limitEnv();
   const scopes = [compileLocal(env, { requests: 2, unit: "Minutes" })];
   const { pairs } = await request(scopes, limitExchange());
@@ -75,7 +75,7 @@ test("answers carry limit, remaining and reset; a refusal also retry-after", asy
   });
 });
 
-test("a backend's own headers of these names are replaced, and removed where no limit applied [B7]", async () => {
+test("limit headers from a backend are replaced, or removed if no limit applied [B7]", async () => {
   const env = limitEnv();
   const spoofed = {
     "x-ratelimit-limit": "999",
@@ -93,7 +93,7 @@ test("a backend's own headers of these names are replaced, and removed where no 
   assert.equal((await respond(scopes, limited, spoofed)).get("x-ratelimit-limit"), "5");
 });
 
-test("every entry must pass, and a refusal by one costs nothing in the others", async () => {
+test("every entry must pass, and a rejection by one charges none of the others", async () => {
   const env = limitEnv();
   const scopes = [compileLocal(env, { requests: 4, unit: "Hours" }, { requests: 2, unit: "Seconds" })];
   assert.equal(await admitted(scopes, 5), 2);
@@ -126,7 +126,7 @@ const REFUNDED: [string, (env: LimitEnv) => Hooks[]][] = [
   ],
 ];
 for (const [name, compileAll] of REFUNDED) {
-  test(`a request entry gives back what it took when the request is refused by ${name}`, async () => {
+  test(`a request limit is refunded when the request is rejected by ${name}`, async () => {
     const env = limitEnv();
     const scopes = compileAll(env);
     const first = limitExchange({ llm: { estimatedTokens: 10 } });
@@ -141,7 +141,7 @@ for (const [name, compileAll] of REFUNDED) {
   });
 }
 
-test("gateway and route limits both apply: the refusal of one costs nothing in the other", async () => {
+test("gateway and route limits both apply, and a rejection by one does not charge the other", async () => {
   const env = limitEnv("gateway default");
   const gateway = compileLocal(env, { requests: 3, unit: "Hours" });
   const one = rateLimit.compile(rateLimit.schema.parse({ local: [{ requests: 2, unit: "Hours" }] }), {
@@ -152,7 +152,7 @@ test("gateway and route limits both apply: the refusal of one costs nothing in t
   assert.equal(await admitted([gateway], 5), 1, "the ceiling was charged with two, not five");
 });
 
-test("the headers show the limit with the smallest share left, on a refusal the one that refused", async () => {
+test("the headers show the limit with the smallest remaining share, on a 429 the one that was reached", async () => {
   const env = limitEnv();
   const gateway = compileLocal(env, { requests: 100, unit: "Hours" });
   const route = rateLimit.compile(rateLimit.schema.parse({ local: [{ requests: 2, unit: "Seconds" }] }), {
@@ -211,7 +211,7 @@ test("a request limit whose key reads llm.* warns at load and uses the shared bu
   assert.equal(count, 2);
 });
 
-test("budgets survive a reload that does not change the entry, also when entries are moved", async () => {
+test("buckets survive a reload that does not change the entry, even if entries are reordered", async () => {
   const env = limitEnv();
   const strict = { requests: 2, unit: "Hours" };
   let scopes = [compileLocal(env, strict)];
@@ -227,7 +227,7 @@ test("budgets survive a reload that does not change the entry, also when entries
   assert.equal(env.views().length, 1, "what is gone shows no view");
 });
 
-test("two equal entries have a bucket each", async () => {
+test("two identical entries have separate buckets", async () => {
   const env = limitEnv();
   const entry = { requests: 2, unit: "Hours" };
   assert.equal(await admitted([compileLocal(env, entry, entry)], 5), 2);
@@ -242,7 +242,7 @@ test("a key of a megabyte costs no more than any other [B2]", async () => {
   for (const bucket of env.views()[0]?.buckets ?? []) assert.ok(bucket.key.length < 64);
 });
 
-test("32 concurrent clients whose admission waits never get more than the budget", async () => {
+test("32 concurrent clients with a slow admission never exceed the limit", async () => {
   const env = limitEnv();
   const waits: Hooks = {
     admit: () => ({ take: () => undefined, giveBack: () => undefined, confirm: async () => undefined }),

@@ -1,30 +1,30 @@
 /**
- * `rateLimit`: budgets of requests or LLM tokens, counted here (`local`) or by an external service (`global`).
- * Each limit is enforced or, in `mode: shadow`, only watched. A response is never cut.
+ * `rateLimit`: limits requests or LLM tokens, counted in this process (`local`) or by an external service (`global`).
+ * Each limit is enforced or, in `mode: shadow`, only recorded. A response that has started is never cut off.
  */
 import { type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
 import { compileGlobalLimit } from "./global-limit.ts";
-import { bothHooks, limitHooks } from "./limit-hooks.ts";
+import { combineHooks, limitHooks } from "./limit-hooks.ts";
 import { compileLocalLimit, type LocalLimit } from "./local-limit.ts";
 import { type LocalLimitConfig, rateLimitSchema } from "./schema.ts";
 
 export const rateLimit = definePolicy({
   kind: "rateLimit",
-  doc: "Limits requests or LLM tokens per second, minute or hour, for all or per key; answers 429 when a budget is used up.",
+  doc: "Limits requests or LLM tokens per second, minute or hour, for all or per key; returns 429 when a limit is reached.",
   scopes: ["gateway", "route", "model"],
   schema: rateLimitSchema,
 
   compile(config, env): Hooks {
     const limits = compileLocalLimits(config.local ?? [], env);
     const global = config.global === undefined ? undefined : compileGlobalLimit(config.global, env);
-    const ofMode = (isShadow: boolean): Hooks | undefined => {
+    const hooksFor = (isShadow: boolean): Hooks | undefined => {
       const own = limits.filter((limit) => limit.isShadow === isShadow);
       const service = global?.isShadow === isShadow ? global : undefined;
       return own.length === 0 && !service ? undefined : limitHooks(own, service, isShadow, env.clock);
     };
-    const enforced = ofMode(false);
-    const shadow = ofMode(true);
-    if (enforced && shadow) return bothHooks(enforced, shadow);
+    const enforced = hooksFor(false);
+    const shadow = hooksFor(true);
+    if (enforced && shadow) return combineHooks(enforced, shadow);
     return enforced ?? shadow ?? {};
   },
 });
@@ -32,10 +32,11 @@ export const rateLimit = definePolicy({
 function compileLocalLimits(entries: readonly LocalLimitConfig[], env: CompileEnv): LocalLimit[] {
   const seen = new Map<string, number>();
   return entries.map((entry) => {
-    // The entry itself is the name: entries keep their budgets when others are added or moved; twins have one each.
+    // The entry's content identifies its buckets, so they survive a reload that adds or moves other entries. Identical
+    // entries are numbered, and each gets its own buckets.
     const text = JSON.stringify(entry);
-    const twin = seen.get(text) ?? 0;
-    seen.set(text, twin + 1);
-    return compileLocalLimit(entry, `rateLimit ${env.owner} ${text} ${twin}`, env);
+    const copy = seen.get(text) ?? 0;
+    seen.set(text, copy + 1);
+    return compileLocalLimit(entry, `rateLimit ${env.owner} ${text} ${copy}`, env);
   });
 }

@@ -1,6 +1,6 @@
 /**
- * What clients are told about limits: the header trio of spec 8 from the reading with the smallest share left, over
- * all limits of all scopes; on a refusal, from the one that refused. A backend's headers of these names never pass.
+ * The `x-ratelimit-*` response headers. They show the limit with the smallest remaining share across all scopes, or on a
+ * rejection the limit that was reached. The gateway removes headers of these names from backend responses.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
@@ -8,7 +8,7 @@ import type { Exchange, LimitReading } from "../../core/exchange.ts";
 export const LIMIT_HEADER = "x-ratelimit-limit";
 export const REMAINING_HEADER = "x-ratelimit-remaining";
 export const RESET_HEADER = "x-ratelimit-reset";
-/** Comes from a rate limit service, with a 429, and from nobody else. */
+/** Only a rate limit service sets this header, and only on a 429. */
 export const VENDOR_HEADER = "x-vendor-ratelimited";
 
 export function addReading(exchange: Exchange, reading: LimitReading): void {
@@ -18,17 +18,17 @@ export function addReading(exchange: Exchange, reading: LimitReading): void {
 }
 
 /**
- * A refusal replaces all readings: the headers then speak of the limit that refused. A service may refuse without
- * saying what its limit is; then nothing is invented.
+ * Builds the 429 error. Its reading replaces all others, so the headers describe the limit that was reached. A service
+ * may reject a request without reporting a limit; then the response has no limit headers.
  */
-export function refusal(
+export function rateLimitedError(
   exchange: Exchange,
   reading: LimitReading | undefined,
   options: { readonly detail: string; readonly message?: string; readonly headers?: Readonly<Record<string, string>> },
 ): GatewayError {
   exchange.limits.readings = reading && [reading];
-  const said = reading && { ...trio(reading), "retry-after": String(reading.resetSeconds) };
-  const headers = { ...said, ...options.headers };
+  const limitHeaders = reading && { ...headersFor(reading), "retry-after": String(reading.resetSeconds) };
+  const headers = { ...limitHeaders, ...options.headers };
   return new GatewayError("rate_limited", { ...options, headers });
 }
 
@@ -41,7 +41,7 @@ export function writeLimitHeaders(exchange: Exchange): void {
   const { headers } = response;
   if (response.source === "upstream") headers.delete(VENDOR_HEADER);
   if (readings === undefined) {
-    // No limit applied to this request, so nobody may speak for ours: only the gateway's own answers are trusted.
+    // No gateway limit applied to this request, so limit headers from the backend would be misleading.
     if (response.source === "upstream")
       for (const name of [LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER]) headers.delete(name);
     return;
@@ -61,7 +61,7 @@ function smallestShare(readings: readonly LimitReading[]): LimitReading {
   return smallest;
 }
 
-function trio(reading: LimitReading): Record<string, string> {
+function headersFor(reading: LimitReading): Record<string, string> {
   return {
     [LIMIT_HEADER]: reading.limit,
     [REMAINING_HEADER]: String(reading.remaining),

@@ -19,7 +19,7 @@ import { rateLimit } from "./policy.ts";
 const STAGES: readonly AdmissionHook[] = ["admit", "admitParsed", "llmRequest"];
 type Refuser = AdmissionHook | "parsed" | "none";
 
-/** The entries, each with the stage at which it is asked, and whose bucket a request uses. */
+/** The limits, each with the stage at which it is checked and the bucket that a request uses. */
 interface Entry {
   readonly scope: 0 | 1;
   readonly stage: AdmissionHook;
@@ -73,14 +73,14 @@ interface Request {
   readonly tool: string;
   readonly estimate: number | undefined;
   readonly maximum: number;
-  /** Something besides the limits refuses: a rule about the body, or a service behind the limits of one stage. */
+  /** What rejects the request besides the limits: a rule about the body, or a service called after one stage's limits. */
   readonly refuser: Refuser;
 }
 type Command =
   | Request
   | { readonly kind: "end"; readonly which: number; readonly how: End; readonly used: number }
   | { readonly kind: "wait"; readonly ms: number };
-/** Answered with usage; left or broken off after some text; refused by the provider; nothing is known. */
+/** How a call ends: a response with usage, aborted or failed after some text, rejected by the provider, or unknown. */
 type End = "usage" | "left" | "refused" | "timeout" | "silent";
 
 const command: fc.Arbitrary<Command> = fc.oneof(
@@ -111,7 +111,7 @@ function requests(): fc.Arbitrary<Request> {
   });
 }
 
-/** One bucket in its plainest form. */
+/** A reference model of one bucket. */
 class Bucket {
   readonly #entry: Entry;
   #left: number;
@@ -145,7 +145,7 @@ interface Taken {
 class Model {
   readonly buckets = new Map<Entry, Map<string, Bucket>>(ENTRIES.map((entry) => [entry, new Map()]));
 
-  /** What an admitted request took, or undefined if something refuses it. */
+  /** What an admitted request took, or undefined if it is rejected. */
   admit(request: Request, nowMs: number): Taken[] | undefined {
     const taken: Taken[] = [];
     for (const stage of STAGES) {
@@ -176,7 +176,7 @@ class Model {
   }
 }
 
-test("whatever refuses a request at any time, and however calls end, every bucket holds what the model says", async () => {
+test("every bucket matches the model, whatever rejects a request and however calls end", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(command, { maxLength: 60 }), async (commands) => {
       const envs = [limitEnv("gateway test"), limitEnv("route test")] as const;
@@ -229,7 +229,7 @@ function exchangeOf({ user, tool, estimate, maximum }: Request): Exchange {
   });
 }
 
-/** As the pipeline does it: what is known from the head, the rules about the body, then the rest. */
+/** The pipeline's order: limits that need only the head, rules about the body, then the other limits. */
 async function passes(scopes: readonly Hooks[], exchange: Exchange, refuser: Refuser): Promise<boolean> {
   const limits = scopes.map((hooks): ScopedPolicy => ({ phase: "route", policy: { kind: "rateLimit", hooks } }));
   const other: ScopedPolicy = { phase: "backend", policy: { kind: "other", hooks: refusing(refuser) } };
@@ -270,7 +270,7 @@ function refusing(refuser: Refuser): Hooks {
   return { [refuser]: () => charge };
 }
 
-/** What the call is charged in the end; undefined if what was taken stays. */
+/** The final charge of the call; undefined if the admitted charge stays. */
 function end(scopes: readonly Hooks[], exchange: Exchange, how: End, used: number): number | undefined {
   const outcome: Outcome =
     how === "refused"

@@ -1,7 +1,7 @@
 /**
- * The connection to one rate limit service: kept open, re-established by itself with a growing pause, shared by all
- * policies that name the same address. A call ends within its timeout, whatever the service does. The gRPC library
- * is loaded only when a global limit is configured: it costs more start time than the rest of the gateway.
+ * The gRPC client of a rate limit service, shared by all policies with the same address. It keeps one connection open and
+ * reconnects with exponential backoff. Every call ends within its timeout. The gRPC library is loaded only when a global
+ * limit is configured, because loading it takes longer than the rest of the startup.
  */
 import type { Client, ServiceError } from "@grpc/grpc-js";
 import type { fromJSON } from "@grpc/proto-loader";
@@ -19,7 +19,7 @@ export interface RlsDescriptor {
 export interface RlsRequest {
   readonly domain: string;
   readonly descriptors: readonly RlsDescriptor[];
-  /** 0 counts as 1. */
+  /** The service counts 0 as 1. */
   readonly hitsAddend: number;
 }
 
@@ -47,7 +47,7 @@ export interface RlsResponse {
 export const CODE_OK = 1;
 export const CODE_OVER_LIMIT = 2;
 
-/** Seconds of `RateLimit.Unit`, by number; a month and a year as the reference service counts them. */
+/** Seconds per `RateLimit.Unit` value, with the reference service's lengths of a month and a year. */
 export const UNIT_SECONDS: Readonly<Record<number, number>> = {
   1: 1,
   2: 60,
@@ -124,46 +124,46 @@ export const PROTOCOL: Parameters<typeof fromJSON>[0] = {
 };
 
 export interface RlsClient {
-  /** Rejects when the service does not answer properly within the timeout. */
+  /** Rejects if no valid response arrives within the timeout. */
   call(request: RlsRequest, timeoutMs: number): Promise<RlsResponse>;
   close(): void;
 }
 
-/** A service that came back is noticed within seconds; one that stays away is not pestered. */
+/** Reconnect backoff: a recovered service is found within seconds, and one that stays down is not flooded. */
 const FIRST_RECONNECT_MS = 100;
 const MAX_RECONNECT_MS = 5_000;
-/** Headers and a body for a refusal; anything larger is no answer of a rate limit service. */
-const MAX_ANSWER_BYTES = 64 * 1024;
+/** Enough for the headers and body of a 429; a larger message does not come from a rate limit service. */
+const MAX_RESPONSE_BYTES = 64 * 1024;
 /**
- * The first call waits for the first connection, which is begun when the configuration is loaded, up to this: its own
- * time limit counts from the moment when it can be sent.
+ * How long the first calls wait for the connection that is opened when the configuration loads. Their own timeout starts
+ * when they can be sent.
  */
 const FIRST_CONNECTION_MS = 2_000;
-/** A connection whose other end vanished never fails by itself: after so many timeouts in a row it is replaced. */
-const MAX_TIMEOUTS_IN_A_ROW = 20;
+/** A half-open connection never reports an error, so it is replaced after this many consecutive timeouts. */
+const MAX_CONSECUTIVE_TIMEOUTS = 20;
 
 interface Channel {
-  /** The first connection was made, or could not be. */
-  readonly tried: Promise<void>;
+  /** Resolves when the first connection attempt succeeded or failed. */
+  readonly connected: Promise<void>;
   send(request: RlsRequest, done: (error: Error | null, response: RlsResponse | undefined) => void): { cancel(): void };
   close(): void;
 }
 
-/** `isConfined`: a document of a cluster names the address, which cannot be one of this machine. */
+/** With `isConfined`, the address comes from a cluster resource and must not be one of this machine. */
 export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfined = false): RlsClient {
   let isClosed = false;
-  let timeoutsInARow = 0;
+  let consecutiveTimeouts = 0;
   let channel: Promise<Channel> = openChannel(host, isConfined);
-  const task: Task = tasks.start("rate-limit-service", host, () => ({ timeoutsInARow }));
-  // Whoever calls sees the failure; without a call nobody does, and it must not end the process.
+  const task: Task = tasks.start("rate-limit-service", host, () => ({ consecutiveTimeouts }));
+  // `call` reports the failure; without a call the rejection must not end the process.
   channel.catch(() => undefined);
-  // Undefined once there is nothing to wait for: most calls should not pay for a promise.
+  // Undefined after the first connection attempt, so later calls do not await a promise.
   let starting: Promise<void> | undefined = firstConnection(channel, clock).then(() => {
     starting = undefined;
   });
 
   function replaceChannel(): void {
-    timeoutsInARow = 0;
+    consecutiveTimeouts = 0;
     channel.then((old) => old.close()).catch(() => undefined);
     channel = openChannel(host, isConfined);
     channel.catch(() => undefined);
@@ -176,18 +176,18 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfin
       if (isClosed) throw new Error("the connection is closed");
       return new Promise<RlsResponse>((resolve, reject) => {
         const timer = clock.after(timeoutMs, () => {
-          timeoutsInARow += 1;
+          consecutiveTimeouts += 1;
           reject(new Error(`no response within ${timeoutMs} ms`));
           sent.cancel();
-          if (timeoutsInARow >= MAX_TIMEOUTS_IN_A_ROW && !isClosed) replaceChannel();
+          if (consecutiveTimeouts >= MAX_CONSECUTIVE_TIMEOUTS && !isClosed) replaceChannel();
         });
         const sent = open.send(request, (error, response) => {
           timer.cancel();
           if (error || !response) {
-            reject(error ?? new Error("an empty answer"));
+            reject(error ?? new Error("an empty response"));
             return;
           }
-          timeoutsInARow = 0;
+          consecutiveTimeouts = 0;
           resolve(response);
         });
       });
@@ -200,12 +200,12 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfin
   };
 }
 
-/** Never rejects: whoever calls sees what is wrong. */
+/** Never rejects; `call` reports a failed connection. */
 function firstConnection(channel: Promise<Channel>, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     const timer = clock.after(FIRST_CONNECTION_MS, resolve);
     void channel
-      .then((open) => open.tried)
+      .then((open) => open.connected)
       .catch(() => undefined)
       .then(() => {
         timer.cancel();
@@ -227,24 +227,24 @@ async function openChannel(host: string, isConfined: boolean): Promise<Channel> 
     ...options,
     "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,
     "grpc.max_reconnect_backoff_ms": MAX_RECONNECT_MS,
-    "grpc.max_receive_message_length": MAX_ANSWER_BYTES,
+    "grpc.max_receive_message_length": MAX_RESPONSE_BYTES,
     "grpc.enable_retries": 0,
-    // A proxy of the environment is for requests of users, not for the gateway's own service.
+    // `http_proxy` in the environment does not apply to the gateway's own services.
     "grpc.enable_http_proxy": 0,
   });
-  // Connect now: the first request should not pay for it.
+  // Connect now, so the first request does not wait for it.
   const connection = client.getChannel();
   const { IDLE, CONNECTING } = grpc.connectivityState;
-  const tried = new Promise<void>((resolve) => {
-    const look = (): void => {
+  const connected = new Promise<void>((resolve) => {
+    const check = (): void => {
       const state = connection.getConnectivityState(true);
       if (state !== IDLE && state !== CONNECTING) resolve();
-      else connection.watchConnectivityState(state, Number.POSITIVE_INFINITY, (error) => (error ? resolve() : look()));
+      else connection.watchConnectivityState(state, Number.POSITIVE_INFINITY, (error) => (error ? resolve() : check()));
     };
-    look();
+    check();
   });
   return {
-    tried,
+    connected,
     send: (request, done) =>
       client.makeUnaryRequest(
         method.path,

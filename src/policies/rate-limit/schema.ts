@@ -1,15 +1,15 @@
 /**
- * The configuration of `rateLimit`, entry for entry the same in the standalone document and in a GatewayPolicy
- * (spec 2.6). Refused: both or neither of `requests` and `tokens`, zero limits, a missing unit, a burst of tokens.
+ * The configuration schema of `rateLimit`, identical in the standalone document and in a GatewayPolicy. It rejects both
+ * or neither of `requests` and `tokens`, zero limits, a missing unit, and a burst with `tokens`.
  */
 import { z } from "zod";
 import { celSource, duration, exactlyOneOf } from "../../core/schema.ts";
 
-/** As many as the nearest peer takes: every entry is checked on every request. */
+/** Every entry is checked on every request. */
 const MAX_ENTRIES = 16;
-/** Far above any budget, far below where sums of doubles become inexact. */
+/** Far above any real limit, and far below the range where sums of doubles become inexact. */
 const MAX_LIMIT = 1_000_000_000_000;
-/** Long enough for a healthy service in the same network, short enough not to be felt (Envoy uses 20 ms). */
+/** Long enough for a healthy service in the same network, short enough not to be noticed (Envoy uses 20 ms). */
 const DEFAULT_SERVICE_TIMEOUT_MS = 100;
 
 const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
@@ -17,7 +17,7 @@ const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 const mode = z
   .enum(["enforce", "shadow"])
   .describe(
-    "`shadow`: the limit counts and what it would refuse is recorded (`gwctl shadow report`), but nothing is refused and no header is added. Default: enforce.",
+    "`shadow`: the limit counts and records what it would reject (`gwctl shadow report`), but rejects nothing and adds no headers. Default: enforce.",
   );
 
 export const UNIT_MS = { Seconds: 1_000, Minutes: 60_000, Hours: 3_600_000 } as const;
@@ -46,7 +46,7 @@ export const localLimitSchema = exactlyOneOf(
     key: celSource()
       .optional()
       .describe(
-        "CEL: each distinct value gets a bucket of its own, for example `jwt.sub`, `apiKey.user_id`, `mcp.tool.name`, or `llm.requestModel` (token limits only).",
+        "CEL: each distinct value gets its own bucket, for example `jwt.sub`, `apiKey.user_id`, `mcp.tool.name`, or `llm.requestModel` (token limits only).",
       ),
     mode: mode.optional(),
     reserveOutput: z
@@ -98,7 +98,7 @@ export const globalLimitSchema = z.strictObject({
   failureMode: z
     .enum(["closed", "open"])
     .default("closed")
-    .describe("What happens when the service does not answer: `closed` answers 500, `open` lets the request pass."),
+    .describe("What happens when the service does not respond: `closed` returns 500, `open` lets the request pass."),
   mode: mode.optional(),
   timeout: duration()
     .default(DEFAULT_SERVICE_TIMEOUT_MS)

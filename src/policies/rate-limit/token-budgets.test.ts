@@ -1,4 +1,4 @@
-/** Token limits: what a call reserves, and what is settled when its usage is known. */
+/** Token limits: the reservation of a call and its settlement when the usage is known. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { limitEnv, limitExchange, request, settleAll } from "../../../test/support/rate-limit-service/limit-env.ts";
@@ -8,7 +8,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { Facts } from "../../core/facts.ts";
 import type { Hooks, Outcome } from "../../core/policy.ts";
 
-/** An LLM call that is answered with this usage. */
+/** An LLM call whose response reports this usage. */
 async function llmCall(scopes: readonly Hooks[], usage: Facts["llm"], outcome?: Outcome): Promise<boolean> {
   const exchange = limitExchange({ llm: { requestModel: "m", estimatedTokens: 10 } });
   try {
@@ -26,7 +26,7 @@ function refusedBy(error: GatewayError): void {
   assert.equal(error.code, "rate_limited");
 }
 
-test("a token limit may be keyed by the model [S2.6-11]", async () => {
+test("a token limit can use the model as its key [S2.6-11]", async () => {
   const env = limitEnv();
   const scopes = [compileLocal(env, { tokens: 10, unit: "Hours", key: "llm.requestModel" })];
   assert.deepEqual(env.warnings, []);
@@ -39,7 +39,7 @@ test("a token limit may be keyed by the model [S2.6-11]", async () => {
   }
 });
 
-test("a budget of 100 tokens with answers of 39 admits 3 and refuses the 4th, until the window ends", async () => {
+test("a limit of 100 tokens admits 3 responses of 39 and rejects the 4th until the window ends", async () => {
   const env = limitEnv();
   const scopes = [compileLocal(env, { tokens: 100, unit: "Minutes" })];
   const usage = { inputTokens: 9, outputTokens: 30, totalTokens: 39 };
@@ -50,19 +50,19 @@ test("a budget of 100 tokens with answers of 39 admits 3 and refuses the 4th, un
   assert.equal(await llmCall(scopes, usage), true, "debt does not pass into the next window");
 });
 
-test("the call that overshoots succeeds and the next is refused [S8-21]", async () => {
+test("the call that exceeds the limit succeeds and the next is rejected [S8-21]", async () => {
   const env = limitEnv();
   const scopes = [compileLocal(env, { tokens: 50, unit: "Minutes" })];
   assert.equal(await llmCall(scopes, { inputTokens: 10, outputTokens: 5_000 }), true);
   assert.equal(await llmCall(scopes, {}), false);
 });
 
-test("a token limit does not touch requests that are no LLM calls", async () => {
+test("a token limit does not apply to requests that are not LLM calls", async () => {
   const scopes = [compileLocal(limitEnv(), { tokens: 1, unit: "Hours" })];
   assert.equal(await admitted(scopes, 5), 5);
 });
 
-test("with reserveOutput parallel calls are admitted only while they fit with all they may write [B5]", async () => {
+test("with reserveOutput, concurrent calls are admitted only while their maximum output fits [B5]", async () => {
   for (const [reserveOutput, most] of [
     [true, 7],
     [false, 50],
@@ -83,7 +83,7 @@ test("with reserveOutput parallel calls are admitted only while they fit with al
   }
 });
 
-test("a call that never fits is refused and told so; without a maximum the estimate is reserved", async () => {
+test("a call that can never fit is rejected with that reason; without a maximum only the estimate is reserved", async () => {
   const env = limitEnv();
   const scopes = [compileLocal(env, { tokens: 100, unit: "Minutes", reserveOutput: true })];
   const call = (maxOutputTokens: number | undefined) =>
@@ -153,7 +153,7 @@ for (const { name, usage, outcome, remaining } of settlements) {
   });
 }
 
-test("a settlement goes to the bucket as it is in the window in which it comes", async () => {
+test("a settlement applies to the bucket's current window", async () => {
   const env = limitEnv();
   const scopes = [compileLocal(env, { tokens: 100, unit: "Minutes" })];
   const exchange = limitExchange({ llm: { estimatedTokens: 10 } });

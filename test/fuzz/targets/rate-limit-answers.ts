@@ -3,7 +3,7 @@
  * that cannot frame or break a message.
  */
 
-import { answerOf, withoutVendorHeader } from "../../../src/policies/rate-limit/global-limit.ts";
+import { parseServiceResponse, withoutVendorHeader } from "../../../src/policies/rate-limit/global-limit.ts";
 import type { RlsHeader, RlsResponse } from "../../../src/policies/rate-limit/rls-client.ts";
 import type { Random } from "../random.ts";
 import { type Case, defineTarget, expect } from "../target.ts";
@@ -142,7 +142,7 @@ export const rateLimitAnswers = defineTarget<Input>({
   smokeCases: 12_000,
   generate,
   run(input) {
-    const { reading, responseHeaders, requestHeaders, body } = answerOf(decoded(input));
+    const { reading, responseHeaders, requestHeaders, body } = parseServiceResponse(decoded(input));
     checkHeaders(responseHeaders);
     checkHeaders(requestHeaders);
     expect(!("x-vendor-ratelimited" in withoutVendorHeader(responseHeaders)), "the vendor's header stayed");
