@@ -72,7 +72,7 @@ export const POLICY_LIMITS = {
     ["MAX_LOOK_MS", "llm/budgets/budget-view.ts", "how long a shared Redis is looked through", "the rest is left out"],
     ["MAX_AMOUNT", "llm/usage/usage.ts", "what one answer debits", "the limit counts"],
     [
-      "MAX_ANSWER_BYTES",
+      "MAX_RESPONSE_BYTES",
       "policies/rate-limit/rls-client.ts",
       "an answer of the rate limit service",
       "counts as no answer",
@@ -83,7 +83,12 @@ export const POLICY_LIMITS = {
       "pause before connecting to the service again",
       "it grows no further",
     ],
-    ["MAX_TIMEOUTS_IN_A_ROW", "policies/rate-limit/rls-client.ts", "timeouts in a row", "the connection is replaced"],
+    [
+      "MAX_CONSECUTIVE_TIMEOUTS",
+      "policies/rate-limit/rls-client.ts",
+      "consecutive timeouts",
+      "the connection is replaced",
+    ],
     ["MAX_SHOWN", "policies/rate-limit/local-limit.ts", "buckets in a dump", "the rest is counted"],
     ["MAX_OUTPUT_TOKENS", "llm/usage/max-output-tokens.ts", "output that a request may reserve", "the limit counts"],
     ["MAX_NUMBER_BYTES", "llm/usage/max-output-tokens.ts", "a number of tokens in a request", "it says nothing"],
