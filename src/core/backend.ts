@@ -22,18 +22,12 @@ export interface BackendCall extends WireTap {
   head(status: number, headers: HeaderList): void;
   /** Returns false when the client is slower: wait for `BackendRun.resume`. */
   data(chunk: Buffer): boolean;
-  /** Instead of `data`, for pieces that came as text, one character for each byte; `framed`: as chunks. `passText` calls either. */
-  text?(text: string, framed: string): boolean;
   end(trailers?: readonly string[]): void;
   /** The answer tells of a failure in the backend's own protocol: for the log and the records. Before `head` or after. */
   problem(problem: BackendProblem): void;
   /** Nothing more will come. Before `head` it becomes an error answer, after it the connection is cut. */
   fail(error: unknown): void;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
-}
-
-export function passText(call: BackendCall, text: string, framed: string): boolean {
-  return call.text === undefined ? call.data(Buffer.from(text, "latin1")) : call.text(text, framed);
 }
 
 export interface BackendProblem {

@@ -9,8 +9,6 @@ export interface ClientSink {
   head(status: number, headers: HeaderList): void;
   /** Returns false when the client is slower than we are: `onDrain` follows. */
   write(chunk: Buffer): boolean;
-  /** The same for text, one character for each byte; `framed`: as chunks of HTTP/1.1. Who does not have it is given bytes. */
-  writeText?(text: string, framed: string): boolean;
   end(lastChunk?: Buffer, trailers?: readonly string[]): void;
   /** Cuts the connection, so that the client cannot take what it got for the whole. */
   destroy(): void;

@@ -58,22 +58,6 @@ export class HttpAttempt implements HttpCall {
     }
   }
 
-  /** The consumer takes pieces as text. */
-  get takesText(): boolean {
-    return this.#state === "answering" && this.#handler.text !== undefined;
-  }
-
-  /** As `data`. */
-  text(text: string, framed: string): boolean {
-    const resumes = this.#resumes;
-    try {
-      return this.#handler.text?.(text, framed) !== false || this.#resumes !== resumes || this.isOver;
-    } catch (thrown) {
-      this.#threw(thrown);
-      return true;
-    }
-  }
-
   end(trailers: string[]): void {
     const next = afterEvent(this.#state, "end");
     if (next === undefined) return;

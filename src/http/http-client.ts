@@ -64,8 +64,6 @@ export interface ResponseHandler {
   head(status: number, headers: HeaderList): void;
   /** Returns false to pause; `HttpCall.resume` goes on. */
   data(chunk: Buffer): boolean;
-  /** Instead of `data`, for pieces that came as text, one character for each byte; `framed`: as chunks. Who has it gets either. */
-  text?(text: string, framed: string): boolean;
   end(trailers: string[]): void;
   error(error: HttpClientError): void;
   upgraded?(status: number, headers: HeaderList, socket: Duplex): void;

@@ -442,11 +442,12 @@ class RemoteClient implements ClientSink, BodyCarrier {
   }
 
   write(chunk: Buffer): boolean {
-    return this.#write(bytesOf(chunk), chunk.length);
-  }
-
-  writeText(text: string): boolean {
-    return this.#write(text, text.length);
+    if (this.#isClosed || this.#hasEnded || chunk.length === 0) return true;
+    this.#sent += chunk.length;
+    this.#respond(bytesOf(chunk));
+    if (this.#sent < WINDOW_BYTES) return true;
+    this.#awaitsDrain = true;
+    return false;
   }
 
   end(lastChunk?: Buffer, trailers?: readonly string[]): void {
@@ -466,15 +467,6 @@ class RemoteClient implements ClientSink, BodyCarrier {
   upgrade(_status: number, _headers: HeaderList, backend: Duplex): void {
     backend.destroy();
     this.destroy();
-  }
-
-  #write(bytes: Bytes, length: number): boolean {
-    if (this.#isClosed || this.#hasEnded || length === 0) return true;
-    this.#sent += length;
-    this.#respond(bytes);
-    if (this.#sent < WINDOW_BYTES) return true;
-    this.#awaitsDrain = true;
-    return false;
   }
 
   #respond(bytes: Bytes | undefined, trailers?: readonly string[]): void {

@@ -5,14 +5,7 @@
 
 import type { Duplex } from "node:stream";
 import { z } from "zod";
-import {
-  type Backend,
-  type BackendCall,
-  type BackendEnv,
-  type BackendRun,
-  defineBackend,
-  passText,
-} from "../../core/backend.ts";
+import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { markLocal } from "../../core/schema.ts";
 import { parseAddress } from "../../http/backend-address.ts";
@@ -138,10 +131,6 @@ class Relay implements ResponseHandler {
 
   data(chunk: Buffer): boolean {
     return this.#call.data(chunk);
-  }
-
-  text(text: string, framed: string): boolean {
-    return passText(this.#call, text, framed);
   }
 
   end(trailers: string[]): void {

@@ -20,13 +20,10 @@ import { type BodyWriter, writeBody } from "./body-writer.ts";
 import { type ParsedHead, ResponseError } from "./parse-response-head.ts";
 import { framingOf, requestHead } from "./request-head.ts";
 import { type ParserEvents, ResponseParser } from "./response-parser.ts";
-import { wholeChunks } from "./whole-chunks.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Up to this a body is copied into one write with the head. */
 const ONE_WRITE_BYTES = 16 * 1024;
-/** Up to this a read is passed on as text. */
-const TEXT_BYTES = 16 * 1024;
 
 export interface ConnectionOwner {
   readonly clock: Clock;
@@ -173,18 +170,7 @@ export class Connection implements ParserEvents, Carrier {
   #received(bytes: Buffer): boolean {
     // Others read it now.
     if (this.#isUpgraded) return this.#socket.push(copied(bytes));
-    if (!this.#passAsText(bytes)) this.#onData(copied(bytes));
-    return true;
-  }
-
-  /** Whole chunks of a stream, for who takes text: no bytes are copied for it. */
-  #passAsText(bytes: Buffer): boolean {
-    const attempt = this.#attempt;
-    if (attempt?.takesText !== true || !this.#parser.isBetweenChunks || bytes.length > TEXT_BYTES) return false;
-    const framed = bytes.toString("latin1");
-    const text = wholeChunks(framed);
-    if (text === undefined) return false;
-    if (!attempt.text(text, framed) && !this.#isGone) this.#socket.pause();
+    this.#onData(copied(bytes));
     return true;
   }
 

@@ -73,11 +73,6 @@ export class ResponseParser {
     return this.#state === "idle";
   }
 
-  /** A chunk has ended, or the head has: the size of the next one follows. */
-  get isBetweenChunks(): boolean {
-    return this.#state === "chunk-size" && this.#digits === 0;
-  }
-
   /** Called when a request is sent: a response to it may come. */
   expect(method: string, wantsUpgrade: boolean): void {
     this.#state = "head";

@@ -432,14 +432,6 @@ export class TargetAttempt implements ResponseHandler {
     return goesOn;
   }
 
-  text(text: string, framed: string): boolean {
-    const answer = this.#answer;
-    if (this.#held !== undefined || answer?.text === undefined) return this.data(Buffer.from(text, "latin1"));
-    const goesOn = answer.text(text, framed);
-    this.#watch?.heard(goesOn);
-    return goesOn;
-  }
-
   end(trailers: readonly string[]): void {
     this.#watch?.stop();
     const error = this.#held?.error;

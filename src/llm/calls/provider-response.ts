@@ -5,7 +5,7 @@
  */
 
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
-import { type BackendCall, passText } from "../../core/backend.ts";
+import type { BackendCall } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { createSseParser, encodeSseEvent } from "../../http/sse.ts";
@@ -18,7 +18,7 @@ import { decodeAnswer, isEncoded } from "../encoding/decode-response.ts";
 import { parseEvent } from "../encoding/stream-events.ts";
 import type { Format } from "../request/dialect.ts";
 import { errorBody, errorEvent, errorMessage } from "../request/llm-errors.ts";
-import { isPlainEvents, usageEventAt } from "../usage/event-content.ts";
+import { usageEventAt } from "../usage/event-content.ts";
 import { createUsageHider, type UsageHider } from "../usage/hide-usage.ts";
 import { createUsageTap, type UsageTap } from "../usage/response-usage.ts";
 import { readHeaderUsage } from "../usage/usage.ts";
@@ -29,8 +29,6 @@ import type { UpstreamPlan } from "./upstream-request.ts";
 export interface Answer {
   head(status: number, headers: HeaderList): void;
   data(chunk: Buffer): boolean;
-  /** Instead of `data`, for pieces that came as text, one character for each byte; `framed`: as chunks. */
-  text?(text: string, framed: string): boolean;
   end(trailers: readonly string[]): void;
   /** It broke off. */
   fail(error: unknown): void;
@@ -87,16 +85,6 @@ export class NativeAnswer implements Answer {
     const passed = this.#hider.pass(chunk, usageAt);
     const goOn = passed === undefined ? true : this.#call.data(passed);
     this.#tap?.data(chunk, usageAt);
-    return goOn;
-  }
-
-  /** Events that say nothing of usage, which is nearly all of them, pass without a look at their bytes. */
-  text(text: string, framed: string): boolean {
-    const isPlain = isPlainEvents(text) && this.#hider?.isInEvent() !== true;
-    if (!isPlain || this.#tap?.plain === undefined) return this.data(Buffer.from(text, "latin1"));
-    this.#settlement.firstByte();
-    const goOn = passText(this.#call, text, framed);
-    this.#tap.plain(text);
     return goOn;
   }
 

@@ -43,18 +43,6 @@ export function usageEventAt(bytes: Buffer): number {
   return -1;
 }
 
-/** The same test on text, before a first look that nearly all pass. */
-const USAGE = /"usage[^,{}]{0,23}\{/;
-
-/** Whether text of events, one character for each byte, ends with one of them and none may hold usage. */
-export function isPlainEvents(text: string): boolean {
-  const { length } = text;
-  if (text.charCodeAt(length - 1) !== LF) return false;
-  const before = text.charCodeAt(length - 2);
-  if (before !== LF && !(before === CR && text.charCodeAt(length - 3) === LF)) return false;
-  return !text.includes("usage") || !USAGE.test(text);
-}
-
 /** Not later than it begins: where a server ends its lines otherwise, the events before it count as a part of it. */
 function startOfEvent(bytes: Buffer, at: number): number {
   const blank = bytes.lastIndexOf(BLANK_LINE, at);

@@ -10,8 +10,6 @@ import { endsEvent, mayHoldUsage } from "./event-content.ts";
 export interface UsageHider {
   /** What may go to the client now; undefined if nothing. `usageAt`: what `usageEventAt` says of the chunk. */
   pass(chunk: Buffer, usageAt: number): Buffer | undefined;
-  /** The bytes so far end within an event. */
-  isInEvent(): boolean;
   /** What is left at the end. */
   flush(): Buffer | undefined;
 }
@@ -64,7 +62,6 @@ export function createUsageHider(): UsageHider {
       }
       return out.length === 0 ? undefined : out.length === 1 ? out[0] : Buffer.concat(out);
     },
-    isInEvent: () => held !== undefined || insideLong,
     flush() {
       const rest = held;
       held = undefined;

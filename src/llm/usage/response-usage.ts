@@ -18,8 +18,6 @@ import { mergeUsage, readUsage, type Usage, writeUsage } from "./usage.ts";
 export interface UsageTap {
   /** `usageAt`: what `usageEventAt` says of a chunk of server-sent events, where the caller has asked it. */
   data(chunk: Buffer, usageAt?: number): void;
-  /** The same for text of which `isPlainEvents` is true, one character for each byte; only of an event stream. */
-  readonly plain: ((text: string) => void) | undefined;
   /** The answer ended as it should. */
   end(): void;
   /** It broke off, or the client left. */
@@ -46,7 +44,6 @@ export function createUsageTap(
   };
   return {
     data: reader.data,
-    plain: reader.plain,
     end: () => finish(true),
     abort: () => finish(false),
   };
@@ -93,8 +90,6 @@ const ANSWER_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion");
 
 export interface AnswerReader {
   data(chunk: Buffer, usageAt?: number): void;
-  /** As `UsageTap.plain`. */
-  readonly plain?: (text: string) => void;
   /** `complete`: it ended as it should, so that the last usage said counts everything. */
   finish(complete: boolean): AnswerReport;
 }
@@ -193,11 +188,6 @@ function createSseReader(): AnswerReader {
   }
 
   const reader: AnswerReader = {
-    plain(text) {
-      if (!atBoundary || large !== undefined) reader.data(Buffer.from(text, "latin1"));
-      else if (isSampled(text.length)) putAside(Buffer.from(text, "latin1"));
-      else passBy(text.length);
-    },
     data(chunk, usageAt) {
       const endsWhole = endsEvent(chunk);
       const isWhole = atBoundary && endsWhole;

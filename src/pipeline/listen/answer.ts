@@ -160,14 +160,6 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
     return hasRoom || this.#awaitDrain();
   }
 
-  /** At once: it is all that one read brought. The chunks are whole, so they go on as they are. */
-  writeText(text: string, framed: string): boolean {
-    if (!this.#sendsBody || this.#isClosed) return true;
-    const unsent = this.#takeUnsent();
-    const sent = this.#isFramed ? framed : text;
-    return this.#socket.write(unsent === "" ? sent : unsent + sent, "latin1") || this.#awaitDrain();
-  }
-
   #awaitDrain(): false {
     this.#awaitsDrain = true;
     this.#watch();

@@ -48,10 +48,6 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
       hear("data");
       return true;
     },
-    text: () => {
-      hear("text");
-      return true;
-    },
     end: () => hear("end"),
     breakOff: () => hear("breakOff"),
   };

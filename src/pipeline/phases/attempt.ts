@@ -37,10 +37,7 @@ export interface AttemptOwner {
 }
 
 /** What an attempt needs of the way to the client. */
-export type AttemptDelivery = Pick<
-  Delivery,
-  "run" | "canReplace" | "isDone" | "head" | "data" | "text" | "end" | "breakOff"
->;
+export type AttemptDelivery = Pick<Delivery, "run" | "canReplace" | "isDone" | "head" | "data" | "end" | "breakOff">;
 
 export class Attempt implements BackendCall, BackendRun {
   readonly #owner: AttemptOwner;
@@ -148,16 +145,6 @@ export class Attempt implements BackendCall, BackendRun {
     if (this.#state !== "answering") return true;
     try {
       return this.#delivery.data(chunk);
-    } catch (thrown) {
-      this.#threw(thrown);
-      return true;
-    }
-  }
-
-  text(text: string, framed: string): boolean {
-    if (this.#state !== "answering") return true;
-    try {
-      return this.#delivery.text(text, framed);
     } catch (thrown) {
       this.#threw(thrown);
       return true;

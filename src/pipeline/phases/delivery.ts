@@ -116,18 +116,6 @@ export class Delivery {
     return true;
   }
 
-  /** As `data`: text, one character for each byte, goes out as it came while nobody but the client wants it. */
-  text(text: string, framed: string): boolean {
-    const isPlain =
-      this.#state === "streaming" &&
-      this.#remaining < 0 &&
-      this.#capture === undefined &&
-      this.#exchange.response?.observers === undefined;
-    if (!isPlain || this.#sink.writeText === undefined) return this.data(Buffer.from(text, "latin1"));
-    this.#bytes += text.length;
-    return this.#sink.writeText(text, framed) || this.#awaitDrain();
-  }
-
   end(trailers: readonly string[] | undefined): void {
     this.run = undefined;
     if (this.#state === "done") return;
