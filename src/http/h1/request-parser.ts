@@ -13,7 +13,6 @@ import {
   parseRequestHead,
   RequestError,
 } from "./parse-request-head.ts";
-import { RepeatedHead } from "./repeated-head.ts";
 import { NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
 
 export interface RequestEvents {
@@ -68,7 +67,6 @@ export class RequestParser {
   #extensionBytes = 0;
   #trailerBytes = 0;
   readonly #empty = new EmptyLines();
-  readonly #last = new RepeatedHead();
   /** Of the trailer section. */
   #lines = 0;
   /** A request has just ended: what follows waits. */
@@ -164,10 +162,6 @@ export class RequestParser {
   }
 
   #tryHead(chunk: Buffer, at: number): number {
-    const isHeld = this.#line.held !== undefined;
-    const repeated = isHeld ? 0 : this.#last.lengthAt(chunk, at);
-    const known = repeated > 0 ? this.#last.request : undefined;
-    if (known !== undefined) return this.#begin(known, chunk, at + repeated);
     const next = this.#takeUntil(chunk, at, END_OF_HEAD, MAX_HEAD_BYTES, "the head is larger than 16 KiB");
     if (next === NOT_YET) {
       checkPartialHead(this.#line.held?.toString("latin1") ?? "");
@@ -175,7 +169,6 @@ export class RequestParser {
     }
     const request = parseRequestHead(this.#line.text);
     this.#line.text = "";
-    if (!isHeld) this.#last.remember(request, chunk, at, next);
     return this.#begin(request, chunk, next);
   }
 
