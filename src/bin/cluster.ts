@@ -1,5 +1,5 @@
 /**
- * `--gateway`: what the gateway serves comes from a cluster, by its controller or read directly.
+ * `--gateway`: reads the configuration from a Kubernetes cluster, through its controller or directly.
  */
 import { hostname } from "node:os";
 import { keepAwake, systemClock, wait } from "../base/clock.ts";
@@ -16,14 +16,14 @@ export type ClusterFlags = { readonly gateway: string } & (
   | { readonly kubeconfig: string | undefined; readonly context: string | undefined }
 );
 
-const LOOK_EVERY_MS = 100;
+const POLL_MS = 100;
 
-/** The standalone part where nobody wrote one: a data plane answers the probes of its pod. */
+/** The default standalone configuration: a data plane opens the address for the probes of its pod. */
 export function clusterConfig(flags: ClusterFlags): string {
   return "from" in flags ? 'config: { statsAddr: "0.0.0.0:15020", logging: { format: json } }\n' : "config: {}\n";
 }
 
-/** Waits until there is something to serve; undefined if it is no longer wanted. */
+/** Waits for the first snapshot; undefined if a stop was requested meanwhile. */
 export async function followedCluster(
   flags: ClusterFlags,
   environment: Environment,
@@ -52,13 +52,13 @@ export async function followedCluster(
         })
       : watchGateway({ ...common, client: await directClient(flags, environment) });
   const awake = keepAwake();
-  let isThere = false;
+  let hasSnapshot = false;
   void followed.first.then(() => {
-    isThere = true;
+    hasSnapshot = true;
   });
-  while (!isThere && !isStopWanted()) await wait(systemClock, LOOK_EVERY_MS);
+  while (!hasSnapshot && !isStopWanted()) await wait(systemClock, POLL_MS);
   awake.cancel();
-  return isThere ? followed.source : undefined;
+  return hasSnapshot ? followed.source : undefined;
 }
 
 async function directClient(

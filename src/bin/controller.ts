@@ -134,7 +134,7 @@ export async function runController(args: readonly string[]): Promise<number> {
       } catch (error) {
         // An API server that is away comes back; a port that is taken does not become free.
         if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") throw error;
-        logger.warn("the controller cannot start yet", { reason: (error as Error).message });
+        logger.warn("start failed; retrying", { reason: (error as Error).message });
         const isOver = await Promise.race([
           wait(systemClock, Math.min(5_000, 500 * attempt)).then(() => false),
           stopped.then(() => true),
@@ -144,7 +144,7 @@ export async function runController(args: readonly string[]): Promise<number> {
     }
     logger.info("started", { version: VERSION, namespace, identity });
     await stopped;
-    logger.info("ending");
+    logger.info("shutting down");
     await Promise.race([controller?.stop(), wait(systemClock, 5_000)]);
     statistics.close();
     output.flushSync();

@@ -1,6 +1,7 @@
 /**
- * A thin client of the Kubernetes API: JSON in and out, and watches as lines. The official client would bring 83 MB in
- * 65 packages for these calls.
+ * A small Kubernetes API client: JSON requests and line-based watches. The official client would add 83 MB in 65
+ * packages. Credentials come from the pod's ServiceAccount, whose token is renewed in place, or from a kubeconfig, whose
+ * credential plugins run again when the server rejects their result.
  */
 
 import { readFileSync } from "node:fs";
@@ -12,9 +13,9 @@ import { HeaderList } from "../http/headers.ts";
 import type { HttpPool, TlsOptions } from "../http/http-client.ts";
 import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
 
-/** A list of a large cluster in pages of 500 stays far below. */
+/** Far above the size of a page of 500 objects. */
 const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
-/** One object is at most 1.5 MiB in etcd; as JSON with everything around it, this is enough. */
+/** etcd limits an object to 1.5 MiB; this leaves room for the JSON encoding. */
 const MAX_LINE_BYTES = 16 * 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 30_000;
 
@@ -30,14 +31,14 @@ export interface ApiRequest {
 export interface WatchHandler {
   /** One event: an object with `type` and `object`. */
   event(value: unknown): void;
-  /** The last call: undefined if the server ended it as it was asked to. */
+  /** Called last; undefined if the server ended the watch after the requested time. */
   end(error: Error | undefined): void;
 }
 
 export interface ApiClient {
-  /** Rejects with an ApiError for every status but 2xx, with another Error if there was no answer. */
+  /** Rejects with an ApiError for a status other than 2xx, and with another Error if there was no response. */
   request(request: ApiRequest): Promise<unknown>;
-  /** The returned function ends it; nothing is called after. `idleMs`: it is ended when nothing came for so long. */
+  /** The returned function stops the watch, and no callback runs after it. The watch also ends after `idleMs` without data. */
   watch(path: string, handler: WatchHandler, idleMs: number): () => void;
   close(): void;
 }
@@ -49,7 +50,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
     const key = `${server} ${JSON.stringify(tls)}`;
     const known = pools.get(key);
     if (known) return known;
-    // Other certificates than before: who asks next uses the new ones.
+    // The certificates changed: later requests use a new pool.
     for (const pool of pools.values()) pool.close();
     pools.clear();
     const url = new URL(server);
@@ -176,7 +177,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
   };
 }
 
-/** Splits at line feeds; false if a line is longer than any object could be. */
+/** Splits at line feeds; returns false if a line exceeds the limit. */
 function createLineReader(onLine: (line: string) => void): (chunk: Buffer) => boolean {
   let held: Buffer[] = [];
   let size = 0;
@@ -204,13 +205,11 @@ function parsed(text: string): unknown {
   }
 }
 
-/**
- * What an API server answered instead of what was asked for.
- */
+/** An error response of the API server. */
 
 export class ApiError extends Error {
   readonly status: number;
-  /** One word of the server, for example `Conflict` or `Expired`. */
+  /** The server's reason, for example `Conflict` or `Expired`. */
   readonly reason: string;
 
   constructor(status: number, reason: string, message: string) {
@@ -221,7 +220,7 @@ export class ApiError extends Error {
   }
 }
 
-/** From a `Status` object, as a body or as the object of an ERROR event. */
+/** Reads a `Status` object from a response body or an ERROR event. */
 export function apiError(status: number, body: unknown): ApiError {
   const { code, reason, message } = (typeof body === "object" && body !== null ? body : {}) as {
     code?: unknown;
@@ -245,7 +244,7 @@ export interface ClusterAccess {
   /** The namespace of the pod, or of the kubeconfig's context. */
   readonly namespace: string;
   credentials(): Promise<Credentials>;
-  /** The server refused what was shown: it is made anew next time. */
+  /** The server rejected the credential; the next request obtains a new one. */
   refused(): void;
 }
 
@@ -297,7 +296,7 @@ async function kubeconfigAccess(flags: KubeconfigFlags, host: PluginHost): Promi
       if (isRefused) {
         isRefused = false;
         const before = loading;
-        // A plugin that fails now may have given something that still works.
+        // The plugin failed, but its previous credential may still be valid.
         loading = loadCluster(flags, host).catch(() => before);
       }
       return loading;

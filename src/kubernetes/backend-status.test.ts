@@ -4,7 +4,7 @@ import { parseAllDocuments } from "yaml";
 import { fakeApi } from "../../test/support/kubernetes/fake-api.ts";
 import { isKubernetesObject, type KubernetesObject } from "../config/documents/cluster.ts";
 import { silentLogger } from "../observe/log/logger.ts";
-import { createView } from "./cluster-snapshots.ts";
+import { createClusterView } from "./cluster-snapshots.ts";
 import { createStatusWriter, desiredStatuses, type GatewayState } from "./status.ts";
 
 const PATH = "/apis/policy.gateway.internal/v1alpha1/backends";
@@ -59,10 +59,10 @@ function objects(): KubernetesObject[] {
 }
 
 const ofBackends = (all: readonly KubernetesObject[], nowMs: number) =>
-  desiredStatuses(createView(all, nowMs), () => STATE, nowMs).filter(({ object }) => object.kind === "Backend");
+  desiredStatuses(createClusterView(all, nowMs), () => STATE, nowMs).filter(({ object }) => object.kind === "Backend");
 
 test("a data plane gets the Backend that its route names and the Secret that this names, and no other", () => {
-  const documents = createView(objects(), 0).snapshots.get("shop/edge")?.documents ?? [];
+  const documents = createClusterView(objects(), 0).snapshots.get("shop/edge")?.documents ?? [];
   assert.deepEqual(
     documents.map(({ kind, metadata }) => `${kind} ${metadata.name}`),
     ["Gateway edge", "HTTPRoute models", "Backend models", "Secret keys"],

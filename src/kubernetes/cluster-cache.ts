@@ -1,6 +1,6 @@
 /**
- * Everything that is watched, in one place. Nobody looks before all kinds were listed once: half a cluster would look
- * like routes that were deleted.
+ * A local cache of all watched kinds. It counts as synced only after every kind was listed once, because a partial cache
+ * would look like deleted routes. Only the fields in use are kept, to bound memory in large clusters.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import {
@@ -17,7 +17,7 @@ import { type ApiClient, ApiError, apiError } from "./api-client.ts";
 
 interface ClusterCache {
   isSynced(): boolean;
-  /** Kinds that were not listed yet. */
+  /** Kinds whose first list is pending. */
   waitingFor(): string[];
   all(): KubernetesObject[];
   of(kind: string): KubernetesObject[];
@@ -29,9 +29,9 @@ interface CacheParts {
   readonly clock: Clock;
   readonly logger: Logger;
   random(): number;
-  /** Something changed; called often. */
+  /** An object changed; called often. */
   changed(): void;
-  /** Only the status of an object. */
+  /** Only the status of an object changed. */
   statusChanged(): void;
 }
 
@@ -49,25 +49,24 @@ export function openClusterCache(kinds: readonly WatchedKind[], parts: CachePart
 }
 
 /**
- * One kind, kept in step with the API server: listed in pages, then watched from there. A watch that ends is resumed
- * where it stopped, with growing pauses; only when the server no longer knows the place (410) everything is listed again.
- * What was known stays known while the server is away.
+ * Lists one kind in pages and then watches it. A watch that ends resumes at its last version, with backoff; a 410 starts
+ * a new list. The objects stay cached while the server is unavailable.
  */
 
 const PAGE = 500;
-/** The server ends a watch after this long; shorter than the time after which load balancers drop silent connections. */
+/** The server ends a watch after this time, before load balancers drop idle connections. */
 const WATCH_SECONDS = 240;
-/** Bookmarks come about once a minute: a watch that is silent for longer than it may last is dead. */
+/** Bookmarks arrive about once a minute, so a watch without data for longer than its lifetime is dead. */
 const SILENT_MS = (WATCH_SECONDS + 30) * 1000;
-/** Short, because changes made while the server was away must arrive within seconds of its return. */
+/** Short, because changes made during an outage must arrive within seconds after it. */
 const MAX_PAUSE_MS = 2_000;
 const FIRST_PAUSE_MS = 200;
-/** A kind whose definition is not installed is asked for again at leisure. */
+/** The retry interval for a kind whose CRD is not installed. */
 const ABSENT_PAUSE_MS = 10_000;
 
 interface KindWatch {
   readonly kind: WatchedKind;
-  /** Whether a whole list was seen, or the kind does not exist. */
+  /** True after a complete list, or if the kind does not exist. */
   isSynced(): boolean;
   objects(): Iterable<KubernetesObject>;
   stop(): void;
@@ -79,7 +78,7 @@ interface KindWatchParts {
   readonly logger: Logger;
   random(): number;
   changed(): void;
-  /** Only the status of an object, which the object itself now has. */
+  /** Only the status changed; the cached object already has it. */
   statusChanged(): void;
 }
 
@@ -148,14 +147,14 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
     const key = keyOf(metadata.namespace ?? "", metadata.name);
     const before = objects.get(key);
     if (before && known && kind.isReported === true && isSameButStatus(before, known)) {
-      // Whoever holds the object sees its new status, and what was made from the rest of it is still right.
+      // Updates the object in place: holders see the new status, and results derived from its spec stay valid.
       Object.assign(before, { status: undefined }, known);
       parts.statusChanged();
       return;
     }
     if (known === undefined) objects.delete(key);
     else if (isKubernetesObject(known)) objects.set(key, known);
-    // Most changes of a kind of which little is used are no change.
+    // Most updates change only fields that are not kept.
     const isNews = kind.used === undefined || JSON.stringify(before?.data) !== JSON.stringify(known?.data);
     if (isNews) parts.changed();
   }
@@ -166,7 +165,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
     if (isGone) version = undefined;
     const isAbsent = error instanceof ApiError && error.status === 404 && kind.isOptional === true;
     if (isAbsent && (!isSynced || objects.size > 0)) {
-      // Whoever takes a definition away takes its objects away.
+      // Deleting a CRD deletes its objects.
       objects = new Map();
       isSynced = true;
       version = undefined;
@@ -175,7 +174,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
     if (error === undefined) failures = 0;
     else if (!isGone) failures += 1;
     if (error !== undefined && failures === 1 && !isAbsent)
-      logger.warn("the watch of a kind was interrupted", { kind: kind.kind, reason: error.message });
+      logger.warn("watch interrupted", { kind: kind.kind, reason: error.message });
     const growing = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures, 10));
     const pause = isAbsent ? ABSENT_PAUSE_MS : error === undefined || isGone ? FIRST_PAUSE_MS : growing;
     timer = clock.after(pause * (0.5 + 0.5 * parts.random()), run);
@@ -210,13 +209,13 @@ export interface WatchedKind {
   readonly kind: string;
   readonly apiVersion: string;
   readonly plural: string;
-  /** The kind may come later: its definition need not be installed. */
+  /** The CRD of this kind may be missing. */
   readonly isOptional?: boolean;
-  /** Its status is written by the controller, often, and nothing else is made from it. */
+  /** The controller writes this status often, and nothing is derived from it. */
   readonly isReported?: boolean;
-  /** Further parameters of list and watch. */
+  /** Additional query parameters of list and watch. */
   readonly query?: string;
-  /** Of a kind that most clusters have many of: the fields that are used; undefined if nothing of it is. */
+  /** Selects the fields in use; undefined drops the object. */
   readonly used?: (object: KubernetesObject) => Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -243,12 +242,12 @@ export const KINDS: readonly WatchedKind[] = [
   { kind: "ConfigMap", apiVersion: "v1", plural: "configmaps", used: certificatesOf },
   { kind: "Namespace", apiVersion: "v1", plural: "namespaces" },
   { kind: "Service", apiVersion: "v1", plural: "services" },
-  // Releases of Helm are the largest Secrets of most clusters, and never referred to.
+  // Helm releases are the largest Secrets in most clusters, and no document refers to them.
   { kind: "Secret", apiVersion: "v1", plural: "secrets", query: "fieldSelector=type%21%3Dhelm.sh%2Frelease.v1" },
   { kind: "EndpointSlice", apiVersion: "discovery.k8s.io/v1", plural: "endpointslices" },
 ];
 
-/** What the deployer made: watched so that what somebody deleted comes back. */
+/** Deployments of data planes, watched so that deleted ones are recreated. */
 export const DEPLOYMENTS: WatchedKind = {
   kind: "Deployment",
   apiVersion: "apps/v1",
@@ -260,7 +259,7 @@ export function pathOfKind({ apiVersion, plural }: WatchedKind): string {
   return `/${apiVersion.includes("/") ? "apis" : "api"}/${apiVersion}/${plural}`;
 }
 
-/** The path of one object, or with `status` that of its status. */
+/** The path of an object, or of its `status` subresource. */
 export function pathOfObject(kind: WatchedKind, namespace: string, name: string, status?: "status"): string {
   const { apiVersion, plural } = kind;
   const group = `/${apiVersion.includes("/") ? "apis" : "api"}/${apiVersion}`;
@@ -268,7 +267,7 @@ export function pathOfObject(kind: WatchedKind, namespace: string, name: string,
   return `${group}${within}/${plural}/${encodeURIComponent(name)}${status === undefined ? "" : "/status"}`;
 }
 
-/** Items of a list have no kind of their own. Undefined: nothing of it is used. */
+/** Adds the kind, which list items lack. Undefined if the object is not used. */
 export function keptParts(
   object: KubernetesObject,
   { kind, apiVersion, used }: WatchedKind,
@@ -280,13 +279,13 @@ export function keptParts(
   return fields && { kind, apiVersion, metadata: { name, namespace, resourceVersion } as ObjectMetadata, ...fields };
 }
 
-/** Of ConfigMaps only certificates are used (BackendTLSPolicy). */
+/** Keeps only the certificates of a ConfigMap (BackendTLSPolicy). */
 function certificatesOf({ data }: KubernetesObject): Readonly<Record<string, unknown>> | undefined {
   const text = fieldsOf(data)["ca.crt"];
   return typeof text === "string" ? { data: { "ca.crt": text } } : undefined;
 }
 
-/** Whether two states of an object differ in nothing but its status (and the version that each write changes). */
+/** True if two versions of an object differ only in status and resourceVersion. */
 export function isSameButStatus(one: KubernetesObject, other: KubernetesObject): boolean {
   return withoutStatus(one) === withoutStatus(other);
 }

@@ -1,7 +1,7 @@
 /**
- * All objects of a cluster → what becomes of them: the outcome of every Gateway and route of ours, the status of every
- * policy, and one snapshot for each Gateway. Pure: everything is computed again when something changed, and only what is
- * different is written or sent.
+ * Computes the desired state from all objects of a cluster: the outcome of each Gateway and route, the status of each
+ * policy, and one snapshot per Gateway. A pure function that runs again after every change; only differences are written
+ * to the cluster or sent to data planes.
  */
 import {
   allEndpoints,
@@ -26,20 +26,20 @@ import { listOf, textOf } from "../config/text/value-shapes.ts";
 import { policies } from "../policies/index.ts";
 
 export interface ClusterView {
-  /** Our classes. */
+  /** GatewayClasses that name this controller. */
   readonly classes: readonly KubernetesObject[];
-  /** Gateways of our classes. */
+  /** Gateways of these classes. */
   readonly gateways: readonly KubernetesObject[];
   readonly result: ResourceResult;
   readonly snapshots: ReadonlyMap<string, Snapshot>;
   /** GatewayPolicies as they are in the cluster, by `namespace/name`. */
   readonly policyObjects: ReadonlyMap<string, KubernetesObject>;
   readonly cluster: Cluster;
-  /** Also those that no Gateway of ours serves. */
+  /** All routes, including those of other controllers. */
   readonly routes: readonly KubernetesObject[];
 }
 
-export function createView(objects: readonly KubernetesObject[], nowMs: number): ClusterView {
+export function createClusterView(objects: readonly KubernetesObject[], nowMs: number): ClusterView {
   const classes = objects.filter(
     (object) => object.kind === "GatewayClass" && specOf(object).controllerName === CONTROLLER_NAME,
   );
@@ -52,7 +52,7 @@ export function createView(objects: readonly KubernetesObject[], nowMs: number):
   const ownPolicies = objects.filter(({ kind }) => kind === "GatewayPolicy");
   const backends = objects.filter(({ kind }) => kind === "Backend");
   const documents = [...gateways, ...routes, ...ownPolicies, ...backends].map(clusterDocument);
-  /** What each document refers to, and may. */
+  /** The objects that each document is allowed to use. */
   const recordings = new Map<unknown, ReturnType<typeof recordingCluster>>();
   const result = translateResources({
     documents,
@@ -84,13 +84,13 @@ export function createView(objects: readonly KubernetesObject[], nowMs: number):
   return { classes, gateways, result, snapshots, policyObjects, cluster, routes };
 }
 
-/** Each once, in an order that does not depend on who asked first. */
+/** Removes duplicates and sorts, so that the snapshot version does not depend on the order of lookups. */
 function inOrder(objects: readonly KubernetesObject[]): KubernetesObject[] {
   const byName = new Map(objects.map((object) => [`${object.kind} ${objectKey(object)}`, object]));
   return [...byName].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
 }
 
-/** What the status of a policy says now: its times stay where nothing changed. */
+/** The current status of a policy, so that unchanged conditions keep their transition time. */
 function asResource(policy: KubernetesObject): PolicyResource {
   const status = policy.status as { ancestors?: unknown } | undefined;
   const ancestors = listOf(status?.ancestors).filter(
@@ -107,7 +107,7 @@ function namesGateway(route: KubernetesObject, gateway: KubernetesObject): boole
   });
 }
 
-/** Also by a reference that is wrong in another field: it may close its target. */
+/** Includes references with an error in another field, because an invalid policy can close its target. */
 function targets(policy: KubernetesObject, gateway: KubernetesObject, routes: ReadonlySet<string>): boolean {
   const namespace = policy.metadata.namespace ?? "";
   const { targetRefs, targetRef } = specOf(policy);

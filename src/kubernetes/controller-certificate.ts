@@ -1,6 +1,6 @@
 /**
- * The certificate of the controller's stream, kept in a Secret beside the controller, so that all replicas and the next
- * one have the same. Who comes first makes it.
+ * The TLS certificate of the snapshot server. The first replica creates it in a Secret, which all replicas and later
+ * versions use. It is self-signed, and data planes trust only this certificate.
  */
 import { generateKeyPairSync, randomBytes, sign, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
@@ -34,7 +34,7 @@ export async function controllerCertificate(
     else await client.request({ method: "POST", path, body });
     return made;
   } catch (error) {
-    // Another replica was faster.
+    // Another replica created it first.
     const other = error instanceof ApiError && error.status === 409 ? await read(client, `${path}/${NAME}`) : undefined;
     if (other) return other.certificate;
     throw error;
@@ -67,10 +67,7 @@ function isUsable({ cert }: Certificate, names: readonly string[], nowMs: number
   }
 }
 
-/**
- * A certificate for the controller's stream, signed by itself: data planes trust this one and no other. Written out
- * in DER (X.509 v3, ECDSA P-256), because nothing that Node brings makes certificates.
- */
+/** Encodes X.509 v3 with ECDSA P-256 in DER, because Node.js has no API to create certificates. */
 
 interface Certificate {
   readonly cert: string;
@@ -89,7 +86,7 @@ const OID = {
   serverAuth: "2b06010505070301",
 } as const;
 
-/** `names`: host names and addresses under which it is valid. */
+/** `names` are the host names and addresses for which the certificate is valid. */
 export function selfSignedCertificate(names: readonly string[], nowMs: number, days: number): Certificate {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const algorithm = der(SEQUENCE, oid(OID.ecdsaWithSha256));

@@ -1,6 +1,6 @@
 /**
- * `gateway controller`: watches the cluster, tells it what became of its documents, deploys data planes and sends them
- * their snapshots. Everything is computed from what the cluster says now; nothing is kept that a restart could lose.
+ * `gateway controller`: watches the cluster, deploys data planes, publishes snapshots to them, and writes the status of
+ * each resource. Every reconcile computes its result from the cache alone, so a restart loses nothing.
  */
 
 import type { Clock, Timer } from "../base/clock.ts";
@@ -11,7 +11,7 @@ import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { ApiClient } from "./api-client.ts";
 import { DEPLOYMENTS, KINDS, openClusterCache } from "./cluster-cache.ts";
-import { type ClusterView, createView } from "./cluster-snapshots.ts";
+import { type ClusterView, createClusterView } from "./cluster-snapshots.ts";
 import { controllerCertificate } from "./controller-certificate.ts";
 import {
   accountOf,
@@ -27,8 +27,8 @@ import { createStatusWriter, desiredStatuses, type GatewayState } from "./status
 
 const QUIET_MS = 50;
 const LONGEST_MS = 500;
-const TRY_AGAIN_MS = 2_000;
-/** How long data planes may take to answer to a new version before the status says so. */
+const RETRY_MS = 2_000;
+/** How long data planes have to acknowledge a new version before the Gateway status reflects a missing acknowledgement. */
 const SETTLING_MS = 2_000;
 const LEASE_NAME = "gateway-controller";
 
@@ -37,13 +37,13 @@ export interface ControllerOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   random(): number;
-  /** The controller's own namespace: its Lease and its certificate are there. */
+  /** The controller's own namespace, which holds its Lease and its certificate. */
   readonly namespace: string;
   readonly identity: string;
   readonly listen: { readonly host: string; readonly port: number };
-  /** As data planes reach it. */
+  /** The URL by which data planes reach the controller. */
   readonly url: string;
-  /** Undefined: data planes are deployed by somebody else. */
+  /** Undefined if the controller does not deploy data planes. */
   readonly deploy: Pick<DeployOptions, "image" | "replicas" | "serviceType"> | undefined;
 }
 
@@ -63,17 +63,17 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const deployer = createDeployer(client, logger);
   const versions = new Map<string, { readonly version: string; readonly sinceMs: number }>();
   let gateways: ReadonlyMap<string, KubernetesObject> = new Map();
-  let lookMs = 0;
+  let reconcileMs = 0;
   let retry: Timer | undefined;
-  /** What the cluster says, until it says something else. Statuses and answers of data planes are no part of it. */
+  /** Computed from the cache; reset when a watched object changes, but not for status changes or acknowledgements. */
   let view: ClusterView | undefined;
 
-  const looks = debounce(clock, QUIET_MS, LONGEST_MS, look, (error) =>
-    logger.error("the cluster could not be looked at", { reason: (error as Error).stack ?? String(error) }),
+  const reconciles = debounce(clock, QUIET_MS, LONGEST_MS, reconcile, (error) =>
+    logger.error("reconcile failed", { reason: (error as Error).stack ?? String(error) }),
   );
-  const again = (ms: number): void => {
+  const retryAfter = (ms: number): void => {
     retry?.cancel();
-    retry = clock.after(ms, looks.soon);
+    retry = clock.after(ms, reconciles.soon);
   };
   const cache = openClusterCache(options.deploy ? [...KINDS, DEPLOYMENTS] : KINDS, {
     client,
@@ -82,14 +82,14 @@ export async function startController(options: ControllerOptions): Promise<Contr
     random: options.random,
     changed() {
       view = undefined;
-      looks.soon();
+      reconciles.soon();
     },
-    statusChanged: looks.soon,
+    statusChanged: reconciles.soon,
   });
   const leader = electLeader({
     ...options,
     name: LEASE_NAME,
-    changed: looks.soon,
+    changed: reconciles.soon,
   });
   const server: SnapshotServer = await openSnapshotServer({
     ...options.listen,
@@ -102,45 +102,45 @@ export async function startController(options: ControllerOptions): Promise<Contr
       const gateway = gateways.get(key);
       return gateway && accountOf(gateway);
     },
-    changed: looks.soon,
+    changed: reconciles.soon,
   });
 
-  async function look(): Promise<void> {
+  async function reconcile(): Promise<void> {
     if (!cache.isSynced()) return;
-    view ??= freshView();
+    view ??= refreshView();
     if (leader.isLeader()) await report(view);
   }
 
-  function freshView(): ClusterView {
+  function refreshView(): ClusterView {
     const beganMs = clock.monotonicMs();
-    const fresh = createView(cache.all(), clock.now());
+    const fresh = createClusterView(cache.all(), clock.now());
     gateways = new Map(fresh.gateways.map((gateway) => [gatewayKey(gateway), gateway]));
     for (const [key, { version }] of fresh.snapshots)
       if (versions.get(key)?.version !== version) versions.set(key, { version, sinceMs: clock.monotonicMs() });
     server.publish(fresh.snapshots);
-    lookMs = clock.monotonicMs() - beganMs;
+    reconcileMs = clock.monotonicMs() - beganMs;
     return fresh;
   }
 
   async function report(view: ClusterView): Promise<void> {
-    let isLeft = false;
+    let isIncomplete = false;
     if (options.deploy) {
       const deploy = { ...options.deploy, controllerUrl: options.url, certificate: certificate.cert };
-      const isThere = thereIn(cache.all());
+      const exists = existsIn(cache.all());
       for (const gateway of view.gateways)
         if (gateway.metadata.deletionTimestamp === undefined && isAccepted(gateway, view))
-          isLeft = (await deployer.apply(dataPlaneManifests(gateway, deploy), isThere)) || isLeft;
+          isIncomplete = (await deployer.apply(dataPlaneManifests(gateway, deploy), exists)) || isIncomplete;
     }
     const settling = new Set(view.gateways.map(gatewayKey).filter(isSettling));
     const statuses = desiredStatuses(view, (key) => stateOf(key), clock.now()).filter(
       ({ object }) => object.kind !== "Gateway" || !settling.has(objectKey(object)),
     );
-    isLeft = (await writer.write(statuses)) || isLeft;
-    if (isLeft) again(TRY_AGAIN_MS);
-    else if (settling.size > 0) again(SETTLING_MS);
+    isIncomplete = (await writer.write(statuses)) || isIncomplete;
+    if (isIncomplete) retryAfter(RETRY_MS);
+    else if (settling.size > 0) retryAfter(SETTLING_MS);
   }
 
-  /** A new version was sent a moment ago and not all data planes have answered. */
+  /** True if a new version was published recently and not every data plane has acknowledged it. */
   function isSettling(key: string): boolean {
     const current = versions.get(key);
     if (current === undefined || clock.monotonicMs() - current.sinceMs > SETTLING_MS) return false;
@@ -163,10 +163,10 @@ export async function startController(options: ControllerOptions): Promise<Contr
       isLeader: leader.isLeader(),
       gateways: gateways.size,
       statusWrites: writer.written(),
-      lookMs: Math.round(lookMs),
+      reconcileMs: Math.round(reconcileMs),
     }),
     async stop() {
-      looks.stop();
+      reconciles.stop();
       retry?.cancel();
       cache.stop();
       server.close();
@@ -180,8 +180,8 @@ function isAccepted(gateway: KubernetesObject, view: ClusterView): boolean {
   return view.result.gatewayOutcomes.some(({ document, accepted }) => document.value === gateway && accepted.isTrue);
 }
 
-/** undefined for kinds that are not watched: then only a change is applied. */
-function thereIn(objects: readonly KubernetesObject[]): (kind: string, key: string) => boolean | undefined {
+/** Returns undefined for kinds that are not watched; the deployer then applies only changed manifests. */
+function existsIn(objects: readonly KubernetesObject[]): (kind: string, key: string) => boolean | undefined {
   const known = new Set(
     objects
       .filter(({ kind }) => kind === "Service" || kind === "Deployment")
@@ -195,21 +195,21 @@ function programmedOf(
   addresses: number,
   isDeployed: boolean,
 ): Verdict {
-  const answered = instances.filter(({ ack }) => ack !== undefined);
-  const refusing = answered.find(({ ack }) => ack?.isServed === false);
+  const acknowledged = instances.filter(({ ack }) => ack !== undefined);
+  const refusing = acknowledged.find(({ ack }) => ack?.isServed === false);
   if (refusing)
     return {
       isTrue: false,
       reason: "Invalid",
       message: `A data plane refused it: ${refusing.ack?.problems.join("; ") ?? ""}`,
     };
-  if (answered.length === 0) return { isTrue: false, reason: "Pending", message: "No data plane serves it yet" };
+  if (acknowledged.length === 0) return { isTrue: false, reason: "Pending", message: "No data plane serves it yet" };
   if (addresses === 0 && isDeployed)
     return { isTrue: false, reason: "AddressNotAssigned", message: "Its Service has no address yet" };
   return { isTrue: true, reason: "Programmed", message: "Served" };
 }
 
-/** From the Service: what a load balancer gave it, its own address, or those of the pods behind it. */
+/** The addresses of the Service: from its load balancer, its cluster IP, or the pods of a headless Service. */
 function addressesOf(
   gateway: KubernetesObject,
   services: readonly KubernetesObject[],

@@ -1,6 +1,7 @@
 /**
- * What a Gateway is deployed as: a ServiceAccount without any rights, a Deployment, a Service and a disruption budget,
- * all owned by the Gateway, so that they go with it.
+ * Deploys the data plane of a Gateway by server-side apply: a ServiceAccount without permissions, a Deployment, a Service
+ * and a disruption budget. All are owned by the Gateway and deleted with it. Manifests are applied when they change or
+ * are missing from the cluster.
  */
 
 import { createHash } from "node:crypto";
@@ -11,7 +12,7 @@ import type { Logger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import { TOKEN_AUDIENCE } from "./snapshot-server.ts";
 
-/** By this label gwctl finds the pods of a Gateway (GEP-1762). */
+/** gwctl finds the pods of a Gateway by this label (GEP-1762). */
 export const GATEWAY_LABEL = `${GATEWAY_API_GROUP}/gateway-name`;
 const CLASS_LABEL = `${GATEWAY_API_GROUP}/gateway-class-name`;
 export const MANAGED_BY = "gateway-controller";
@@ -22,9 +23,9 @@ const STATE_FOLDER = "/var/lib/gateway";
 export interface DeployOptions {
   readonly image: string;
   readonly replicas: number;
-  /** `None`: a Service without an address of its own; the pods' addresses are the Gateway's. */
+  /** `None` is a headless Service: the Gateway has the addresses of its pods. */
   readonly serviceType: "LoadBalancer" | "NodePort" | "ClusterIP" | "None";
-  /** Where the data planes find the controller, and the certificate by which they know it. */
+  /** The URL of the controller, and the certificate that data planes trust. */
   readonly controllerUrl: string;
   readonly certificate: string;
 }
@@ -34,7 +35,7 @@ export function deployedName(gateway: KubernetesObject): string {
   return name.length <= 63 ? name : name.slice(0, 63).replace(/[^a-z0-9]+$/, "");
 }
 
-/** The user that a data plane of the Gateway is. */
+/** The user name of the ServiceAccount of the Gateway's data plane. */
 export function accountOf(gateway: KubernetesObject): string {
   return `system:serviceaccount:${gateway.metadata.namespace ?? ""}:${deployedName(gateway)}`;
 }
@@ -71,7 +72,7 @@ export function dataPlaneManifests(gateway: KubernetesObject, options: DeployOpt
       kind: "Deployment",
       metadata: common,
       spec: {
-        // Left out when it is 1, so that an autoscaler may own the number.
+        // Omitted for 1, so that an autoscaler can own the field.
         ...(options.replicas === 1 ? {} : { replicas: options.replicas }),
         selector: { matchLabels: selector },
         template: {
@@ -121,7 +122,7 @@ function podSpec(
       runAsNonRoot: true,
       runAsUser: 65532,
       seccompProfile: { type: "RuntimeDefault" },
-      // Listeners have the ports of the Gateway, also those below 1024.
+      // Listeners use the ports of the Gateway, including those below 1024.
       sysctls: [{ name: "net.ipv4.ip_unprivileged_port_start", value: "0" }],
     },
     topologySpreadConstraints: ["kubernetes.io/hostname", "topology.kubernetes.io/zone"].map((topologyKey) => ({
@@ -154,7 +155,7 @@ function podSpec(
         ],
         readinessProbe: { ...probe("/healthz/ready"), periodSeconds: 5 },
         livenessProbe: { ...probe("/healthz/live"), periodSeconds: 10, failureThreshold: 6 },
-        // Until the first snapshot is there nothing listens.
+        // Nothing listens before the first snapshot arrives.
         startupProbe: { ...probe("/healthz/live"), periodSeconds: 2, failureThreshold: 150 },
         resources: { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "1Gi" } },
         securityContext: {
@@ -190,10 +191,10 @@ const PATHS: Readonly<Record<string, string>> = {
 };
 
 export interface Deployer {
-  /** True if something must be tried again. `isThere`: whether the cluster has such an object. */
+  /** Returns true if an apply failed and must be retried. `exists` tells whether the cluster has the object. */
   apply(
     manifests: readonly KubernetesObject[],
-    isThere: (kind: string, key: string) => boolean | undefined,
+    exists: (kind: string, key: string) => boolean | undefined,
   ): Promise<boolean>;
 }
 
@@ -208,10 +209,11 @@ export function createDeployer(client: ApiClient, logger: Logger): Deployer {
       await client.request({ method: "PATCH", path, type: "application/apply-patch+yaml", body: manifest });
       return true;
     } catch (error) {
-      // A namespace that is about to go takes nothing new.
-      const isEnding = error instanceof ApiError && (error.status === 404 || /being terminated/.test(error.message));
-      if (!isEnding)
-        logger.warn("a data plane could not be deployed", {
+      // A namespace that is being deleted accepts no new objects.
+      const isTerminating =
+        error instanceof ApiError && (error.status === 404 || /being terminated/.test(error.message));
+      if (!isTerminating)
+        logger.warn("data plane deployment failed", {
           object: `${manifest.kind} ${objectKey(manifest)}`,
           reason: (error as Error).message,
         });
@@ -220,12 +222,12 @@ export function createDeployer(client: ApiClient, logger: Logger): Deployer {
   }
 
   return {
-    async apply(manifests, isThere) {
+    async apply(manifests, exists) {
       let isLeft = false;
       for (const manifest of manifests) {
         const key = `${manifest.kind} ${objectKey(manifest)}`;
         const hash = createHash("sha256").update(JSON.stringify(manifest)).digest("base64");
-        if (applied.get(key) === hash && isThere(manifest.kind, objectKey(manifest)) !== false) continue;
+        if (applied.get(key) === hash && exists(manifest.kind, objectKey(manifest)) !== false) continue;
         if (await applyOne(manifest)) applied.set(key, hash);
         else isLeft = true;
       }

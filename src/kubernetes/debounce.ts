@@ -1,10 +1,11 @@
 /**
- * Many changes, one look: it begins a moment after the last change, but never waits long, and no two run at once.
+ * Coalesces changes into one run of an action: it starts after a quiet interval, at the latest after `longestMs`, and never
+ * overlaps with itself.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 
 export interface Debounced {
-  /** Something changed. */
+  /** Schedules a run. */
   soon(): void;
   stop(): void;
 }
@@ -13,7 +14,7 @@ export function debounce(
   clock: Clock,
   quietMs: number,
   longestMs: number,
-  look: () => Promise<void>,
+  action: () => Promise<void>,
   failed: (error: unknown) => void,
 ): Debounced {
   let timer: Timer | undefined;
@@ -27,7 +28,7 @@ export function debounce(
     if (isRunning) return;
     firstMs = undefined;
     isRunning = true;
-    look()
+    action()
       .catch(failed)
       .finally(() => {
         isRunning = false;

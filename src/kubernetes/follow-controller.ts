@@ -1,6 +1,8 @@
 /**
- * A data plane follows its controller: one stream of snapshots, opened again whenever it ends, and an answer to each.
- * The last snapshot that was served is kept on disk: a data plane that starts while the controller is away serves it.
+ * The data plane's client of the controller. Receives snapshots over one event stream, which it reopens whenever it
+ * ends, and acknowledges each. Saves the last snapshot that was served to disk, so that a data plane can start while the
+ * controller is unavailable. `SnapshotSource` turns the latest snapshot into configuration documents; endpoint addresses
+ * change inside running backends without a reload.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -17,13 +19,13 @@ import { createSseParser } from "../http/sse.ts";
 import type { Logger } from "../observe/log/logger.ts";
 
 const MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024;
-/** The controller sends something every 15 s. */
-const SILENT_MS = 45_000;
+/** The controller sends a heartbeat every 15 s. */
+const IDLE_MS = 45_000;
 const FIRST_PAUSE_MS = 200;
 const MAX_PAUSE_MS = 2_000;
-/** How long a start waits for the controller before it takes what is on disk, which may be older. */
+/** How long a start waits for the controller before it falls back to the saved snapshot, which may be older. */
 const DISK_AFTER_MS = 5_000;
-const ANSWER_AGAIN_MS = 1_000;
+const ACK_RETRY_MS = 1_000;
 
 export interface FollowOptions {
   readonly url: string;
@@ -40,7 +42,7 @@ export interface FollowOptions {
 
 export interface Following {
   readonly source: SnapshotSource;
-  /** Resolves when there is something to serve. */
+  /** Resolves when the first snapshot has arrived. */
   readonly first: Promise<void>;
   stop(): void;
 }
@@ -56,51 +58,52 @@ export function followController(options: FollowOptions): Following {
   let isStopped = false;
   let failures = 0;
   let timer: Timer | undefined;
-  /** What the controller is told last. */
-  let answer: Buffer | undefined;
-  let answerAgain: Timer | undefined;
+  /** The latest acknowledgement; an older one is not retried. */
+  let latestAck: Buffer | undefined;
+  let ackRetry: Timer | undefined;
   let abort = (): void => undefined;
   let arrived = (): void => undefined;
   const first = new Promise<void>((resolve) => {
     arrived = resolve;
   });
 
+  let lastApplied: { readonly version: string; readonly outcome: Applied } | undefined;
   const source = createSnapshotSource((snapshot, outcome) => {
-    if (outcome.isServed) keep(snapshot);
+    lastApplied = { version: snapshot.version, outcome };
+    if (outcome.isServed) save(snapshot);
     acknowledge(snapshot, outcome);
   });
 
-  function keep(snapshot: Snapshot): void {
+  function save(snapshot: Snapshot): void {
     if (file === undefined) return;
     try {
       mkdirSync(options.stateFolder ?? ".", { recursive: true, mode: 0o700 });
-      // Secrets are in it: the file is its owner's before anything stands in it.
+      // The snapshot contains secrets, so the file gets its mode before its content.
       writeFileSync(file, "", { flag: "a", mode: 0o600 });
       replaceFile(file, JSON.stringify(snapshot));
     } catch (error) {
-      logger.warn("the snapshot could not be kept", { file, reason: (error as Error).message });
+      logger.warn("snapshot could not be saved", { file, reason: (error as Error).message });
     }
   }
 
   function headersOf(): HeaderList {
-    // Read each time: the token is renewed in place.
+    // The kubelet renews the token in place, so it is read for each request.
     const token = readFileSync(options.tokenFile, "utf8").trim();
     return HeaderList.of({ host: url.host, authorization: `Bearer ${token}`, accept: "text/event-stream" });
   }
 
-  /** Told until the controller has heard it: a Gateway whose data plane serves is Programmed only then. */
+  /** Retries until the controller accepts it: only then does the Gateway become Programmed. */
   function acknowledge({ version }: Snapshot, { isServed, problems, failures: failed }: Applied): void {
     const refused = failed.map(({ document, message }) => ({ policy: documentKey(document), message }));
-    answer = Buffer.from(JSON.stringify({ version, isServed, problems, refused }));
-    tell(answer);
+    latestAck = Buffer.from(JSON.stringify({ version, isServed, problems, refused }));
+    sendAck(latestAck);
   }
 
-  function tell(body: Buffer): void {
-    answerAgain?.cancel();
+  function sendAck(body: Buffer): void {
+    ackRetry?.cancel();
     const fail = (reason: string): void => {
-      logger.debug("the controller did not hear the answer", { reason });
-      // A newer one is on its way otherwise.
-      if (!isStopped && answer === body) answerAgain = clock.after(ANSWER_AGAIN_MS, () => tell(body));
+      logger.debug("acknowledgement failed; retrying", { reason });
+      if (!isStopped && latestAck === body) ackRetry = clock.after(ACK_RETRY_MS, () => sendAck(body));
     };
     try {
       const headers = headersOf();
@@ -124,20 +127,14 @@ export function followController(options: FollowOptions): Following {
 
   function take(text: string): void {
     const snapshot = parseSnapshot(text);
-    if (snapshot.gateway !== gateway) throw new Error(`a snapshot of ${snapshot.gateway}`);
+    if (snapshot.gateway !== gateway) throw new Error(`the snapshot is for ${snapshot.gateway}`);
     failures = 0;
     const isKnown = source.snapshot()?.version === snapshot.version;
     source.take(snapshot);
-    // A controller that was restarted asks again; what is served was served before.
-    if (isKnown && served?.version === snapshot.version) acknowledge(snapshot, served.outcome);
+    // After a restart, the controller sends a version that is already applied and needs its acknowledgement again.
+    if (isKnown && lastApplied?.version === snapshot.version) acknowledge(snapshot, lastApplied.outcome);
     arrived();
   }
-  let served: { version: string; outcome: Applied } | undefined;
-  const applied = source.applied.bind(source);
-  source.applied = (version, outcome) => {
-    served = { version, outcome };
-    applied(version, outcome);
-  };
 
   function open(): void {
     if (isStopped) return;
@@ -147,10 +144,10 @@ export function followController(options: FollowOptions): Following {
       isOver = true;
       idle.cancel();
       abort();
-      again(reason);
+      reconnect(reason);
     };
-    const silent = (): Timer => clock.after(SILENT_MS, () => end("silence"));
-    let idle = silent();
+    const idleTimer = (): Timer => clock.after(IDLE_MS, () => end("timeout: no data"));
+    let idle = idleTimer();
     let status = 0;
     const parser = createSseParser(({ event, data }) => {
       if (event === "snapshot" && !isOver) take(data);
@@ -164,7 +161,7 @@ export function followController(options: FollowOptions): Following {
           },
           data(chunk) {
             idle.cancel();
-            idle = silent();
+            idle = idleTimer();
             try {
               if (status === 200) parser.push(chunk);
             } catch (error) {
@@ -172,7 +169,7 @@ export function followController(options: FollowOptions): Following {
             }
             return true;
           },
-          end: () => end(status === 200 ? "the controller ended the stream" : `the controller answered ${status}`),
+          end: () => end(status === 200 ? "stream ended" : `status ${status}`),
           error: (error) => end(error.message),
         },
       );
@@ -182,11 +179,11 @@ export function followController(options: FollowOptions): Following {
     }
   }
 
-  function again(reason: string): void {
+  function reconnect(reason: string): void {
     if (isStopped) return;
     failures += 1;
     if (failures === 1 || failures % 30 === 0)
-      logger.warn("the controller is away", { url: urlLabel(options.url), reason });
+      logger.warn("controller unavailable; reconnecting", { url: urlLabel(options.url), reason });
     const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures, 10));
     timer = clock.after(pause * (0.5 + 0.5 * options.random()), open);
   }
@@ -196,12 +193,12 @@ export function followController(options: FollowOptions): Following {
     try {
       const snapshot = parseSnapshot(readFileSync(file, "utf8"));
       if (snapshot.gateway !== gateway) return;
-      logger.warn("the controller is away: the last good snapshot is served", { version: snapshot.version });
+      logger.warn("controller unavailable; serving the saved snapshot", { version: snapshot.version });
       source.take(snapshot);
       arrived();
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT")
-        logger.warn("the kept snapshot cannot be used", { file, reason: (error as Error).message });
+        logger.warn("saved snapshot cannot be used", { file, reason: (error as Error).message });
     }
   });
   open();
@@ -211,7 +208,7 @@ export function followController(options: FollowOptions): Following {
     stop() {
       isStopped = true;
       timer?.cancel();
-      answerAgain?.cancel();
+      ackRetry?.cancel();
       disk.cancel();
       abort();
       pool.close();
@@ -222,14 +219,14 @@ export function followController(options: FollowOptions): Following {
 export interface Applied {
   readonly isServed: boolean;
   readonly problems: readonly string[];
-  /** Documents that could not be compiled, as they are in the snapshot. */
+  /** Documents that failed to compile. */
   readonly failures: readonly { readonly document: unknown; readonly message: string }[];
 }
 
-/** What the composition root sees. */
+/** The source of configuration documents for the composition root. */
 export interface ClusterSource {
   readonly endpoints: EndpointDirectory;
-  /** The documents to load now, and the version by which the outcome is told. */
+  /** The documents to load, and the version to pass to `applied`. */
   current(): { readonly input: ClusterInput; readonly version: string } | undefined;
   /** Called for each new version of the documents. */
   onChange(callback: () => void): void;
@@ -241,8 +238,8 @@ export interface SnapshotSource extends ClusterSource {
   snapshot(): Snapshot | undefined;
 }
 
-/** `told` hears what became of a version. */
-export function createSnapshotSource(told: (snapshot: Snapshot, outcome: Applied) => void): SnapshotSource {
+/** `onApplied` receives the outcome of the latest version. */
+export function createSnapshotSource(onApplied: (snapshot: Snapshot, outcome: Applied) => void): SnapshotSource {
   const lists = new Map<string, readonly string[]>();
   let latest: Snapshot | undefined;
   let current: { input: ClusterInput; version: string } | undefined;
@@ -251,7 +248,7 @@ export function createSnapshotSource(told: (snapshot: Snapshot, outcome: Applied
   function takeEndpoints({ endpoints }: Snapshot): void {
     for (const [name, addresses] of Object.entries(endpoints)) {
       const before = lists.get(name);
-      // The same list stays the same object: its connections stay too.
+      // Keeps the object of an unchanged list, because backends keep their connections by identity.
       if (before === undefined || before.join() !== addresses.join()) lists.set(name, addresses);
     }
     for (const name of lists.keys()) if (!Object.hasOwn(endpoints, name)) lists.delete(name);
@@ -264,7 +261,7 @@ export function createSnapshotSource(told: (snapshot: Snapshot, outcome: Applied
       changed = callback;
     },
     applied(version, outcome) {
-      if (latest?.version === version) told(latest, outcome);
+      if (latest?.version === version) onApplied(latest, outcome);
     },
     snapshot: () => latest,
     take(snapshot) {
@@ -279,7 +276,7 @@ export function createSnapshotSource(told: (snapshot: Snapshot, outcome: Applied
   };
 }
 
-/** `namespace/name` of a document, for the controller. */
+/** `namespace/name` of a document. */
 export function documentKey(document: unknown): string {
   const { metadata } = (document ?? {}) as { metadata?: { namespace?: string; name?: string } };
   return keyOf(metadata?.namespace ?? "", metadata?.name ?? "");

@@ -1,7 +1,7 @@
 /**
- * A kubeconfig as kubectl reads it: several files merged, a context, its cluster, and what its user shows. What
- * kubectl takes and we cannot do (proxies, built-in providers) is refused by name: without it the cluster would only
- * answer 401, or nothing. Loaded only for targets in a cluster.
+ * Reads a kubeconfig like kubectl: merges several files and resolves a context, its cluster and its user's credentials.
+ * Rejects settings that are not supported (proxies, built-in auth providers) by name, because ignoring them would only
+ * show as a 401 or a timeout. Loaded only for targets in a cluster.
  */
 import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
@@ -10,7 +10,7 @@ import { runProgram } from "../base/run-program.ts";
 import type { TlsOptions } from "../http/http-client.ts";
 import { escapeControls } from "../observe/log/logger.ts";
 
-export interface Cluster extends Shown {
+export interface Cluster extends Credentials {
   readonly server: string;
   readonly namespace: string;
 }
@@ -30,7 +30,7 @@ export async function loadCluster(flags: KubeconfigFlags, terminal: PluginHost):
   const server = serverOf(cluster);
   const tls = serverTls(cluster);
   const userName = text(context.fields.user);
-  // Like kubectl, nothing secret is sent in the clear; on this machine nobody listens in.
+  // Like kubectl, sends credentials over plain HTTP only to this machine.
   const user = userName !== undefined && isPrivate(server) ? find(documents, "user", userName) : undefined;
   const shown = user === undefined ? { headers: {}, tls: {} } : await userCredentials(user, cluster, terminal);
   return {
@@ -68,7 +68,7 @@ function readKubeconfig(file: string, mayBeAbsent: boolean): Entry[] {
   return [{ title: file, folder: dirname(resolve(file)), fields: fields as Fields }];
 }
 
-/** In several files, the first that has a name wins. */
+/** The first file that defines a name wins. */
 function find(documents: readonly Entry[], kind: "context" | "cluster" | "user", name: string): Entry {
   const names: string[] = [];
   for (const { folder, fields } of documents) {
@@ -115,11 +115,11 @@ function isPrivate({ protocol, hostname }: URL): boolean {
 }
 
 /**
- * What the user of a kubeconfig shows to the cluster: a token, a password, a client certificate (also beside one of
- * them), what a credential plugin gives, and as whom he acts.
+ * Credentials of a kubeconfig user: a token or a password, a client certificate in addition, the result of a credential
+ * plugin, and impersonation headers.
  */
 
-async function userCredentials(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Shown> {
+async function userCredentials(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Credentials> {
   const { title, fields } = user;
   if (fields["auth-provider"] !== undefined)
     throw new KubeconfigError(`${title} of the kubeconfig: ${providerMend(fields)}`);
@@ -140,13 +140,13 @@ async function userCredentials(user: Entry, cluster: Entry, terminal: PluginHost
   return { headers: { ...given.headers, ...acting }, tls: { ...certificate, ...given.tls } };
 }
 
-/** A file is newer than what stands beside it. */
+/** A token file takes precedence over an inline token, because it may be renewed. */
 function tokenOf(user: Entry): string | undefined {
   const file = text(user.fields.tokenFile);
   return file === undefined ? text(user.fields.token) : readBeside(user, file).trim();
 }
 
-function clientCertificate(user: Entry): Shown["tls"] {
+function clientCertificate(user: Entry): Credentials["tls"] {
   const cert = pem(user, "client-certificate");
   const key = pem(user, "client-key");
   if (cert === undefined && key === undefined) return {};
@@ -157,7 +157,7 @@ function clientCertificate(user: Entry): Shown["tls"] {
   );
 }
 
-/** Impersonation (`as`): one value per header is all that we can send. */
+/** Impersonation (`as`) supports one value per header. */
 function actingAs({ title, fields }: Entry): Record<string, string> {
   const groups = Array.isArray(fields["as-groups"]) ? fields["as-groups"].map(String) : [];
   if (groups.length > 1 || fields["as-user-extra"] !== undefined)
@@ -180,15 +180,15 @@ function providerMend(fields: Entry["fields"]): string {
 }
 
 /**
- * Credential plugins of a kubeconfig (client.authentication.k8s.io): programs of cloud providers that print a token
- * or a certificate. What they ask of a person goes to standard error while they run, as with kubectl.
+ * Credential plugins (client.authentication.k8s.io): programs of cloud providers that print a token or a certificate.
+ * Their prompts go to standard error while they run, as with kubectl.
  */
 
 const VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
-/** Where the cluster's entry keeps settings for plugins. */
+/** The cluster extension with settings for credential plugins. */
 const PLUGIN_EXTENSION = "client.authentication.k8s.io/exec";
 
-async function runCredentialPlugin(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Shown> {
+async function runCredentialPlugin(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Credentials> {
   const plugin = (user.fields.exec ?? {}) as Fields;
   const command = text(plugin.command);
   if (command === undefined) throw new KubeconfigError(`exec of ${user.title} in the kubeconfig has no command`);
@@ -223,7 +223,7 @@ async function runCredentialPlugin(user: Entry, cluster: Entry, terminal: Plugin
   return credentialOf(run.stdout, command, version);
 }
 
-function credentialOf(stdout: string, command: string, version: string): Shown {
+function credentialOf(stdout: string, command: string, version: string): Credentials {
   const answer = parsed(stdout);
   if (answer === undefined)
     throw new KubeconfigError(`the credential plugin ${command} did not print an ExecCredential`);
@@ -258,7 +258,7 @@ function extraEnvironment(plugin: Fields): Record<string, string> {
   return Object.fromEntries(list.map(({ name, value }) => [String(name), String(value ?? "")]));
 }
 
-/** `provideClusterInfo`: the cluster's entry with its authority as data, and its settings for plugins. */
+/** `provideClusterInfo` passes the cluster entry, with its CA inline and its plugin settings. */
 function clusterInfo(cluster: Entry): Record<string, unknown> {
   const { fields } = cluster;
   const ca = pem(cluster, "certificate-authority");
@@ -273,34 +273,29 @@ function clusterInfo(cluster: Entry): Record<string, unknown> {
   };
 }
 
-/** What a plugin says moves no cursor. Line breaks and tabs stay. */
+/** Removes control characters except line breaks and tabs, so that a plugin cannot move the cursor. */
 function printable(said: string): string {
   return said.split("\n").map(escapeControls).join("\n");
 }
 
-/**
- * One entry of a kubeconfig (a context, a cluster, a user) and its values: text, files beside it, and PEM that stands
- * in it or in a file.
- */
-
 type Fields = Readonly<Record<string, unknown>>;
 
-/** An entry of a kubeconfig. */
+/** A context, cluster or user of a kubeconfig. */
 interface Entry {
-  /** For messages: `user admin`. */
+  /** The name in error messages, for example `user admin`. */
   readonly title: string;
-  /** The folder of its file: paths in it are relative to that. */
+  /** The folder of the file; paths in the entry are relative to it. */
   readonly folder: string;
   readonly fields: Fields;
 }
 
-/** What a user shows to the cluster. */
-interface Shown {
+/** The credentials to send to the cluster. */
+interface Credentials {
   readonly headers: Readonly<Record<string, string>>;
   readonly tls: TlsOptions;
 }
 
-/** `<name>-data` is base64 of the PEM text and wins; `<name>` is a file. */
+/** `<name>-data` holds base64 of the PEM and takes precedence over the file `<name>`. */
 function pem(owner: Entry, name: string): string | undefined {
   const data = text(owner.fields[`${name}-data`]);
   const file = text(owner.fields[name]);
@@ -324,9 +319,7 @@ function text(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/**
- * Why a kubeconfig cannot be used, in one line that says what to do; and what its credential plugins see of their host.
- */
+/** The kubeconfig cannot be used; the message is one line and says how to fix it. */
 
 export class KubeconfigError extends Error {
   constructor(message: string) {
@@ -335,10 +328,10 @@ export class KubeconfigError extends Error {
   }
 }
 
-/** Who runs the plugins: what they print for a person goes there. */
+/** The process in which plugins run, and where their prompts go. */
 export interface PluginHost {
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Somebody can answer a question. */
+  /** A person can answer a prompt. */
   readonly isInteractive: boolean;
   err(text: string): void;
 }

@@ -1,6 +1,6 @@
 /**
- * Who of several controllers writes: the holder of a Lease (coordination.k8s.io). Whether it is still held is judged by
- * our own clock from when a change was seen, never by comparing the clocks of two machines.
+ * Elects the controller replica that writes, by a Lease (coordination.k8s.io). Expiry is measured with the local clock
+ * from the last observed change, never by comparing the clocks of two machines.
  */
 
 import type { Clock, Timer } from "../base/clock.ts";
@@ -9,13 +9,13 @@ import type { Logger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 
 const LEASE_SECONDS = 15;
-/** A holder that could not renew for so long stops writing, well before another may begin. */
+/** A leader that cannot renew for this long stops writing, before another replica can take over. */
 const GIVE_UP_MS = 10_000;
 const LOOK_EVERY_MS = 3_000;
 
 export interface Leader {
   isLeader(): boolean;
-  /** Gives the Lease back, so that another need not wait. */
+  /** Releases the Lease, so that another replica takes over at once. */
   stop(): Promise<void>;
 }
 
@@ -25,7 +25,7 @@ export interface LeaderParts {
   readonly logger: Logger;
   readonly namespace: string;
   readonly name: string;
-  /** Who we are: unique among all. */
+  /** Unique among all replicas. */
   readonly identity: string;
   random(): number;
   changed(): void;
@@ -44,7 +44,7 @@ export function electLeader(parts: LeaderParts): Leader {
     if (leads) renewedMs = clock.monotonicMs();
     if (leads === isLeader) return;
     isLeader = leads;
-    logger.info(leads ? "leading" : "no longer leading", { lease: `${namespace}/${name}`, identity });
+    logger.info(leads ? "became leader" : "lost leadership", { lease: `${namespace}/${name}`, identity });
     parts.changed();
   }
 
@@ -85,7 +85,7 @@ export function electLeader(parts: LeaderParts): Leader {
     }
     const transitions = Number(before.leaseTransitions ?? 0);
     const next = isOurs ? { ...before, renewTime: time() } : spec(transitions + 1);
-    // The version in the metadata makes sure that only one of two takes it.
+    // The resourceVersion ensures that only one replica acquires the Lease.
     await client.request({ method: "PUT", path: `${path}/${name}`, body: { ...lease, spec: next } });
     become(true);
   }
@@ -124,7 +124,7 @@ export function electLeader(parts: LeaderParts): Leader {
           body: { ...lease, spec: { ...held, holderIdentity: "" } },
         });
       } catch {
-        // It runs out by itself.
+        // The Lease expires by itself.
       }
     },
   };

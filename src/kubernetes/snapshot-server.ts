@@ -1,6 +1,7 @@
 /**
- * The stream to the data planes, over TLS: each gets the snapshot of its own Gateway, whole, whenever it changed, and
- * says whether it serves it. Only the leader answers, because only the leader tells the cluster what is served.
+ * Streams snapshots to data planes over TLS. Each data plane receives the complete snapshot of its own Gateway whenever
+ * it changes, and acknowledges it. Only the leader serves them, because only the leader writes statuses. A data plane
+ * authenticates with a ServiceAccount token made for this controller, which the API server reviews.
  */
 
 import { createHash } from "node:crypto";
@@ -16,16 +17,16 @@ import type { ApiClient } from "./api-client.ts";
 
 const MAX_ACK_BYTES = 256 * 1024;
 const MAX_STREAMS = 4096;
-/** A stream that nobody can read from is noticed by its buffer. */
+/** A stream whose reader is this far behind is closed. */
 const MAX_BEHIND_BYTES = 64 * 1024 * 1024;
 const HEARTBEAT_MS = 15_000;
 
-/** What a data plane answered to a version. */
+/** A data plane's acknowledgement of a version. */
 export interface Ack {
   readonly version: string;
   readonly isServed: boolean;
   readonly problems: readonly string[];
-  /** Policies that it could not compile. */
+  /** Policies that failed to compile. */
   readonly refused: readonly { readonly policy: string; readonly message: string }[];
 }
 
@@ -35,14 +36,14 @@ export interface Instance {
 
 export interface SnapshotServer {
   readonly port: number;
-  /** Sends what changed. */
+  /** Sends changed snapshots. */
   publish(snapshots: ReadonlyMap<string, Snapshot>): void;
-  /** The data planes of a Gateway that are connected. */
+  /** The connected data planes of a Gateway. */
   instances(gateway: string): readonly Instance[];
   close(): void;
 }
 
-export interface SnapshotServerParts {
+export interface SnapshotServerOptions {
   readonly host: string;
   readonly port: number;
   readonly tls: { readonly cert: string; readonly key: string };
@@ -50,9 +51,9 @@ export interface SnapshotServerParts {
   readonly clock: Clock;
   readonly logger: Logger;
   isLeader(): boolean;
-  /** The user that may have the snapshot of a Gateway; undefined if there is no such Gateway. */
+  /** The user allowed to read the snapshot of a Gateway; undefined if the Gateway does not exist. */
   accountOf(gateway: string): string | undefined;
-  /** A data plane came, went, or answered. */
+  /** A data plane connected, disconnected, or sent an acknowledgement. */
   changed(): void;
 }
 
@@ -63,7 +64,7 @@ interface Stream {
   ack: Ack | undefined;
 }
 
-export async function openSnapshotServer(parts: SnapshotServerParts): Promise<SnapshotServer> {
+export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<SnapshotServer> {
   const { logger } = parts;
   const streams = new Map<string, Stream>();
   let snapshots: ReadonlyMap<string, { readonly snapshot: Snapshot; readonly text: string }> = new Map();
@@ -85,7 +86,7 @@ export async function openSnapshotServer(parts: SnapshotServerParts): Promise<Sn
     else stream.response.write(`event: snapshot\ndata: ${next.text}\n\n`);
   }
 
-  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async function handleRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const [, what, namespace, name, instance] =
       /^\/v1\/(snapshots|acks)\/([a-z0-9-]{1,63})\/([a-z0-9.-]{1,253})\/([A-Za-z0-9.-]{1,253})$/.exec(
         request.url ?? "",
@@ -106,7 +107,7 @@ export async function openSnapshotServer(parts: SnapshotServerParts): Promise<Sn
     }
     if (what !== "snapshots" || request.method !== "GET") return refuse(response, 405, "method not allowed");
     if (streams.size >= MAX_STREAMS) return refuse(response, 503, "too many data planes");
-    // One that comes again before its old connection was noticed to be dead.
+    // The data plane reconnected before its dead connection was detected.
     streams.get(key)?.response.destroy();
     const stream: Stream = { gateway, response, sent: "", ack: undefined };
     streams.set(key, stream);
@@ -116,7 +117,7 @@ export async function openSnapshotServer(parts: SnapshotServerParts): Promise<Sn
       if (streams.get(key) === stream) streams.delete(key);
       parts.changed();
     });
-    logger.info("a data plane connected", { gateway, instance });
+    logger.info("data plane connected", { gateway, instance });
     send(stream);
     parts.changed();
     return undefined;
@@ -125,8 +126,8 @@ export async function openSnapshotServer(parts: SnapshotServerParts): Promise<Sn
   const server: Server = createServer({ ...parts.tls, minVersion: "TLSv1.3" }, (request, response) => {
     request.on("error", () => undefined);
     response.on("error", () => undefined);
-    answer(request, response).catch((error: Error) => {
-      logger.warn("a data plane was not answered", { reason: error.message });
+    handleRequest(request, response).catch((error: Error) => {
+      logger.warn("request from data plane failed", { reason: error.message });
       if (response.headersSent) response.destroy();
       else refuse(response, 503, "try again");
     });
@@ -137,7 +138,7 @@ export async function openSnapshotServer(parts: SnapshotServerParts): Promise<Sn
     server.once("error", reject);
     server.listen(parts.port, parts.host === "" ? undefined : parts.host, resolve);
   });
-  server.on("error", (error) => logger.error("the stream to the data planes failed", { reason: error.message }));
+  server.on("error", (error) => logger.error("snapshot server failed", { reason: error.message }));
   const heartbeat = parts.clock.every(HEARTBEAT_MS, () => {
     for (const { response } of streams.values()) response.write(":\n\n");
   });
@@ -193,14 +194,14 @@ export function listenAddress(text: string): { readonly host: string; readonly p
   return { host, port: Number(found.port) };
 }
 
-/** The audience of the tokens: one for the API server, or for somebody else, is of no use here. */
+/** The required audience: a token for the API server or another service is rejected. */
 export const TOKEN_AUDIENCE = "gateway-controller";
 const FRESH_MS = 60_000;
 const STALE_MS = 600_000;
 const MAX_KNOWN = 10_000;
 
 export interface TokenReviews {
-  /** The user's name, or undefined if the token is not good. Rejects if nobody can say. */
+  /** The user name, or undefined if the token is invalid. Rejects if the API server is unavailable and no recent result exists. */
   userOf(token: string): Promise<string | undefined>;
 }
 

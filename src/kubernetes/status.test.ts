@@ -4,7 +4,7 @@ import { parseAllDocuments } from "yaml";
 import { fakeApi } from "../../test/support/kubernetes/fake-api.ts";
 import { isKubernetesObject, type KubernetesObject, objectKey } from "../config/documents/cluster.ts";
 import { silentLogger } from "../observe/log/logger.ts";
-import { createView } from "./cluster-snapshots.ts";
+import { createClusterView } from "./cluster-snapshots.ts";
 import { createStatusWriter, type DesiredStatus, desiredStatuses, type GatewayState } from "./status.ts";
 
 const CLUSTER = `
@@ -91,7 +91,7 @@ function written(all: readonly KubernetesObject[], statuses: readonly DesiredSta
 
 test("every kind of ours gets a status once, and what is others' stays", () => {
   const all = objects();
-  const first = desiredStatuses(createView(all, 0), () => STATE, 0);
+  const first = desiredStatuses(createClusterView(all, 0), () => STATE, 0);
   assert.deepEqual(
     first.map(({ object }) => `${object.kind} ${objectKey(object)}`),
     ["GatewayClass /gateway", "Gateway infra/edge", "HTTPRoute shop/web", "GatewayPolicy shop/keys"],
@@ -105,17 +105,17 @@ test("every kind of ours gets a status once, and what is others' stays", () => {
     route.parents[1]?.conditions.map(({ status }) => status),
     ["True", "True"],
   );
-  const later = desiredStatuses(createView(written(all, first), 60_000), () => STATE, 60_000);
+  const later = desiredStatuses(createClusterView(written(all, first), 60_000), () => STATE, 60_000);
   assert.deepEqual(later, [], "an hour later there is nothing to write");
 });
 
 test("what a data plane could not compile is the policy's status, and a time changes only with its status", () => {
   const all = written(
     objects(),
-    desiredStatuses(createView(objects(), 0), () => STATE, 0),
+    desiredStatuses(createClusterView(objects(), 0), () => STATE, 0),
   );
   const state = { ...STATE, refused: new Map([["shop/keys", "the key is empty"]]) };
-  const next = desiredStatuses(createView(all, 5_000), () => state, 5_000);
+  const next = desiredStatuses(createClusterView(all, 5_000), () => state, 5_000);
   assert.deepEqual(
     next.map(({ object }) => object.kind),
     ["GatewayPolicy"],
@@ -127,7 +127,7 @@ test("what a data plane could not compile is the policy's status, and a time cha
 });
 
 test("a snapshot has what its Gateway may use, and nothing else", () => {
-  const { snapshots } = createView(objects(), 0);
+  const { snapshots } = createClusterView(objects(), 0);
   assert.deepEqual([...snapshots.keys()], ["infra/edge"]);
   const snapshot = snapshots.get("infra/edge");
   assert.deepEqual(
@@ -140,13 +140,13 @@ test("a snapshot has what its Gateway may use, and nothing else", () => {
 test("a written status is no new version, a changed endpoint neither; a changed route is one", () => {
   const all = objects();
   const version = (list: readonly KubernetesObject[]): string | undefined =>
-    createView(list, 0).snapshots.get("infra/edge")?.version;
+    createClusterView(list, 0).snapshots.get("infra/edge")?.version;
   const before = version(all);
   assert.equal(
     version(
       written(
         all,
-        desiredStatuses(createView(all, 0), () => STATE, 0),
+        desiredStatuses(createClusterView(all, 0), () => STATE, 0),
       ),
     ),
     before,

@@ -1,5 +1,7 @@
 /**
- * The status that every object of ours should have. Entries of other controllers stay as they are.
+ * Computes the status of each resource this controller owns and writes those that changed, a few in parallel. Entries of
+ * other controllers stay untouched. After a conflict or a failed write, the next reconcile computes the status again.
+ * The writer remembers each write until the watch returns it, so nothing is written twice.
  */
 
 import { isTlsPolicyConflicted, readTlsPolicy } from "../config/documents/backend-document.ts";
@@ -27,11 +29,11 @@ import { type ApiClient, ApiError } from "./api-client.ts";
 import { KINDS, pathOfObject } from "./cluster-cache.ts";
 import type { ClusterView } from "./cluster-snapshots.ts";
 
-/** What the data planes of a Gateway say, and where it can be reached. */
+/** The acknowledgements of a Gateway's data planes, and its addresses. */
 export interface GatewayState {
   readonly programmed: Verdict;
   readonly addresses: readonly { readonly type: "IPAddress" | "Hostname"; readonly value: string }[];
-  /** Policies that its data planes could not compile, by `namespace/name`. */
+  /** Policies that a data plane rejected, by `namespace/name`. */
   readonly refused: ReadonlyMap<string, string>;
 }
 
@@ -42,7 +44,7 @@ export interface DesiredStatus {
 
 const CLASS_ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "GatewayClass accepted" };
 
-/** Only those that differ from what is there. */
+/** Returns only statuses that differ from the current ones. */
 export function desiredStatuses(
   view: ClusterView,
   stateOf: (gateway: string) => GatewayState,
@@ -76,7 +78,7 @@ function classStatus(object: KubernetesObject, nowMs: number): Fields {
   };
 }
 
-/** Conditions of a type that is not ours are somebody else's. */
+/** Keeps conditions of types that this controller does not write. */
 function withOthers(before: unknown, own: readonly { readonly type: string }[]): unknown[] {
   const types = new Set(own.map(({ type }) => type));
   const isInitial = (one: Fields): boolean => types.has(String(one.type));
@@ -162,7 +164,7 @@ function routeStatus(object: KubernetesObject, outcomes: readonly ParentOutcome[
       ],
     };
   });
-  // A route of somebody else, which we never wrote to.
+  // The route belongs to another controller.
   if (own.length === 0 && others.length === before.length) return [];
   return [{ object, status: { parents: [...others, ...own] } }];
 }
@@ -194,7 +196,7 @@ function policyStatus(
     };
   });
   const isOurs = own.some(({ ancestorRef }) => reaches(fieldsOf(ancestorRef), view));
-  // A policy that reaches nothing of ours is another controller's, or not yet anybody's.
+  // A policy without a target of this controller is left alone.
   if (!isOurs && others.length === before.length) return [];
   return [{ object: current, status: { ancestors: [...others, ...(isOurs ? own : [])].slice(0, 16) } }];
 }
@@ -202,15 +204,11 @@ function policyStatus(
 function reaches({ kind, namespace, name }: Fields, { gateways, result }: ClusterView): boolean {
   if (kind === "Gateway")
     return gateways.some(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
-  // Routes that no Gateway serves, targets that are not there and policies without a target: said, so that somebody sees it.
+  // Reports unserved routes, missing targets and policies without a target to their author.
   return gateways.length > 0 || result.gatewayOutcomes.length > 0;
 }
 
-/**
- * The status of BackendTLSPolicies: one entry for each Gateway of ours that has a route to one of its Services.
- */
-
-/** The Gateway API allows no more. */
+/** The maximum number of ancestors in the Gateway API. */
 const MOST_ANCESTORS = 16;
 const CONFLICTED: Verdict = {
   isTrue: false,
@@ -288,10 +286,7 @@ function usersOfServices(
   return users;
 }
 
-/**
- * The features of the Gateway API that are declared in the status of our GatewayClasses, in alphabetical order. Each
- * passes its conformance tests (docs/kubernetes.md).
- */
+/** The Gateway API features in the status of GatewayClasses, sorted. Each passes its conformance tests (docs/kubernetes.md). */
 
 const SUPPORTED_FEATURES: readonly string[] = [
   "BackendTLSPolicy",
@@ -340,7 +335,7 @@ export interface StatusCondition {
 export interface ConditionContext {
   readonly generation: number;
   readonly nowMs: number;
-  /** The conditions that are there now, of whatever shape. */
+  /** The current conditions, not validated. */
   readonly before: unknown;
 }
 
@@ -361,12 +356,12 @@ export function conditionOf(type: string, verdict: Verdict, context: ConditionCo
   };
 }
 
-/** Whether two values say the same, whatever the order of their fields. */
+/** Compares two values regardless of field order. */
 export function isSame(one: unknown, other: unknown): boolean {
   return canonical(one) === canonical(other);
 }
 
-/** What the cluster says stays the same object until it changes: it is written out once. */
+/** Objects in the cache keep their identity until they change, so each is serialized once. */
 const known = new WeakMap<object, string>();
 
 function canonical(value: unknown): string {
@@ -387,14 +382,14 @@ function sortedText(value: object): string {
 const PARALLEL = 8;
 
 export interface StatusWriter {
-  /** Resolves when all were tried; true if some must be tried again. */
+  /** Resolves after all writes; true if some failed and must be retried. */
   write(statuses: readonly DesiredStatus[]): Promise<boolean>;
-  /** How many writes the server took. */
+  /** The number of successful writes. */
   written(): number;
 }
 
 export function createStatusWriter(client: ApiClient, logger: Logger): StatusWriter {
-  /** Object → the version it had when we wrote, and what: the watch may be behind. */
+  /** Object → its version and status at the last write, because the watch may lag behind. */
   const sent = new Map<string, { readonly version: string | undefined; readonly text: string }>();
   let written = 0;
 
@@ -418,9 +413,9 @@ export function createStatusWriter(client: ApiClient, logger: Logger): StatusWri
       written += 1;
       return false;
     } catch (error) {
-      // Somebody else wrote, or it is gone: the watch brings the news.
+      // The object changed or was deleted; the watch reports it.
       if (error instanceof ApiError && (error.status === 409 || error.status === 404)) return false;
-      logger.warn("a status could not be written", { object: key, reason: (error as Error).message });
+      logger.warn("status update failed", { object: key, reason: (error as Error).message });
       return true;
     }
   }
@@ -429,14 +424,14 @@ export function createStatusWriter(client: ApiClient, logger: Logger): StatusWri
     written: () => written,
     async write(statuses) {
       const queue = [...statuses];
-      let isLeft = false;
+      let isIncomplete = false;
       const worker = async (): Promise<void> => {
         for (let next = queue.shift(); next !== undefined; next = queue.shift())
-          if (await writeOne(next)) isLeft = true;
+          if (await writeOne(next)) isIncomplete = true;
       };
       await Promise.all(Array.from({ length: Math.min(PARALLEL, queue.length) }, worker));
       if (sent.size > 10_000) sent.clear();
-      return isLeft;
+      return isIncomplete;
     },
   };
 }

@@ -1,12 +1,12 @@
 /**
- * One Gateway of a cluster served by this process, without a controller: for development. The cluster is only read.
+ * Serves one Gateway of a cluster without a controller, for development. Reads the cluster and writes nothing to it.
  */
 
 import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { ApiClient } from "./api-client.ts";
 import { KINDS, openClusterCache } from "./cluster-cache.ts";
-import { createView } from "./cluster-snapshots.ts";
+import { createClusterView } from "./cluster-snapshots.ts";
 import { debounce } from "./debounce.ts";
 import { createSnapshotSource, type SnapshotSource } from "./follow-controller.ts";
 
@@ -35,12 +35,12 @@ export function watchGateway({ client, clock, logger, random, gateway }: WatchGa
     arrived = resolve;
   });
   const source = createSnapshotSource(() => undefined);
-  async function look(): Promise<void> {
+  async function reconcile(): Promise<void> {
     if (!cache.isSynced()) return;
-    const snapshot = createView(cache.all(), clock.now()).snapshots.get(gateway);
+    const snapshot = createClusterView(cache.all(), clock.now()).snapshots.get(gateway);
     if (snapshot === undefined) {
-      // What is served goes on: a Gateway that was deleted by mistake comes back.
-      if (!isMissing) logger.warn("the Gateway is not there, or its class is not ours", { gateway });
+      // Keeps serving the last snapshot, because the Gateway may have been deleted by mistake.
+      if (!isMissing) logger.warn("Gateway not found, or its class belongs to another controller", { gateway });
       isMissing = true;
       return;
     }
@@ -48,22 +48,22 @@ export function watchGateway({ client, clock, logger, random, gateway }: WatchGa
     source.take(snapshot);
     arrived();
   }
-  const looks = debounce(clock, QUIET_MS, LONGEST_MS, look, (error) =>
-    logger.error("the cluster could not be looked at", { reason: (error as Error).message }),
+  const reconciles = debounce(clock, QUIET_MS, LONGEST_MS, reconcile, (error) =>
+    logger.error("reconcile failed", { reason: (error as Error).message }),
   );
   const cache = openClusterCache(KINDS, {
     client,
     clock,
     logger,
     random,
-    changed: looks.soon,
+    changed: reconciles.soon,
     statusChanged: () => undefined,
   });
   return {
     source,
     first,
     stop() {
-      looks.stop();
+      reconciles.stop();
       cache.stop();
       client.close();
     },
