@@ -170,7 +170,7 @@ export const MCP_LIMITS = {
     ],
     ["MAX_BATCH", "mcp/client-side/downstream.ts", "messages of a batch", "400"],
     ["MAX_DEPTH", "mcp/protocol/json-rpc.ts", "nesting of a message", "parse error (-32700)"],
-    ["MAX_TOKENS", "json/json-text.ts", "names, commas and brackets of a client's message", "parse error (-32700)"],
+    ["MAX_TOKENS", "json/validate-json.ts", "names, commas and brackets of a client's message", "parse error (-32700)"],
     ["MAX_ID_CHARS", "mcp/protocol/json-rpc.ts", "a request's id", "invalid request (-32600)"],
     [
       "MAX_QUEUED_BYTES",
@@ -267,9 +267,9 @@ export const MCP_LIMITS = {
       "its calls get no answer",
     ],
     ["MAX_ERROR_CHARS", "mcp/transports/server-messages.ts", "an error of a server, in characters", "the call fails"],
-    ["MAX_SERVER_DEPTH", "json/text-check.ts", "nesting of a server's message", "the call fails"],
-    ["MAX_ATOM_CHARS", "json/text-check.ts", "a name or number in a server's message", "the call fails"],
-    ["MAX_OPEN_NAMES", "json/text-check.ts", "names of one object in a server's message", "the call fails"],
+    ["MAX_SERVER_DEPTH", "json/validate-json.ts", "nesting of a server's message", "the call fails"],
+    ["MAX_ATOM_CHARS", "json/validate-json.ts", "a name or number in a server's message", "the call fails"],
+    ["MAX_OPEN_NAMES", "json/validate-json.ts", "names of one object in a server's message", "the call fails"],
     ["MAX_SAID_CHARS", "mcp/transports/http-transport.ts", "what is read of the body of a failed call", "cut"],
     ["MAX_INPUTS", "mcp/server-side/legacy-client-bridge.ts", "questions of one round", "the call fails"],
     [

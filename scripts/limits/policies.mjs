@@ -105,7 +105,7 @@ export const POLICY_LIMITS = {
     ["MAX_KEYS_TRIED", "identity/keys/key-set.ts", "keys tried for a token without `kid`", "401 `invalid_token`"],
     [
       "MAX_DOCUMENT_TOKENS",
-      "json/bounded-json.ts",
+      "json/json.ts",
       "values and names of a document of another server (keys, metadata, tokens, cards)",
       "it is rejected",
     ],

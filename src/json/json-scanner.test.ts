@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { jsonKeys } from "./json-keys.ts";
-import { JsonScanner } from "./json-scanner.ts";
+import { JsonScanner, jsonKeys } from "./json-scanner.ts";
 
 const KEYS = ["model", "usage", "message.usage", "message.model"];
 

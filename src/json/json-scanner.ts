@@ -6,19 +6,22 @@
  */
 
 import { foldCase } from "../base/fold-case.ts";
-import { JsonCapture, type JsonSpan } from "./json-capture.ts";
-import { decodeKey, type JsonKeys, OTHER_KEY } from "./json-keys.ts";
-import { endOfString } from "./json-string.ts";
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  decodeKey,
+  type Edit,
+  endOfString,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+  SPACE,
+  type Span,
+} from "./syntax.ts";
 
-const QUOTE = 34;
-const BACKSLASH = 92;
-const OPEN_BRACE = 123;
-const CLOSE_BRACE = 125;
-const OPEN_BRACKET = 91;
-const CLOSE_BRACKET = 93;
-const COLON = 58;
-const COMMA = 44;
-const SPACE = 32;
 const [TAB, LF, CR] = [9, 10, 13];
 /** Allowed at the very start, and skipped by most servers. */
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
@@ -28,7 +31,7 @@ const SHORT_STRING_BYTES = 96;
 export interface JsonScannerOptions {
   readonly keys: JsonKeys;
   /** Called when a value is complete. `bytes` is undefined if it was larger than `maxValueBytes`. */
-  value(key: string, span: JsonSpan, bytes: Buffer | undefined): void;
+  value(key: string, span: Span, bytes: Buffer | undefined): void;
   readonly maxValueBytes: number;
   /** Deeper nesting makes the scan invalid. */
   readonly maxDepth: number;
@@ -308,4 +311,97 @@ export class JsonScanner {
     this.#keyParts = [];
     return decodeKey(bytes.toString("utf8"));
   }
+}
+
+/** The first byte of U+017F, which is a small s to those who ignore case. */
+const LONG_S_LEAD = 0xc5;
+/** Some key that nobody asked for. */
+export const OTHER_KEY = "";
+
+/** Which values are wanted; made once and shared by all scans. */
+export interface JsonKeys {
+  readonly wanted: ReadonlySet<string>;
+  readonly parents: ReadonlySet<string>;
+  /** By byte: whether a key that begins so may be one of them. */
+  readonly mayBegin: Uint8Array;
+  /** Keys by their form without case, where a key in another case is to be found too. */
+  readonly withoutCase?: ReadonlyMap<string, string>;
+}
+
+/** Keys of the outermost object, or `parent.key` one level below. */
+export function jsonKeys(...keys: readonly string[]): JsonKeys {
+  const nested = keys.filter((key) => key.includes("."));
+  const parents = new Set(nested.map((key) => key.slice(0, key.indexOf("."))));
+  const mayBegin = new Uint8Array(256);
+  for (const key of keys.flatMap((one) => one.split("."))) mayBegin[key.charCodeAt(0)] = 1;
+  // Escapes may stand for any letter.
+  mayBegin[BACKSLASH] = 1;
+  return { wanted: new Set(keys), parents, mayBegin };
+}
+
+/** The same, also in another case: some decoders do not look at it. */
+export function jsonKeysOfAnyCase(...keys: readonly string[]): JsonKeys {
+  const { wanted, parents, mayBegin } = jsonKeys(...keys);
+  const names = keys.flatMap((key) => key.split("."));
+  for (const name of names) mayBegin[name.toUpperCase().charCodeAt(0)] = 1;
+  mayBegin[LONG_S_LEAD] = 1;
+  return { wanted, parents, mayBegin, withoutCase: new Map(names.map((name) => [foldCase(name), name])) };
+}
+
+export class JsonCapture {
+  /** The name of the value that is being kept. */
+  key: string | undefined = undefined;
+  readonly #maxBytes: number;
+  #start = -1;
+  #pieces: Buffer[] = [];
+  #bytes = 0;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  begin(key: string, start: number): void {
+    this.key = key;
+    this.#start = start;
+    this.#pieces = [];
+    this.#bytes = 0;
+  }
+
+  /** The chunk at this offset is used up. */
+  keep(chunk: Buffer, offset: number): void {
+    const piece = this.#start > offset ? chunk.subarray(this.#start - offset) : chunk;
+    this.#bytes += piece.length;
+    if (this.#bytes <= this.#maxBytes) this.#pieces.push(piece);
+  }
+
+  /** The value ended before `end`, inside of the chunk at this offset. */
+  end(chunk: Buffer, offset: number, end: number): { span: Span; bytes: Buffer | undefined } {
+    this.key = undefined;
+    // In broken JSON there may be nothing where a value should be.
+    const span = { start: this.#start, end: Math.max(this.#start, end) };
+    const bytes = this.#valueOf(chunk, offset, span);
+    this.#pieces = [];
+    return { span, bytes };
+  }
+
+  #valueOf(chunk: Buffer, offset: number, span: Span): Buffer | undefined {
+    const size = span.end - span.start;
+    if (size > this.#maxBytes) return undefined;
+    if (this.#pieces.length === 0) return chunk.subarray(span.start - offset, span.end - offset);
+    const whole = Buffer.concat([...this.#pieces, chunk.subarray(0, Math.max(0, span.end - offset))]);
+    return whole.length > size ? whole.subarray(0, size) : whole;
+  }
+}
+
+export function spliceBytes(bytes: Buffer, edits: readonly Edit[]): readonly Buffer[] {
+  if (edits.length === 0) return [bytes];
+  const pieces: Buffer[] = [];
+  let from = 0;
+  for (const { start, end, text } of [...edits].sort((a, b) => a.start - b.start)) {
+    if (start > from) pieces.push(bytes.subarray(from, start));
+    if (text !== "") pieces.push(Buffer.from(text));
+    from = end;
+  }
+  if (from < bytes.length) pieces.push(bytes.subarray(from));
+  return pieces;
 }

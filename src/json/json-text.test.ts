@@ -1,17 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import {
-  elements,
-  find,
-  insertMembers,
-  inspectDocument,
-  members,
-  removeMembers,
-  singleLine,
-  slice,
-  splice,
-} from "./json-text.ts";
+import { elements, find, insertMembers, members, removeMembers, singleLine, slice, splice } from "./json-text.ts";
+import { inspectDocument } from "./validate-json.ts";
 
 test("finds the members of an object, whatever stands between them", () => {
   const text = ' { "a" : [1, {"x": "}"}] ,\n"b\\u0063":"\\"",  "d":-1.5e3 } ';

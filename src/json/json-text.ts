@@ -1,69 +1,32 @@
 /**
- * JSON as text: finds the places of values and replaces them without building the tree and writing it anew.
- * That is what keeps foreign messages faithful (numbers above 2^53, key order, unknown members) and cheap: a
- * result of ten megabytes is skipped, not parsed. Only `inspectDocument` expects hostile text; the other
- * functions expect JSON that was checked (`text-check.ts`) and end, without sense but without harm, on anything else.
+ * Finds and replaces values in JSON text (a `string`) without building a tree. Messages stay as their sender wrote them
+ * (numbers above 2^53, key order, unknown members), and a result of ten megabytes is skipped instead of parsed.
+ *
+ * These functions expect text that passed `validate-json.ts`. On other text they return meaningless spans, but they
+ * terminate and stay within the text. The `...InSteps` variants give the same result in slices, for large text.
  */
 
-import { ManyNames } from "./many-names.ts";
-
-export interface Span {
-  readonly start: number;
-  /** After the last character. */
-  readonly end: number;
-}
+import type { Steps } from "../base/turns.ts";
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  type Edit,
+  keyAt,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+  type Span,
+  skipSpace,
+  stringEnd,
+} from "./syntax.ts";
 
 export interface Member extends Span {
   readonly key: string;
   /** Of the key's opening quote; `start` and `end` are those of the value. */
   readonly keyStart: number;
-}
-
-export interface Edit extends Span {
-  readonly text: string;
-}
-
-const QUOTE = 34;
-const COMMA = 44;
-const COLON = 58;
-const OPEN_ARRAY = 91;
-const BACKSLASH = 92;
-const CLOSE_ARRAY = 93;
-const OPEN_OBJECT = 123;
-const CLOSE_OBJECT = 125;
-
-export function skipSpace(text: string, at: number): number {
-  let i = at;
-  for (; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if (code !== 32 && code !== 10 && code !== 13 && code !== 9) break;
-  }
-  return i;
-}
-
-/** After the closing quote of the string that opens at `open`. */
-export function stringEnd(text: string, open: number): number {
-  let at = text.indexOf('"', open + 1);
-  for (let escaped = 0; at >= 0; escaped++) {
-    let slashes = 0;
-    for (let i = at - 1; i > open && text.charCodeAt(i) === BACKSLASH; i--) slashes += 1;
-    if (slashes % 2 === 0) return at + 1;
-    if (escaped === FEW_ESCAPED) return escapedStringEnd(text, at + 1);
-    at = text.indexOf('"', at + 1);
-  }
-  return text.length;
-}
-
-/** The engine's search is faster over plain text; with a million escaped quotes, a million searches take four times as long. */
-const FEW_ESCAPED = 8;
-
-function escapedStringEnd(text: string, from: number): number {
-  for (let i = from; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if (code === BACKSLASH) i += 1;
-    else if (code === QUOTE) return i + 1;
-  }
-  return text.length;
 }
 
 /** After the value that begins at `at`; -1 if it was not found before `until`. */
@@ -78,8 +41,8 @@ export function valueEnd(text: string, at: number, until = text.length): number 
       i = stringEnd(text, i);
       continue;
     }
-    if (code === OPEN_OBJECT || code === OPEN_ARRAY) depth += 1;
-    else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) {
+    if (code === OPEN_BRACE || code === OPEN_BRACKET) depth += 1;
+    else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) {
       if (depth === 0) break;
       depth -= 1;
       if (depth === 0) return i + 1;
@@ -93,7 +56,7 @@ export function valueEnd(text: string, at: number, until = text.length): number 
 export function members(text: string, at: number): Member[] {
   const found: Member[] = [];
   let i = skipSpace(text, at);
-  if (text.charCodeAt(i) !== OPEN_OBJECT) return found;
+  if (text.charCodeAt(i) !== OPEN_BRACE) return found;
   i = skipSpace(text, i + 1);
   while (text.charCodeAt(i) === QUOTE) {
     const keyStart = i;
@@ -103,7 +66,7 @@ export function members(text: string, at: number): Member[] {
     const start = skipSpace(text, i + 1);
     const end = valueEnd(text, start);
     if (end === start) break;
-    found.push({ key: keyOf(text, keyStart, keyEnd), keyStart, start, end });
+    found.push({ key: keyAt(text, keyStart, keyEnd), keyStart, start, end });
     i = skipSpace(text, end);
     if (text.charCodeAt(i) !== COMMA) break;
     i = skipSpace(text, i + 1);
@@ -115,9 +78,9 @@ export function members(text: string, at: number): Member[] {
 export function elements(text: string, at: number): Span[] {
   const found: Span[] = [];
   let i = skipSpace(text, at);
-  if (text.charCodeAt(i) !== OPEN_ARRAY) return found;
+  if (text.charCodeAt(i) !== OPEN_BRACKET) return found;
   i = skipSpace(text, i + 1);
-  while (i < text.length && text.charCodeAt(i) !== CLOSE_ARRAY) {
+  while (i < text.length && text.charCodeAt(i) !== CLOSE_BRACKET) {
     const end = valueEnd(text, i);
     if (end === i) break;
     found.push({ start: i, end });
@@ -178,9 +141,9 @@ export function splice(text: string, edits: readonly Edit[]): string {
  */
 export function insertMembers(text: string, at: number, added: string): Edit {
   const open = skipSpace(text, at);
-  if (text.charCodeAt(open) !== OPEN_OBJECT) return { start: open, end: valueEnd(text, open), text: `{${added}}` };
+  if (text.charCodeAt(open) !== OPEN_BRACE) return { start: open, end: valueEnd(text, open), text: `{${added}}` };
   const next = skipSpace(text, open + 1);
-  const isEmpty = text.charCodeAt(next) === CLOSE_OBJECT;
+  const isEmpty = text.charCodeAt(next) === CLOSE_BRACE;
   return { start: open + 1, end: open + 1, text: isEmpty ? added : `${added},` };
 }
 
@@ -196,120 +159,169 @@ export function removeMembers(text: string, at: number, isUnwanted: (key: string
   return [{ start: first.keyStart, end: last.end, text: body }];
 }
 
-export interface Inspection {
-  /** Of the object at the top; empty if there is none. */
-  readonly top: readonly Member[];
-  readonly problem: string | undefined;
+/** Walked through, searched or encoded in one step: up to 1 ms. */
+const STEP_CHARS = 64 * 1024;
+const STEP_MEMBERS = 1_000;
+
+/** The value below `at` along these keys. */
+export function* findInSteps(text: string, at: number, ...path: readonly string[]): Steps<Span | undefined> {
+  let span: Span | undefined = { start: skipSpace(text, at), end: text.length };
+  for (const key of path) {
+    span = yield* memberInSteps(text, span.start, key);
+    if (span === undefined) return undefined;
+  }
+  return span;
 }
 
-/** Commas, opening brackets and, twice, names. Each takes up to 0.5 µs to parse: these hold the loop for 30 ms, and what records them as long again. */
-const MAX_TOKENS = 60_000;
+/** The elements of the array that begins at `at`; none if there is no array. */
+export function* elementsInSteps(text: string, at: number): Steps<Span[]> {
+  const found: Span[] = [];
+  let i = skipSpace(text, at);
+  if (text.charCodeAt(i) !== OPEN_BRACKET) return found;
+  i = skipSpace(text, i + 1);
+  let pauseAt = i + STEP_CHARS;
+  while (i < text.length && text.charCodeAt(i) !== CLOSE_BRACKET) {
+    // A generator for each of many small elements would cost more than they do.
+    const near = valueEnd(text, i, i + STEP_CHARS);
+    const end = near < 0 ? yield* valueEndInSteps(text, i) : near;
+    if (end === i) break;
+    found.push({ start: i, end });
+    i = skipSpace(text, end);
+    if (text.charCodeAt(i) !== COMMA) break;
+    i = skipSpace(text, i + 1);
+    if (i < pauseAt) continue;
+    pauseAt = i + STEP_CHARS;
+    yield;
+  }
+  return found;
+}
 
-/**
- * One pass over text that may be anything: refuses nesting that would make the parser slow or the serialiser
- * throw, more values than may be parsed at once, and repeated keys, which two parsers may read differently. What it finds holds only if the text then
- * also parses. The keys of all open objects stand in one list, so that nothing is allocated per object.
- */
-export function inspectDocument(text: string, maxDepth: number): Inspection {
-  const top: Member[] = [];
-  const keys: string[] = [];
-  /** For each open object the number of keys before it; -1 for an array. */
-  const frames: number[] = [];
-  const large = new LargeObjects();
-  let frame = -1;
-  let tokens = 0;
-  let wantsKey = false;
-  let key = "";
-  let keyStart = 0;
-  let valueStart = 0;
-  for (let i = 0; i < text.length; i++) {
+/** The member of an object whose place is known. */
+export function* memberOf(text: string, object: Span, key: string): Steps<Span | undefined> {
+  return object.end - object.start <= STEP_CHARS
+    ? member(text, object.start, key)
+    : yield* memberInSteps(text, object.start, key);
+}
+
+function* memberInSteps(text: string, at: number, wanted: string): Steps<Span | undefined> {
+  return (yield* membersInSteps(text, at, wanted)).find(({ key }) => key === wanted);
+}
+
+/** The members of the object that begins at `at`, as far as the one that is wanted. */
+export function* membersInSteps(text: string, at: number, wanted?: string): Steps<(Span & { readonly key: string })[]> {
+  const found: (Span & { readonly key: string })[] = [];
+  if (text.charCodeAt(at) !== OPEN_BRACE) return found;
+  let i = skipSpace(text, at + 1);
+  while (text.charCodeAt(i) === QUOTE) {
+    const keyEnd = stringEnd(text, i);
+    const key = keyAt(text, i, keyEnd);
+    const start = skipSpace(text, skipSpace(text, keyEnd) + 1);
+    const near = valueEnd(text, start, start + STEP_CHARS);
+    const end = near < 0 ? yield* valueEndInSteps(text, start) : near;
+    found.push({ key, start, end });
+    if (key === wanted) break;
+    i = skipSpace(text, end);
+    if (text.charCodeAt(i) === COMMA) i = skipSpace(text, i + 1);
+    // Many small ones are some steps as well.
+    if (found.length % STEP_MEMBERS === 0) yield;
+  }
+  return found;
+}
+
+function* valueEndInSteps(text: string, at: number): Steps<number> {
+  let depth = 0;
+  let i = at;
+  let pauseAt = at + STEP_CHARS;
+  while (i < text.length) {
+    if (i >= pauseAt) {
+      pauseAt = i + STEP_CHARS;
+      yield;
+    }
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
-      const end = stringEnd(text, i);
-      if (wantsKey) {
-        wantsKey = false;
-        tokens += 2;
-        const name = keyOf(text, i, end);
-        const isKnown =
-          keys.length - frame > FEW_KEYS ? large.has(frames.length, keys, frame, name) : isAmong(keys, frame, name);
-        if (isKnown) return { top, problem: `the key ${JSON.stringify(name.slice(0, 64))} is repeated` };
-        keys.push(name);
-        if (frames.length === 1) {
-          key = name;
-          keyStart = i;
-        }
-      }
-      i = end - 1;
-    } else if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
-      tokens += 1;
-      if (frames.length >= maxDepth) return { top, problem: `nested deeper than ${maxDepth} levels` };
-      wantsKey = code === OPEN_OBJECT;
-      frame = wantsKey ? keys.length : -1;
-      frames.push(frame);
-    } else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY || code === COMMA) {
-      if (frames.length === 1 && valueStart > 0) {
-        top.push({ key, keyStart, start: valueStart, end: trimmedEnd(text, valueStart, i) });
-        valueStart = 0;
-      }
-      if (code === COMMA) tokens += 1;
-      if (tokens > MAX_TOKENS) return { top, problem: `it has more than ${MAX_TOKENS} values and names` };
-      if (code !== COMMA) {
-        if (frame >= 0) {
-          while (keys.length > frame) keys.pop();
-          large.ended(frames.length);
-        }
-        frames.pop();
-        frame = frames.length === 0 ? -1 : (frames[frames.length - 1] as number);
-      }
-      wantsKey = code === COMMA && frame >= 0;
-    } else if (code === COLON && frames.length === 1 && frame >= 0 && valueStart === 0) {
-      valueStart = skipSpace(text, i + 1);
+      i = stringEnd(text, i);
+      if (depth === 0) return i;
+      continue;
     }
+    if (code === OPEN_BRACE || code === OPEN_BRACKET) depth += 1;
+    else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) {
+      if (depth === 0) break;
+      depth -= 1;
+      if (depth === 0) return i + 1;
+    } else if (depth === 0 && (code === COMMA || code <= 32)) break;
+    i += 1;
   }
-  return { top, problem: undefined };
+  return i;
 }
 
-/** Looking through so many is cheaper than building a set. */
-const FEW_KEYS = 32;
-
-export function isAmong(keys: readonly string[], from: number, name: string): boolean {
-  for (let i = from; i < keys.length; i++) if (keys[i] === name) return true;
+/** Whether the pattern, whose matches are no longer than `longest`, occurs. */
+export function* occursInSteps(text: string, pattern: RegExp, longest: number): Steps<boolean> {
+  for (let i = 0; i < text.length; i += STEP_CHARS) {
+    if (pattern.test(text.slice(i, i + STEP_CHARS + longest))) return true;
+    yield;
+  }
   return false;
 }
 
-/** Sets for the few objects that have many keys, by depth. */
-export class LargeObjects {
-  #sets: Map<number, { readonly keys: ManyNames; taken: number }> | undefined = undefined;
+/** The bytes of a text as one line: see `singleLine`. */
+export function* lineBytesInSteps(text: string, into: Buffer[]): Steps<void> {
+  for (let i = 0; i < text.length; ) {
+    let end = Math.min(text.length, i + STEP_CHARS);
+    // The two halves of a character stay together.
+    if (end < text.length && isHighSurrogate(text.charCodeAt(end - 1))) end += 1;
+    into.push(Buffer.from(singleLine(text.slice(i, end))));
+    i = end;
+    yield;
+  }
+}
 
-  has(depth: number, keys: readonly string[], from: number, name: string): boolean {
-    this.#sets ??= new Map();
-    let set = this.#sets.get(depth);
-    if (set === undefined) {
-      set = { keys: new ManyNames(), taken: from };
-      this.#sets.set(depth, set);
+function isHighSurrogate(code: number): boolean {
+  return code >= 0xd800 && code <= 0xdbff;
+}
+
+/** A value's text; undefined takes the member out. */
+export type MemberChanges = ReadonlyMap<string, string | undefined>;
+
+/** The text of the object at `span`, changed. Anything but an object counts as an empty one. */
+export function withMembers(text: string, span: Span | undefined, changes: MemberChanges): string {
+  const parts: string[] = [];
+  const left = new Map(changes);
+  for (const one of span ? members(text, span.start) : []) {
+    const key = text.slice(one.keyStart, one.start);
+    if (!left.has(one.key)) parts.push(key + text.slice(one.start, one.end));
+    else {
+      const value = left.get(one.key);
+      if (value !== undefined) parts.push(key + value);
     }
-    for (; set.taken < keys.length; set.taken++) set.keys.add(keys[set.taken] as string);
-    return set.keys.has(name);
+    left.delete(one.key);
   }
-
-  /** The object at this depth has ended: the next one there has keys of its own. */
-  ended(depth: number): void {
-    this.#sets?.delete(depth);
-  }
+  for (const [key, value] of left) if (value !== undefined) parts.push(`${JSON.stringify(key)}:${value}`);
+  return `{${parts.join(",")}}`;
 }
 
-export function trimmedEnd(text: string, start: number, end: number): number {
-  let at = end;
-  while (at > start && text.charCodeAt(at - 1) <= 32) at -= 1;
-  return at;
-}
+/** Reports when a JSON object or list that arrives in pieces is complete, by counting its brackets. */
+export class BracketBalance {
+  #depth = 0;
+  #inString = false;
+  #isEscaped = false;
+  #hasBegun = false;
 
-export function keyOf(text: string, start: number, end: number): string {
-  const raw = text.slice(start + 1, end - 1);
-  if (!raw.includes("\\")) return raw;
-  try {
-    return JSON.parse(`"${raw}"`) as string;
-  } catch {
-    return raw;
+  get isComplete(): boolean {
+    return this.#hasBegun && this.#depth === 0;
+  }
+
+  push(text: string): void {
+    for (let i = 0; i < text.length; i++) {
+      const code = text.charCodeAt(i);
+      if (this.#isEscaped) this.#isEscaped = false;
+      else if (this.#inString) {
+        if (code === BACKSLASH) this.#isEscaped = true;
+        else if (code === QUOTE) this.#inString = false;
+      } else if (code === QUOTE) this.#inString = true;
+      else if (code === OPEN_BRACE || code === OPEN_BRACKET) {
+        this.#depth += 1;
+        this.#hasBegun = true;
+      } else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) this.#depth -= 1;
+    }
   }
 }

@@ -3,8 +3,8 @@
  * member would come along.
  */
 
-const SPACE = 32;
-const OPEN_BRACE = 123;
+import { exceedsTokens } from "./parse-cost.ts";
+import { OPEN_BRACE, SPACE } from "./syntax.ts";
 
 export type Members = Readonly<Record<string, unknown>>;
 
@@ -35,6 +35,36 @@ export function parseValue(bytes: Buffer | undefined): unknown {
   if (bytes === undefined) return undefined;
   try {
     return JSON.parse(bytes.toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}
+
+export function putMember(object: Record<string, unknown>, name: string, value: unknown): void {
+  if (name === "__proto__")
+    Object.defineProperty(object, name, { value, enumerable: true, writable: true, configurable: true });
+  else object[name] = value;
+}
+
+/** Values and, twice, names: some 20 ms. */
+export const MAX_DOCUMENT_TOKENS = 50_000;
+
+/** Throws an Error whose message completes "the document …". */
+export function parseBounded(text: string, maxTokens = MAX_DOCUMENT_TOKENS): unknown {
+  if (exceedsTokens(text, maxTokens)) throw new Error(`has more than ${maxTokens} values and names`);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error("is not JSON");
+  }
+}
+
+/** Undefined if it is anything but an object. */
+export function parseBoundedObject(bytes: Buffer): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value = parseBounded(bytes.toString("utf8"));
+    const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+    return isObject ? (value as Readonly<Record<string, unknown>>) : undefined;
   } catch {
     return undefined;
   }

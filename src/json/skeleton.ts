@@ -3,10 +3,12 @@
  * tree is changed or translated, and put back as it was when it is written. The tree of a 20 MB request is then as
  * small as its text, and neither parsing nor writing it blocks the process.
  */
+
 import { finish, type Steps } from "../base/turns.ts";
 import type { Members } from "./json.ts";
-import { parseMembersInSteps } from "./json-steps.ts";
-import { endOfString } from "./json-string.ts";
+import { exceedsTokensInSteps } from "./parse-cost.ts";
+import { parseMembersInSteps } from "./parse-in-steps.ts";
+import { BACKSLASH, COMMA, endOfString, QUOTE } from "./syntax.ts";
 
 export interface Skeleton {
   readonly value: Members;
@@ -27,13 +29,6 @@ const MAX_TREE_TOKENS = 60_000;
 
 /** About 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
-
-const QUOTE = 34;
-const BACKSLASH = 92;
-const COMMA = 44;
-const COLON = 58;
-const OPEN_BRACKET = 91;
-const OPEN_BRACE = 123;
 
 /** Why there is no tree, in the words of a sentence that begins with "a request". */
 export type NoSkeleton = { readonly tooLarge: string } | "not JSON";
@@ -78,7 +73,8 @@ export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: strin
   keep(from, bytes.length);
   if (size > maxTreeBytes) return tooLarge;
   const tree = pieces.length === 1 ? bytes : Buffer.concat(pieces);
-  if (yield* hasTooManyTokens(tree)) return { tooLarge: `of more than ${MAX_TREE_TOKENS} values and names` };
+  if (yield* exceedsTokensInSteps(tree, MAX_TREE_TOKENS))
+    return { tooLarge: `of more than ${MAX_TREE_TOKENS} values and names` };
   yield;
   const value = yield* parseMembersInSteps(tree);
   if (value === undefined) return "not JSON";
@@ -91,31 +87,6 @@ export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: strin
       return restore(text, nonce, blobs).map(shown).join("");
     },
   };
-}
-
-function* hasTooManyTokens(tree: Buffer): Steps<boolean> {
-  // Most requests cannot have as many: nothing is counted then.
-  if (tree.length <= MAX_TREE_TOKENS) return false;
-  let tokens = 0;
-  for (let from = 0; from < tree.length && tokens <= MAX_TREE_TOKENS; yield) {
-    const counted = countTokens(tree, from, from + STEP_BYTES);
-    tokens += counted.tokens;
-    from = counted.end;
-  }
-  return tokens > MAX_TREE_TOKENS;
-}
-
-/** Up to `end`, or the end of the string that stands there. */
-function countTokens(tree: Buffer, from: number, end: number): { tokens: number; end: number } {
-  let tokens = 0;
-  let i = from;
-  for (const stop = Math.min(end, tree.length); i < stop; i++) {
-    const byte = tree[i];
-    if (byte === QUOTE) i = endOfString(tree, i + 1);
-    else if (byte === COLON) tokens += 2;
-    else if (byte === COMMA || byte === OPEN_BRACE || byte === OPEN_BRACKET) tokens += 1;
-  }
-  return { tokens, end: i };
 }
 
 function restore(text: string, nonce: string, blobs: readonly Buffer[]): readonly Buffer[] {

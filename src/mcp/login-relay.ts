@@ -15,7 +15,7 @@ import { createLoginLimit, type LoginLimit } from "../identity/login/login-endpo
 import { type LoginEndpoint, loginEndpoints, resourceMetadataUrl } from "../identity/login/well-known.ts";
 import { parseForm, requireUnique, serialiseForm } from "../identity/providers/oauth-form.ts";
 import { OAuthRequestError } from "../identity/providers/provider.ts";
-import { parseBoundedObject } from "../json/bounded-json.ts";
+import { parseBoundedObject } from "../json/json.ts";
 import { Refused } from "./client-side/downstream.ts";
 import { readBody } from "./client-side/read-body.ts";
 import { confinedFetch, discoverLogin, type LoginDocuments } from "./logins/oauth-client.ts";

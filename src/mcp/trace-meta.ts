@@ -3,7 +3,8 @@
  * the parent where its HTTP request names none, and servers are told the gateway's own.
  */
 
-import { type Edit, find, insertMembers, removeMembers, skipSpace } from "../json/json-text.ts";
+import { find, insertMembers, removeMembers } from "../json/json-text.ts";
+import { type Edit, skipSpace } from "../json/syntax.ts";
 import type { RequestSpans } from "../observe/trace/request-spans.ts";
 import { parseTraceparent, usableTracestate } from "../observe/trace/trace-context.ts";
 import { editedRequest } from "./protocol/edited-request.ts";

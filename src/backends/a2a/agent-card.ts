@@ -6,7 +6,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch } from "../../http/fetch.ts";
-import { parseBounded } from "../../json/bounded-json.ts";
+import { parseBounded } from "../../json/json.ts";
 
 const CARD_MS = 10_000;
 const MAX_CARD_BYTES = 1024 * 1024;

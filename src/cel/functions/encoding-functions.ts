@@ -4,7 +4,7 @@
  */
 import { createHash, randomUUID } from "node:crypto";
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
-import { hasMoreTokens } from "../../json/json-tokens.ts";
+import { exceedsTokens } from "../../json/parse-cost.ts";
 import { fromCel, toCel } from "../values/values.ts";
 
 /** Twice the largest body that expressions can read. */
@@ -42,7 +42,7 @@ function onTextAndBytes(names: readonly string[], encode: (data: Buffer) => stri
 
 function parseJson(text: string): CelValue {
   if (text.length > MAX_JSON_TEXT) throw new Error(`json: the text is longer than ${MAX_JSON_TEXT} characters`);
-  if (hasMoreTokens(text, MAX_JSON_TOKENS))
+  if (exceedsTokens(text, MAX_JSON_TOKENS))
     throw new Error(`json: the text has more than ${MAX_JSON_TOKENS} values and names`);
   let value: unknown;
   try {

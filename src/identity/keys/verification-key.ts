@@ -7,7 +7,7 @@
 
 import { constants, createPublicKey, type KeyObject, verify } from "node:crypto";
 import { lookupTable } from "../../base/lookup-table.ts";
-import { parseBounded } from "../../json/bounded-json.ts";
+import { parseBounded } from "../../json/json.ts";
 import { ALGORITHMS, type Algorithm, type ParsedToken } from "../tokens/token.ts";
 
 /** Below it RSA is broken or will be (RFC 7518 section 3.3). */

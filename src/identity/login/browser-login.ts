@@ -10,7 +10,7 @@ import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Claims } from "../../core/facts.ts";
 import { emptyReply, type Reply } from "../../core/reply.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
-import { parseBoundedObject } from "../../json/bounded-json.ts";
+import { parseBoundedObject } from "../../json/json.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type Store, storeNamespace } from "../../store/store.ts";
 import type { TokenVerifier } from "../keys/token-verifier.ts";

@@ -11,7 +11,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { emptyReply, jsonReply, type Reply } from "../../core/reply.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { parseBoundedObject } from "../../json/bounded-json.ts";
+import { parseBoundedObject } from "../../json/json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { Discovery } from "../providers/discovery.ts";
 import {

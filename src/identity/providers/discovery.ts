@@ -8,7 +8,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { urlLabel } from "../../base/url-label.ts";
 import { type Fetch, parseHttpUrl } from "../../http/fetch.ts";
-import { parseBounded } from "../../json/bounded-json.ts";
+import { parseBounded } from "../../json/json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { show } from "../tokens/token.ts";
 import { lifetimeMs, MAX_STALE_MS } from "./freshness.ts";

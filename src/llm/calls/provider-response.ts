@@ -10,7 +10,7 @@ import { GatewayError } from "../../core/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { createSseParser, encodeSseEvent } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
-import { parseMembersInSteps, stringifyInSteps } from "../../json/json-steps.ts";
+import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
 import { UpstreamAnswerError } from "../canonical/request-fields.ts";
 import type { OutEvent, StreamTranslation, Translation } from "../canonical/translation.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";

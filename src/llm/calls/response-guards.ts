@@ -10,7 +10,7 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent, type SseParser, SseTooLarge } from "../../http/sse.ts";
-import { parseMembersInSteps, stringifyInSteps } from "../../json/json-steps.ts";
+import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
 import { isEncoded } from "../encoding/decode-response.ts";
 import { EventTooComplex } from "../encoding/stream-events.ts";
 import { checkAll } from "../guards/guard-webhook.ts";

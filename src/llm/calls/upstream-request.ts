@@ -12,9 +12,10 @@ import {
 } from "../../http/header-rules.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { OutgoingRequest } from "../../http/http-client.ts";
-import { applyEdits, type Edit } from "../../json/edit-bytes.ts";
 import { isMembers, type Members, parseMembers } from "../../json/json.ts";
+import { spliceBytes } from "../../json/json-scanner.ts";
 import { readSkeleton } from "../../json/skeleton.ts";
+import type { Edit } from "../../json/syntax.ts";
 import { hasCacheMarks, markPrompt } from "../canonical/prompt-cache.ts";
 import { Losses, TranslationError, type Unsupported } from "../canonical/request-fields.ts";
 import type { Translation, TranslationContext } from "../canonical/translation.ts";
@@ -139,7 +140,7 @@ function nativeBody(
   const edits: Edit[] = [];
   if (scan.isForm) {
     const renamed = scan.modelSpan && scan.model !== call.model && call.model !== "";
-    return applyEdits(llm.bytes, renamed && scan.modelSpan ? [{ ...scan.modelSpan, text: call.model }] : []);
+    return spliceBytes(llm.bytes, renamed && scan.modelSpan ? [{ ...scan.modelSpan, text: call.model }] : []);
   }
   const insert = (member: string): void => {
     edits.push({ start: scan.bodyStart, end: scan.bodyStart, text: scan.isEmpty ? member : `${member},` });
@@ -162,7 +163,7 @@ function nativeBody(
       if (options || llm.bytes.toString("latin1", span.start, span.end) === "null") edits.push({ ...span, text: wish });
     } else insert(`"stream_options":${wish}`);
   }
-  return applyEdits(llm.bytes, edits);
+  return spliceBytes(llm.bytes, edits);
 }
 
 /** Headers between the client and the gateway, and those that tell a provider about the client. */

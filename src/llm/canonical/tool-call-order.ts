@@ -2,6 +2,7 @@
  * Tool calls one after the other, for dialects that write them so, from providers that may mix their pieces. The first
  * call passes as it comes; another waits until the one before it is complete.
  */
+import { BracketBalance } from "../../json/json-text.ts";
 import type { Signature } from "./conversation.ts";
 
 export interface OrderedCall {
@@ -19,7 +20,7 @@ export interface OrderedCalls {
 }
 
 interface Waiting extends OrderedCall {
-  readonly balance: JsonBalance;
+  readonly balance: BracketBalance;
   readonly held: string[];
   hasInput: boolean;
   isStarted: boolean;
@@ -43,7 +44,7 @@ export class ToolOrder {
     // Only a call that comes after it may show that a call was complete.
     this.#queue.push({
       ...call,
-      balance: new JsonBalance(),
+      balance: new BracketBalance(),
       held: [],
       hasInput: false,
       isStarted: false,
@@ -87,32 +88,6 @@ export class ToolOrder {
       if (!first.hasInput) this.#out.input("{}");
       this.#queue.shift();
       this.#out.end();
-    }
-  }
-}
-
-export class JsonBalance {
-  #depth = 0;
-  #inString = false;
-  #isEscaped = false;
-  #hasBegun = false;
-
-  get isComplete(): boolean {
-    return this.#hasBegun && this.#depth === 0;
-  }
-
-  push(text: string): void {
-    for (let i = 0; i < text.length; i++) {
-      const code = text.charCodeAt(i);
-      if (this.#isEscaped) this.#isEscaped = false;
-      else if (this.#inString) {
-        if (code === 92) this.#isEscaped = true;
-        else if (code === 34) this.#inString = false;
-      } else if (code === 34) this.#inString = true;
-      else if (code === 123 || code === 91) {
-        this.#depth += 1;
-        this.#hasBegun = true;
-      } else if (code === 125 || code === 93) this.#depth -= 1;
     }
   }
 }

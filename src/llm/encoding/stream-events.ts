@@ -5,8 +5,8 @@
 import { ExpectedError } from "../../base/expected-error.ts";
 import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import { type Members, parseMembers } from "../../json/json.ts";
-import { parseMembersInSteps, stringifyInSteps } from "../../json/json-steps.ts";
-import { hasMoreTokens } from "../../json/json-tokens.ts";
+import { exceedsTokens } from "../../json/parse-cost.ts";
+import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
 
 /** Commas, opening brackets and, twice, colons. It is read for its usage, translated and written in one turn: 40 ms. */
 const MAX_EVENT_TOKENS = 40_000;
@@ -19,7 +19,7 @@ export class EventTooComplex extends ExpectedError {
 }
 
 export function isTooComplex(data: string): boolean {
-  return hasMoreTokens(data, MAX_EVENT_TOKENS);
+  return exceedsTokens(data, MAX_EVENT_TOKENS);
 }
 
 /** Undefined if it is no object. Throws EventTooComplex. */

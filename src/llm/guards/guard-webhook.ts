@@ -6,7 +6,7 @@
 
 import { z } from "zod";
 import type { Fetch } from "../../http/fetch.ts";
-import { parseBounded } from "../../json/bounded-json.ts";
+import { parseBounded } from "../../json/json.ts";
 import { GuardRejection } from "./guarded-text.ts";
 
 export interface GuardWebhook {

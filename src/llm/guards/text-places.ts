@@ -11,8 +11,7 @@
  */
 import { decodeText, isBinary, isTextType, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
 import type { Steps } from "../../base/turns.ts";
-import { isMembers, type Members } from "../../json/json.ts";
-import { putMember } from "../../json/put-member.ts";
+import { isMembers, type Members, putMember } from "../../json/json.ts";
 import type { TextGuard } from "../request/llm-call.ts";
 import { type GuardFound, guardParts, spreadText } from "./guarded-text.ts";
 

@@ -9,8 +9,7 @@
 import { foldCase } from "../../base/fold-case.ts";
 import { finish, type Steps } from "../../base/turns.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { decodeKey } from "../../json/json-keys.ts";
-import { endOfString } from "../../json/json-string.ts";
+import { decodeKey, endOfString } from "../../json/syntax.ts";
 
 const QUOTE = 34;
 const COMMA = 44;

@@ -7,18 +7,17 @@ import { isUtf8 } from "node:buffer";
 import { foldCase } from "../../base/fold-case.ts";
 import { finish, type Steps } from "../../base/turns.ts";
 import { parseValue } from "../../json/json.ts";
-import type { JsonSpan } from "../../json/json-capture.ts";
-import { jsonKeysOfAnyCase } from "../../json/json-keys.ts";
-import { JsonScanner } from "../../json/json-scanner.ts";
+import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
+import type { Span } from "../../json/syntax.ts";
 import { type Dialect, dialectOf } from "./dialect.ts";
 import { isContent, ModelNames, modelsInJson, namesModel } from "./named-models.ts";
 
 export interface RequestScan {
   readonly model: string | undefined;
   readonly stream: boolean | undefined;
-  readonly modelSpan: JsonSpan | undefined;
-  readonly streamSpan: JsonSpan | undefined;
-  readonly streamOptionsSpan: JsonSpan | undefined;
+  readonly modelSpan: Span | undefined;
+  readonly streamSpan: Span | undefined;
+  readonly streamOptionsSpan: Span | undefined;
   /** The place right behind the opening brace. */
   readonly bodyStart: number;
   readonly isEmpty: boolean;
@@ -131,7 +130,7 @@ export function* scanSteps(bytes: Buffer, keyCase: KeyCase = "exact"): Steps<Sca
 }
 
 interface Found {
-  readonly span: JsonSpan;
+  readonly span: Span;
   readonly bytes: Buffer | undefined;
 }
 

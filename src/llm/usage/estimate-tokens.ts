@@ -10,7 +10,7 @@
 import { isUtf8 } from "node:buffer";
 import { finish, type Steps } from "../../base/turns.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
-import { endOfString } from "../../json/json-string.ts";
+import { endOfString } from "../../json/syntax.ts";
 
 /** Of a longer text only this much is read, in evenly spaced pieces. */
 export const SAMPLED_BYTES = 1536;

@@ -5,8 +5,7 @@
  */
 import { finish, type Steps } from "../../base/turns.ts";
 import { parseValue } from "../../json/json.ts";
-import { jsonKeysOfAnyCase } from "../../json/json-keys.ts";
-import { JsonScanner } from "../../json/json-scanner.ts";
+import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
 
 /** Chat, Responses, Messages and older completions; Gemini; Bedrock's Converse, and its models' own bodies. */
 const MAXIMA: ReadonlySet<string> = new Set([

@@ -5,7 +5,7 @@
  */
 import { createSseParser } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
-import { hasMoreTokens } from "../../json/json-tokens.ts";
+import { exceedsTokens } from "../../json/parse-cost.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "../encoding/decode-response.ts";
 import { parseEvent } from "../encoding/stream-events.ts";
@@ -49,7 +49,7 @@ export function createAnswerContent(
   return createWhole((bytes) => {
     const text = bytes.toString("utf8");
     if (!SPEAKS.test(text)) return { finish: undefined, isWhole: true };
-    if (hasMoreTokens(text, MAX_CONTENT_TOKENS)) return { finish: undefined, isWhole: false };
+    if (exceedsTokens(text, MAX_CONTENT_TOKENS)) return { finish: undefined, isWhole: false };
     const value = parseText(text);
     // Gemini streams without `alt=sse` are one list of events.
     const parts = (Array.isArray(value) ? value : [value]).filter(isMembers);

@@ -6,8 +6,7 @@
 import type { LlmFacts } from "../../core/facts.ts";
 import { createSseParser, type SseEvent } from "../../http/sse.ts";
 import { isMembers, type Members, parseMembers, parseValue } from "../../json/json.ts";
-import { jsonKeys } from "../../json/json-keys.ts";
-import { JsonScanner } from "../../json/json-scanner.ts";
+import { JsonScanner, jsonKeys } from "../../json/json-scanner.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "../encoding/decode-response.ts";
 import { endOfEvent, isTooComplex } from "../encoding/stream-events.ts";

@@ -4,8 +4,16 @@
  */
 import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { McpAccess } from "../../core/facts.ts";
-import { find, insertMembers, member, removeMembers, type Span, slice } from "../../json/json-text.ts";
-import { elementsInSteps, findInSteps } from "../../json/text-steps.ts";
+import {
+  elementsInSteps,
+  find,
+  findInSteps,
+  insertMembers,
+  member,
+  removeMembers,
+  slice,
+} from "../../json/json-text.ts";
+import type { Span } from "../../json/syntax.ts";
 import { LISTS } from "../protocol/access.ts";
 import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../protocol/call.ts";
 import { editedRequest } from "../protocol/edited-request.ts";

@@ -5,8 +5,7 @@
  */
 
 import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
-import { slice } from "../../json/json-text.ts";
-import { elementsInSteps, findInSteps, memberOf } from "../../json/text-steps.ts";
+import { elementsInSteps, findInSteps, memberOf, slice } from "../../json/json-text.ts";
 import type { Named } from "../protocol/access.ts";
 import { deniedName, LISTS, unknownName } from "../protocol/access.ts";
 import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "../protocol/call.ts";

@@ -5,8 +5,8 @@
 
 import { lookupTable } from "../../base/lookup-table.ts";
 import type { Steps } from "../../base/turns.ts";
-import { type Edit, find, member, type Span, slice, splice } from "../../json/json-text.ts";
-import { elementsInSteps, findInSteps, memberOf } from "../../json/text-steps.ts";
+import { elementsInSteps, find, findInSteps, member, memberOf, slice, splice } from "../../json/json-text.ts";
+import type { Edit, Span } from "../../json/syntax.ts";
 import { LISTS, type NamedKind } from "../protocol/access.ts";
 import { editedRequest } from "../protocol/edited-request.ts";
 import { type ClientRequest, edited, type ServerMessage } from "../protocol/json-rpc.ts";

@@ -5,9 +5,7 @@
 import type { Steps } from "../../base/turns.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
-import { find, member, slice } from "../../json/json-text.ts";
-import { withMembers } from "../../json/text-members.ts";
-import { elementsInSteps, findInSteps } from "../../json/text-steps.ts";
+import { elementsInSteps, find, findInSteps, member, slice, withMembers } from "../../json/json-text.ts";
 import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "../protocol/call.ts";
 import { editedRequest } from "../protocol/edited-request.ts";
 import type { Era } from "../protocol/era.ts";

@@ -4,8 +4,7 @@
  * log levels, and the stream of a GET.
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
-import { find, insertMembers, member } from "../../json/json-text.ts";
-import { withMembers } from "../../json/text-members.ts";
+import { find, insertMembers, member, withMembers } from "../../json/json-text.ts";
 import { GATEWAY_INFO } from "../aggregation/merge-responses.ts";
 import { withAnswer } from "../protocol/access.ts";
 import type { Call } from "../protocol/call.ts";

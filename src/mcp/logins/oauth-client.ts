@@ -6,7 +6,7 @@ import { createHash, hash, randomBytes } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
-import { parseBoundedObject } from "../../json/bounded-json.ts";
+import { parseBoundedObject } from "../../json/json.ts";
 import type { ExchangeConfig } from "../server-side/target-config.ts";
 
 const TOKEN_MS = 15_000;

@@ -6,7 +6,7 @@
 import type { HeaderList } from "../../http/headers.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import { find, slice } from "../../json/json-text.ts";
-import { jsonProblem } from "../../json/text-check.ts";
+import { jsonProblem } from "../../json/validate-json.ts";
 import { isLegacyVersion, LATEST_LEGACY } from "../protocol/era.ts";
 import { asServerMessage, errorText, INVALID_PARAMS, METHOD_NOT_FOUND, resultText } from "../protocol/json-rpc.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";

@@ -5,7 +5,7 @@
  */
 import { includesHeader, isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { pathFault } from "../../http/request-path.ts";
-import { putMember } from "../../json/put-member.ts";
+import { putMember } from "../../json/json.ts";
 import { isObject, type Json, type OpenApiDocument, pointedTo, resolved } from "./document.ts";
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch"] as const;

@@ -6,8 +6,7 @@
 import { lookupTable } from "../../base/lookup-table.ts";
 import type { Steps } from "../../base/turns.ts";
 import type { McpAccess } from "../../core/facts.ts";
-import { slice } from "../../json/json-text.ts";
-import { elementsInSteps, findInSteps, memberOf, membersInSteps } from "../../json/text-steps.ts";
+import { elementsInSteps, findInSteps, memberOf, membersInSteps, slice } from "../../json/json-text.ts";
 import type { Call, Failure } from "./call.ts";
 import { asResult, type ClientRequest, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
 import { largeOrSmall } from "./large-or-small.ts";

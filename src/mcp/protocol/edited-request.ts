@@ -3,7 +3,8 @@
  * client wrote it.
  */
 
-import { type Edit, splice } from "../../json/json-text.ts";
+import { splice } from "../../json/json-text.ts";
+import type { Edit } from "../../json/syntax.ts";
 import type { ClientRequest } from "./json-rpc.ts";
 
 /** `params` says what the new text means, where the edits change them. */

@@ -6,16 +6,9 @@
  */
 
 import { ExpectedError } from "../../base/expected-error.ts";
-import {
-  type Edit,
-  elements,
-  inspectDocument,
-  type Member,
-  skipSpace,
-  splice,
-  stringEnd,
-  valueEnd,
-} from "../../json/json-text.ts";
+import { elements, type Member, splice, valueEnd } from "../../json/json-text.ts";
+import { type Edit, skipSpace, stringEnd } from "../../json/syntax.ts";
+import { inspectDocument } from "../../json/validate-json.ts";
 import { envelopeProblem, paramsProblem } from "./message-rules.ts";
 
 const QUOTE = 34;

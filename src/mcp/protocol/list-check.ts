@@ -5,8 +5,8 @@
  * instead of what was filtered, renamed or compared.
  */
 import type { Steps } from "../../base/turns.ts";
-import { find, type Span, slice } from "../../json/json-text.ts";
-import { elementsInSteps, findInSteps, membersInSteps } from "../../json/text-steps.ts";
+import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
+import type { Span } from "../../json/syntax.ts";
 import { LISTS, withAnswer } from "./access.ts";
 import { type Call, type Failure, serverFailure } from "./call.ts";
 import type { ClientRequest, ServerMessage } from "./json-rpc.ts";

@@ -4,8 +4,7 @@
  * answers; what the client subscribes to is kept as one subscription at the server.
  */
 
-import { find, members, slice } from "../../json/json-text.ts";
-import { findInSteps } from "../../json/text-steps.ts";
+import { find, findInSteps, members, slice } from "../../json/json-text.ts";
 import { withAnswer } from "../protocol/access.ts";
 import {
   type Call,

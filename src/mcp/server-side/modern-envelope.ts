@@ -3,8 +3,16 @@
  * type, cache hints and identity in a result. Added and taken away in place.
  */
 import { finish, type Steps } from "../../base/turns.ts";
-import { type Edit, find, insertMembers, removeMembers, type Span, splice } from "../../json/json-text.ts";
-import { findInSteps, memberOf, membersInSteps } from "../../json/text-steps.ts";
+import {
+  find,
+  findInSteps,
+  insertMembers,
+  memberOf,
+  membersInSteps,
+  removeMembers,
+  splice,
+} from "../../json/json-text.ts";
+import type { Edit, Span } from "../../json/syntax.ts";
 import { editedRequest } from "../protocol/edited-request.ts";
 import {
   CLIENT_CAPABILITIES,

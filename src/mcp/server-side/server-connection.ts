@@ -5,7 +5,8 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import { find, type Span, slice, splice } from "../../json/json-text.ts";
+import { find, slice, splice } from "../../json/json-text.ts";
+import type { Span } from "../../json/syntax.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import {
   type Call,

@@ -5,7 +5,7 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
-import { hasMoreTokens } from "../../json/json-tokens.ts";
+import { exceedsTokens } from "../../json/parse-cost.ts";
 import type { Call, LoginRequired, Question, Running, ServerError } from "../protocol/call.ts";
 import { isModernVersion } from "../protocol/era.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
@@ -90,7 +90,7 @@ export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
 
 /** Why an answer to `initialize` does not open a session; completes "target x …". */
 export function refusalOf(answer: ServerMessage): string {
-  if (answer.kind === "result" && hasMoreTokens(answer.text, MAX_ABOUT_TOKENS))
+  if (answer.kind === "result" && exceedsTokens(answer.text, MAX_ABOUT_TOKENS))
     return `answered initialize with more than ${MAX_ABOUT_TOKENS} values and names`;
   const unclear = answer.kind === "result" ? aboutKeyProblem(Object.keys(resultOf(answer))) : undefined;
   if (unclear !== undefined) return `answered initialize with a result that can be read in two ways: ${unclear}`;
@@ -99,7 +99,7 @@ export function refusalOf(answer: ServerMessage): string {
 
 function readAbout(answer: ServerMessage): ServerAbout | undefined {
   // It is parsed at once, here and by those who translate it.
-  if (answer.kind !== "result" || hasMoreTokens(answer.text, MAX_ABOUT_TOKENS)) return undefined;
+  if (answer.kind !== "result" || exceedsTokens(answer.text, MAX_ABOUT_TOKENS)) return undefined;
   const result = resultOf(answer);
   if (aboutKeyProblem(Object.keys(result)) !== undefined) return undefined;
   const { protocolVersion, capabilities, serverInfo, instructions } = result;

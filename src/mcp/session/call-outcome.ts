@@ -6,7 +6,8 @@
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { BackendProblem } from "../../core/backend.ts";
 import type { McpOutcome } from "../../core/facts.ts";
-import { elements, find, member, type Span, slice } from "../../json/json-text.ts";
+import { elements, find, member, slice } from "../../json/json-text.ts";
+import type { Span } from "../../json/syntax.ts";
 import type { Failure, RoutedTarget, ShadowTold } from "../protocol/call.ts";
 import { type ClientRequest, INVALID_PARAMS, INVALID_REQUEST, type ServerMessage } from "../protocol/json-rpc.ts";
 

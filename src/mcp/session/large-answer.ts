@@ -4,8 +4,7 @@
  */
 import { surface } from "../../base/contain.ts";
 import { inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
-import { slice } from "../../json/json-text.ts";
-import { findInSteps, lineBytesInSteps, occursInSteps } from "../../json/text-steps.ts";
+import { findInSteps, lineBytesInSteps, occursInSteps, slice } from "../../json/json-text.ts";
 import { type Failure, type RoutedTarget, serverFailure } from "../protocol/call.ts";
 import type { ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
 import { type CallOutcome, outcomeOfAnswer, SUCCEEDED, toolError } from "./call-outcome.ts";

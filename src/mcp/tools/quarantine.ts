@@ -2,7 +2,7 @@
  * The tools of one target that clients do not get because they differ from the lock file: with the difference, what is
  * suspicious in them, and the definition that a person may accept. Kept per target, for the log and the admin interface.
  */
-import { hasMoreTokens } from "../../json/json-tokens.ts";
+import { exceedsTokens } from "../../json/parse-cost.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { pinnedDefinition, type ToolDefinition, type ToolLock } from "./tool-lock.ts";
 
@@ -40,7 +40,7 @@ export class Quarantine {
   passes(name: string, text: string, lock: ToolLock): boolean {
     const known = this.#tools.get(name);
     if (known?.text === text) return false;
-    const isHuge = hasMoreTokens(text, MAX_DEFINITION_TOKENS);
+    const isHuge = exceedsTokens(text, MAX_DEFINITION_TOKENS);
     const definition = isHuge ? {} : (JSON.parse(text) as ToolDefinition);
     const difference = isHuge ? [HUGE] : lock.difference(name, definition);
     if (difference === undefined) {

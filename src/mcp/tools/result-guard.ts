@@ -8,8 +8,8 @@
 
 import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
 import type { Steps } from "../../base/turns.ts";
-import { type Edit, keyOf, type Span, skipSpace, slice, splice, stringEnd } from "../../json/json-text.ts";
-import { elementsInSteps, findInSteps } from "../../json/text-steps.ts";
+import { elementsInSteps, findInSteps, slice, splice } from "../../json/json-text.ts";
+import { type Edit, keyAt, type Span, skipSpace, stringEnd } from "../../json/syntax.ts";
 import { LISTS } from "../protocol/access.ts";
 import {
   asServerMessage,
@@ -198,7 +198,7 @@ function* readRuns(text: string, spans: readonly Span[]): Steps<FoundString[][] 
       else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) depth -= 1;
       if (code !== QUOTE) continue;
       const end = stringEnd(text, i);
-      const value = keyOf(text, i, end);
+      const value = keyAt(text, i, end);
       const isKey = text.charCodeAt(skipSpace(text, end)) === COLON;
       for (const found of isKey ? [plainString(value, i, end)] : readString(value, key, i, end)) {
         chars += found.text.length;

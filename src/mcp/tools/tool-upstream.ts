@@ -6,8 +6,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { finish, SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { WireTap } from "../../core/wire.ts";
-import { find, type Span, slice } from "../../json/json-text.ts";
-import { elementsInSteps, findInSteps, memberOf } from "../../json/text-steps.ts";
+import { elementsInSteps, find, findInSteps, memberOf, slice } from "../../json/json-text.ts";
+import type { Span } from "../../json/syntax.ts";
 import { listOf, unknownName, withAnswer, withAnswerInTurns } from "../protocol/access.ts";
 import {
   type Call,

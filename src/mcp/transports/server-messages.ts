@@ -5,8 +5,9 @@
  */
 
 import { finish, type Steps } from "../../base/turns.ts";
-import { elements, keyOf, type Member, members, skipSpace, slice } from "../../json/json-text.ts";
-import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "../../json/text-check.ts";
+import { elements, type Member, members, slice } from "../../json/json-text.ts";
+import { keyAt, skipSpace } from "../../json/syntax.ts";
+import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "../../json/validate-json.ts";
 import { errorText, INVALID_REQUEST, type ServerMessage, wireIdOf } from "../protocol/json-rpc.ts";
 import { serverKeyProblem } from "../protocol/message-rules.ts";
 import type { ChannelHandlers, Outgoing } from "./transport.ts";
@@ -122,7 +123,7 @@ function readOne(text: string, invalid: string | undefined, top: readonly Member
   const idEnd = id?.end ?? 0;
   if (method === undefined)
     return { kind: result === undefined ? "error" : "result", text, idStart, idEnd, method: undefined };
-  const name = keyOf(text, method.start, method.end);
+  const name = keyAt(text, method.start, method.end);
   return { kind: id === undefined ? "notification" : "request", text, idStart, idEnd, method: name };
 }
 

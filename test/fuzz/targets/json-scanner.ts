@@ -2,8 +2,7 @@
  * The scanner that finds a few members without building a tree: on valid JSON it finds what JSON.parse finds, at every
  * chunking, and what it calls whole is balanced.
  */
-import { jsonKeys } from "../../../src/json/json-keys.ts";
-import { JsonScanner } from "../../../src/json/json-scanner.ts";
+import { JsonScanner, jsonKeys } from "../../../src/json/json-scanner.ts";
 import { isRecord, parsed, randomJson, randomObject } from "../json.ts";
 import { waysToArrive } from "../pieces.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";

@@ -3,7 +3,7 @@
  * stream are those that JSON.parse sees, what is ambiguous is refused, and what was not changed is still there.
  */
 
-import { applyEdits } from "../../../src/json/edit-bytes.ts";
+import { spliceBytes } from "../../../src/json/json-scanner.ts";
 import { readSkeleton } from "../../../src/json/skeleton.ts";
 import { scanRequest } from "../../../src/llm/request/read-request.ts";
 import { isRecord, parsed, randomObject } from "../json.ts";
@@ -81,7 +81,7 @@ export const llmRequest = defineTarget<Buffer>({
     const inserted = `"z9":1${isEmpty ? "" : ","}`;
     const edits = [{ start: bodyStart, end: bodyStart, text: inserted }];
     if (modelSpan) edits.push({ ...modelSpan, text: '"other"' });
-    const edited = parsed(Buffer.concat(applyEdits(bytes, edits)).toString("utf8"));
+    const edited = parsed(Buffer.concat(spliceBytes(bytes, edits)).toString("utf8"));
     const expected = {
       ...json.value,
       z9: Object.hasOwn(json.value, "z9") ? json.value.z9 : 1,

@@ -2,8 +2,7 @@
  * A request of Gemini's generateContent in the common form. Google's API takes names in both spellings. A member that is
  * not understood is a loss.
  */
-import { isMembers, type Members } from "../../../json/json.ts";
-import { putMember } from "../../../json/put-member.ts";
+import { isMembers, type Members, putMember } from "../../../json/json.ts";
 import {
   type AnswerFormat,
   type ContentPart,

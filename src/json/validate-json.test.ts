@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { type Member, members } from "./json-text.ts";
-import { jsonProblem } from "./text-check.ts";
+import { jsonProblem } from "./validate-json.ts";
 
 function parses(text: string): boolean {
   try {

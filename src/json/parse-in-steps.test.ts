@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { finish } from "../base/turns.ts";
 import { parseMembers } from "./json.ts";
-import { parseMembersInSteps, stringifyInSteps } from "./json-steps.ts";
+import { parseMembersInSteps, stringifyInSteps } from "./parse-in-steps.ts";
 
 const filler = JSON.stringify(Array.from({ length: 900 }, (_, i) => `item ${i}, "q" é`));
 const many = Array.from({ length: 5_000 }, (_, i) => ({ [`k${i}`]: [i, null, true, -1.5e10, "a,b]}", '"\\', "😀"] }));

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MAX_DOCUMENT_TOKENS, parseBounded, parseBoundedObject } from "./bounded-json.ts";
+import { MAX_DOCUMENT_TOKENS, parseBounded, parseBoundedObject } from "./json.ts";
 
 const MANY = MAX_DOCUMENT_TOKENS + 1;
 

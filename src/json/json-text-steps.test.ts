@@ -2,9 +2,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../base/turns.ts";
-import { elements, find, members } from "./json-text.ts";
-import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "./text-check.ts";
-import { elementsInSteps, findInSteps, lineBytesInSteps, membersInSteps, occursInSteps } from "./text-steps.ts";
+import {
+  elements,
+  elementsInSteps,
+  find,
+  findInSteps,
+  lineBytesInSteps,
+  members,
+  membersInSteps,
+  occursInSteps,
+} from "./json-text.ts";
+import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "./validate-json.ts";
 
 function counted<T>(steps: Generator<undefined, T, undefined>): { readonly value: T; readonly pauses: number } {
   for (let pauses = 0; ; pauses++) {

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { hasMoreTokens } from "./json-tokens.ts";
+import { exceedsTokens } from "./parse-cost.ts";
 
 /** The most for which a text still has more. */
 const tokensOf = (text: string): number => {
   let count = 0;
-  while (hasMoreTokens(text, count)) count += 1;
+  while (exceedsTokens(text, count)) count += 1;
   return count;
 };
 

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ManyNames } from "./many-names.ts";
+import { NameSet } from "./validate-json.ts";
 
 test("every name that was added is known, and no other", () => {
-  const names = new ManyNames();
+  const names = new NameSet();
   for (let i = 0; i < 20_000; i++) {
     assert.equal(names.has(`k${i}`), false);
     names.add(`k${i}`);

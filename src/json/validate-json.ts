@@ -3,27 +3,35 @@
  * nesting. One pass that builds nothing, because every answer passes here and most are only handed on. Text that
  * passes can be read by `JSON.parse` and by `json-text.ts` anywhere in it, with the same outcome.
  */
+
+import { randomInt } from "node:crypto";
 import { finish, type Steps } from "../base/turns.ts";
-import { isAmong, keyOf, LargeObjects, type Member, skipSpace, trimmedEnd } from "./json-text.ts";
+import type { Member } from "./json-text.ts";
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  keyAt,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+  skipSpace,
+  stringEnd,
+  trimmedEnd,
+} from "./syntax.ts";
 
 /** Deeper than any real message; far from where `JSON.stringify` and recursion over a value fail. */
 export const MAX_SERVER_DEPTH = 256;
 
-const QUOTE = 34;
 const PLUS = 43;
-const COMMA = 44;
 const MINUS = 45;
 const DOT = 46;
 const ZERO = 48;
 const NINE = 57;
-const COLON = 58;
-const OPEN_ARRAY = 91;
-const BACKSLASH = 92;
-const CLOSE_ARRAY = 93;
 const LOWER_E = 101;
 const LOWER_U = 117;
-const OPEN_OBJECT = 123;
-const CLOSE_OBJECT = 125;
 
 /** Read in one step, with strings, numbers and names: about 0.3 ms. */
 const STEP_CHARS = 8 * 1024;
@@ -33,8 +41,6 @@ const STRING_STEP_CHARS = 64 * 1024;
 const MAX_ATOM_CHARS = 64 * 1024;
 /** Of an object and those that it stands in. Each is kept until its object ends, and the collector walks through all. */
 const MAX_OPEN_NAMES = 200_000;
-/** Objects with more keys look them up in a set. */
-const FEW_KEYS = 32;
 
 /** `jsonProblemInSteps`, at once. */
 export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH, top?: Member[]): string | undefined {
@@ -50,7 +56,7 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
   const keys: string[] = [];
   /** For each open object the number of keys before it; -1 for an array. */
   const frames: number[] = [];
-  let large: LargeObjects | undefined;
+  let large: LargeObjectKeys | undefined;
   let frame = -1;
   let i = skipSpace(text, 0);
   let key = "";
@@ -65,12 +71,12 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
       yield;
     }
     const code = text.charCodeAt(i);
-    if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
+    if (code === OPEN_BRACE || code === OPEN_BRACKET) {
       if (frames.length >= maxDepth) return `nested deeper than ${maxDepth} levels`;
-      frame = code === OPEN_OBJECT ? keys.length : -1;
+      frame = code === OPEN_BRACE ? keys.length : -1;
       frames.push(frame);
       i = skipSpace(text, i + 1);
-      const isEmpty = text.charCodeAt(i) === (frame >= 0 ? CLOSE_OBJECT : CLOSE_ARRAY);
+      const isEmpty = text.charCodeAt(i) === (frame >= 0 ? CLOSE_BRACE : CLOSE_BRACKET);
       if (!isEmpty && frame < 0) continue;
       if (!isEmpty) {
         const at = afterKey();
@@ -97,7 +103,7 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
       }
       const next = text.charCodeAt(i);
       if (next === COMMA) break;
-      if (next !== (frame >= 0 ? CLOSE_OBJECT : CLOSE_ARRAY)) return unexpected(text, i);
+      if (next !== (frame >= 0 ? CLOSE_BRACE : CLOSE_BRACKET)) return unexpected(text, i);
       if (frame >= 0) {
         while (keys.length > frame) keys.pop();
         large?.ended(frames.length);
@@ -118,8 +124,8 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
     const end = text.charCodeAt(i) === QUOTE ? checkedStringEnd(text, i + 1) : NO_STRING;
     if (end < NO_STRING) return TOO_LONG;
     if (end < 0) return unexpected(text, i);
-    const name = keyOf(text, i, end);
-    large ??= keys.length - frame > FEW_KEYS ? new LargeObjects() : undefined;
+    const name = keyAt(text, i, end);
+    large ??= keys.length - frame > FEW_KEYS ? new LargeObjectKeys() : undefined;
     const isKnown =
       large && keys.length - frame > FEW_KEYS
         ? large.has(frames.length, keys, frame, name)
@@ -222,4 +228,134 @@ function isDigit(code: number): boolean {
 
 function unexpected(text: string, at: number): string {
   return at >= text.length ? "it ends early" : `unexpected text at character ${at + 1}`;
+}
+
+export interface Inspection {
+  /** Of the object at the top; empty if there is none. */
+  readonly top: readonly Member[];
+  readonly problem: string | undefined;
+}
+
+/** Commas, opening brackets and, twice, names. Each takes up to 0.5 µs to parse: these hold the loop for 30 ms, and what records them as long again. */
+const MAX_TOKENS = 60_000;
+
+/**
+ * One pass over text that may be anything: refuses nesting that would make the parser slow or the serialiser
+ * throw, more values than may be parsed at once, and repeated keys, which two parsers may read differently. What it finds holds only if the text then
+ * also parses. The keys of all open objects stand in one list, so that nothing is allocated per object.
+ */
+export function inspectDocument(text: string, maxDepth: number): Inspection {
+  const top: Member[] = [];
+  const keys: string[] = [];
+  /** For each open object the number of keys before it; -1 for an array. */
+  const frames: number[] = [];
+  const large = new LargeObjectKeys();
+  let frame = -1;
+  let tokens = 0;
+  let wantsKey = false;
+  let key = "";
+  let keyStart = 0;
+  let valueStart = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) {
+      const end = stringEnd(text, i);
+      if (wantsKey) {
+        wantsKey = false;
+        tokens += 2;
+        const name = keyAt(text, i, end);
+        const isKnown =
+          keys.length - frame > FEW_KEYS ? large.has(frames.length, keys, frame, name) : isAmong(keys, frame, name);
+        if (isKnown) return { top, problem: `the key ${JSON.stringify(name.slice(0, 64))} is repeated` };
+        keys.push(name);
+        if (frames.length === 1) {
+          key = name;
+          keyStart = i;
+        }
+      }
+      i = end - 1;
+    } else if (code === OPEN_BRACE || code === OPEN_BRACKET) {
+      tokens += 1;
+      if (frames.length >= maxDepth) return { top, problem: `nested deeper than ${maxDepth} levels` };
+      wantsKey = code === OPEN_BRACE;
+      frame = wantsKey ? keys.length : -1;
+      frames.push(frame);
+    } else if (code === CLOSE_BRACE || code === CLOSE_BRACKET || code === COMMA) {
+      if (frames.length === 1 && valueStart > 0) {
+        top.push({ key, keyStart, start: valueStart, end: trimmedEnd(text, valueStart, i) });
+        valueStart = 0;
+      }
+      if (code === COMMA) tokens += 1;
+      if (tokens > MAX_TOKENS) return { top, problem: `it has more than ${MAX_TOKENS} values and names` };
+      if (code !== COMMA) {
+        if (frame >= 0) {
+          while (keys.length > frame) keys.pop();
+          large.ended(frames.length);
+        }
+        frames.pop();
+        frame = frames.length === 0 ? -1 : (frames[frames.length - 1] as number);
+      }
+      wantsKey = code === COMMA && frame >= 0;
+    } else if (code === COLON && frames.length === 1 && frame >= 0 && valueStart === 0) {
+      valueStart = skipSpace(text, i + 1);
+    }
+  }
+  return { top, problem: undefined };
+}
+
+/** Looking through so many is cheaper than building a set. */
+const FEW_KEYS = 32;
+
+export function isAmong(keys: readonly string[], from: number, name: string): boolean {
+  for (let i = from; i < keys.length; i++) if (keys[i] === name) return true;
+  return false;
+}
+
+/** Sets for the few objects that have many keys, by depth. */
+export class LargeObjectKeys {
+  #sets: Map<number, { readonly keys: NameSet; taken: number }> | undefined = undefined;
+
+  has(depth: number, keys: readonly string[], from: number, name: string): boolean {
+    this.#sets ??= new Map();
+    let set = this.#sets.get(depth);
+    if (set === undefined) {
+      set = { keys: new NameSet(), taken: from };
+      this.#sets.set(depth, set);
+    }
+    for (; set.taken < keys.length; set.taken++) set.keys.add(keys[set.taken] as string);
+    return set.keys.has(name);
+  }
+
+  /** The object at this depth has ended: the next one there has keys of its own. */
+  ended(depth: number): void {
+    this.#sets?.delete(depth);
+  }
+}
+
+const SHARDS = 256;
+/** Objects with fewer names need only one set. */
+const FEW = 4_096;
+const SEED = randomInt(2 ** 31);
+
+export class NameSet {
+  readonly #few = new Set<string>();
+  #shards: Set<string>[] | undefined = undefined;
+
+  add(name: string): void {
+    if (this.#few.size < FEW) this.#few.add(name);
+    else {
+      this.#shards ??= Array.from({ length: SHARDS }, () => new Set<string>());
+      this.#shards[shardOf(name)]?.add(name);
+    }
+  }
+
+  has(name: string): boolean {
+    return this.#few.has(name) || this.#shards?.[shardOf(name)]?.has(name) === true;
+  }
+}
+
+function shardOf(name: string): number {
+  let hash = SEED;
+  for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);
+  return (hash ^ (hash >>> 15)) & (SHARDS - 1);
 }

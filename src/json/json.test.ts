@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { putMember } from "./put-member.ts";
+import { putMember } from "./json.ts";
 
 test("an object takes every name that objects inherit, as JSON.parse does", () => {
   const names = Object.getOwnPropertyNames(Object.prototype);
