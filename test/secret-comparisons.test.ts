@@ -32,7 +32,7 @@ const NO_SECRET: Readonly<Record<string, string>> = {
   "src/mcp/logins/server-login.ts: tokens.accessToken !== refused": "two tokens of the gateway's own vault",
   "src/mcp/logins/server-login.ts: now.tokens.accessToken !== tokens.accessToken":
     "two tokens of the gateway's own vault",
-  "src/mcp/session/carried-answers.ts: this.#vault?.secret !== secret": "two values of the gateway's own signing key",
+  "src/mcp/session/client-questions.ts: this.#vault?.secret !== secret": "two values of the gateway's own signing key",
   "src/mcp/replicas/replica-bus.ts: this.#sealer?.secret !== secret": "two values of the gateway's own signing key",
   "src/policies/rate-limit/bucket-store.ts: this.#hashes[slot] === hash": "where a bucket lies in a table",
 };

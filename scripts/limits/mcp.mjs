@@ -25,7 +25,12 @@ export const MCP_LIMITS = {
       "an `initialize` request, or the client name and capabilities of a 2026-07-28 request",
       "400 with -32602",
     ],
-    ["MAX_CLIENT_NAME_CHARS", "mcp/client-side/downstream.ts", "a client's name, title or version", "400 with -32602"],
+    [
+      "MAX_CLIENT_NAME_CHARS",
+      "mcp/client-side/http-request.ts",
+      "a client's name, title or version",
+      "400 with -32602",
+    ],
     ["mcp.sessionIdleTtl", "time without requests and streams", "the session is ended"],
     ["mcp.parkAfter", "time after a client closed its event stream", "its processes are stopped until it comes back"],
     [
@@ -125,7 +130,7 @@ export const MCP_LIMITS = {
     ],
     ["MAX_ARGUMENT_VALUES", "core/mcp-arguments.ts", "values in them", "the same"],
     ["MAX_ARGUMENT_DEPTH", "core/mcp-arguments.ts", "their nesting", "the same"],
-    ["MAX_DESCRIPTION_FILE_BYTES", "mcp/resolve-target.ts", "an OpenAPI description in a file", "the load fails"],
+    ["MAX_DESCRIPTION_FILE_BYTES", "mcp/compile-targets.ts", "an OpenAPI description in a file", "the load fails"],
     [
       "MAX_DESCRIPTION_BYTES",
       "mcp/openapi/api.ts",
@@ -168,7 +173,7 @@ export const MCP_LIMITS = {
       "users whose tokens are in memory",
       "read from the store again",
     ],
-    ["MAX_BATCH", "mcp/client-side/downstream.ts", "messages of a batch", "400"],
+    ["MAX_BATCH", "mcp/client-side/http-request.ts", "messages of a batch", "400"],
     ["MAX_DEPTH", "mcp/protocol/json-rpc.ts", "nesting of a message", "parse error (-32700)"],
     ["MAX_TOKENS", "json/validate-json.ts", "names, commas and brackets of a client's message", "parse error (-32700)"],
     ["MAX_ID_CHARS", "mcp/protocol/json-rpc.ts", "a request's id", "invalid request (-32600)"],
@@ -227,13 +232,13 @@ export const MCP_LIMITS = {
     ],
     [
       "MAX_QUEUED_BYTES",
-      "mcp/session/modern-call.ts",
+      "mcp/client-side/sessionless-call.ts",
       "what waits for a client that does not read, one call",
       "the client is cut off",
     ],
     [
       "MAX_LISTENERS",
-      "mcp/session/listeners.ts",
+      "mcp/session/session-streams.ts",
       "GET requests open at one event stream of a session",
       "one that is 30 s old makes room, else 409",
     ],

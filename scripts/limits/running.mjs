@@ -127,18 +127,18 @@ export const RUNNING_LIMITS = {
   Store: [
     [
       "MAX_INSIDE_BYTES",
-      "mcp/session/session-id.ts",
+      "mcp/session/session-records.ts",
       "`initialize` parameters inside of a session id",
       "kept in the store",
     ],
-    ["MAX_PARAMS_BYTES", "mcp/session/session-id.ts", "`initialize` parameters, unpacked", "kept in the store"],
+    ["MAX_PARAMS_BYTES", "mcp/session/session-records.ts", "`initialize` parameters, unpacked", "kept in the store"],
     [
       "MAX_CARRIED_CHARS",
-      "mcp/session/carried-answers.ts",
+      "mcp/session/client-questions.ts",
       "a client's answer that another replica asked for",
       "dropped, with a warning",
     ],
-    ["MAX_WRITES", "mcp/session/carried-answers.ts", "such answers that are being written", "dropped, with a warning"],
+    ["MAX_WRITES", "mcp/session/client-questions.ts", "such answers that are being written", "dropped, with a warning"],
     [
       "MAX_TOLD_CHARS",
       "mcp/replicas/session-peers.ts",

@@ -2,14 +2,17 @@
  * The `mcp` backend: MCP servers behind one endpoint, for clients of every protocol revision. It reads the
  * request, finds or opens the session it belongs to, and answers with the streams that the session feeds.
  */
-
 import { nextTurn, SLICED_BYTES } from "../base/turns.ts";
-import { type Backend, type BackendEnv, defineBackend } from "../core/backend.ts";
+import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../core/backend.ts";
+import type { ErrorCode } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { revealArguments } from "../core/mcp-arguments.ts";
+import type { Reply } from "../core/reply.ts";
+import { HeaderList } from "../http/headers.ts";
 import { foldRepeats } from "../observe/log/fold-repeats.ts";
 import { redactArguments, redactUrl } from "../observe/trace/redact.ts";
-import { unwrapped } from "./aggregation/tool-search.ts";
+import { sendJson } from "./aggregation/router.ts";
+import { unwrapped, unwrappedCall, unwrappedMessage } from "./aggregation/tool-search.ts";
 import { type CallerIdentity, callerIdentity } from "./caller-identity.ts";
 import {
   checkContentType,
@@ -18,36 +21,36 @@ import {
   checkRetained,
   type Demand,
   isBatch,
+  isModern,
+  isOldTransport,
   legacyOther,
   legacyPost,
+  modernPost,
+  parseBody,
   Refused,
-} from "./client-side/downstream.ts";
-import { calledTool, factsOf } from "./client-side/message-facts.ts";
-import { isModern, modernPost } from "./client-side/modern-downstream.ts";
-import { isOldTransport, requireStream, singleMessage } from "./client-side/old-transport.ts";
+  requireStream,
+  singleMessage,
+  statelessOther,
+  statelessPost,
+} from "./client-side/http-request.ts";
 import { ANY_HOST, guardOrigin, trustedHosts } from "./client-side/origin-guard.ts";
 import { readBody } from "./client-side/read-body.ts";
-import { statelessOther, statelessPost } from "./client-side/stateless.ts";
-import { Demands } from "./demands.ts";
+import { ownResult } from "./client-side/sessionless-call.ts";
+import { withTraceContext } from "./client-side/trace-context.ts";
+import { serverLogins, toolProducts, withResolvedPath } from "./compile-targets.ts";
 import { fromElsewhere, sessionElsewhere } from "./elsewhere.ts";
-import { Hub } from "./hub.ts";
-import type { HubParts } from "./hub-settings.ts";
-import { type LoginRelay, loginRelay, relayPaths } from "./login-relay.ts";
+import { Hub, type HubParts } from "./hub.ts";
+import { type LoginRelay, loginRelay, RelayedCall, relayPaths } from "./login-relay.ts";
 import { accountsOf } from "./logins/accounts.ts";
 import { serverUrl } from "./openapi/api.ts";
-import { type ClientMessage, INVALID_REQUEST } from "./protocol/json-rpc.ts";
-import { readMessages } from "./read-messages.ts";
-import { asReply } from "./refusal-reply.ts";
-import { RelayedCall } from "./relayed-call.ts";
-import type { ReportEnv } from "./report.ts";
-import { withResolvedPath } from "./resolve-target.ts";
-import { serveDemand } from "./serve-demand.ts";
-import { serverLogins } from "./server-logins.ts";
+import { type ClientMessage, INVALID_REQUEST, resultText } from "./protocol/json-rpc.ts";
+import { calledTool, factsOf, type ReportEnv, RequestReport } from "./request-report.ts";
 import { type CountedBackends, createMcpMetrics, type McpMetrics } from "./server-side/mcp-metrics.ts";
 import { type McpConfig, mcpSchema } from "./server-side/target-config.ts";
+import { SUCCEEDED } from "./session/call-outcome.ts";
+import { ownerOf } from "./session/client-group.ts";
+import { KEEP_ALIVE_MS } from "./session/event-stream.ts";
 import type { Session } from "./session/session.ts";
-import { ownerOf } from "./session/session-owner.ts";
-import { toolProducts, unwrappedDemand } from "./tool-products.ts";
 import { inspectTargets, withheldOf } from "./tools/inspect-tools.ts";
 
 /** No timer per request: the links to servers have a limit of their own, `requestTimeout` (300 s by default). */
@@ -263,4 +266,149 @@ function createBackend(
 
 function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | undefined } {
   return { find: (id) => hub.sessions.find(id, ownerOf(exchange)) };
+}
+
+export class Demands {
+  #exchange: Exchange | undefined = undefined;
+  #demand: Demand | undefined = undefined;
+  readonly #waiting = new WeakMap<Exchange, Demand>();
+
+  set(exchange: Exchange, demand: Demand): void {
+    if (this.#exchange && this.#demand) this.#waiting.set(this.#exchange, this.#demand);
+    this.#exchange = exchange;
+    this.#demand = demand;
+  }
+
+  take(exchange: Exchange): Demand | undefined {
+    if (this.#exchange !== exchange) return this.#waiting.get(exchange);
+    const demand = this.#demand;
+    this.#exchange = undefined;
+    this.#demand = undefined;
+    return demand;
+  }
+}
+
+/** What a request wants, with each call through `call_tool` as the call that it means (`toolMode: search`). */
+export function unwrappedDemand(demand: Demand): Demand {
+  switch (demand.kind) {
+    case "requests":
+      return { ...demand, requests: demand.requests.map(unwrappedCall) };
+    case "streamMessage":
+      return { ...demand, message: unwrappedMessage(demand.message) };
+    case "modern":
+      return { ...demand, request: unwrappedCall(demand.request) };
+    default:
+      return demand;
+  }
+}
+
+/** How long after its expiry a token is accepted. */
+const TOLERANCE_MS = 60_000;
+const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
+
+export function serveDemand(
+  hub: Hub,
+  demand: Demand,
+  exchange: Exchange,
+  call: BackendCall,
+  reports: ReportEnv,
+): BackendRun {
+  const { headers } = exchange.request;
+  const forwarded = hub.wantsHeaders ? headers : undefined;
+  const wire = exchange.isWatched ? call : undefined;
+  const report = new RequestReport(reports, exchange, call, demand.kind === "streamMessage");
+  // A challenge needs the head of the answer.
+  const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
+  const context = { access: exchange.mcp.access, headers: forwarded, report, wire, primeAfterMs };
+  switch (demand.kind) {
+    case "initialize":
+      return hub.initialize(demand.request, exchange, call, report);
+    case "requests":
+      for (const message of demand.notes) pass(demand.session, message, wire);
+      return demand.session.request(demand.requests, call, context);
+    case "notes":
+      for (const message of demand.notes) pass(demand.session, message, wire);
+      return empty(call, 202);
+    case "listen":
+      return demand.session.listen(call, demand.after, tokenLifeMs(exchange));
+    case "delete":
+      demand.session.end("the client ended it");
+      return empty(call, 204);
+    case "endedElsewhere":
+      return empty(call, 204);
+    case "openStream":
+      return hub.openStream(exchange, call);
+    case "streamMessage":
+      if (demand.message.kind !== "request") pass(demand.session, demand.message, wire);
+      else if (demand.message.method === "initialize")
+        hub.initializeStream(demand.session, demand.message, headers, report, wire);
+      else demand.session.requestOnStream(demand.message, context);
+      return empty(call, 202);
+    case "modern":
+      return hub.serveModern(demand.request, exchange, call, report);
+    case "stateless": {
+      const own = ownResult(demand.request);
+      if (own === undefined) return hub.serveStateless(demand.request, exchange, call, report);
+      report.ended(demand.request, undefined, SUCCEEDED);
+      sendJson(call, 200, resultText(demand.request.id, own));
+      return NO_RUN;
+    }
+    case "dropped":
+      return empty(call, 202);
+  }
+}
+
+function pass(
+  session: Session,
+  message: Exclude<ClientMessage, { kind: "request" }>,
+  wire: BackendCall | undefined,
+): void {
+  if (message.kind === "notification") session.notify(message, wire);
+  else session.respond(message, wire);
+}
+
+function empty(call: BackendCall, status: number): BackendRun {
+  call.head(status, new HeaderList());
+  call.end();
+  return NO_RUN;
+}
+
+/** How long the token of a request is accepted from now on; undefined where there is none. */
+function tokenLifeMs({ facts, startedAt }: Exchange): number | undefined {
+  const exp = facts.jwt?.exp;
+  return typeof exp === "number" ? exp * 1000 + TOLERANCE_MS - startedAt : undefined;
+}
+
+export function readMessages(exchange: Exchange, text: string): ClientMessage | readonly ClientMessage[] {
+  const parsed = withTraceContext(parseBody(text), exchange.records.spans);
+  const { audit } = exchange.records;
+  if (audit !== undefined)
+    for (const message of isBatch(parsed) ? parsed : [parsed])
+      if (message.kind === "request") audit.asked(message.id, message.method, message.params);
+  return parsed;
+}
+
+const REFUSALS: Readonly<Record<number, ErrorCode>> = {
+  404: "not_found",
+  405: "method_not_allowed",
+  413: "body_too_large",
+  415: "unsupported_media_type",
+  503: "overloaded",
+};
+
+/** Throws whatever else it is given. */
+export function asReply(exchange: Exchange, error: unknown, relay: LoginRelay | undefined): Reply {
+  if (!(error instanceof Refused)) throw error;
+  const challenge = error.reply.headers.get("www-authenticate");
+  if (challenge !== undefined && relay)
+    error.reply.headers.set("www-authenticate", relay.challenge(challenge, exchange));
+  const code = error.failure ?? REFUSALS[error.reply.status] ?? "bad_request";
+  exchange.failure ??= {
+    code,
+    source: error.failure ? "upstream" : code === "overloaded" ? "gateway" : "client",
+    message: error.message,
+    detail: undefined,
+  };
+  error.reply.headers.set("x-gateway-error", code);
+  return error.reply;
 }

@@ -8,7 +8,7 @@ import type { BackendEnv } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { isHeaderValue } from "../http/headers.ts";
 import type { Logger } from "../observe/log/logger.ts";
-import { Refused } from "./client-side/downstream.ts";
+import { Refused } from "./client-side/http-request.ts";
 import { TokenExchange } from "./logins/oauth-client.ts";
 import { INTERNAL_ERROR } from "./protocol/json-rpc.ts";
 import { setCallerHeaders } from "./server-side/target.ts";

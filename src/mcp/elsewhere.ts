@@ -3,11 +3,11 @@
  * and notifications are passed on to the processes that hold it; a DELETE ends it without bringing it up.
  */
 import type { Exchange } from "../core/exchange.ts";
-import { type Demand, isBatch, Refused } from "./client-side/downstream.ts";
+import { type Demand, isBatch, Refused } from "./client-side/http-request.ts";
 import type { Hub } from "./hub.ts";
 import { failureHeaders } from "./protocol/call.ts";
 import type { ClientMessage } from "./protocol/json-rpc.ts";
-import { ownerOf } from "./session/session-owner.ts";
+import { ownerOf } from "./session/client-group.ts";
 
 type Parsed = ClientMessage | readonly ClientMessage[] | undefined;
 

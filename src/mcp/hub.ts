@@ -3,38 +3,43 @@
  * kept over reloads: settings are replaced in place, sessions go on with the targets that there are now.
  */
 
+import type { Clock } from "../base/clock.ts";
 import { createIdSource } from "../base/ids.ts";
-import type { Task } from "../base/tasks.ts";
+import type { MemoryBudget } from "../base/memory-budget.ts";
+import type { Task, Tasks } from "../base/tasks.ts";
 import type { BackendCall, BackendRun } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { WireTap } from "../core/wire.ts";
+import type { Fetch } from "../http/fetch.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { TlsOptions } from "../http/http-client.ts";
 import { find, slice } from "../json/json-text.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import type { SigningKey } from "../store/signing-key.ts";
+import type { Store } from "../store/store.ts";
 import { createNames, type Names } from "./aggregation/names.ts";
 import type { Router } from "./aggregation/router.ts";
-import { type AloneEnv, serveAlone } from "./client-side/lone-requests.ts";
-import { endpointOf } from "./client-side/old-transport.ts";
-import { asModernRequest } from "./client-side/stateless.ts";
-import { failuresOf, forwardedBy, gateLimits, type HubEnv, type HubParts, storeSettings } from "./hub-settings.ts";
+import { endpointOf } from "./client-side/http-request.ts";
+import { type AloneEnv, asModernRequest, serveAlone } from "./client-side/sessionless-call.ts";
+import type { ServerLogin } from "./logins/server-login.ts";
 import type { ClientRequest } from "./protocol/json-rpc.ts";
 import { TaskRecords } from "./replicas/task-records.ts";
 import { turnRelays } from "./replicas/turn-relay.ts";
-import { Resumption } from "./resumption.ts";
-import { identityOf, Routers } from "./routers.ts";
+import { identityOf, Routers } from "./router-factory.ts";
 import { ProcessLimiter } from "./server-side/process-pool.ts";
-import { Target } from "./server-side/target.ts";
+import { defaultConcurrentStarts, Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 import { ownsProcess, UpstreamDrain } from "./server-side/upstream.ts";
 import type { CallReport } from "./session/call-outcome.ts";
-import type { Lane } from "./session/lane.ts";
+import { digest, type Lane, laneOwnerOf, ownerOf } from "./session/client-group.ts";
 import type { Session } from "./session/session.ts";
 import { openOnStream, openSession } from "./session/session-opening.ts";
-import { digest, laneOwnerOf, ownerOf } from "./session/session-owner.ts";
 import { SessionRecords } from "./session/session-records.ts";
 import { type SessionClient, SessionStore } from "./session/session-store.ts";
+import { Resumption } from "./session-resumption.ts";
 import type { Inspection } from "./tools/inspect-tools.ts";
-import { ToolsOfTargets } from "./tools/tool-settings.ts";
+import { type ToolProducts, ToolsOfTargets } from "./tools/tool-settings.ts";
+import type { Environment } from "./transports/stdio-transport.ts";
 
 export class Hub {
   readonly name: string;
@@ -315,4 +320,56 @@ export class Hub {
   #legacyRouter(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
     return this.#routers.legacy(session, initialize, headers, this.wantsHeaders ? headers : undefined);
   }
+}
+
+/** What is compiled of the configuration, by the names of targets. */
+export interface HubParts {
+  readonly products: ToolProducts;
+  readonly logins: ReadonlyMap<string, ServerLogin>;
+  /** The only server's wish for a login reaches its clients, who log in themselves. */
+  readonly relaysLogin: boolean;
+}
+
+export interface HubEnv {
+  readonly name: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly tasks: Tasks;
+  readonly memory: MemoryBudget;
+  readonly tls: TlsOptions | undefined;
+  /** A document of a cluster names the servers. */
+  readonly isConfined?: boolean | undefined;
+  readonly environment: Environment;
+  readonly store: Store;
+  readonly signingKey: SigningKey;
+  readonly fetch: Fetch;
+}
+
+/** Headers of clients that any target is told. */
+export function forwardedBy({ targets }: McpConfig): readonly string[] {
+  return targets.flatMap(({ mcp, sse, openapi }) => (mcp ?? sse ?? openapi)?.forwardHeaders ?? []);
+}
+
+export function gateLimits(config: McpConfig) {
+  const own = config.targets.filter(({ stdio, shared }) => stdio !== undefined && !shared).length;
+  return {
+    maxChildren: config.maxChildren,
+    maxChildrenPerClient: config.maxChildrenPerClient ?? Math.max(own, Math.ceil(config.maxChildren / 2)),
+    maxConcurrentStarts: config.maxConcurrentStarts ?? defaultConcurrentStarts(),
+  };
+}
+
+export function storeSettings(config: McpConfig) {
+  const { maxSessions, sessionIdleTtl, parkAfter } = config;
+  const maxSessionsPerClient = config.maxSessionsPerClient ?? Math.ceil(maxSessions / 2);
+  return { maxSessions, maxSessionsPerClient, sessionIdleTtlMs: sessionIdleTtl, parkAfterMs: parkAfter };
+}
+
+/** A session that never came about has no task of its own: what its servers said is told by the backend's. */
+export function failuresOf(targets: readonly Target[]): Record<string, unknown> {
+  const failures = targets.flatMap(({ name, failures: of }) => {
+    const last = of.last();
+    return last ? [{ target: name, ...last }] : [];
+  });
+  return failures.length === 0 ? {} : { failures };
 }

@@ -4,19 +4,22 @@
  * through it only to name the server's own resource again, because tokens are for the server. The gateway keeps nothing.
  */
 
-import type { BackendEnv } from "../core/backend.ts";
+import type { Duplex } from "node:stream";
+import type { BackendCall, BackendEnv, BackendProblem } from "../core/backend.ts";
 import { GatewayError } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { ExtraMatch } from "../core/policy.ts";
 import { publicOrigin } from "../core/public-origin.ts";
 import { emptyReply, jsonReply, type Reply } from "../core/reply.ts";
+import type { Sent } from "../core/wire.ts";
 import type { Fetch } from "../http/fetch.ts";
+import type { HeaderList } from "../http/headers.ts";
 import { createLoginLimit, type LoginLimit } from "../identity/login/login-endpoints.ts";
 import { type LoginEndpoint, loginEndpoints, resourceMetadataUrl } from "../identity/login/well-known.ts";
 import { parseForm, requireUnique, serialiseForm } from "../identity/providers/oauth-form.ts";
 import { OAuthRequestError } from "../identity/providers/provider.ts";
 import { parseBoundedObject } from "../json/json.ts";
-import { Refused } from "./client-side/downstream.ts";
+import { Refused } from "./client-side/http-request.ts";
 import { readBody } from "./client-side/read-body.ts";
 import { confinedFetch, discoverLogin, type LoginDocuments } from "./logins/oauth-client.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
@@ -238,4 +241,52 @@ function unavailable(error: unknown): GatewayError {
 
 function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+export class RelayedCall implements BackendCall {
+  readonly #call: BackendCall;
+  readonly #challenge: (text: string) => string;
+
+  constructor(call: BackendCall, challenge: (text: string) => string) {
+    this.#call = call;
+    this.#challenge = challenge;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    const text = headers.get("www-authenticate");
+    if (text !== undefined) headers.set("www-authenticate", this.#challenge(text));
+    this.#call.head(status, headers);
+  }
+
+  data(chunk: Buffer): boolean {
+    return this.#call.data(chunk);
+  }
+
+  end(trailers?: readonly string[]): void {
+    this.#call.end(trailers);
+  }
+
+  problem(problem: BackendProblem): void {
+    this.#call.problem(problem);
+  }
+
+  fail(error: unknown): void {
+    this.#call.fail(error);
+  }
+
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
+    this.#call.upgraded(status, headers, socket);
+  }
+
+  attempt(target: string, sent?: Sent): void {
+    this.#call.attempt(target, sent);
+  }
+
+  received(status: number, headers: HeaderList, target?: string): void {
+    this.#call.received(status, headers, target);
+  }
+
+  missed(reason: string, target?: string): void {
+    this.#call.missed(reason, target);
+  }
 }

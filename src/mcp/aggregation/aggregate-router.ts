@@ -6,24 +6,18 @@
 import type { Clock } from "../../base/clock.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
-import {
-  accessProblem,
-  LISTS,
-  namedIn,
-  unknownMethod,
-  unknownName,
-  withAnswer,
-  withAnswerInTurns,
-} from "../protocol/access.ts";
+import { accessProblem, LISTS, namedIn, unknownMethod, unknownName } from "../protocol/access.ts";
 import {
   type Call,
+  type CallHandle,
   type Failure,
   type LoginRequired,
-  NOTHING_RUNS,
-  type Running,
+  NO_CALL,
+  runMessageSteps,
   serverFailure,
+  withAnswer,
+  withAnswerInTurns,
 } from "../protocol/call.ts";
-import { type Era, MODERN_VERSIONS, REMOVED_METHODS } from "../protocol/era.ts";
 import {
   asResult,
   asServerMessage,
@@ -32,7 +26,7 @@ import {
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import { largeOrSmall } from "../protocol/large-or-small.ts";
+import { type McpProtocol, MODERN_VERSIONS, REMOVED_METHODS } from "../protocol/protocol-version.ts";
 import { modernResult } from "../server-side/modern-envelope.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "../server-side/upstream.ts";
 import { type AggregateSubscription, discoverResult, subscribeToAll } from "./aggregate-subscription.ts";
@@ -61,7 +55,7 @@ export interface AggregateOptions {
   readonly names: Names;
   readonly failureMode: () => "failOpen" | "failClosed";
   /** Of the clients; the targets look to them as if they were of the same. */
-  readonly era: Era;
+  readonly era: McpProtocol;
   readonly late: AddUpstream;
   readonly clock: Clock;
   /** A slow target is there at last: the client should list again. */
@@ -93,7 +87,7 @@ export class AggregateRouter implements Router {
     this.#missing.open(this.upstreams, (outcomes) => done(this.#opened(outcomes)), wire);
   }
 
-  run(call: Call, access: McpAccess | undefined): Running {
+  run(call: Call, access: McpAccess | undefined): CallHandle {
     const { method } = call.request;
     if (this.#options.era === "modern") {
       if (method === "server/discover") return this.#discover(call);
@@ -109,7 +103,7 @@ export class AggregateRouter implements Router {
       status: 404,
       message: `Method not found: ${method} cannot be routed to one of several targets`,
     });
-    return NOTHING_RUNS;
+    return NO_CALL;
   }
 
   notify(message: ClientNotification, wire?: WireTap): void {
@@ -165,7 +159,7 @@ export class AggregateRouter implements Router {
     return { ok: true, version, answer: asServerMessage(resultText("0", JSON.stringify(result))) };
   }
 
-  #discover(call: Call): Running {
+  #discover(call: Call): CallHandle {
     const abouts = this.upstreams.flatMap(({ about, target }) => (about ? [{ target: target.name, about }] : []));
     const failed = new Map(
       this.upstreams.filter(({ about }) => !about).map((upstream) => [upstream.target.name, this.#absence(upstream)]),
@@ -176,7 +170,7 @@ export class AggregateRouter implements Router {
     );
   }
 
-  #list(call: Call, access: McpAccess | undefined): Running {
+  #list(call: Call, access: McpAccess | undefined): CallHandle {
     return mergedList(call, access, {
       upstreams: this.upstreams,
       names: this.names,
@@ -187,7 +181,7 @@ export class AggregateRouter implements Router {
     });
   }
 
-  #named(call: Call, access: McpAccess | undefined): Running {
+  #named(call: Call, access: McpAccess | undefined): CallHandle {
     const about = namedIn(call.request) as NonNullable<ReturnType<typeof namedIn>>;
     const { names } = this;
     if (!names.isPrefixed) return this.#index.run(call, about, (upstream) => this.#allowed(call, access, upstream));
@@ -210,7 +204,7 @@ export class AggregateRouter implements Router {
   }
 
   /** To everybody whom it concerns; one success is enough. */
-  #all(call: Call, concerns: (about: ServerAbout) => boolean): Running {
+  #all(call: Call, concerns: (about: ServerAbout) => boolean): CallHandle {
     const parts = this.upstreams
       .filter((upstream) => upstream.about && concerns(upstream.about))
       .map((upstream) => ({ upstream, request: call.request }));
@@ -222,7 +216,7 @@ export class AggregateRouter implements Router {
     });
   }
 
-  #listen(call: Call, access: McpAccess | undefined): Running {
+  #listen(call: Call, access: McpAccess | undefined): CallHandle {
     const listen = subscribeToAll(
       call,
       this.#present(),
@@ -256,22 +250,22 @@ export class AggregateRouter implements Router {
     return routable(mergeCapabilities(this.#missing.size === 0 ? known : [...known, CHANGING_LISTS]));
   }
 
-  #answer(call: Call, result: string): Running {
+  #answer(call: Call, result: string): CallHandle {
     const message = asResult(result);
     if (this.#options.era !== "modern") call.answered(message);
     else
-      largeOrSmall(
+      runMessageSteps(
         message,
         () => modernResult(message, call.request.method, GATEWAY_INFO),
         (modern) => call.answered(modern),
         (failure) => call.failed(failure),
       );
-    return NOTHING_RUNS;
+    return NO_CALL;
   }
 
-  #fail(call: Call, failure: Failure): Running {
+  #fail(call: Call, failure: Failure): CallHandle {
     call.failed(failure);
-    return NOTHING_RUNS;
+    return NO_CALL;
   }
 }
 
@@ -353,8 +347,8 @@ export class SlowTargets {
   }
 
   /** `run` is called when the target is up or has failed. */
-  wait(upstream: Upstream, run: () => Running): Running {
-    let running: Running | undefined;
+  wait(upstream: Upstream, run: () => CallHandle): CallHandle {
+    let running: CallHandle | undefined;
     const go = (): void => {
       running = run();
     };

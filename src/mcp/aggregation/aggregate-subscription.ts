@@ -4,9 +4,14 @@
  */
 
 import { find, slice } from "../../json/json-text.ts";
-import { type Call, NOTHING_RUNS, type Running } from "../protocol/call.ts";
-import { editedRequest } from "../protocol/edited-request.ts";
-import { asServerMessage, INVALID_PARAMS, notificationText, type ServerMessage } from "../protocol/json-rpc.ts";
+import { type Call, type CallHandle, NO_CALL } from "../protocol/call.ts";
+import {
+  asServerMessage,
+  editedRequest,
+  INVALID_PARAMS,
+  notificationText,
+  type ServerMessage,
+} from "../protocol/json-rpc.ts";
 import { withSubscription } from "../server-side/modern-envelope.ts";
 import {
   acknowledgement,
@@ -19,7 +24,7 @@ import type { Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedNotification } from "./names.ts";
 
 /** A subscription while it lasts. */
-export interface AggregateSubscription extends Running {
+export interface AggregateSubscription extends CallHandle {
   /** A target came up late: it gets its share, and the client hears that lists changed. */
   join(upstream: Upstream): void;
 }
@@ -77,7 +82,7 @@ export function subscribeToAll(
     answer("{}");
     return NOTHING_LISTENS;
   }
-  const start = ({ upstream, filter }: Share): Running => {
+  const start = ({ upstream, filter }: Share): CallHandle => {
     const span = find(call.request.text, 0, "params", "notifications");
     const request = span
       ? editedRequest(call.request, [{ ...span, text: JSON.stringify(filter) }], {
@@ -117,7 +122,7 @@ interface Share {
   readonly filter: SubscriptionFilter;
 }
 
-const NOTHING_LISTENS: AggregateSubscription = { ...NOTHING_RUNS, join: () => undefined };
+const NOTHING_LISTENS: AggregateSubscription = { ...NO_CALL, join: () => undefined };
 
 export function discoverResult(
   capabilities: object,

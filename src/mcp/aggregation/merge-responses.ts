@@ -15,10 +15,16 @@ import {
 } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
 import { LISTS } from "../protocol/access.ts";
-import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../protocol/call.ts";
-import { editedRequest } from "../protocol/edited-request.ts";
-import { type ClientRequest, INVALID_PARAMS, type ServerMessage } from "../protocol/json-rpc.ts";
-import { largeOrSmall, whenWorked } from "../protocol/large-or-small.ts";
+import {
+  type Call,
+  type CallHandle,
+  type Failure,
+  NO_CALL,
+  runMessageSteps,
+  runSteps,
+  serverFailure,
+} from "../protocol/call.ts";
+import { type ClientRequest, editedRequest, INVALID_PARAMS, type ServerMessage } from "../protocol/json-rpc.ts";
 import { listProblem } from "../protocol/list-check.ts";
 import type { ServerAbout, Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedItem } from "./names.ts";
@@ -39,7 +45,7 @@ export function requestAll(
   call: Call,
   parts: readonly Part[],
   done: (outcomes: readonly TargetResponse[]) => void,
-): Running {
+): CallHandle {
   const outcomes = new Map<Part, TargetResponse>();
   let isOver = false;
   const end = (part: Part, result: ServerMessage | undefined, failure: Failure | undefined): void => {
@@ -66,7 +72,7 @@ export function requestAll(
       notified: (message) => call.notified(message),
       asked: (question) => call.asked(question),
       answered: (message) =>
-        largeOrSmall(
+        runMessageSteps(
           message,
           () => listProblem(part.request, message, part.upstream.target.name),
           (problem) => {
@@ -221,14 +227,14 @@ export interface ListEnv {
   answer(result: string): void;
 }
 
-export function mergedList(call: Call, access: McpAccess | undefined, env: ListEnv): Running {
+export function mergedList(call: Call, access: McpAccess | undefined, env: ListEnv): CallHandle {
   const { request } = call;
   const { names } = env;
   const list = LISTS[request.method] as (typeof LISTS)[string];
   const cursors = request.params.cursor === undefined ? undefined : decodeCursor(request.params.cursor);
   if (request.params.cursor !== undefined && cursors === undefined) {
     call.failed({ code: INVALID_PARAMS, status: 200, message: "Invalid cursor" });
-    return NOTHING_RUNS;
+    return NO_CALL;
   }
   const { parts, resting } = partsOf(env, request, list.member, cursors);
   const seen = new Set<string>();
@@ -250,7 +256,7 @@ export function mergedList(call: Call, access: McpAccess | undefined, env: ListE
     env.answer(`{"${list.member}":[${page.items.join(",")}]${next}${meta}}`);
   };
   return requestAll(call, parts, (outcomes) =>
-    whenWorked(
+    runSteps(
       totalChars(outcomes) > SLICED_BYTES,
       () => mergePages(request.method, [...outcomes, ...resting], shown),
       answer,

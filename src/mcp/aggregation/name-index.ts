@@ -8,9 +8,8 @@ import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import { elementsInSteps, findInSteps, memberOf, slice } from "../../json/json-text.ts";
 import type { Named } from "../protocol/access.ts";
 import { deniedName, LISTS, unknownName } from "../protocol/access.ts";
-import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "../protocol/call.ts";
+import { type Call, type CallHandle, NO_CALL, refuseQuestion, runSteps } from "../protocol/call.ts";
 import { asClientRequest } from "../protocol/json-rpc.ts";
-import { whenWorked } from "../protocol/large-or-small.ts";
 import { envelopeOf } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
 import { requestAll, type TargetResponse, totalChars } from "./merge-responses.ts";
@@ -39,7 +38,7 @@ export class NameIndex {
   }
 
   /** Runs the call at the target that has the name, among those that `mayAsk`. */
-  run(call: Call, about: Named, mayAsk: (upstream: Upstream) => boolean): Running {
+  run(call: Call, about: Named, mayAsk: (upstream: Upstream) => boolean): CallHandle {
     const only = this.#upstreams.length === 1 ? this.#upstreams[0] : undefined;
     if (only && mayAsk(only)) {
       call.routed?.(only.target);
@@ -47,7 +46,7 @@ export class NameIndex {
     }
     if (about.kind === "resource") return this.#inTurn(call, about, this.#upstreams.filter(mayAsk));
     const method = about.kind === "tool" ? "tools/list" : "prompts/list";
-    const running: { current: Running } = { current: NOTHING_RUNS };
+    const running: { current: CallHandle } = { current: NO_CALL };
     this.#load(
       call,
       method,
@@ -65,7 +64,7 @@ export class NameIndex {
     return { cancel: (reason) => running.current.cancel(reason) };
   }
 
-  #load(call: Call, method: string, started: (running: Running) => void, done: () => void): void {
+  #load(call: Call, method: string, started: (running: CallHandle) => void, done: () => void): void {
     if (this.#complete.has(method)) {
       done();
       return;
@@ -78,7 +77,7 @@ export class NameIndex {
       }));
       started(
         requestAll({ ...QUIET, request: call.request, headers: call.headers }, parts, (outcomes) =>
-          whenWorked(
+          runSteps(
             totalChars(outcomes) > SLICED_BYTES,
             () => this.#learn(method, outcomes),
             (more) => {
@@ -124,13 +123,13 @@ export class NameIndex {
   }
 
   /** The first result counts; if there is none, the last error does. */
-  #inTurn(call: Call, about: Named, upstreams: readonly Upstream[]): Running {
+  #inTurn(call: Call, about: Named, upstreams: readonly Upstream[]): CallHandle {
     const [first, ...rest] = upstreams;
     if (!first) {
       call.failed(unknownName(about.kind, about.name));
-      return NOTHING_RUNS;
+      return NO_CALL;
     }
-    const running: { current: Running } = { current: NOTHING_RUNS };
+    const running: { current: CallHandle } = { current: NO_CALL };
     call.routed?.(first.target);
     running.current = first.call({
       request: call.request,

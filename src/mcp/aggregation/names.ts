@@ -8,8 +8,7 @@ import type { Steps } from "../../base/turns.ts";
 import { elementsInSteps, find, findInSteps, member, memberOf, slice, splice } from "../../json/json-text.ts";
 import type { Edit, Span } from "../../json/syntax.ts";
 import { LISTS, type NamedKind } from "../protocol/access.ts";
-import { editedRequest } from "../protocol/edited-request.ts";
-import { type ClientRequest, edited, type ServerMessage } from "../protocol/json-rpc.ts";
+import { type ClientRequest, edited, editedRequest, type ServerMessage } from "../protocol/json-rpc.ts";
 import { NAMED_BY, REFERENCES } from "../protocol/message-rules.ts";
 
 export interface Names {

@@ -9,10 +9,17 @@ import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
 import { StoreUnavailable } from "../../store/store.ts";
-import { listOf, unknownMethod, withAnswer, withAnswerInTurns } from "../protocol/access.ts";
-import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../protocol/call.ts";
-import { editedRequest } from "../protocol/edited-request.ts";
-import { type ClientRequest, INVALID_PARAMS, type ServerMessage } from "../protocol/json-rpc.ts";
+import { listOf, unknownMethod } from "../protocol/access.ts";
+import {
+  type Call,
+  type CallHandle,
+  type Failure,
+  NO_CALL,
+  serverFailure,
+  withAnswer,
+  withAnswerInTurns,
+} from "../protocol/call.ts";
+import { type ClientRequest, editedRequest, INVALID_PARAMS, type ServerMessage } from "../protocol/json-rpc.ts";
 import { isRequestMethod } from "../protocol/message-rules.ts";
 import type { ClientTasks, OwnTasks } from "../replicas/task-records.ts";
 import type { Upstream } from "../server-side/upstream.ts";
@@ -22,7 +29,7 @@ const LIST = "tasks/list";
 const LISTEN = "subscriptions/listen";
 const TASK_ID = foldCase("taskId");
 
-type Run = (call: Call) => Running;
+type Run = (call: Call) => CallHandle;
 
 /** Whether the request reads or changes tasks that exist. */
 export function isAboutTasks({ method, params }: ClientRequest): boolean {
@@ -36,18 +43,18 @@ export function runAboutTasks(
   client: ClientTasks,
   { target }: Upstream,
   run: Run,
-): Running {
+): CallHandle {
   const { request } = call;
   if (!isRequestMethod(request.method)) {
     call.failed(unknownMethod(request.method));
-    return NOTHING_RUNS;
+    return NO_CALL;
   }
   const { taskId: asked } = request.params;
   if (request.method !== LIST && request.method !== LISTEN && typeof asked !== "string") {
     call.failed({ code: INVALID_PARAMS, status: 200, message: 'Invalid params: "taskId" must be a string' });
-    return NOTHING_RUNS;
+    return NO_CALL;
   }
-  const running: { current: Running; isCancelled: boolean } = { current: NOTHING_RUNS, isCancelled: false };
+  const running: { current: CallHandle; isCancelled: boolean } = { current: NO_CALL, isCancelled: false };
   client
     .of(target.name)
     .then((tasks) => {

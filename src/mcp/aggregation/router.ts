@@ -6,14 +6,15 @@ import type { BackendCall } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { accessProblem, filteredCall, withAnswer } from "../protocol/access.ts";
+import { accessProblem, filteredCall } from "../protocol/access.ts";
 import {
   type Call,
+  type CallHandle,
   type Failure,
   failureHeaders,
-  NOTHING_RUNS,
-  type Running,
+  NO_CALL,
   serverFailure,
+  withAnswer,
 } from "../protocol/call.ts";
 import { type ClientNotification, errorText, type ServerMessage, withId } from "../protocol/json-rpc.ts";
 import { checkedList } from "../protocol/list-check.ts";
@@ -44,7 +45,7 @@ export interface Router {
   readonly names: Names;
   /** `wire` as of `Upstream.open`. */
   open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void;
-  run(call: Call, access: McpAccess | undefined): Running;
+  run(call: Call, access: McpAccess | undefined): CallHandle;
   notify(message: ClientNotification, wire?: WireTap): void;
   /** A server's notification in the client's words; undefined if it is not for the client. */
   notificationText(upstream: Upstream, message: ServerMessage): string | undefined;
@@ -72,7 +73,7 @@ export class SingleRouter implements Router {
     upstream.open((outcome) => done(routerOutcome(upstream, outcome)), wire);
   }
 
-  run(call: Call, access: McpAccess | undefined): Running {
+  run(call: Call, access: McpAccess | undefined): CallHandle {
     const upstream = this.#upstream;
     call.routed?.(upstream.target);
     // A shared server has no tasks for clients.
@@ -83,12 +84,12 @@ export class SingleRouter implements Router {
     return runAboutTasks(call, access, this.#tasks, upstream, (own) => this.#send(own, access, upstream));
   }
 
-  #send(call: Call, access: McpAccess | undefined, upstream: Upstream): Running {
+  #send(call: Call, access: McpAccess | undefined, upstream: Upstream): CallHandle {
     if (access === undefined) return upstream.call(checkedList(call, upstream.target.name));
     const problem = accessProblem(call.request, access, upstream.target.name);
     if (problem) {
       call.failed(problem);
-      return NOTHING_RUNS;
+      return NO_CALL;
     }
     const { name } = upstream.target;
     const request = permittedSubscription(call.request, (uri) => access.allows("resource", uri, name));

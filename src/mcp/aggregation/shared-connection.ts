@@ -9,8 +9,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
 import { unknownMethod } from "../protocol/access.ts";
-import { type Call, NOTHING_RUNS, type Question, type Running, serverFailure } from "../protocol/call.ts";
-import { LATEST_LEGACY } from "../protocol/era.ts";
+import { type Call, type CallHandle, NO_CALL, type Question, serverFailure } from "../protocol/call.ts";
 import {
   asClientRequest,
   asServerMessage,
@@ -19,6 +18,7 @@ import {
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
+import { LATEST_LEGACY } from "../protocol/protocol-version.ts";
 import type { TurnRelay } from "../replicas/turn-relay.ts";
 import { LegacyUpstream } from "../server-side/legacy-upstream.ts";
 import { ModernClientBridge } from "../server-side/modern-client-bridge.ts";
@@ -104,7 +104,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Seate
     }, wire);
   }
 
-  call(seat: SharedUpstream, call: Call): Running {
+  call(seat: SharedUpstream, call: Call): CallHandle {
     this.lastUsedMs = this.#env.nowMs();
     const { method, params } = call.request;
     if (method === "resources/subscribe" || method === "resources/unsubscribe")
@@ -112,7 +112,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Seate
     // Tasks are the connection's, and so everybody's: one client would list and read those of another.
     if (method.startsWith("tasks/")) {
       call.failed(unknownMethod(method));
-      return NOTHING_RUNS;
+      return NO_CALL;
     }
     // A level for all would be set by one for the others.
     if (method === "logging/setLevel") return answerEmpty(call);
@@ -173,7 +173,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Seate
     for (const seat of this.#seats) seat.heardOfLoss(loss);
   }
 
-  #subscription(seat: SharedUpstream, call: Call, uri: string, isOn: boolean): Running {
+  #subscription(seat: SharedUpstream, call: Call, uri: string, isOn: boolean): CallHandle {
     if (seat.uris.has(uri) !== isOn) {
       if (isOn) seat.uris.add(uri);
       else seat.uris.delete(uri);
@@ -215,7 +215,7 @@ function refuse(question: Question): void {
   question.answer('"error":{"code":-32601,"message":"A shared server cannot ask a client"}');
 }
 
-function answerEmpty(call: Call): Running {
+function answerEmpty(call: Call): CallHandle {
   call.answered(asServerMessage(resultText("0", "{}")));
   return { cancel: () => undefined };
 }
@@ -227,7 +227,7 @@ export interface SeatedServer {
   readonly isBackingOff: boolean;
   readonly lossReason: string | undefined;
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
-  call(seat: SharedUpstream, call: Call): Running;
+  call(seat: SharedUpstream, call: Call): CallHandle;
   leave(seat: SharedUpstream): void;
   reconnect(): void;
 }
@@ -268,7 +268,7 @@ export class SharedUpstream implements Upstream {
     this.#server.open((outcome) => done(outcome.ok ? this.#negotiated(outcome.answer, outcome.about) : outcome), wire);
   }
 
-  call(call: Call): Running {
+  call(call: Call): CallHandle {
     return this.#server.call(this, call);
   }
 
@@ -373,7 +373,7 @@ export class ModernSharedUpstream implements Upstream, UpstreamListener {
     });
   }
 
-  call(call: Call): Running {
+  call(call: Call): CallHandle {
     if (this.#legacy) return this.#legacy.call(call);
     call.failed(serverFailure(`target "${this.target.name}" is not ready`, "overloaded"));
     return { cancel: () => undefined };

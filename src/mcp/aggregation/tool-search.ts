@@ -6,20 +6,19 @@ import type { Steps } from "../../base/turns.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { elementsInSteps, find, findInSteps, member, slice, withMembers } from "../../json/json-text.ts";
-import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "../protocol/call.ts";
-import { editedRequest } from "../protocol/edited-request.ts";
-import type { Era } from "../protocol/era.ts";
+import { type Call, type CallHandle, NO_CALL, refuseQuestion, runMessageSteps, runSteps } from "../protocol/call.ts";
 import {
   asClientRequest,
   asServerMessage,
   type ClientMessage,
   type ClientNotification,
   type ClientRequest,
+  editedRequest,
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import { largeOrSmall, whenWorked } from "../protocol/large-or-small.ts";
 import { isName } from "../protocol/message-rules.ts";
+import type { McpProtocol } from "../protocol/protocol-version.ts";
 import { asModernResult, envelopeOf } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
 import { FAILED_TARGETS, failureOf, GATEWAY_INFO } from "./merge-responses.ts";
@@ -45,9 +44,9 @@ interface FoundTools {
 
 export class SearchRouter implements Router {
   readonly #inner: Router;
-  readonly #era: Era;
+  readonly #era: McpProtocol;
 
-  constructor(inner: Router, era: Era) {
+  constructor(inner: Router, era: McpProtocol) {
     this.#inner = inner;
     this.#era = era;
   }
@@ -64,7 +63,7 @@ export class SearchRouter implements Router {
     this.#inner.open(done, wire);
   }
 
-  run(call: Call, access: McpAccess | undefined): Running {
+  run(call: Call, access: McpAccess | undefined): CallHandle {
     const { method, params } = call.request;
     if (method === "tools/list") return this.#answer(call, `{"tools":${SEARCH_TOOLS_JSON}}`);
     if (method === "tools/call") {
@@ -107,8 +106,8 @@ export class SearchRouter implements Router {
     call: Call,
     access: McpAccess | undefined,
     told: (found: FoundTools) => Steps<{ text: string; isError: boolean }>,
-  ): Running {
-    const running: { current: Running; isCancelled: boolean } = { current: NOTHING_RUNS, isCancelled: false };
+  ): CallHandle {
+    const running: { current: CallHandle; isCancelled: boolean } = { current: NO_CALL, isCancelled: false };
     const tools: SearchedTool[] = [];
     const failed: Record<string, string> = {};
     const readPage = (cursor: string | undefined, page: number): void => {
@@ -128,14 +127,14 @@ export class SearchRouter implements Router {
               call.failed(failureOf(message));
               return;
             }
-            largeOrSmall(
+            runMessageSteps(
               message,
               () => readTools(message.text, tools, failed),
               (next) => {
                 if (running.isCancelled) return;
                 if (next !== undefined && page < MAX_SEARCHED_PAGES) readPage(next, page + 1);
                 else
-                  whenWorked(
+                  runSteps(
                     tools.length > SLICED_TOOLS,
                     () => told({ tools, failed }),
                     ({ text, isError }) => this.#say(call, text, isError),
@@ -158,15 +157,15 @@ export class SearchRouter implements Router {
     };
   }
 
-  #say(call: Call, text: string, isError: boolean): Running {
+  #say(call: Call, text: string, isError: boolean): CallHandle {
     const result = { content: [{ type: "text", text }], ...(isError ? { isError } : {}) };
     return this.#answer(call, JSON.stringify(result));
   }
 
-  #answer(call: Call, result: string): Running {
+  #answer(call: Call, result: string): CallHandle {
     const message = asServerMessage(resultText("0", result));
     call.answered(this.#era === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message);
-    return NOTHING_RUNS;
+    return NO_CALL;
   }
 }
 

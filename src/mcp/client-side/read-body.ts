@@ -11,7 +11,7 @@ import { followBody, readAll } from "../../http/body.ts";
 import type { BodyStream } from "../../http/body-stream.ts";
 import { member, slice } from "../../json/json-text.ts";
 import { INVALID_REQUEST, PARSE_ERROR } from "../protocol/json-rpc.ts";
-import { Refused } from "./downstream.ts";
+import { Refused } from "./http-request.ts";
 
 /** For refusals that JSON-RPC has no code for, as the official SDKs use them. */
 const OVERLOADED = -32000;

@@ -7,17 +7,17 @@ import { personDescription } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { discoverResult } from "../aggregation/aggregate-subscription.ts";
 import { GATEWAY_INFO } from "../aggregation/merge-responses.ts";
-import { LISTS, withAnswer } from "../protocol/access.ts";
+import { LISTS } from "../protocol/access.ts";
 import {
   type Call,
+  type CallHandle,
   isLoginRequired,
   LOGIN_REQUIRED,
-  NOTHING_RUNS,
+  NO_CALL,
   type Question,
-  type Running,
   serverFailure,
+  withAnswer,
 } from "../protocol/call.ts";
-import { type Era, MODERN_VERSIONS } from "../protocol/era.ts";
 import {
   asServerMessage,
   type ClientNotification,
@@ -25,6 +25,7 @@ import {
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
+import { type McpProtocol, MODERN_VERSIONS } from "../protocol/protocol-version.ts";
 import { asModernResult } from "../server-side/modern-envelope.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
@@ -40,7 +41,7 @@ const CAPABILITIES = { tools: { listChanged: true }, prompts: { listChanged: tru
 export interface LoginUpstreamEnv {
   readonly login: ServerLogin;
   readonly principal: string;
-  readonly era: Era;
+  readonly era: McpProtocol;
   /** Of the client; for `initialize`. */
   readonly version: string;
 }
@@ -99,8 +100,8 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     );
   }
 
-  call(call: Call): Running {
-    const running: { current: Running; isCancelled: boolean } = { current: NOTHING_RUNS, isCancelled: false };
+  call(call: Call): CallHandle {
+    const running: { current: CallHandle; isCancelled: boolean } = { current: NO_CALL, isCancelled: false };
     const attempt = async (refused: string | undefined): Promise<void> => {
       const outcome = await this.#ready(refused, call.wire);
       if (running.isCancelled) return;

@@ -7,9 +7,8 @@ import { lookupTable } from "../../base/lookup-table.ts";
 import type { Steps } from "../../base/turns.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import { elementsInSteps, findInSteps, memberOf, membersInSteps, slice } from "../../json/json-text.ts";
-import type { Call, Failure } from "./call.ts";
+import { type Call, type Failure, withAnswerInTurns } from "./call.ts";
 import { asResult, type ClientRequest, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
-import { largeOrSmall } from "./large-or-small.ts";
 import { isRequestMethod } from "./message-rules.ts";
 
 export type NamedKind = "tool" | "prompt" | "resource";
@@ -130,38 +129,6 @@ export function* listOf(message: ServerMessage, member: string, items: readonly 
     if (LIST_SCALARS.has(one.key) && !"[{".includes(text[one.start] ?? ""))
       parts.push(`"${one.key}":${slice(text, one)}`);
   return asResult(`{${parts.join(",")}}`);
-}
-
-/** The same call with its answer changed on the way back. */
-export function withAnswer(call: Call, change: (message: ServerMessage) => ServerMessage): Call {
-  return {
-    request: call.request,
-    headers: call.headers,
-    caller: call.caller,
-    watched: call.watched,
-    wire: call.wire,
-    notified: (message) => call.notified(message),
-    asked: (question) => call.asked(question),
-    answered: (message) => call.answered(message.kind === "result" ? change(message) : message),
-    failed: (failure) => call.failed(failure),
-  };
-}
-
-/** The same, in turns with others where the answer is large. */
-export function withAnswerInTurns(call: Call, change: (message: ServerMessage) => Steps<ServerMessage>): Call {
-  return {
-    ...withAnswer(call, (message) => message),
-    answered(message) {
-      if (message.kind !== "result") call.answered(message);
-      else
-        largeOrSmall(
-          message,
-          () => change(message),
-          (changed) => call.answered(changed),
-          (failure) => call.failed(failure),
-        );
-    },
-  };
 }
 
 function named(kind: NamedKind, name: unknown): Named | undefined {

@@ -1,7 +1,10 @@
 /**
  * One request on its way through the gateway, as the two sides see it: whoever wants an answer implements Call,
- * whoever runs it returns Running. Questions are requests of a server to the client.
+ * whoever runs it returns CallHandle. Questions are requests of a server to the client.
  */
+
+import { surface } from "../../base/contain.ts";
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -46,7 +49,7 @@ export interface RoutedTarget {
 }
 
 /** `rule` is what the same findings have in common. */
-export type ShadowTold = (detail: string, rule: string) => void;
+export type ShadowReporter = (detail: string, rule: string) => void;
 
 export interface Call {
   /** In the words of the client, with names as the server knows them. */
@@ -56,7 +59,7 @@ export interface Call {
   /** What expressions may read of the client's request; undefined for calls of the gateway's own. */
   readonly caller?: AttributeSource | undefined;
   /** Hears what guards in shadow mode would do with the answer; undefined for calls of the gateway's own. */
-  readonly watched?: ShadowTold | undefined;
+  readonly watched?: ShadowReporter | undefined;
   /** Told what is sent to servers for it and what they answer; undefined unless the client's request is traced. */
   readonly wire?: WireTap | undefined;
   /** This target serves it; not told where it is for several. */
@@ -70,7 +73,7 @@ export interface Call {
   failed(failure: Failure): void;
 }
 
-export interface Running {
+export interface CallHandle {
   /** Nobody waits any more: the server is told. Neither `answered` nor `failed` follows. */
   cancel(reason: string | undefined): void;
 }
@@ -114,4 +117,64 @@ export function failureHeaders({ status, error }: Failure): readonly string[] {
   return status === 503 ? ["retry-after", "5"] : [];
 }
 
-export const NOTHING_RUNS: Running = { cancel: () => undefined };
+export const NO_CALL: CallHandle = { cancel: () => undefined };
+
+/** `failed` is told if the work throws in a later turn; at once it throws to the caller. */
+export function runMessageSteps<T>(
+  { text }: Pick<ServerMessage, "text">,
+  work: () => Steps<T>,
+  done: (result: T) => void,
+  failed: (failure: Failure) => void,
+): void {
+  runSteps(text.length > SLICED_BYTES, work, done, failed);
+}
+
+export function runSteps<T>(
+  isLarge: boolean,
+  work: () => Steps<T>,
+  done: (result: T) => void,
+  failed: (failure: Failure) => void,
+): void {
+  if (!isLarge) {
+    done(finish(work()));
+    return;
+  }
+  inTurns(work(), () => false)
+    .then(done)
+    .catch((error: unknown) => {
+      surface(error);
+      failed(serverFailure("the answer could not be handled"));
+    });
+}
+
+/** The same call with its answer changed on the way back. */
+export function withAnswer(call: Call, change: (message: ServerMessage) => ServerMessage): Call {
+  return {
+    request: call.request,
+    headers: call.headers,
+    caller: call.caller,
+    watched: call.watched,
+    wire: call.wire,
+    notified: (message) => call.notified(message),
+    asked: (question) => call.asked(question),
+    answered: (message) => call.answered(message.kind === "result" ? change(message) : message),
+    failed: (failure) => call.failed(failure),
+  };
+}
+
+/** The same, in turns with others where the answer is large. */
+export function withAnswerInTurns(call: Call, change: (message: ServerMessage) => Steps<ServerMessage>): Call {
+  return {
+    ...withAnswer(call, (message) => message),
+    answered(message) {
+      if (message.kind !== "result") call.answered(message);
+      else
+        runMessageSteps(
+          message,
+          () => change(message),
+          (changed) => call.answered(changed),
+          (failure) => call.failed(failure),
+        );
+    },
+  };
+}

@@ -4,7 +4,6 @@
  * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting, and what
  * `message-rules.ts` says).
  */
-
 import { ExpectedError } from "../../base/expected-error.ts";
 import { elements, type Member, splice, valueEnd } from "../../json/json-text.ts";
 import { type Edit, skipSpace, stringEnd } from "../../json/syntax.ts";
@@ -260,4 +259,17 @@ function stringValue(text: string, start: number, end: number): string | undefin
   } catch {
     return undefined;
   }
+}
+
+/** `params` says what the new text means, where the edits change them. */
+export function editedRequest(request: ClientRequest, edits: readonly Edit[], params = request.params): ClientRequest {
+  let shift = 0;
+  for (const edit of edits) if (edit.end <= request.idStart) shift += edit.text.length - (edit.end - edit.start);
+  return {
+    ...request,
+    text: splice(request.text, edits),
+    idStart: request.idStart + shift,
+    idEnd: request.idEnd + shift,
+    params,
+  };
 }

@@ -7,10 +7,9 @@
 import type { Steps } from "../../base/turns.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
-import { LISTS, withAnswer } from "./access.ts";
-import { type Call, type Failure, serverFailure } from "./call.ts";
+import { LISTS } from "./access.ts";
+import { type Call, type Failure, runMessageSteps, serverFailure, withAnswer } from "./call.ts";
 import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
-import { largeOrSmall } from "./large-or-small.ts";
 import { itemKeyProblem, listKeyProblem } from "./message-rules.ts";
 
 /** Undefined if nothing is wrong, or if the request is not for a list. */
@@ -32,7 +31,7 @@ export function checkedList(call: Call, target: string): Call {
   return {
     ...withAnswer(call, (message) => message),
     answered: (message) =>
-      largeOrSmall(
+      runMessageSteps(
         message,
         () => listProblem(call.request, message, target),
         (problem) => (problem ? call.failed(problem) : call.answered(message)),

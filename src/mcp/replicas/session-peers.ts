@@ -5,8 +5,7 @@
  */
 import type { Clock } from "../../base/clock.ts";
 import type { BusChannel } from "../../store/store.ts";
-import { withAnswer } from "../protocol/access.ts";
-import type { Call } from "../protocol/call.ts";
+import { type Call, withAnswer } from "../protocol/call.ts";
 import { type ClientNotification, type ClientRequest, parseClientMessage } from "../protocol/json-rpc.ts";
 import type { Heard, ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
 import { isSetting, type SessionSettings } from "./session-settings.ts";

@@ -5,7 +5,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { BusChannel } from "../../store/store.ts";
-import { type Call, type Failure, type Running, refuseQuestion, serverFailure } from "../protocol/call.ts";
+import { type Call, type CallHandle, type Failure, refuseQuestion, serverFailure } from "../protocol/call.ts";
 import { asServerMessage, INVALID_PARAMS, parseClientMessage } from "../protocol/json-rpc.ts";
 import type { ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
 
@@ -23,9 +23,9 @@ export const UNKNOWN_STATE: Failure = {
 
 export interface TurnRelay {
   /** A call waits here under this token; `takeUp` is called with a retry that came to another replica. */
-  wait(token: string, takeUp: (call: Call) => Running): { close(): void };
+  wait(token: string, takeUp: (call: Call) => CallHandle): { close(): void };
   /** A retry whose call does not wait here. */
-  takeUp(token: string, call: Call): Running;
+  takeUp(token: string, call: Call): CallHandle;
 }
 
 export interface TurnRelayEnv {
@@ -58,11 +58,11 @@ export function turnRelays(env: TurnRelayEnv, backend: string) {
 class WaitingTurn {
   readonly #bus: ReplicaBus;
   readonly #channel: BusChannel | undefined;
-  readonly #takeUp: (call: Call) => Running;
-  #running: Running | undefined = undefined;
+  readonly #takeUp: (call: Call) => CallHandle;
+  #running: CallHandle | undefined = undefined;
   #isTaken = false;
 
-  constructor(bus: ReplicaBus, channel: string, takeUp: (call: Call) => Running) {
+  constructor(bus: ReplicaBus, channel: string, takeUp: (call: Call) => CallHandle) {
     this.#bus = bus;
     this.#takeUp = takeUp;
     this.#channel = bus.listen(channel, (message) => this.#heard(message));
@@ -99,7 +99,7 @@ class WaitingTurn {
 }
 
 /** Where the client is. */
-class RelayedTurn implements Running {
+class RelayedTurn implements CallHandle {
   readonly #env: TurnRelayEnv;
   readonly #channel: string;
   readonly #call: Call;

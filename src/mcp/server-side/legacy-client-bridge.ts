@@ -5,25 +5,16 @@
  */
 
 import { find, findInSteps, members, slice } from "../../json/json-text.ts";
-import { withAnswer } from "../protocol/access.ts";
 import {
   type Call,
-  NOTHING_RUNS,
+  type CallHandle,
+  NO_CALL,
   type Question,
-  type Running,
   refuseQuestion,
+  runMessageSteps,
   serverFailure,
+  withAnswer,
 } from "../protocol/call.ts";
-import {
-  CLIENT_CAPABILITIES,
-  CLIENT_INFO,
-  isLegacyVersion,
-  LATEST_LEGACY,
-  LATEST_MODERN,
-  LOG_LEVEL,
-  PROTOCOL_VERSION,
-  SERVER_INFO,
-} from "../protocol/era.ts";
 import {
   asClientRequest,
   asServerMessage,
@@ -33,7 +24,16 @@ import {
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import { largeOrSmall } from "../protocol/large-or-small.ts";
+import {
+  CLIENT_CAPABILITIES,
+  CLIENT_INFO,
+  isLegacyVersion,
+  LATEST_LEGACY,
+  LATEST_MODERN,
+  LOG_LEVEL,
+  PROTOCOL_VERSION,
+  SERVER_INFO,
+} from "../protocol/protocol-version.ts";
 import { withEnvelope, withInput, withoutSubscription } from "./modern-envelope.ts";
 import type { ParamHeaders } from "./param-headers.ts";
 import { everything, isEmpty } from "./subscription-filter.ts";
@@ -45,7 +45,7 @@ const MAX_ROUNDS = 16;
 const MAX_INPUTS = 100;
 
 export interface ModernServer {
-  call(call: Call): Running;
+  call(call: Call): CallHandle;
   /** What headers must repeat of a tool's parameters; undefined where the server is not reached over HTTP. */
   readonly params: ParamHeaders | undefined;
   /** A notification that is for the client but belongs to none of its calls. */
@@ -58,7 +58,7 @@ export class LegacyClientBridge {
   #about: ServerAbout | undefined = undefined;
   #logLevel: unknown = undefined;
   readonly #uris = new Set<string>();
-  #listening: Running | undefined = undefined;
+  #listening: CallHandle | undefined = undefined;
 
   /** `initialize` is the client's own parameters. */
   constructor(initialize: Readonly<Record<string, unknown>>, side: ModernServer) {
@@ -92,7 +92,7 @@ export class LegacyClientBridge {
     return { answer: asServerMessage(resultText("0", text)), about: translated };
   }
 
-  call(call: Call): Running {
+  call(call: Call): CallHandle {
     const { method, params } = call.request;
     switch (method) {
       case "ping":
@@ -149,18 +149,18 @@ export class LegacyClientBridge {
     });
   }
 
-  #rounds(call: Call): Running {
+  #rounds(call: Call): CallHandle {
     return new Rounds(call, this.#side, (request) => withEnvelope(request, this.envelope()));
   }
 
   /** The tools' definitions must be known before one is called: they say what headers repeat. */
-  #callTool(call: Call): Running {
+  #callTool(call: Call): CallHandle {
     const { params } = this.#side;
     if (params === undefined) return this.#rounds(call);
-    const run = (): Running =>
+    const run = (): CallHandle =>
       this.#rounds({ ...withAnswer(call, (message) => message), headers: params.added(call.request, call.headers) });
     if (params.isLearned) return run();
-    const running: { current: Running } = { current: NOTHING_RUNS };
+    const running: { current: CallHandle } = { current: NO_CALL };
     const go = (): void => {
       running.current = run();
     };
@@ -178,18 +178,18 @@ export class LegacyClientBridge {
     return { cancel: (reason) => running.current.cancel(reason) };
   }
 
-  #done(call: Call): Running {
+  #done(call: Call): CallHandle {
     call.answered(asServerMessage(resultText("0", "{}")));
     return { cancel: () => undefined };
   }
 }
 
 /** One call of the client, with as many rounds at the server as it takes. */
-class Rounds implements Running {
+class Rounds implements CallHandle {
   readonly #call: Call;
   readonly #side: ModernServer;
   readonly #prepare: (request: ClientRequest) => ClientRequest;
-  #running: Running | undefined = undefined;
+  #running: CallHandle | undefined = undefined;
   #rounds = 0;
   #isOver = false;
 
@@ -220,7 +220,7 @@ class Rounds implements Running {
 
   #answered(message: ServerMessage): void {
     if (this.#isOver) return;
-    largeOrSmall(
+    runMessageSteps(
       message,
       () => findInSteps(message.text, 0, "result", "resultType"),
       (type) => this.#answeredAs(type && slice(message.text, type), message),

@@ -6,9 +6,9 @@
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { find, slice } from "../../json/json-text.ts";
-import type { Call, LoginRequired, Question, Running } from "../protocol/call.ts";
-import { LATEST_MODERN } from "../protocol/era.ts";
+import type { Call, CallHandle, LoginRequired, Question } from "../protocol/call.ts";
 import type { ClientNotification, ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
+import { LATEST_MODERN } from "../protocol/protocol-version.ts";
 import { LegacyClientBridge } from "./legacy-client-bridge.ts";
 import {
   type ConnectionListener,
@@ -91,7 +91,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     this.#link.connect(wire);
   }
 
-  call(call: Call): Running {
+  call(call: Call): CallHandle {
     if (this.#modern) return this.#modern.call(call);
     this.#remember(call.request);
     return this.#link.call(call);

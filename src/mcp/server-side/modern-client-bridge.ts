@@ -8,16 +8,7 @@
 import { lookupTable } from "../../base/lookup-table.ts";
 import { find, member, members, slice } from "../../json/json-text.ts";
 import { namedIn } from "../protocol/access.ts";
-import type { Call, Failure, Question, Running } from "../protocol/call.ts";
-import {
-  CLIENT_CAPABILITIES,
-  LEGACY_RESOURCE_NOT_FOUND,
-  LEGACY_VERSIONS,
-  LOG_LEVEL,
-  MISSING_CAPABILITY,
-  MODERN_VERSIONS,
-  REMOVED_METHODS,
-} from "../protocol/era.ts";
+import { type Call, type CallHandle, type Failure, type Question, runMessageSteps } from "../protocol/call.ts";
 import {
   asClientRequest,
   asServerMessage,
@@ -27,7 +18,15 @@ import {
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import { largeOrSmall } from "../protocol/large-or-small.ts";
+import {
+  CLIENT_CAPABILITIES,
+  LEGACY_RESOURCE_NOT_FOUND,
+  LEGACY_VERSIONS,
+  LOG_LEVEL,
+  MISSING_CAPABILITY,
+  MODERN_VERSIONS,
+  REMOVED_METHODS,
+} from "../protocol/protocol-version.ts";
 import { type TurnRelay, UNKNOWN_STATE } from "../replicas/turn-relay.ts";
 import { asModernResult, modernResult, withoutEnvelope, withSubscription } from "./modern-envelope.ts";
 import { acknowledgement, filterOf, honoured, isEmpty, type SubscriptionFilter, wants } from "./subscription-filter.ts";
@@ -42,7 +41,7 @@ const MAX_PARKED_MS = 10 * 60_000;
 export interface LegacyServer {
   /** To replicas where a client may come back to its call. */
   readonly relay?: TurnRelay | undefined;
-  call(call: Call): Running;
+  call(call: Call): CallHandle;
   nowMs(): number;
   token(): string;
 }
@@ -79,7 +78,7 @@ export class ModernClientBridge {
     return this.#listeners.size > 0;
   }
 
-  call(call: Call): Running {
+  call(call: Call): CallHandle {
     const { method, params } = call.request;
     if (REMOVED_METHODS.has(method)) {
       call.failed({ code: METHOD_NOT_FOUND, status: 404, message: `Method not found: ${method}` });
@@ -138,7 +137,7 @@ export class ModernClientBridge {
     }
   }
 
-  #discover(call: Call): Running {
+  #discover(call: Call): CallHandle {
     const { capabilities, serverInfo, instructions } = this.#about;
     const result = {
       supportedVersions: [...MODERN_VERSIONS, ...[...LEGACY_VERSIONS].reverse()],
@@ -165,7 +164,7 @@ export class ModernClientBridge {
       answered: (message) => {
         if (message.kind !== "result") call.answered(asModernError(message));
         else
-          largeOrSmall(
+          runMessageSteps(
             message,
             () => modernResult(message, method, this.#about.serverInfo),
             (result) => call.answered(result),
@@ -176,7 +175,7 @@ export class ModernClientBridge {
     };
   }
 
-  #takeUp(call: Call, isRelayed = false): Running {
+  #takeUp(call: Call, isRelayed = false): CallHandle {
     const token = String(call.request.params.requestState);
     const turn = this.#parked.get(token)?.turn;
     if (turn === undefined && this.#side.relay && !isRelayed) return this.#side.relay.takeUp(token, call);
@@ -207,7 +206,7 @@ export class ModernClientBridge {
     return parked?.turn;
   }
 
-  #listen(call: Call): Running {
+  #listen(call: Call): CallHandle {
     const asked = filterOf(call.request);
     if (asked === undefined) {
       call.failed({ code: INVALID_PARAMS, status: 200, message: 'Invalid params: "notifications" is required' });
@@ -302,14 +301,14 @@ export interface TurnEnv {
   park(token: string, turn: Turn): void;
 }
 
-export class Turn implements Running {
+export class Turn implements CallHandle {
   readonly method: string;
   /** What the call is about; a retry must be about the same. */
   readonly name: string | undefined;
   parkedMs = 0;
   readonly #env: TurnEnv;
   #call: Call | undefined;
-  #running: Running | undefined = undefined;
+  #running: CallHandle | undefined = undefined;
   readonly #questions = new Map<string, Question>();
   #nextKey = 1;
   #isAsking = false;
@@ -322,7 +321,7 @@ export class Turn implements Running {
     this.#env = env;
   }
 
-  start(send: (call: Call) => Running): void {
+  start(send: (call: Call) => CallHandle): void {
     const call = this.#call as Call;
     this.#running = send({
       request: call.request,

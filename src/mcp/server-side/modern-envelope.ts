@@ -13,7 +13,7 @@ import {
   splice,
 } from "../../json/json-text.ts";
 import type { Edit, Span } from "../../json/syntax.ts";
-import { editedRequest } from "../protocol/edited-request.ts";
+import { type ClientRequest, edited, editedRequest, type ServerMessage } from "../protocol/json-rpc.ts";
 import {
   CLIENT_CAPABILITIES,
   CLIENT_INFO,
@@ -21,8 +21,7 @@ import {
   PROTOCOL_VERSION,
   SERVER_INFO,
   SUBSCRIPTION_ID,
-} from "../protocol/era.ts";
-import { type ClientRequest, edited, type ServerMessage } from "../protocol/json-rpc.ts";
+} from "../protocol/protocol-version.ts";
 
 /** Results that carry how long they may be kept (2026-07-28, caching). */
 const CACHEABLE: ReadonlySet<string> = new Set([

@@ -5,10 +5,10 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { unknownMethod, withAnswer } from "../protocol/access.ts";
-import { type Call, NOTHING_RUNS, type Question, type Running } from "../protocol/call.ts";
-import { LATEST_LEGACY, LATEST_MODERN, REMOVED_METHODS, SERVER_INFO } from "../protocol/era.ts";
+import { unknownMethod } from "../protocol/access.ts";
+import { type Call, type CallHandle, NO_CALL, type Question, withAnswer } from "../protocol/call.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
+import { LATEST_LEGACY, LATEST_MODERN, REMOVED_METHODS, SERVER_INFO } from "../protocol/protocol-version.ts";
 import type { TurnRelay } from "../replicas/turn-relay.ts";
 import { ModernClientBridge } from "./modern-client-bridge.ts";
 import {
@@ -104,7 +104,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
     this.#link.connect();
   }
 
-  call(call: Call): Running {
+  call(call: Call): CallHandle {
     const { params } = this.target;
     const { method } = call.request;
     // Where the server is not reached over HTTP, we are its HTTP side and check what headers repeat.
@@ -115,7 +115,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
     // Servers of this era answer in several ways to what it no longer has; the protocol names one.
     if (problem || REMOVED_METHODS.has(method)) {
       call.failed(problem ?? unknownMethod(method));
-      return NOTHING_RUNS;
+      return NO_CALL;
     }
     const learning =
       method === "tools/list"

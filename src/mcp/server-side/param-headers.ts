@@ -8,9 +8,9 @@ import { isHeaderName } from "../../base/header-names.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { elements, find, slice } from "../../json/json-text.ts";
 import type { Failure } from "../protocol/call.ts";
-import { HEADER_MISMATCH } from "../protocol/era.ts";
 import type { ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
 import { mirrorHeader, readMirrorHeader } from "../protocol/mirror-headers.ts";
+import { HEADER_MISMATCH } from "../protocol/protocol-version.ts";
 
 const ANNOTATION = "x-mcp-header";
 /** Deeper than any real tool's parameters. */

@@ -1,7 +1,7 @@
 /**
  * A call on its way to a server, from the moment it is accepted to its answer, failure or cancellation.
  */
-import { type Call, type Failure, type Running, serverFailure } from "../protocol/call.ts";
+import { type Call, type CallHandle, type Failure, serverFailure } from "../protocol/call.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
 
 /** However often a server reports progress, one call does not run longer. */
@@ -13,7 +13,7 @@ export interface PendingCallEnv {
   broke(error: unknown): void;
 }
 
-export class PendingCall implements Running {
+export class PendingCall implements CallHandle {
   readonly call: Call;
   readonly startedMs: number;
   readonly #env: PendingCallEnv;

@@ -10,14 +10,13 @@ import type { Span } from "../../json/syntax.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import {
   type Call,
+  type CallHandle,
   type Failure,
   type LoginRequired,
   type Question,
-  type Running,
   type ServerError,
   serverFailure,
 } from "../protocol/call.ts";
-import { type Era, SUBSCRIPTION_ID } from "../protocol/era.ts";
 import {
   edited,
   idOf,
@@ -27,6 +26,7 @@ import {
   wireIdOf,
   withId,
 } from "../protocol/json-rpc.ts";
+import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import { CallTable, PendingCall, type PendingCallEnv } from "./pending-calls.ts";
 
@@ -100,7 +100,7 @@ export class ServerConnection {
     else this.#open();
   }
 
-  call(call: Call): Running {
+  call(call: Call): CallHandle {
     const pending = new PendingCall(call, this.#env.clock.monotonicMs(), this.#pendingEnv);
     if (this.#state === "up") this.#begin(pending);
     else if (this.#state === "closed") pending.fail(this.#failure("is closed"));
@@ -593,7 +593,7 @@ export interface ConnectionLoss {
 
 export interface Handshake {
   /** What both sides agreed on: it goes into the headers of HTTP. */
-  setProtocol(era: Era, version: string): void;
+  setProtocol(era: McpProtocol, version: string): void;
   /** `answer` is undefined if there is none; the reason then completes "target x …". */
   request(
     method: string,

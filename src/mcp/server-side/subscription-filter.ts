@@ -3,8 +3,7 @@
  */
 
 import { find } from "../../json/json-text.ts";
-import { editedRequest } from "../protocol/edited-request.ts";
-import type { ClientRequest } from "../protocol/json-rpc.ts";
+import { type ClientRequest, editedRequest } from "../protocol/json-rpc.ts";
 import type { ServerAbout } from "./upstream.ts";
 
 export interface SubscriptionFilter {

@@ -6,10 +6,10 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
 import { exceedsTokens } from "../../json/parse-cost.ts";
-import type { Call, LoginRequired, Question, Running, ServerError } from "../protocol/call.ts";
-import { isModernVersion } from "../protocol/era.ts";
+import type { Call, CallHandle, LoginRequired, Question, ServerError } from "../protocol/call.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
 import { aboutKeyProblem } from "../protocol/message-rules.ts";
+import { isModernVersion } from "../protocol/protocol-version.ts";
 import type { ConnectionLoss } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 
@@ -46,7 +46,7 @@ export interface Upstream {
   readonly ownsProcess?: boolean;
   /** `wire` is told of the handshake, where it is made for a client's request. */
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
-  call(call: Call): Running;
+  call(call: Call): CallHandle;
   notify(message: ClientNotification, wire?: WireTap): void;
   /** Brings a lost connection up again without waiting for a call. */
   reconnect(): void;

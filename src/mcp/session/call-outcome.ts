@@ -3,19 +3,22 @@
  * HTTP answer (a tool's `isError`, a JSON-RPC error) is read as the text passes: nothing is parsed but the few
  * characters that say why.
  */
+
+import { surface } from "../../base/contain.ts";
+import { inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { BackendProblem } from "../../core/backend.ts";
 import type { McpOutcome } from "../../core/facts.ts";
-import { elements, find, member, slice } from "../../json/json-text.ts";
+import { elements, find, findInSteps, lineBytesInSteps, member, occursInSteps, slice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
-import type { Failure, RoutedTarget, ShadowTold } from "../protocol/call.ts";
+import { type Failure, type RoutedTarget, type ShadowReporter, serverFailure } from "../protocol/call.ts";
 import { type ClientRequest, INVALID_PARAMS, INVALID_REQUEST, type ServerMessage } from "../protocol/json-rpc.ts";
 
 /** Read of a server's reason; what is shown of it is cut further. */
 const MAX_REASON_TEXT_CHARS = 4_000;
 
-/** May also stand in a text or deeper: then the result is looked at. */
-const IS_ERROR = /"isError"\s*:\s*true/;
+/** A match inside a string or deeper in the result is possible, so the member itself is checked after a match. */
+const IS_ERROR_TRUE = /"isError"\s*:\s*true/;
 
 export interface CallOutcome {
   readonly kind: McpOutcome;
@@ -27,7 +30,7 @@ export interface CallReport {
   /** What expressions may read of the client's HTTP request. */
   readonly caller: AttributeSource;
   /** Read when the call begins, and only where guards in shadow mode look at its answer. */
-  readonly watched: ShadowTold;
+  readonly watched: ShadowReporter;
   ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome, answer?: string): void;
 }
 
@@ -44,7 +47,7 @@ export function outcomeOfAnswer(
     return rpcError(code, shown(target, stringAt(text, find(text, 0, "error", "message"))));
   }
   // A search of the engine's own comes first: a large result is not walked through only to find that it is one.
-  if (request.method !== "tools/call" || !IS_ERROR.test(text)) return SUCCEEDED;
+  if (request.method !== "tools/call" || !IS_ERROR_TRUE.test(text)) return SUCCEEDED;
   const result = find(text, 0, "result");
   const flag = result && member(text, result.start, "isError");
   if (!result || !flag || slice(text, flag) !== "true") return SUCCEEDED;
@@ -96,4 +99,59 @@ function stringAt(text: string, span: Span | undefined): string {
   if (span.end - span.start > MAX_REASON_TEXT_CHARS)
     return text.slice(span.start + 1, span.start + 1 + MAX_REASON_TEXT_CHARS);
   return JSON.parse(slice(text, span)) as string;
+}
+
+const IS_ERROR = /"isError"/;
+const IS_ERROR_CHARS = 9;
+
+export interface LargeAnswer {
+  readonly outcome: CallOutcome;
+  /** Under the client's id, without line breaks. */
+  readonly bytes: readonly Buffer[];
+}
+
+export interface Waiting {
+  readonly request: ClientRequest;
+  readonly target: RoutedTarget | undefined;
+  isOver(): boolean;
+  ready(answer: LargeAnswer): void;
+  failed(failure: Failure): void;
+}
+
+export function isLargeAnswer({ text }: ServerMessage): boolean {
+  return text.length > SLICED_BYTES;
+}
+
+export function readyLargeAnswer(message: ServerMessage, call: Waiting): void {
+  inTurns(readyInSteps(message, call), () => call.isOver())
+    .then((answer) => call.ready(answer))
+    .catch((error: unknown) => {
+      surface(error);
+      call.failed(serverFailure("the answer could not be handled"));
+    });
+}
+
+function* readyInSteps(message: ServerMessage, { request, target }: Waiting): Steps<LargeAnswer> {
+  const { text, idStart, idEnd } = message;
+  const outcome = yield* outcomeInSteps(message, request, target);
+  const bytes: Buffer[] = [];
+  yield* lineBytesInSteps(text.slice(0, idStart), bytes);
+  bytes.push(Buffer.from(request.id));
+  yield* lineBytesInSteps(text.slice(idEnd), bytes);
+  return { outcome, bytes };
+}
+
+function* outcomeInSteps(
+  message: ServerMessage,
+  request: ClientRequest,
+  target: RoutedTarget | undefined,
+): Steps<CallOutcome> {
+  // Errors are small.
+  if (message.kind !== "result") return outcomeOfAnswer(request, target, message);
+  if (request.method !== "tools/call") return SUCCEEDED;
+  // A search of the engine's own comes first: a large result is not walked through only to find that it is one.
+  if (!(yield* occursInSteps(message.text, IS_ERROR, IS_ERROR_CHARS))) return SUCCEEDED;
+  const flag = yield* findInSteps(message.text, 0, "result", "isError");
+  if (flag === undefined || slice(message.text, flag) !== "true") return SUCCEEDED;
+  return toolError("a large result says isError");
 }

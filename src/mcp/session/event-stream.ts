@@ -4,14 +4,14 @@
  * queue, and whoever feeds the stream is told.
  */
 
+import type { Linked } from "../../base/linked-list.ts";
 import type { MemoryAccount } from "../../base/memory-budget.ts";
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import { HeaderList } from "../../http/headers.ts";
 import { singleLine } from "../../json/json-text.ts";
 import { sendJson } from "../aggregation/router.ts";
 import { type Failure, failureHeaders } from "../protocol/call.ts";
 import { type EventLog, eventId, eventSuffix } from "./event-log.ts";
-import type { Heartbeat } from "./heartbeat.ts";
-import { eventStreamHeaders } from "./stream-headers.ts";
 
 /** What a proxy in between may take for dead is kept alive (threats R17). */
 export const KEEP_ALIVE_MS = 15_000;
@@ -292,4 +292,26 @@ export class EventStream implements BackendRun, Heartbeat {
 
 function joined(pieces: readonly Buffer[]): Buffer {
   return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
+}
+
+/** `x-accel-buffering` asks reverse proxies not to collect the events first. */
+const COMMON = [
+  "content-type",
+  "text/event-stream",
+  "cache-control",
+  "no-cache, no-transform",
+  "x-accel-buffering",
+  "no",
+];
+
+export function eventStreamHeaders(sessionId: string | undefined): HeaderList {
+  const headers = new HeaderList(COMMON.slice(), true);
+  if (sessionId !== undefined) headers.add("mcp-session-id", sessionId);
+  return headers;
+}
+
+export interface Heartbeat extends Linked<Heartbeat> {
+  beat(nowMs: number): void;
+  /** Ends a stream that would otherwise stay open during shutdown. */
+  drain?(): void;
 }

@@ -5,7 +5,7 @@
 import { LinkedList } from "../../base/linked-list.ts";
 import { find, slice } from "../../json/json-text.ts";
 import type { ClientNotification } from "../protocol/json-rpc.ts";
-import type { RequestCall } from "./request-call.ts";
+import type { RequestCall } from "./session-call.ts";
 
 export class RunningCalls {
   readonly #calls = new LinkedList<RequestCall>();

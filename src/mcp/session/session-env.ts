@@ -7,7 +7,7 @@ import { shownPrincipal } from "../../core/principal.ts";
 import { shortSessionId } from "../../observe/trace/redact.ts";
 import type { PeersEnv } from "../replicas/session-peers.ts";
 import type { Upstream } from "../server-side/upstream.ts";
-import type { CarriedAnswers } from "./carried-answers.ts";
+import type { CarriedAnswers } from "./client-questions.ts";
 import type { EventStream } from "./event-stream.ts";
 import type { SessionRecord } from "./session-records.ts";
 

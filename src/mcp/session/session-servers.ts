@@ -15,7 +15,7 @@ import {
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
 import type { Upstream } from "../server-side/upstream.ts";
-import type { RequestCall } from "./request-call.ts";
+import type { RequestCall } from "./session-call.ts";
 
 const INITIALIZED = "notifications/initialized";
 const LISTS = ["tools", "prompts", "resources"] as const;

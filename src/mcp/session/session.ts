@@ -9,7 +9,6 @@ import type { WireTap } from "../../core/wire.ts";
 import type { Names } from "../aggregation/names.ts";
 import type { Router, RouterOutcome, TargetChange } from "../aggregation/router.ts";
 import type { Question } from "../protocol/call.ts";
-import { allowsPrimingEvents } from "../protocol/era.ts";
 import {
   asServerMessage,
   type ClientNotification,
@@ -17,12 +16,13 @@ import {
   type ClientResponse,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
+import { allowsPrimingEvents } from "../protocol/protocol-version.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
 import { ClientQuestions } from "./client-questions.ts";
 import type { EventStream } from "./event-stream.ts";
-import { type CallContext, ENDLESS, RequestCall } from "./request-call.ts";
 import { RunningCalls } from "./running-calls.ts";
+import { type CallContext, ENDLESS, RequestCall } from "./session-call.ts";
 import { type ChargedOrigin, detailOf, type SessionEnv } from "./session-env.ts";
 import { SessionPeer } from "./session-peer.ts";
 import type { SessionRecord } from "./session-records.ts";

@@ -8,32 +8,34 @@ import { finish, SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { elementsInSteps, find, findInSteps, memberOf, slice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
-import { listOf, unknownName, withAnswer, withAnswerInTurns } from "../protocol/access.ts";
+import { listOf, unknownName } from "../protocol/access.ts";
 import {
   type Call,
+  type CallHandle,
   type Failure,
-  NOTHING_RUNS,
+  NO_CALL,
   type Question,
-  type Running,
   refuseQuestion,
-  type ShadowTold,
+  runMessageSteps,
+  type ShadowReporter,
   serverFailure,
+  withAnswer,
+  withAnswerInTurns,
 } from "../protocol/call.ts";
-import { editedRequest } from "../protocol/edited-request.ts";
-import { SERVER_INFO } from "../protocol/era.ts";
 import {
   asClientRequest,
   asResult,
   asServerMessage,
   type ClientNotification,
   type ClientRequest,
+  editedRequest,
   INTERNAL_ERROR,
   INVALID_PARAMS,
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import { largeOrSmall } from "../protocol/large-or-small.ts";
 import { listProblem } from "../protocol/list-check.ts";
+import { SERVER_INFO } from "../protocol/protocol-version.ts";
 import { envelopeOf } from "../server-side/modern-envelope.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
@@ -105,7 +107,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     this.inner.open((outcome) => done(this.#shownOutcome(outcome)), wire);
   }
 
-  call(asked: Call): Running {
+  call(asked: Call): CallHandle {
     const { method, params } = asked.request;
     const call = checkedCall(asked, this.#env.product);
     if (method === "tools/list")
@@ -117,7 +119,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     const tool = this.#env.product.called(shown);
     if (!tool) {
       call.failed(unknownName("tool", shown));
-      return NOTHING_RUNS;
+      return NO_CALL;
     }
     if (this.#env.product.lock === undefined) return this.#run(call, tool, shown);
     return this.#compared(call, (names) => {
@@ -128,7 +130,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
         error: "authorization_denied",
         detail: `tool "${tool.name}" of target "${this.target.name}" is not as the lock file says: see gwctl mcp lock --check`,
       });
-      return NOTHING_RUNS;
+      return NO_CALL;
     });
   }
 
@@ -284,11 +286,11 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   }
 
   /** Goes on with the tools that are as they were accepted, after reading the server's list if need be. */
-  #compared(call: Call, then: (names: ReadonlySet<string>) => Running): Running {
+  #compared(call: Call, then: (names: ReadonlySet<string>) => CallHandle): CallHandle {
     const nowMs = this.#env.clock.monotonicMs();
     if (this.#accepted && nowMs - this.#accepted.atMs < COMPARED_MS) return then(this.#accepted.names);
     const names = new Set<string>();
-    const running: { current: Running; isCancelled: boolean } = { current: NOTHING_RUNS, isCancelled: false };
+    const running: { current: CallHandle; isCancelled: boolean } = { current: NO_CALL, isCancelled: false };
     const accepted = { names, atMs: nowMs };
     const changes = this.#changes;
     const readPage = (cursor: string | undefined, page: number): void => {
@@ -302,7 +304,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
         asked: refuseQuestion,
         failed: (failure) => call.failed(failure),
         answered: (message) =>
-          largeOrSmall(
+          runMessageSteps(
             message,
             () => this.#readPage(request, message, names),
             (read) => {
@@ -344,7 +346,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     return typeof value === "string" ? { next: value } : {};
   }
 
-  #run(call: Call, tool: OfferedTool, shown: string): Running {
+  #run(call: Call, tool: OfferedTool, shown: string): CallHandle {
     const filled = filledRequest(call.request, tool.arguments, call.caller);
     if (filled.misspelled !== undefined) {
       call.failed({
@@ -352,7 +354,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
         status: 200,
         message: `Tool ${shown} cannot be called: ${filled.misspelled}`,
       });
-      return NOTHING_RUNS;
+      return NO_CALL;
     }
     if (filled.problem !== undefined) {
       call.failed({
@@ -362,7 +364,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
         error: "authorization_denied",
         detail: `tool "${tool.name}" of target "${this.target.name}": ${filled.problem}`,
       });
-      return NOTHING_RUNS;
+      return NO_CALL;
     }
     const named = find(filled.request.text, 0, "params", "name");
     const request =
@@ -397,7 +399,7 @@ export function checkedCall(call: Call, guards: Guards): Call {
       if (passed) call.asked(passed);
     },
     answered: (message) =>
-      largeOrSmall(
+      runMessageSteps(
         message,
         function* () {
           const passed =
@@ -417,7 +419,7 @@ export function checkedCall(call: Call, guards: Guards): Call {
 export function checkedNow(
   message: ServerMessage,
   { guard, watch }: Guards,
-  tell?: ShadowTold,
+  tell?: ShadowReporter,
 ): ServerMessage | undefined {
   const isLarge = message.text.length > SLICED_BYTES;
   if (guard !== undefined && isLarge) return undefined;
@@ -427,7 +429,7 @@ export function checkedNow(
 }
 
 /** The server gets an error for a question that must not pass. */
-export function checkedQuestion(question: Question, guards: Guards, tell?: ShadowTold): Question | undefined {
+export function checkedQuestion(question: Question, guards: Guards, tell?: ShadowReporter): Question | undefined {
   const passed = checkedNow(question.message, guards, tell);
   if (passed === question.message) return question;
   if (passed === undefined) {
@@ -448,7 +450,7 @@ function refusalOf(guard: ResultGuard | undefined): string {
   return `"error":${JSON.stringify({ code: INTERNAL_ERROR, message: guard?.refusal ?? "" })}`;
 }
 
-function report(findings: readonly { readonly rule: string; readonly action: string }[], tell: ShadowTold): void {
+function report(findings: readonly { readonly rule: string; readonly action: string }[], tell: ShadowReporter): void {
   for (const { rule, action } of findings)
     tell(`a result guard would ${action} what matches \`${rule}\``, `resultGuard: ${rule}`);
 }
@@ -461,8 +463,8 @@ export interface TimedCall {
   readonly upstream: Upstream;
 }
 
-export function timedCall(call: Call, { timeoutMs, shown, clock, upstream }: TimedCall): Running {
-  let running: Running = NOTHING_RUNS;
+export function timedCall(call: Call, { timeoutMs, shown, clock, upstream }: TimedCall): CallHandle {
+  let running: CallHandle = NO_CALL;
   const timer = clock.after(timeoutMs, () => {
     running.cancel("timeout");
     const seconds = timeoutMs / 1000;

@@ -11,9 +11,9 @@ import type { HttpCall } from "../../http/http-client.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import { find, slice } from "../../json/json-text.ts";
 import type { LoginRequired } from "../protocol/call.ts";
-import type { Era } from "../protocol/era.ts";
 import { wireIdOf } from "../protocol/json-rpc.ts";
 import { MIRRORED, mirrorHeader } from "../protocol/mirror-headers.ts";
+import type { McpProtocol } from "../protocol/protocol-version.ts";
 import type { RemoteServer } from "./remote-server.ts";
 import { type BrokenMessage, type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
@@ -33,7 +33,7 @@ export class HttpChannel implements Channel {
   readonly #clock: Clock;
   readonly #handlers: ChannelHandlers;
   readonly #exchanges = new Set<HttpExchange>();
-  #era: Era = "legacy";
+  #era: McpProtocol = "legacy";
   #version: string | undefined = undefined;
   #sessionId: string | undefined = undefined;
   #isPaused = false;
@@ -57,7 +57,7 @@ export class HttpChannel implements Channel {
     return this.#exchanges.size > MAX_UNDER_WAY;
   }
 
-  setProtocol(era: Era, version: string): void {
+  setProtocol(era: McpProtocol, version: string): void {
     this.#era = era;
     this.#version = version;
   }
@@ -352,7 +352,7 @@ export function noteEvent(exchange: HttpExchange, event: SseEvent): void {
 export function protocolHeaders(
   message: Outgoing,
   forwarded: readonly string[],
-  era: Era,
+  era: McpProtocol,
   version: string | undefined,
   sessionId: string | undefined,
 ): string[] {

@@ -15,7 +15,7 @@ import { StdioProcess } from "./stdio-transport.ts";
 const alive = setInterval(() => undefined, 60_000);
 after(() => clearInterval(alive));
 
-interface Running {
+interface CallHandle {
   readonly child: StdioProcess;
   readonly lines: string[];
   readonly exited: Promise<string>;
@@ -23,11 +23,11 @@ interface Running {
   line(): Promise<string>;
 }
 
-function run(script: string, ...args: string[]): Running {
+function run(script: string, ...args: string[]): CallHandle {
   return start(process.execPath, ["-e", script, ...args]);
 }
 
-function start(cmd: string, args: readonly string[], cwd?: string): Running {
+function start(cmd: string, args: readonly string[], cwd?: string): CallHandle {
   const lines: string[] = [];
   const waiting: ((line: string) => void)[] = [];
   let resolveExited: (reason: string) => void = () => undefined;

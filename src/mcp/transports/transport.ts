@@ -4,8 +4,8 @@
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { LoginRequired } from "../protocol/call.ts";
-import type { Era } from "../protocol/era.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
+import type { McpProtocol } from "../protocol/protocol-version.ts";
 
 export interface Outgoing {
   readonly text: string;
@@ -27,7 +27,7 @@ export interface Channel {
   /** What waits to be sent has reached a limit: new calls are better refused. */
   readonly isOverloaded: boolean;
   /** What was agreed with the server; HTTP carries it in headers. */
-  setProtocol(era: Era, version: string): void;
+  setProtocol(era: McpProtocol, version: string): void;
   send(message: Outgoing): void;
   /** Nobody waits for this answer any more. */
   abandon(wireId: number): void;

@@ -9,8 +9,13 @@ import type { LlmFacts, McpFacts } from "../../core/facts.ts";
 import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
 import type { Listener } from "../../core/topology.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
-import { CLIENT_CAPABILITIES, LATEST_LEGACY, LATEST_MODERN, PROTOCOL_VERSION } from "../../mcp/protocol/era.ts";
 import { MIRRORED, mirrorHeader } from "../../mcp/protocol/mirror-headers.ts";
+import {
+  CLIENT_CAPABILITIES,
+  LATEST_LEGACY,
+  LATEST_MODERN,
+  PROTOCOL_VERSION,
+} from "../../mcp/protocol/protocol-version.ts";
 import { readHead } from "../listen/edge.ts";
 import { forwardedClient, type IsTrustedPeer } from "../listen/trusted-peers.ts";
 import type { RecordedRequest } from "../records/recorded-request.ts";

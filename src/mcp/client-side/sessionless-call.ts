@@ -5,26 +5,56 @@
  */
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { Exchange } from "../../core/exchange.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import { find, singleLine, slice } from "../../json/json-text.ts";
+import { find, insertMembers, member, singleLine, slice, withMembers } from "../../json/json-text.ts";
+import { GATEWAY_INFO } from "../aggregation/merge-responses.ts";
 import { sendJson } from "../aggregation/router.ts";
 import {
   type Call,
+  type CallHandle,
   type Failure,
   failureHeaders,
   type Question,
   type RoutedTarget,
-  type Running,
-  type ShadowTold,
+  type ShadowReporter,
+  withAnswer,
 } from "../protocol/call.ts";
-import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION } from "../protocol/era.ts";
-import { type ClientRequest, errorText, METHOD_NOT_FOUND, type ServerMessage, withId } from "../protocol/json-rpc.ts";
-import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
-import { KEEP_ALIVE_MS } from "./event-stream.ts";
-import type { Heartbeat } from "./heartbeat.ts";
-import { isLargeAnswer, readyLargeAnswer } from "./large-answer.ts";
-import { eventStreamHeaders } from "./stream-headers.ts";
+import {
+  asClientRequest,
+  asServerMessage,
+  type ClientRequest,
+  editedRequest,
+  errorText,
+  METHOD_NOT_FOUND,
+  resultText,
+  type ServerMessage,
+  withId,
+} from "../protocol/json-rpc.ts";
+import {
+  CLIENT_CAPABILITIES,
+  HEADER_MISMATCH,
+  isLegacyVersion,
+  LATEST_LEGACY,
+  LATEST_MODERN,
+  MISSING_CAPABILITY,
+  PROTOCOL_VERSION,
+  SERVER_INFO,
+  UNSUPPORTED_VERSION,
+} from "../protocol/protocol-version.ts";
+import {
+  CANCELLED,
+  type CallOutcome,
+  type CallReport,
+  isLargeAnswer,
+  outcomeOfAnswer,
+  outcomeOfFailure,
+  readyLargeAnswer,
+} from "../session/call-outcome.ts";
+import type { Lane } from "../session/client-group.ts";
+import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS } from "../session/event-stream.ts";
+import type { SessionStore } from "../session/session-store.ts";
 
 /** Queued for a client that does not read; then it is cut off. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
@@ -32,7 +62,7 @@ const END_OF_EVENT = Buffer.from("\n\n");
 const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
 /** Errors that HTTP shows too (2026-07-28, transports and basic). */
-const STATUS: Readonly<Record<number, number>> = {
+const HTTP_STATUS_BY_CODE: Readonly<Record<number, number>> = {
   [METHOD_NOT_FOUND]: 404,
   [HEADER_MISMATCH]: 400,
   [MISSING_CAPABILITY]: 400,
@@ -53,7 +83,7 @@ export class ModernCall implements Call, BackendRun, Heartbeat {
   readonly request: ClientRequest;
   readonly headers: HeaderList;
   readonly wire: WireTap | undefined;
-  running: Running | undefined = undefined;
+  running: CallHandle | undefined = undefined;
   readonly #sink: BackendCall;
   readonly #env: ModernCallEnv;
   #hasHead = false;
@@ -82,7 +112,7 @@ export class ModernCall implements Call, BackendRun, Heartbeat {
     return this.#env.report.caller;
   }
 
-  get watched(): ShadowTold {
+  get watched(): ShadowReporter {
     return this.#env.report.watched;
   }
 
@@ -203,5 +233,97 @@ export class ModernCall implements Call, BackendRun, Heartbeat {
 
 function statusOf(message: ServerMessage): number {
   const code = find(message.text, 0, "error", "code");
-  return (code && STATUS[Number(slice(message.text, code))]) ?? 200;
+  return (code && HTTP_STATUS_BY_CODE[Number(slice(message.text, code))]) ?? 200;
+}
+
+const ENVELOPE = new Map([
+  [PROTOCOL_VERSION, JSON.stringify(LATEST_MODERN)],
+  [CLIENT_CAPABILITIES, "{}"],
+]);
+/** What a client without a session can use. */
+const CAPABILITIES = ["tools", "prompts", "resources", "completions"];
+
+/** The result of what is answered without asking a server; undefined for everything else. */
+export function ownResult({ method }: ClientRequest): string | undefined {
+  return method === "ping" || method === "logging/setLevel" ? "{}" : undefined;
+}
+
+/** As a client of the modern era would have sent it. */
+export function asModernRequest(request: ClientRequest): ClientRequest {
+  if (request.method === "initialize") {
+    const envelope = [...ENVELOPE].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(",");
+    return asClientRequest("server/discover", `{"_meta":{${envelope}}}`);
+  }
+  const { text } = request;
+  const params = find(text, 0, "params");
+  const meta = params && member(text, params.start, "_meta");
+  const sent = request.params._meta;
+  const isObject = typeof sent === "object" && sent !== null && !Array.isArray(sent);
+  const written = withMembers(text, isObject ? meta : undefined, ENVELOPE);
+  const meant = { ...request.params, _meta: JSON.parse(written) as unknown };
+  if (params === undefined)
+    return editedRequest(request, [insertMembers(text, 0, `"params":{"_meta":${written}}`)], meant);
+  const edit = meta
+    ? { start: meta.start, end: meta.end, text: written }
+    : insertMembers(text, params.start, `"_meta":${written}`);
+  return editedRequest(request, [edit], meant);
+}
+
+/** A client's call, as it is run for `sent`. */
+export function statelessCall(call: Call, sent: ClientRequest): Call {
+  const { request } = call;
+  const answered = withAnswer(call, (message) =>
+    request.method === "initialize" ? asInitialized(message, request) : message,
+  );
+  return { ...answered, request: sent, routed: (target) => call.routed?.(target) };
+}
+
+/** The answer to `initialize`, from that to `server/discover`. */
+function asInitialized(answer: ServerMessage, { params }: ClientRequest): ServerMessage {
+  const { result } = JSON.parse(answer.text) as { result: Readonly<Record<string, unknown>> };
+  const { capabilities, instructions, _meta: meta } = result;
+  const asked = String(params.protocolVersion);
+  const offered = typeof capabilities === "object" && capabilities !== null ? capabilities : {};
+  const info = (meta as Record<string, unknown> | undefined)?.[SERVER_INFO];
+  return asServerMessage(
+    resultText(
+      "0",
+      JSON.stringify({
+        protocolVersion: isLegacyVersion(asked) ? asked : LATEST_LEGACY,
+        capabilities: Object.fromEntries(CAPABILITIES.filter((name) => name in offered).map((name) => [name, {}])),
+        serverInfo: info ?? GATEWAY_INFO,
+        ...(typeof instructions === "string" ? { instructions } : {}),
+      }),
+    ),
+  );
+}
+
+export interface AloneEnv {
+  readonly report: CallReport;
+  readonly sessions: SessionStore;
+  nowMs(): number;
+}
+
+/** `sent` is what servers are asked for the client's request. */
+export function serveAlone(
+  lane: Lane,
+  { request, sent }: { readonly request: ClientRequest; readonly sent: ClientRequest },
+  exchange: Exchange,
+  sink: BackendCall,
+  { report, sessions, nowMs }: AloneEnv,
+): BackendRun {
+  const isStateless = sent !== request;
+  const call = new ModernCall(request, exchange.request.headers, sink, exchange.isWatched ? sink : undefined, {
+    report,
+    hidesStatus: isStateless,
+    nowMs,
+    ended: (ended) => {
+      sessions.noBeatFor(ended);
+      lane.count(-1);
+    },
+  });
+  lane.count(1);
+  sessions.beatFor(call);
+  call.running = lane.run(isStateless ? statelessCall(call, sent) : call, exchange.mcp.access);
+  return call;
 }

@@ -3,21 +3,11 @@
  * Reads and refuses only; running what it found is the caller's. Refusals are JSON-RPC errors with the client's
  * own id wherever one could be read.
  */
-
 import { ExpectedError } from "../../base/expected-error.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { ServerError } from "../protocol/call.ts";
-import {
-  allowsBatches,
-  CLIENT_CAPABILITIES,
-  CLIENT_INFO,
-  isLegacyVersion,
-  isModernVersion,
-  LEGACY_VERSIONS,
-  UNSUPPORTED_VERSION,
-} from "../protocol/era.ts";
 import {
   type ClientMessage,
   type ClientNotification,
@@ -30,6 +20,19 @@ import {
   parseClientMessages,
 } from "../protocol/json-rpc.ts";
 import { isNotificationMethod } from "../protocol/message-rules.ts";
+import { MIRRORED, readMirrorHeader } from "../protocol/mirror-headers.ts";
+import {
+  allowsBatches,
+  CLIENT_CAPABILITIES,
+  CLIENT_INFO,
+  HEADER_MISMATCH,
+  isLegacyVersion,
+  isModernVersion,
+  LEGACY_VERSIONS,
+  MODERN_VERSIONS,
+  PROTOCOL_VERSION,
+  UNSUPPORTED_VERSION,
+} from "../protocol/protocol-version.ts";
 import { type EventPlace, parseEventId } from "../session/event-log.ts";
 import type { Session } from "../session/session.ts";
 
@@ -269,4 +272,127 @@ function checkBatch(messages: readonly ClientMessage[], session: Session): void 
   if (messages.some((message) => message.kind === "request" && message.method === "initialize")) {
     throw new Refused(400, INVALID_REQUEST, "Invalid Request: initialize must not be part of a batch");
   }
+}
+
+/** A POST without a session id. */
+export function statelessPost(parsed: ClientMessage | readonly ClientMessage[]): Demand {
+  if (isBatch(parsed))
+    throw new Refused(400, INVALID_REQUEST, "Invalid Request: there are no batches without a session");
+  return parsed.kind === "request" ? { kind: "stateless", request: parsed } : { kind: "dropped" };
+}
+
+/** A GET or DELETE without a session id: clients take the status for "not offered". */
+export function statelessOther({ method }: GatewayRequest): never {
+  throw new Refused(405, REFUSED, `Method not allowed: ${method} needs a session, and there are none here`, {
+    headers: ["allow", "POST"],
+  });
+}
+
+/** Whether a message is of the modern era: its body claims so, or its header names such a version. */
+export function isModern(request: GatewayRequest, message: ClientMessage | readonly ClientMessage[]): boolean {
+  if (isModernVersion(request.headers.get("mcp-protocol-version") ?? "")) return true;
+  return isBatch(message) ? message.some(claims) : claims(message);
+}
+
+/** The request if it may be served; undefined for a notification, which is accepted and dropped. Throws Refused. */
+export function modernPost(
+  request: GatewayRequest,
+  message: ClientMessage | readonly ClientMessage[],
+): ClientRequest | undefined {
+  if (isBatch(message))
+    throw new Refused(400, INVALID_REQUEST, "Invalid Request: this protocol version has no batches");
+  if (message.kind === "response")
+    throw new Refused(400, INVALID_REQUEST, "Invalid Request: this protocol version has no responses of clients", {
+      id: message.id,
+    });
+  if (message.kind === "notification") return undefined;
+  checkEnvelope(message);
+  checkVersion(request, message);
+  checkMirrors(request, message);
+  return message;
+}
+
+function claims(message: ClientMessage): boolean {
+  return message.kind !== "response" && metaOf(message)?.[PROTOCOL_VERSION] !== undefined;
+}
+
+function checkEnvelope(request: ClientRequest): void {
+  const meta = metaOf(request);
+  const capabilities = meta?.[CLIENT_CAPABILITIES];
+  const missing = [
+    ...(typeof meta?.[PROTOCOL_VERSION] === "string" ? [] : [PROTOCOL_VERSION]),
+    ...(typeof capabilities === "object" && capabilities !== null && !Array.isArray(capabilities)
+      ? []
+      : [CLIENT_CAPABILITIES]),
+  ];
+  if (missing.length > 0) {
+    throw new Refused(400, INVALID_PARAMS, `Invalid params: _meta lacks ${missing.join(" and ")}`, {
+      id: request.id,
+      data: { missing },
+    });
+  }
+}
+
+function checkVersion(request: GatewayRequest, message: ClientRequest): void {
+  const claimed = String(metaOf(message)?.[PROTOCOL_VERSION]);
+  const header = request.headers.get("mcp-protocol-version");
+  if (header !== claimed) mismatch(message, "MCP-Protocol-Version", header, claimed);
+  if (isModernVersion(claimed)) return;
+  throw new Refused(400, UNSUPPORTED_VERSION, "Unsupported protocol version", {
+    id: message.id,
+    data: { supported: MODERN_VERSIONS, requested: claimed.slice(0, 40) },
+  });
+}
+
+function checkMirrors(request: GatewayRequest, message: ClientRequest): void {
+  const method = request.headers.get("mcp-method");
+  if (method !== message.method) mismatch(message, "Mcp-Method", method, message.method);
+  const member = MIRRORED.get(message.method);
+  if (member === undefined) return;
+  const value = String(message.params[member]);
+  const header = request.headers.get("mcp-name");
+  if (header === undefined || readMirrorHeader(header) !== value) mismatch(message, "Mcp-Name", header, value);
+}
+
+function mismatch(message: ClientRequest, name: string, header: string | undefined, body: string): never {
+  const said = header === undefined ? "is missing" : `is '${header.slice(0, 100)}'`;
+  throw new Refused(400, HEADER_MISMATCH, `Header mismatch: ${name} ${said}, the body says '${body.slice(0, 100)}'`, {
+    id: message.id,
+  });
+}
+
+function metaOf(message: { readonly params: Readonly<Record<string, unknown>> }): Record<string, unknown> | undefined {
+  const meta = message.params._meta;
+  return typeof meta === "object" && meta !== null && !Array.isArray(meta)
+    ? (meta as Record<string, unknown>)
+    : undefined;
+}
+
+const PARAMETER = "sessionId";
+
+/** Whether a request belongs to that transport; a POST without a session is streamable HTTP at the same path. */
+export function isOldTransport(request: GatewayRequest): boolean {
+  if (!request.path.endsWith("/sse")) return false;
+  if (request.method === "POST") return new URLSearchParams(request.query).has(PARAMETER);
+  return request.method === "GET" && !request.headers.has("mcp-session-id");
+}
+
+/** Where the client shall post to: relative to the origin it knows. */
+export function endpointOf(request: GatewayRequest, session: Session): string {
+  const query = new URLSearchParams(request.query);
+  query.set(PARAMETER, session.id);
+  return `${request.path}?${query.toString()}`;
+}
+
+/** Throws Refused. */
+export function requireStream(request: GatewayRequest, find: (id: string) => Session | undefined): Session {
+  const session = find(new URLSearchParams(request.query).get(PARAMETER) ?? "");
+  if (session === undefined) throw new Refused(404, SESSION_NOT_FOUND, "Session not found");
+  return session;
+}
+
+/** That transport has no batches. Throws Refused. */
+export function singleMessage(parsed: ClientMessage | readonly ClientMessage[]): ClientMessage {
+  if (isBatch(parsed)) throw new Refused(400, INVALID_REQUEST, "Invalid Request: this transport has no batches");
+  return parsed;
 }

@@ -12,7 +12,7 @@ import {
   type ClientResponse,
 } from "./protocol/json-rpc.ts";
 import { tellSession } from "./replicas/session-peers.ts";
-import { bare } from "./routers.ts";
+import { bare } from "./router-factory.ts";
 import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
 import type { Session } from "./session/session.ts";
 import { resumeSession } from "./session/session-opening.ts";

@@ -10,17 +10,24 @@ import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import {
   type Call,
+  type CallHandle,
   type Failure,
   isChallenge,
   type Question,
   type RoutedTarget,
-  type Running,
-  type ShadowTold,
+  type ShadowReporter,
 } from "../protocol/call.ts";
 import { type ClientRequest, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "../protocol/json-rpc.ts";
-import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
+import {
+  CANCELLED,
+  type CallOutcome,
+  type CallReport,
+  isLargeAnswer,
+  outcomeOfAnswer,
+  outcomeOfFailure,
+  readyLargeAnswer,
+} from "./call-outcome.ts";
 import type { EventStream } from "./event-stream.ts";
-import { isLargeAnswer, readyLargeAnswer } from "./large-answer.ts";
 
 /** The session that a request belongs to, as far as the request needs it. */
 export interface CallOwner {
@@ -51,7 +58,7 @@ export class RequestCall implements Call, Linked<RequestCall> {
   readonly #stream: EventStream;
   readonly #group: { left: number };
   readonly #report: CallReport;
-  running: Running | undefined = undefined;
+  running: CallHandle | undefined = undefined;
   #target: RoutedTarget | undefined = undefined;
   #isOver = false;
 
@@ -76,7 +83,7 @@ export class RequestCall implements Call, Linked<RequestCall> {
     return this.#report.caller;
   }
 
-  get watched(): ShadowTold {
+  get watched(): ShadowReporter {
     return this.#report.watched;
   }
 

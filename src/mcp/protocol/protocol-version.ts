@@ -35,7 +35,7 @@ export const REMOVED_METHODS: ReadonlySet<string> = new Set([
   "resources/unsubscribe",
 ]);
 
-export type Era = "legacy" | "modern";
+export type McpProtocol = "legacy" | "modern";
 
 const legacy: ReadonlySet<string> = new Set(LEGACY_VERSIONS);
 const modern: ReadonlySet<string> = new Set(MODERN_VERSIONS);

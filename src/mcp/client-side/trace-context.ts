@@ -3,12 +3,11 @@
  * the parent where its HTTP request names none, and servers are told the gateway's own.
  */
 
-import { find, insertMembers, removeMembers } from "../json/json-text.ts";
-import { type Edit, skipSpace } from "../json/syntax.ts";
-import type { RequestSpans } from "../observe/trace/request-spans.ts";
-import { parseTraceparent, usableTracestate } from "../observe/trace/trace-context.ts";
-import { editedRequest } from "./protocol/edited-request.ts";
-import type { ClientMessage, ClientRequest } from "./protocol/json-rpc.ts";
+import { find, insertMembers, removeMembers } from "../../json/json-text.ts";
+import { type Edit, skipSpace } from "../../json/syntax.ts";
+import type { RequestSpans } from "../../observe/trace/request-spans.ts";
+import { parseTraceparent, usableTracestate } from "../../observe/trace/trace-context.ts";
+import { type ClientMessage, type ClientRequest, editedRequest } from "../protocol/json-rpc.ts";
 
 const OWN = new Set(["traceparent", "tracestate"]);
 

@@ -2,12 +2,18 @@
  * What the configuration makes of the tools of an MCP backend's targets, compiled: changes to single tools, and the lock
  * file that all of them are compared with.
  */
+
+import { createHash } from "node:crypto";
 import type { BackendEnv } from "../core/backend.ts";
 import { GuardRejection, guardParts } from "../llm/guards/guarded-text.ts";
 import { compileTextGuard } from "../llm/guards/text-guard.ts";
 import type { TextGuard } from "../llm/request/llm-call.ts";
-import { unwrappedCall, unwrappedMessage } from "./aggregation/tool-search.ts";
-import type { Demand } from "./client-side/downstream.ts";
+import { storeNamespace } from "../store/store.ts";
+import { confinedFetch } from "./logins/oauth-client.ts";
+import { LoginRegistry, ServerLogin } from "./logins/server-login.ts";
+import { Vault } from "./logins/vault.ts";
+import { serverUrl } from "./openapi/api.ts";
+import { type OpenApiConfig, openApiSource } from "./openapi/openapi-config.ts";
 import type { McpConfig, ResultGuardConfig } from "./server-side/target-config.ts";
 import { MAX_LOCK_BYTES, parseToolLocks, type ToolLock } from "./tools/tool-lock.ts";
 import {
@@ -101,16 +107,73 @@ function lockText(path: string, env: BackendEnv): string {
   }
 }
 
-/** What a request wants, with each call through `call_tool` as the call that it means (`toolMode: search`). */
-export function unwrappedDemand(demand: Demand): Demand {
-  switch (demand.kind) {
-    case "requests":
-      return { ...demand, requests: demand.requests.map(unwrappedCall) };
-    case "streamMessage":
-      return { ...demand, message: unwrappedMessage(demand.message) };
-    case "modern":
-      return { ...demand, request: unwrappedCall(demand.request) };
-    default:
-      return demand;
+/** Of an OpenAPI description. */
+const MAX_DESCRIPTION_FILE_BYTES = 16 * 1024 * 1024;
+
+export function withResolvedPath(target: McpConfig["targets"][number], env: BackendEnv): McpConfig["targets"][number] {
+  const { stdio, openapi } = target;
+  if (openapi) return { ...target, openapi: withDescription(openapi, env) };
+  if (stdio && env.isConfined) throw new Error("a document of a cluster cannot start a process");
+  if (stdio?.cwd !== undefined) return { ...target, stdio: { ...stdio, cwd: env.resolvePath(stdio.cwd) } };
+  // Like every path in a file, `./server.sh` is beside it; a bare name is looked up in PATH.
+  return stdio && /^\.{1,2}[/\\]/.test(stdio.cmd)
+    ? { ...target, stdio: { ...stdio, cmd: env.resolvePath(stdio.cmd) } }
+    : target;
+}
+
+/** A description in a file is read now, so that a mistake in it stops the load. */
+function withDescription(config: OpenApiConfig, env: BackendEnv): OpenApiConfig {
+  if (config.file === undefined) return config;
+  const text = env.readFile(config.file, MAX_DESCRIPTION_FILE_BYTES);
+  try {
+    const described = { ...config, source: openApiSource(text) };
+    serverUrl(described);
+    return described;
+  } catch (error) {
+    throw new Error(`openapi: ${config.file}: ${error instanceof Error ? error.message : String(error)}`);
   }
+}
+
+const MIN_KEY_CHARS = 32;
+
+/** By the names of targets. Throws an Error that says what is missing. */
+export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<string, ServerLogin> {
+  const logins = new Map<string, ServerLogin>();
+  const targets = config.targets.filter(({ mcp }) => mcp?.oauth !== undefined);
+  if (targets.length === 0) return logins;
+  if (!env.requiresCredential)
+    throw new Error("`oauth` keeps tokens per user: the route needs an authentication policy that lets nobody else in");
+  const key = vaultKey(config, env);
+  const registry = env.acquire("mcp logins", "all", () => new LoginRegistry());
+  for (const { name, mcp } of targets) {
+    if (mcp?.oauth === undefined) continue;
+    const { url, oauth } = mcp;
+    const id = `${env.name}/${name}`;
+    const definition = createHash("sha256")
+      .update(JSON.stringify([url, oauth, key]))
+      .digest("hex");
+    const kept = env.acquire(
+      `mcp login ${id}`,
+      definition,
+      () => {
+        const vault = new Vault(storeNamespace(env.store, "mcp-vault"), key);
+        const logger = env.logger.for("mcp");
+        const fetch = oauth.issuer === undefined ? confinedFetch(url, env.fetch) : env.fetch;
+        const parts = { clock: env.clock, fetch, logger, vault };
+        return { login: new ServerLogin(id, name, url, oauth, parts), vault };
+      },
+      ({ login }) => registry.remove(login),
+    );
+    env.serving(() => registry.add(kept.login, kept.vault));
+    logins.set(name, kept.login);
+  }
+  return logins;
+}
+
+function vaultKey({ vaultKey: given, vaultKeyFile }: McpConfig, env: BackendEnv): string {
+  const key = given ?? (vaultKeyFile === undefined ? undefined : env.readFile(vaultKeyFile).trim());
+  if (key === undefined) throw new Error("`oauth` needs a key for the users' tokens: set `vaultKey` or `vaultKeyFile`");
+  if (key.length < MIN_KEY_CHARS)
+    throw new Error(`the key in \`vaultKeyFile\` has fewer than ${MIN_KEY_CHARS} characters`);
+  return key;
 }

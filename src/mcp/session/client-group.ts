@@ -2,10 +2,13 @@
  * The servers of modern clients. That era has no sessions, but a process must be somebody's: clients that show
  * the same identity share one, and nobody else does. It is brought up by the first request and ends when idle.
  */
+
+import { createHash } from "node:crypto";
+import type { Exchange } from "../../core/exchange.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { Router } from "../aggregation/router.ts";
-import { type Call, NOTHING_RUNS, type Question, type Running, serverFailure } from "../protocol/call.ts";
+import { type Call, type CallHandle, NO_CALL, type Question, serverFailure } from "../protocol/call.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
 import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
 
@@ -19,7 +22,7 @@ const RETIRED = "its servers are not in the configuration any more";
 interface Waiting {
   readonly call: Call;
   readonly access: McpAccess | undefined;
-  running: Running | undefined;
+  running: CallHandle | undefined;
   isCancelled: boolean;
 }
 
@@ -69,12 +72,12 @@ export class Lane implements UpstreamListener, UpstreamHolder {
     });
   }
 
-  run(call: Call, access: McpAccess | undefined): Running {
+  run(call: Call, access: McpAccess | undefined): CallHandle {
     this.lastUsedMs = this.#env.nowMs();
     if (this.#state === "open" && this.#router) return this.#router.run(call, access);
     if (this.#state === "ended") {
       call.failed(serverFailure("the server was stopped", "overloaded"));
-      return NOTHING_RUNS;
+      return NO_CALL;
     }
     const waiting: Waiting = { call, access, running: undefined, isCancelled: false };
     this.#waiting.push(waiting);
@@ -135,4 +138,26 @@ export class Lane implements UpstreamListener, UpstreamHolder {
   lost(): void {
     // The calls in flight were answered; the next one brings the server up again.
   }
+}
+
+/** Undefined for a client that no policy has identified. */
+export function ownerOf(exchange: Exchange): string | undefined {
+  return exchange.identity.principal;
+}
+
+/**
+ * Clients without a session share a lane, and so a server, only with themselves. One that was not identified is
+ * known by its address and by what servers would be told of it: `headers` names what targets pass on.
+ */
+export function laneOwnerOf(exchange: Exchange, headers: readonly string[]): string {
+  if (exchange.identity.principal !== undefined) return exchange.identity.principal;
+  const { clientAddress, request } = exchange;
+  const names = [...new Set(["authorization", ...headers])].sort();
+  const shown = names.map((name) => request.headers.get(name) ?? null);
+  const credential = shown.every((value) => value === null) ? "" : ` ${digest(JSON.stringify(shown))}`;
+  return `address:${clientAddress}${credential}`;
+}
+
+export function digest(text: string): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, 32);
 }

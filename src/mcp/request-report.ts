@@ -5,11 +5,13 @@
 import type { AttributeSource } from "../cel/expression.ts";
 import type { BackendCall } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
+import type { McpFacts } from "../core/facts.ts";
+import type { CalledTool } from "../core/mcp-arguments.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { Names } from "./aggregation/names.ts";
-import { factsOf } from "./client-side/message-facts.ts";
-import type { RoutedTarget, ShadowTold } from "./protocol/call.ts";
-import type { ClientRequest } from "./protocol/json-rpc.ts";
+import { namedIn } from "./protocol/access.ts";
+import type { RoutedTarget, ShadowReporter } from "./protocol/call.ts";
+import type { ClientMessage, ClientRequest } from "./protocol/json-rpc.ts";
 import type { McpMetrics } from "./server-side/mcp-metrics.ts";
 import type { CallOutcome, CallReport } from "./session/call-outcome.ts";
 
@@ -37,7 +39,7 @@ export class RequestReport implements CallReport {
     return this.#exchange.attributes;
   }
 
-  get watched(): ShadowTold {
+  get watched(): ShadowReporter {
     const exchange = this.#exchange;
     // The exchange of a message on the old transport ends before its answer comes.
     if (this.#isOldTransport) exchange.shadow.isPending = true;
@@ -76,4 +78,30 @@ export class RequestReport implements CallReport {
         reason: problem.reason.slice(0, 500),
       });
   }
+}
+
+export function factsOf(message: ClientMessage | undefined, sessionId: string | undefined, names: Names): McpFacts {
+  const facts: McpFacts = {};
+  if (sessionId !== undefined) facts.sessionId = sessionId;
+  if (message === undefined || message.kind === "response") return facts;
+  facts.methodName = message.method;
+  const only = names.targets.length === 1 ? names.targets[0] : undefined;
+  if (only !== undefined) facts.target = only;
+  const about = message.kind === "request" ? namedIn(message) : undefined;
+  if (about === undefined) return facts;
+  const found = names.isPrefixed ? names.inward(about.kind, about.name) : { target: only ?? "", name: about.name };
+  // A name that belongs to no target is unknown: it will be refused as such.
+  if (found === undefined) return facts;
+  const { target, name } = found;
+  if (target !== "") facts.target = target;
+  if (about.kind === "tool") facts.tool = { name, target };
+  else if (about.kind === "prompt") facts.prompt = { name, target };
+  else facts.resource = { uri: name, target };
+  return facts;
+}
+
+/** The call that these facts are about, with its arguments. */
+export function calledTool(message: ClientMessage | undefined, { tool }: McpFacts): CalledTool | undefined {
+  if (tool === undefined || message?.kind !== "request") return undefined;
+  return { facts: tool, args: message.params.arguments };
 }

@@ -14,8 +14,14 @@ import { ModernSharedUpstream, SharedConnection } from "./aggregation/shared-con
 import { SearchRouter } from "./aggregation/tool-search.ts";
 import { LoginUpstream } from "./logins/login-upstream.ts";
 import type { ServerLogin } from "./logins/server-login.ts";
-import { CLIENT_CAPABILITIES, CLIENT_INFO, type Era, LATEST_MODERN, PROTOCOL_VERSION } from "./protocol/era.ts";
 import type { ClientRequest } from "./protocol/json-rpc.ts";
+import {
+  CLIENT_CAPABILITIES,
+  CLIENT_INFO,
+  LATEST_MODERN,
+  type McpProtocol,
+  PROTOCOL_VERSION,
+} from "./protocol/protocol-version.ts";
 import type { ClientTasks } from "./replicas/task-records.ts";
 import type { TurnRelay } from "./replicas/turn-relay.ts";
 import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
@@ -24,7 +30,7 @@ import type { ConnectionOptions } from "./server-side/server-connection.ts";
 import type { Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 import type { Upstream, UpstreamListener } from "./server-side/upstream.ts";
-import type { Lane } from "./session/lane.ts";
+import type { Lane } from "./session/client-group.ts";
 import type { Session } from "./session/session.ts";
 import { ToolUpstream, type ToolUpstreamEnv } from "./tools/tool-upstream.ts";
 
@@ -106,7 +112,7 @@ export class Routers {
 
   #router(
     upstreams: readonly Upstream[],
-    era: Era,
+    era: McpProtocol,
     tasks: ClientTasks,
     late: AddUpstream,
     arrived: (upstream: Upstream) => void,
@@ -132,7 +138,7 @@ export class Routers {
   #loggedIn(
     target: Target,
     { owner, client }: { readonly owner: string | undefined; readonly client: string },
-    era: Era,
+    era: McpProtocol,
     version: string,
     user: UpstreamListener,
     make: (user: UpstreamListener, link: ConnectionOptions) => Upstream,

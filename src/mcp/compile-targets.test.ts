@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../base/turns.ts";
+import { resultGuardOf, resultWatchOf } from "./compile-targets.ts";
 import { asServerMessage, resultText } from "./protocol/json-rpc.ts";
-import { resultGuardOf, resultWatchOf } from "./tool-products.ts";
 import { guardedMessage, watchedMessage } from "./tools/result-guard.ts";
 
 const someGuard = fc.record({

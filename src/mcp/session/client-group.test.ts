@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
-import { laneOwnerOf, ownerOf } from "./session-owner.ts";
+import { laneOwnerOf, ownerOf } from "./client-group.ts";
 
 test("without authentication a session has no owner, whatever headers say", () => {
   assert.equal(ownerOf(anExchange({ headers: { authorization: "Bearer one" } })), undefined);
