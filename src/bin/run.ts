@@ -18,6 +18,7 @@ import { endsWithProcess, openServiceManager } from "../base/service-manager.ts"
 import { VERSION } from "../base/version.ts";
 import { defaultConfig, defaultListenHint } from "../config/load/default-config.ts";
 import { type Environment, processEnvironment } from "../config/text/env.ts";
+import { setFastReads } from "../http/h1/socket-reads.ts";
 import { openLogOutput } from "../observe/log/log-output.ts";
 import { describeDefect } from "../observe/log/unexpected-errors.ts";
 import { type ClusterFlags, clusterConfig, followedCluster } from "./cluster.ts";
@@ -48,7 +49,9 @@ export async function run(options: RunOptions): Promise<number> {
   const sources = options.files ?? {
     text: options.cluster ? clusterConfig(options.cluster) : defaultConfig(demoProgram()),
   };
-  const common = { sources, environment: processEnvironment(), clock: systemClock, readStdin: options.readStdin };
+  const environment = processEnvironment();
+  setFastReads(environment.GATEWAY_FAST_READS !== "off");
+  const common = { sources, environment, clock: systemClock, readStdin: options.readStdin };
   try {
     if (options.validate) {
       const { strict, format, allowMissingEnv } = options.validate;

@@ -4,8 +4,11 @@
 import { parentPort, workerData } from "node:worker_threads";
 import type { ThreadData } from "../app/threads/messages.ts";
 import { runThread } from "../app/threads/thread-app.ts";
+import { processEnvironment } from "../config/text/env.ts";
+import { setFastReads } from "../http/h1/socket-reads.ts";
 
 if (parentPort !== null) {
+  setFastReads(processEnvironment().GATEWAY_FAST_READS !== "off");
   const app = runThread(workerData as ThreadData, parentPort, import.meta.url);
   // Nothing that one connection or one server does may end the others.
   process.on("uncaughtException", app.unexpected);

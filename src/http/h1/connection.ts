@@ -5,7 +5,6 @@
 import type { LookupFunction, Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import { contain, surface } from "../../base/contain.ts";
-import { copied } from "../../base/one-read-buffer.ts";
 import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {
   type HttpCall,
@@ -15,11 +14,12 @@ import {
   type OutgoingRequest,
   type ResponseHandler,
 } from "../http-client.ts";
-import { describeSocketError, openSocket } from "../open-socket.ts";
 import { type BodyWriter, writeBody } from "./body-writer.ts";
+import { describeSocketError, openSocket } from "./open-socket.ts";
 import { type ParsedHead, ResponseError } from "./parse-response-head.ts";
 import { framingOf, requestHead } from "./request-head.ts";
 import { type ParserEvents, ResponseParser } from "./response-parser.ts";
+import { copied } from "./socket-reads.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Up to this a body is copied into one write with the head. */

@@ -6,6 +6,7 @@ import { type ClientHttp2Session, connect } from "node:http2";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
+import { describeSocketError, openSocket } from "../h1/open-socket.ts";
 import {
   HttpClientError,
   type HttpPool,
@@ -14,7 +15,6 @@ import {
   type ResponseHandler,
 } from "../http-client.ts";
 import { createLookup, type Resolve } from "../lookup.ts";
-import { describeSocketError, openSocket } from "../open-socket.ts";
 import { endSessionLater } from "./later-ends.ts";
 import { LifeSigns } from "./life-signs.ts";
 import { StreamCall } from "./stream-call.ts";

@@ -3,7 +3,7 @@
  * share these functions. What the connection throws ends it, and nothing else.
  */
 import type { Socket } from "node:net";
-import { readOpened, socketReader } from "../../base/one-read-buffer.ts";
+import { readOpened, socketReader } from "../../http/h1/socket-reads.ts";
 
 export interface SocketReceiver {
   received(chunk: Buffer): void;

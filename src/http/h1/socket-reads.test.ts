@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, Socket } from "node:net";
 import { after, test } from "node:test";
-import { borrowingReader, readOpened, socketReader } from "./one-read-buffer.ts";
+import { borrowingReader, readOpened, readOptions, setFastReads, socketReader } from "./socket-reads.ts";
 
 const servers: Server[] = [];
 const sockets: Socket[] = [];
@@ -144,4 +144,22 @@ test("other sockets are left alone", () => {
   const reader = socketReader(() => true);
   assert.equal(readOpened(new Other(), reader), false);
   assert.equal(readOpened(new Socket(), reader), false, "it is not open");
+});
+
+test("with fast reads off, an accepted socket is left to its data events", async () => {
+  const { client, accepted } = await pair();
+  const reader = socketReader(() => assert.fail("read into the shared buffer"));
+  setFastReads(false);
+  try {
+    assert.equal(readOpened(accepted, reader), false);
+    assert.deepEqual(
+      readOptions(() => true),
+      {},
+    );
+  } finally {
+    setFastReads(true);
+  }
+  client.write("hello");
+  const [chunk] = (await once(accepted, "data")) as [Buffer];
+  assert.equal(chunk.toString(), "hello");
 });

@@ -3,37 +3,41 @@
  */
 import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:net";
 import { connect as connectTls, type PeerCertificate } from "node:tls";
-import { type Received, readInto } from "../base/one-read-buffer.ts";
-import { hasOneName } from "./certificate-names.ts";
-import type { HttpTarget } from "./http-client.ts";
-import { confinedLookup, isLocalAddress, localAddressError } from "./local-address.ts";
+import { hasOneName } from "../certificate-names.ts";
+import type { HttpTarget } from "../http-client.ts";
+import { confinedLookup, isLocalAddress, localAddressError } from "../local-address.ts";
+import { type Received, readConnecting, readOptions } from "./socket-reads.ts";
 
-/** `protocols`: what is offered by ALPN. `received` is told what comes, in place of `data` events. */
+/** `protocols`: offered by ALPN. `received` gets the bytes instead of `data` events. */
 export function openSocket(
   { protocol, host, port, socketPath, tls, isConfined }: HttpTarget,
   unconfined: LookupFunction,
   protocols: readonly string[],
   received?: Received,
 ): Socket {
-  // A name is looked at when it has an address; an address that is written is never looked up.
+  // A literal address is never looked up, so it is checked here; a name is checked when it resolves.
   if (isConfined && (socketPath !== undefined || isLocalAddress(host)))
     return new Socket().destroy(localAddressError(socketPath ?? host));
   const lookup = isConfined ? confinedLookup(unconfined) : unconfined;
   const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
-  const reading = received ? { onread: readInto(received) } : {};
-  if (protocol === "http") return connectTcp({ ...at, noDelay: true, ...reading });
-  return connectTls({
-    ...at,
-    ...reading,
-    ALPNProtocols: [...protocols],
-    ...(isIP(host) === 0 ? { servername: host } : {}),
-    ...(tls?.servername === undefined ? {} : { servername: tls.servername }),
-    ...(tls?.ca === undefined ? {} : { ca: tls.ca }),
-    ...(tls?.cert === undefined ? {} : { cert: tls.cert }),
-    ...(tls?.key === undefined ? {} : { key: tls.key }),
-    ...(tls?.insecure === true ? { rejectUnauthorized: false } : {}),
-    ...(tls?.names === undefined ? {} : { checkServerIdentity: namesChecked(tls.names) }),
-  });
+  const reading = readOptions(received);
+  const socket =
+    protocol === "http"
+      ? connectTcp({ ...at, noDelay: true, ...reading })
+      : connectTls({
+          ...at,
+          ...reading,
+          ALPNProtocols: [...protocols],
+          ...(isIP(host) === 0 ? { servername: host } : {}),
+          ...(tls?.servername === undefined ? {} : { servername: tls.servername }),
+          ...(tls?.ca === undefined ? {} : { ca: tls.ca }),
+          ...(tls?.cert === undefined ? {} : { cert: tls.cert }),
+          ...(tls?.key === undefined ? {} : { key: tls.key }),
+          ...(tls?.insecure === true ? { rejectUnauthorized: false } : {}),
+          ...(tls?.names === undefined ? {} : { checkServerIdentity: namesChecked(tls.names) }),
+        });
+  if (received) readConnecting(socket, received, reading);
+  return socket;
 }
 
 function namesChecked(names: readonly string[]): (host: string, shown: PeerCertificate) => Error | undefined {

@@ -1,0 +1,100 @@
+/**
+ * How the engine reads sockets. By default all sockets of a thread read into one shared buffer: Node allocates 64 KiB for each read
+ * and passes the bytes through a stream, while copying a small read out of a fixed buffer costs a fraction of that. Accepted sockets and
+ * pipes of children have no documented option for this, so `readOpened` sets the properties that Node's own `onread` option sets.
+ *
+ * `setFastReads(false)`, or `GATEWAY_FAST_READS=off` in the environment of the gateway, reads every socket through its `data` events instead.
+ * The behavior is the same; `test/scenario/plain-reads.test.ts` runs the engine's tests that way.
+ */
+import { type OnReadOpts, Socket } from "node:net";
+
+/** The size of Node's own reads. */
+const READ_BYTES = 64 * 1024;
+
+const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
+
+let isFast = true;
+
+/** Applies to sockets opened afterwards. */
+export function setFastReads(enabled: boolean): void {
+  isFast = enabled;
+}
+
+/** The buffer is reused: copy what you need before returning. Returns false to stop reading until `resume()`. */
+export type Received = (bytes: Buffer) => boolean;
+
+/** The options of `connect` for a socket whose bytes go to `received`; call `readConnecting` with the socket. */
+export function readOptions(received: Received | undefined): { onread?: OnReadOpts } {
+  if (received === undefined || !isFast) return {};
+  return { onread: { buffer, callback: (size) => received(bytesRead(size)) } };
+}
+
+/** Delivers the bytes of a socket to `received` where its options (`readOptions`) do not. */
+export function readConnecting(socket: Socket, received: Received, options: { onread?: OnReadOpts }): void {
+  if (options.onread === undefined) socket.on("data", received);
+}
+
+/** Called with the socket as `this`, so that one function serves all sockets that are read alike. */
+export type SocketReader = (this: Socket, size: number) => boolean;
+
+export function socketReader(received: (this: Socket, chunk: Buffer) => boolean): SocketReader {
+  return function (size) {
+    return received.call(this, copied(bytesRead(size)));
+  };
+}
+
+/** For a receiver that keeps nothing: the bytes are a view of the shared buffer, valid only during the call. */
+export function borrowingReader(received: Received): SocketReader {
+  return (size) => received(bytesRead(size));
+}
+
+/** The part of a plain socket's handle that is used here. */
+interface Handle {
+  useUserBuffer?: (buffer: Buffer) => void;
+}
+
+/**
+ * For a socket that Node opened (accepted, or a pipe of a child). Returns false if fast reads are off, the socket uses TLS, or this version of Node
+ * lacks one of the properties; the caller then listens to `data` events.
+ */
+export function readOpened(socket: Socket, reader: SocketReader): boolean {
+  const { _handle: handle } = socket as unknown as { _handle?: Handle | null };
+  if (!isFast || NAMES === undefined || Object.getPrototypeOf(socket) !== Socket.prototype) return false;
+  if (typeof handle?.useUserBuffer !== "function") return false;
+  Object.assign(socket, { [NAMES.buffer]: buffer, [NAMES.callback]: reader });
+  handle.useUserBuffer(buffer);
+  socket.resume();
+  return true;
+}
+
+/** A copy that the receiver may keep. */
+export function copied(bytes: Buffer): Buffer {
+  const chunk = Buffer.allocUnsafe(bytes.length);
+  chunk.set(bytes);
+  return chunk;
+}
+
+/** Views of the buffer by length: most reads are small and repeat the same sizes. */
+const VIEWS: (Buffer | undefined)[] = new Array<Buffer | undefined>(2048).fill(undefined);
+
+function bytesRead(size: number): Buffer {
+  if (size >= VIEWS.length) return buffer.subarray(0, size);
+  const known = VIEWS[size];
+  if (known !== undefined) return known;
+  const made = buffer.subarray(0, size);
+  VIEWS[size] = made;
+  return made;
+}
+
+/** The properties where a socket keeps its `onread` option; every socket has them. */
+const NAMES = namesOf(new Socket());
+
+function namesOf(socket: Socket): { readonly buffer: symbol; readonly callback: symbol } | undefined {
+  const find = (name: string): symbol | undefined =>
+    Object.getOwnPropertySymbols(socket).find((symbol) => symbol.description === name);
+  const buffer = find("kBuffer");
+  const callback = find("kBufferCb");
+  return buffer === undefined || callback === undefined || find("kBufferGen") === undefined
+    ? undefined
+    : { buffer, callback };
+}
