@@ -60,7 +60,7 @@ export const POLICY_LIMITS = {
       "spending of further ones is lost, and logged",
     ],
     ["MAX_REMEMBERED", "llm/budgets/budget-alerts.ts", "alerts that a process remembers", "the store is asked again"],
-    ["MAX_ANSWER_BYTES", "llm/budgets/budget-alerts.ts", "a webhook's answer to an alert", "it counts as failed"],
+    ["MAX_RESPONSE_BYTES", "llm/budgets/budget-alerts.ts", "a webhook's answer to an alert", "it counts as failed"],
     [
       "MAX_LOOK_BYTES",
       "llm/budgets/stream-progress.ts",

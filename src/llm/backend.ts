@@ -7,28 +7,34 @@ import { createIdSource } from "../base/ids.ts";
 import { finish, inTurns, SLICED_BYTES } from "../base/turns.ts";
 import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
-import { applyPolicies, applyWebhooks, modelAsked, type PolicedCall, withTree } from "./calls/apply-policies.ts";
-import { DeferredRun } from "./calls/deferred-run.ts";
-import { AiRun, sendJson } from "./calls/failover-call.ts";
-import { forwardPlain } from "./calls/passthrough.ts";
-import { prepareCall, type Reading, recallCall } from "./calls/prepare-call.ts";
 import {
+  applyPolicies,
+  applyWebhooks,
+  type PreparedRequest,
+  requestedModel,
+  withTree,
+} from "./calls/apply-policies.ts";
+import { DeferredRun } from "./calls/deferred-run.ts";
+import { FailoverCall, sendJson } from "./calls/failover-call.ts";
+import { forwardUnread } from "./calls/passthrough.ts";
+import { prepareCall, type Reading, restoreRecordedCall } from "./calls/prepare-call.ts";
+import {
+  errorReply,
+  LlmRejection,
   MISSING_MODEL,
   modelNotFound,
   noModelFits,
-  noteRefusal,
-  PlanError,
-  shapeError,
+  recordRejection,
   UNREADABLE_STREAM,
 } from "./calls/rejections.ts";
-import { guardAnswers } from "./calls/response-guards.ts";
+import { createResponseGuards } from "./calls/response-guards.ts";
 import { Settlement } from "./calls/settlement.ts";
 import { createGuardWatch } from "./guards/guarded-text.ts";
 import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import { createModelPolicies, innerPolicies } from "./models/model-policies.ts";
-import type { AskedCall } from "./models/model-table.ts";
-import { askedCall, createQuotes, pricesOf } from "./models/quotes.ts";
+import type { ConditionInput } from "./models/model-table.ts";
+import { conditionInput, createQuotes, pricesOf } from "./models/quotes.ts";
 import { type AiConfig, aiSchema, aiSchemaWith } from "./models/schema.ts";
 import { dialectOf } from "./request/dialect.ts";
 import { errorBody, errorHeaders, type LlmError } from "./request/llm-errors.ts";
@@ -59,9 +65,9 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
   };
   const quotes = createQuotes(table, settling.prices);
   const cache = config.cache && createResponseCache(config.cache, JSON.stringify(config), env);
-  const asked = (exchange: Exchange): AskedCall | undefined =>
-    table.hasConditions ? askedCall(exchange, settling.prices) : undefined;
-  const policies = createModelPolicies(table, modelAsked, asked);
+  const asked = (exchange: Exchange): ConditionInput | undefined =>
+    table.hasConditions ? conditionInput(exchange, settling.prices) : undefined;
+  const policies = createModelPolicies(table, requestedModel, asked);
   const reading: Reading = { table, policies, maxBodyBytes: config.maxBodyBytes, quotes };
   const ids = createIdSource();
   const running = {
@@ -77,26 +83,26 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
   return {
     facts: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
     defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
-    errorReply: shapeError,
+    errorReply: errorReply,
     prepare: (exchange, needsModel) => prepareCall(exchange, reading, needsModel),
-    recall: (exchange, recorded) => recallCall(exchange, recorded, quotes),
+    recall: (exchange, recorded) => restoreRecordedCall(exchange, recorded, quotes),
     ...(policies ? { inner: (exchange: Exchange) => policies.inner(exchange) } : {}),
     call(exchange, call) {
       const llm = LlmRequestFacts.callOf(exchange);
       if (llm === undefined) {
         const { llm: sized } = exchange.facts;
         const dialect = dialectOf(exchange.request.path);
-        return forwardPlain(table, exchange, call, running, sized && new Settlement(settling, sized, dialect));
+        return forwardUnread(table, exchange, call, running, sized && new Settlement(settling, sized, dialect));
       }
       const settlement = new Settlement(settling, exchange.facts.llm ?? {}, llm.dialect);
       const refuse = (error: LlmError): BackendRun => {
-        settlement.nothing(error.code ?? "");
-        noteRefusal(exchange, error);
+        settlement.unused(error.code ?? "");
+        recordRejection(exchange, error);
         const { errorFormat } = llm.dialect;
         sendJson(call, error.status, errorBody(errorFormat, error), errorHeaders(errorFormat, error.status));
         return NOTHING_RUNS;
       };
-      const start = (policed: PolicedCall): BackendRun => {
+      const start = (policed: PreparedRequest): BackendRun => {
         if (policed.model === undefined && llm.dialect.format !== "opaque" && !table.hasFixedModels)
           return refuse(MISSING_MODEL);
         const candidates = policies
@@ -104,11 +110,11 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
           : table.candidates(policed.model, asked(exchange));
         if (candidates === undefined) return refuse(modelNotFound(policed.model));
         if (candidates.length === 0 && table.hasConditions) return refuse(noModelFits(policed.model));
-        const guarding = guardAnswers(policed, llm.dialect, exchange);
+        const guarding = createResponseGuards(policed, llm.dialect, exchange);
         if (guarding === "unreadable") return refuse(UNREADABLE_STREAM);
         const ask = (to: BackendCall): BackendRun => {
           const { shown, from } = guarding(to);
-          const run = new AiRun(running, exchange, shown, policed.llm, candidates, settlement);
+          const run = new FailoverCall(running, exchange, shown, policed.llm, candidates, settlement);
           from(run);
           run.start();
           return run;
@@ -118,20 +124,20 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
         return cache.run(exchange, call, { model, llm: sent, candidates, settlement, ask, through: guarding });
       };
       const refused = (error: unknown): BackendRun => {
-        if (error instanceof PlanError) return refuse(error.error);
+        if (error instanceof LlmRejection) return refuse(error.error);
         throw error;
       };
       const policing = applyPolicies(llm, running, createGuardWatch(exchange, "request"));
       let isAborted = false;
       const isOver = (): boolean => isAborted;
-      const later = (policed: Promise<PolicedCall>): BackendRun => {
+      const later = (policed: Promise<PreparedRequest>): BackendRun => {
         const asked = policed.then(
           (judged) => () => start(judged),
           (error: unknown) => () => refused(error),
         );
         return new DeferredRun(call, asked, () => {
           isAborted = true;
-          settlement.nothing("aborted");
+          settlement.unused("aborted");
         });
       };
       if (llm.bytes.length > SLICED_BYTES)

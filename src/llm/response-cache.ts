@@ -11,8 +11,8 @@ import type { Exchange } from "../core/exchange.ts";
 import { HeaderList } from "../http/headers.ts";
 import { CACHE_NAMESPACE, storeNamespace } from "../store/store.ts";
 import { DeferredRun } from "./calls/deferred-run.ts";
-import { PassingCall } from "./calls/response-filter.ts";
-import type { GuardedWay } from "./calls/response-guards.ts";
+import { ResponseFilter } from "./calls/response-filter.ts";
+import type { GuardedReceiver } from "./calls/response-guards.ts";
 import type { Settlement } from "./calls/settlement.ts";
 import { isForwarded } from "./calls/upstream-request.ts";
 import { isEncoded } from "./encoding/decode-response.ts";
@@ -25,12 +25,12 @@ export interface CacheConfig {
   readonly scope: "user" | "shared";
 }
 
-export interface CachedCall extends Omit<CacheQuestion, "scope" | "backend"> {
+export interface CachedCall extends Omit<CacheKeyInput, "scope" | "backend"> {
   readonly settlement: Settlement;
   /** Asks the providers. */
   ask(call: BackendCall): BackendRun;
   /** What a kept answer passes on its way to the client. */
-  through(call: BackendCall): GuardedWay;
+  through(call: BackendCall): GuardedReceiver;
 }
 
 export interface ResponseCache {
@@ -52,10 +52,10 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
     "US dollars that replayed answers had cost.",
   );
 
-  function keep(key: string, answer: Pick<KeptAnswer, "headers" | "body" | "isBase64">, exchange: Exchange): void {
+  function keep(key: string, answer: Pick<CachedResponse, "headers" | "body" | "isBase64">, exchange: Exchange): void {
     const { inputTokens = 0, outputTokens = 0, cost = 0 } = exchange.facts.llm ?? {};
     const keptAtMs = clock.now();
-    const kept: KeptAnswer = { ...answer, keptAtMs, tokens: inputTokens + outputTokens, cost };
+    const kept: CachedResponse = { ...answer, keptAtMs, tokens: inputTokens + outputTokens, cost };
     // An answer that cannot be kept is asked for again.
     store.set(key, JSON.stringify(kept), { expiresAtMs: keptAtMs + ttl }).catch(() => undefined);
   }
@@ -66,49 +66,49 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
       const key = /\bno-store\b/i.test(wish) ? undefined : cacheKey({ ...cached, backend, scope }, exchange);
       if (key === undefined) {
         outcomes.labels("bypass").add();
-        return cached.ask(new KeepingCall(call, "bypass"));
+        return cached.ask(new CachingResponse(call, "bypass"));
       }
       const ask = (): BackendRun => {
         // An encoded answer could not be told from another.
         exchange.request.headers.set("accept-encoding", "identity");
         outcomes.labels("miss").add();
         return cached.ask(
-          new KeepingCall(call, "miss", {
+          new CachingResponse(call, "miss", {
             hold: (bytes) => exchange.holdResponse(bytes),
             keep: (answer) => keep(key, answer, exchange),
           }),
         );
       };
       if (/\bno-cache\b/i.test(wish)) return ask();
-      const replay = (kept: KeptAnswer): BackendRun => {
+      const replay = (kept: CachedResponse): BackendRun => {
         outcomes.labels("hit").add();
         savedTokens.labels().add(kept.tokens);
         savedDollars.labels().add(kept.cost);
         cached.settlement.replayed();
         exchange.trace?.point({ type: "policyEvent", kind: "llmCache", details: { outcome: "hit" } });
-        return new ReplayRun(cached.through(call), kept, clock);
+        return new ReplayedResponse(cached.through(call), kept, clock);
       };
       const looked = store
         .get(key)
         .catch(() => undefined)
         .then((text) => {
-          const kept = text === undefined ? undefined : parseKept(text);
+          const kept = text === undefined ? undefined : parseCached(text);
           // Of another time, before the clock or the configuration was changed.
           const isOver = kept === undefined || kept.keptAtMs > clock.now() || kept.keptAtMs + ttl <= clock.now();
           return isOver ? ask : () => replay(kept);
         });
-      return new DeferredRun(call, looked, () => cached.settlement.nothing("aborted"));
+      return new DeferredRun(call, looked, () => cached.settlement.unused("aborted"));
     },
   };
 }
 
-class ReplayRun implements BackendRun {
+class ReplayedResponse implements BackendRun {
   readonly #call: BackendCall;
   readonly #body: Buffer;
   #sent = 0;
   #isOver = false;
 
-  constructor({ shown: call, from }: GuardedWay, kept: KeptAnswer, clock: Clock) {
+  constructor({ shown: call, from }: GuardedReceiver, kept: CachedResponse, clock: Clock) {
     this.#call = call;
     from(this);
     this.#body = bodyOf(kept);
@@ -161,7 +161,7 @@ const IRRELEVANT_PREFIX = /^(?:x-stainless-|x-b3-|x-datadog-|sec-fetch-|sec-ch-)
 /** Where clients bring keys of their own. */
 const KEY_HEADERS = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 
-export interface CacheQuestion {
+export interface CacheKeyInput {
   readonly backend: string;
   readonly scope: "user" | "shared";
   readonly model: string | undefined;
@@ -170,7 +170,7 @@ export interface CacheQuestion {
 }
 
 /** undefined: this call is neither looked for nor kept. */
-export function cacheKey(question: CacheQuestion, exchange: Exchange): string | undefined {
+export function cacheKey(question: CacheKeyInput, exchange: Exchange): string | undefined {
   const { llm, scope, candidates } = question;
   const { request } = exchange;
   if (llm.dialect.free || !CACHED_FORMATS.has(llm.dialect.format)) return undefined;
@@ -203,7 +203,7 @@ export function cacheKey(question: CacheQuestion, exchange: Exchange): string | 
 
 function ownerOf(
   { identity: { principal }, request, credentials: { presented: credential } }: Exchange,
-  scope: CacheQuestion["scope"],
+  scope: CacheKeyInput["scope"],
   candidates: readonly Candidate[],
 ): string | undefined {
   // Only the provider can check a key that the client brings: whoever has another one, or none, asks for himself.
@@ -244,9 +244,9 @@ const schema = z.strictObject({
   cost: z.number(),
 });
 
-export type KeptAnswer = z.output<typeof schema>;
+export type CachedResponse = z.output<typeof schema>;
 
-export function parseKept(text: string): KeptAnswer | undefined {
+export function parseCached(text: string): CachedResponse | undefined {
   try {
     return schema.parse(JSON.parse(text));
   } catch {
@@ -254,18 +254,18 @@ export function parseKept(text: string): KeptAnswer | undefined {
   }
 }
 
-export function bodyOf({ body, isBase64 }: KeptAnswer): Buffer {
+export function bodyOf({ body, isBase64 }: CachedResponse): Buffer {
   return Buffer.from(body, isBase64 ? "base64" : "utf8");
 }
 
 export interface Keep {
   /** Whether there is memory for that many more bytes. */
   hold(bytes: number): boolean;
-  keep(answer: Pick<KeptAnswer, "headers" | "body" | "isBase64">): void;
+  keep(answer: Pick<CachedResponse, "headers" | "body" | "isBase64">): void;
 }
 
 /** Passes an answer on, and keeps a copy until its end. */
-export class KeepingCall extends PassingCall {
+export class CachingResponse extends ResponseFilter {
   readonly #outcome: "miss" | "bypass";
   readonly #keep: Keep | undefined;
   #headers: string[] | undefined;

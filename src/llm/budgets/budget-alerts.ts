@@ -24,7 +24,7 @@ export interface AlertServices {
 }
 
 const TIMEOUT_MS = 5_000;
-const MAX_ANSWER_BYTES = 64 * 1024;
+const MAX_RESPONSE_BYTES = 64 * 1024;
 /** Before each further attempt. */
 const PAUSES_MS = [1_000, 5_000];
 /** Alerts that this process knows to be told; beyond it the store is asked again. */
@@ -100,7 +100,7 @@ export class BudgetAlerts {
           headers: { "content-type": "application/json", ...headers },
           body,
           timeoutMs: TIMEOUT_MS,
-          maxBytes: MAX_ANSWER_BYTES,
+          maxBytes: MAX_RESPONSE_BYTES,
         });
         if (status >= 200 && status < 300) return;
         throw new Error(`the webhook answered ${status}`);

@@ -15,10 +15,10 @@ import { BodyTexts } from "../guards/text-places.ts";
 import type { Candidate } from "../models/model-table.ts";
 import type { LlmCall, PromptRules, TextGuard } from "../request/llm-call.ts";
 import { scanSteps } from "../request/read-request.ts";
-import { PlanError } from "./rejections.ts";
-import type { PlanEnv } from "./upstream-request.ts";
+import { LlmRejection } from "./rejections.ts";
+import type { PlanOptions } from "./upstream-request.ts";
 
-export interface PolicedCall {
+export interface PreparedRequest {
   readonly llm: LlmCall;
   /** What is asked for, after overrides and aliases. */
   readonly model: string | undefined;
@@ -26,7 +26,7 @@ export interface PolicedCall {
 }
 
 /** What a call asks for after overrides and aliases: the `model` that `applyPolicies` will find. */
-export function modelAsked({ dialect, scan, rules: list }: LlmCall): string | undefined {
+export function requestedModel({ dialect, scan, rules: list }: LlmCall): string | undefined {
   const rules = mergeRules(list);
   const isEdited = dialect.format !== "opaque" && !scan.isForm;
   const set = isEdited ? (rules.overrides?.model ?? scan.model ?? rules.defaults?.model) : scan.model;
@@ -34,8 +34,8 @@ export function modelAsked({ dialect, scan, rules: list }: LlmCall): string | un
   return (model !== undefined && rules.aliases?.(model)) || model;
 }
 
-/** Throws PlanError with what the client is to be told. `watch` hears what guards in shadow mode find. */
-export function* applyPolicies(llm: LlmCall, env: PlanEnv, watch: GuardWatch): Steps<PolicedCall> {
+/** Throws LlmRejection with what the client is to be told. `watch` hears what guards in shadow mode find. */
+export function* applyPolicies(llm: LlmCall, env: PlanOptions, watch: GuardWatch): Steps<PreparedRequest> {
   const rules = mergeRules(llm.rules);
   // What is passed on unread (images, speech, older completions) has no place for messages, but its texts are guarded.
   const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
@@ -53,10 +53,10 @@ export function* applyPolicies(llm: LlmCall, env: PlanEnv, watch: GuardWatch): S
 
 /** For targets that speak another dialect: the tree of a large request is read in steps before it is planned. */
 export function* withTree(
-  policed: PolicedCall,
+  policed: PreparedRequest,
   candidates: readonly Candidate[] | undefined,
-  env: PlanEnv,
-): Steps<PolicedCall> {
+  env: PlanOptions,
+): Steps<PreparedRequest> {
   const { llm } = policed;
   if (candidates === undefined || llm.scan.isForm || !candidates.some((one) => needsTree(llm, one))) return policed;
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
@@ -70,13 +70,13 @@ function needsTree({ dialect, caching }: LlmCall, { target: { provider }, model 
   return caching !== undefined && hasCacheMarks(format, model);
 }
 
-/** Throws PlanError where there is no tree. `purpose` follows "cannot". */
-function* treeOf(llm: LlmCall, env: PlanEnv, purpose: string): Steps<Skeleton> {
+/** Throws LlmRejection where there is no tree. `purpose` follows "cannot". */
+function* treeOf(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleton> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON")
-    throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
+    throw new LlmRejection({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
   if ("tooLarge" in tree)
-    throw new PlanError({
+    throw new LlmRejection({
       status: 413,
       message: `a request ${tree.tooLarge} cannot ${purpose}`,
       code: "request_too_large",
@@ -95,7 +95,7 @@ function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string)
   return { ...llm, bytes, scan: scanned.scan };
 }
 
-function* edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): Steps<LlmCall> {
+function* edit(llm: LlmCall, rules: PromptRules, env: PlanOptions): Steps<LlmCall> {
   const tree = yield* treeOf(llm, env, "pass the prompt policies");
   try {
     if (rules.requestGuards) refuseTokenNumbers(tree.value);
@@ -103,12 +103,16 @@ function* edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): Steps<LlmCall> {
     return yield* rewritten(llm, tree, value, "a prompt policy");
   } catch (error) {
     if (!(error instanceof GuardRejection)) throw error;
-    throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });
+    throw new LlmRejection({ status: error.status, message: error.message, code: "content_rejected" });
   }
 }
 
-/** The call with the texts that guards by webhook leave. Rejects with PlanError. */
-export async function applyWebhooks(policed: PolicedCall, env: PlanEnv, isOver: () => boolean): Promise<PolicedCall> {
+/** The call with the texts that guards by webhook leave. Rejects with LlmRejection. */
+export async function applyWebhooks(
+  policed: PreparedRequest,
+  env: PlanOptions,
+  isOver: () => boolean,
+): Promise<PreparedRequest> {
   const { llm, model, rules } = policed;
   if (rules.requestWebhooks === undefined || llm.scan.isForm) return policed;
   const run = <T>(steps: Steps<T>): T | Promise<T> =>
@@ -123,18 +127,18 @@ export async function applyWebhooks(policed: PolicedCall, env: PlanEnv, isOver: 
     return { ...policed, llm: await run(rewritten(llm, tree, found.replaced(judged), "a guard")) };
   } catch (error) {
     if (!(error instanceof GuardRejection)) throw error;
-    throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });
+    throw new LlmRejection({ status: error.status, message: error.message, code: "content_rejected" });
   }
 }
 
 function refuseTokenNumbers(body: Members): void {
   if (!hasTokenNumbers(body)) return;
   const message = "the guards of this route cannot read a prompt of token numbers: send it as text";
-  throw new PlanError({ status: 400, message, code: "unsupported_format" });
+  throw new LlmRejection({ status: 400, message, code: "unsupported_format" });
 }
 
 /** The same texts as an enforced guard reads; what it could not read it would reject. */
-function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanEnv, watch: GuardWatch): Steps<void> {
+function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanOptions, watch: GuardWatch): Steps<void> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");
   else if ("tooLarge" in tree) watch.unread(guards, `a request ${tree.tooLarge} cannot be read`);

@@ -1,19 +1,24 @@
 /**
- * One LLM call: the targets in their order, the next one when a target cannot be reached, is too slow, or answers with
- * what `failoverOn` names, as long as nothing has reached the client. A target that cannot be asked in the client's words is
- * passed over; the last answer is the client's, whatever it is. Redirects are never followed: a key must not go where
- * an answer points.
+ * One LLM call with failover: a state machine over the targets that can serve it. The gateway calls the targets in order and
+ * moves on to the next one when a target is unreachable, too slow, or responds with a status in `failoverOn`, as long as no
+ * byte has reached the client. The last response goes to the client whatever it is.
+ *
+ * A response is committed to the client with its head. Two exceptions hold the head back: a target with a first-byte timeout
+ * commits with its first byte, and a possible context-length error commits only after its body was read. Redirects are never
+ * followed, because a provider key must not be sent to an address from a response.
+ *
+ * `ResponseHandler` guarantees that a call makes no callbacks after `abort()`, so every callback belongs to `#attempt`.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/attempt-state.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { type HttpCall, HttpClientError, type OutgoingRequest, type ResponseHandler } from "../../http/http-client.ts";
+import { type HttpCall, HttpClientError, type OutgoingRequest } from "../../http/http-client.ts";
 import type { Members } from "../../json/json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
-import { doubt, MISSING_AWS_KEYS } from "../credentials/credential.ts";
+import { invalidateCredential, MISSING_AWS_KEYS } from "../credentials/credential.ts";
 import { CredentialError } from "../credentials/renewable.ts";
 import type { FailoverRules } from "../models/failover-rules.ts";
 import type { Candidate } from "../models/model-table.ts";
@@ -24,167 +29,328 @@ import { errorBody, errorHeaders, isContextLengthError, type LlmError } from "..
 import { providerRequestId, retryAfterSeconds } from "../request/provider.ts";
 import { estimateRequestTokens } from "../usage/estimate-tokens.ts";
 import type { LlmMetrics } from "../usage/llm-metrics.ts";
-import type { TapReport } from "../usage/response-usage.ts";
-import { type Answer, NativeAnswer, TranslatedAnswer } from "./provider-response.ts";
-import { PlanError } from "./rejections.ts";
-import type { CallSettlement, Settlement } from "./settlement.ts";
-import { sendParts } from "./split-request.ts";
-import { type PlanEnv, planRequest, type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
+import { NativeResponse, type ProviderResponse, TranslatedResponse } from "./provider-response.ts";
+import { LlmRejection } from "./rejections.ts";
+import { PROMPT_ONLY, type Settlement } from "./settlement.ts";
+import { type SplitCallHandler, sendSplitRequest } from "./split-request.ts";
+import { type PlanOptions, planRequest, type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
 
-export interface RunEnv extends PlanEnv {
+/** Longer error bodies are streamed to the client without checking for a context-length error. */
+const MAX_ERROR_BYTES = 64 * 1024;
+
+export interface FailoverOptions extends PlanOptions {
   readonly logger: Logger;
   readonly clock: Clock;
   readonly metrics: LlmMetrics;
   readonly rules: FailoverRules;
 }
 
-export class AiRun implements BackendRun, AttemptOwner {
-  readonly #env: RunEnv;
+/** The call to one target. */
+interface Attempt {
+  readonly candidate: Candidate;
+  readonly plan: UpstreamPlan;
+  /** Undefined only while the request is being sent; there are no callbacks before that. */
+  http: HttpCall | undefined;
+  timer: ResponseTimer | undefined;
+  /** A response head that is not committed to the client yet. */
+  held: HeldHead | undefined;
+  /** Set once the response is committed to the client. */
+  response: ProviderResponse | undefined;
+}
+
+interface HeldHead {
+  readonly status: number;
+  readonly headers: HeaderList;
+  /** The body of a possible context-length error; undefined while the call waits for the first byte. */
+  readonly error: Buffer[] | undefined;
+  errorBytes: number;
+}
+
+interface TargetFailure {
+  /** For the log and the trace. */
+  readonly reason: string;
+  /** For the metric: a status code or a fixed word. */
+  readonly cause: string;
+  readonly retryAfterSeconds?: number | undefined;
+  /** False if the request caused the failure, so the target stays in rotation. */
+  readonly ejects: boolean;
+}
+
+export class FailoverCall implements BackendRun, SplitCallHandler {
+  readonly #options: FailoverOptions;
   readonly #exchange: Exchange;
-  readonly #call: BackendCall;
+  readonly #receiver: BackendCall;
   readonly #llm: LlmCall;
   readonly #targets: TargetQueue;
   readonly #settlement: Settlement;
-  /** The target that is being asked or answers; the one before it is closed when another takes its place. */
-  #attempt: TargetAttempt | undefined;
+  #attempt: Attempt | undefined = undefined;
   #state: AttemptState = "asked";
 
   constructor(
-    env: RunEnv,
+    options: FailoverOptions,
     exchange: Exchange,
-    call: BackendCall,
+    receiver: BackendCall,
     llm: LlmCall,
     candidates: readonly Candidate[],
     settlement: Settlement,
   ) {
-    this.#env = env;
+    this.#options = options;
     this.#exchange = exchange;
-    this.#call = call;
+    this.#receiver = receiver;
     this.#llm = llm;
-    this.#targets = new TargetQueue(llm, exchange.request, candidates, env);
+    this.#targets = new TargetQueue(llm, exchange, candidates, options);
     this.#settlement = settlement;
   }
 
+  // FROM THE PIPELINE
+
+  /** Calls the next target. Rejects the request if no target can serve it. */
   start(): void {
     if (isOver(this.#state)) return;
     try {
-      const planned = this.#targets.take();
-      if (planned === undefined) {
-        const { refusal, retryAfterSeconds } = this.#targets;
-        const isBusy = refusal?.status === 429 && retryAfterSeconds !== undefined;
-        if (refusal) this.#refuse(refusal, isBusy ? { "retry-after": String(retryAfterSeconds) } : {});
+      const next = this.#targets.take();
+      if (next === undefined) {
+        this.#rejectUnserved();
         return;
       }
-      const { candidate, plan } = planned;
+      const { candidate, plan } = next;
       const facts = this.#exchange.facts.llm;
       if (facts) facts.provider = candidate.target.provider.name;
-      this.#settlement.asks(candidate.model);
-      if (plan === undefined) this.#replyCount(estimateRequestTokens(this.#llm.bytes));
-      else this.#send(candidate, plan);
+      this.#settlement.calling(candidate.model);
+      if (plan === undefined) this.#replyTokenCount(estimateRequestTokens(this.#llm.bytes));
+      else this.#sign(candidate, plan);
     } catch (error) {
-      this.fail(error);
+      this.#fail(error);
     }
   }
 
   abort(): void {
-    if (!this.#goes("abort")) return;
-    if (this.#attempt) this.#attempt.abandon(this.#settlement);
-    else this.#settlement.nothing("aborted");
+    if (!this.#transition("abort")) return;
+    const attempt = this.#attempt;
+    this.#cancel();
+    if (attempt?.response) attempt.response.abort();
+    // A split request reported its spending when its parts were aborted.
+    else if (attempt === undefined || attempt.held?.error || attempt.plan.more.length > 0)
+      this.#settlement.unused("aborted");
+    else this.#settlement.used(PROMPT_ONLY);
   }
 
   resume(): void {
-    this.#attempt?.resume();
+    this.#attempt?.timer?.resumed();
+    this.#attempt?.http?.resume();
   }
 
   get spareTargets(): number {
     return this.#targets.left;
   }
 
-  /** The target that is asked takes too long. */
+  /** The route's timeout expired before the response head. */
   tryNext(reason: string): boolean {
-    const attempt = this.#attempt;
-    if (attempt === undefined || this.#state !== "asked" || !this.hasNext) return false;
-    attempt.drop();
-    this.giveUp(attempt.candidate.target, { reason, cause: "timeout", rests: true });
+    if (this.#attempt === undefined || this.#state !== "asked" || !this.#planNext()) return false;
+    this.#failOver({ reason, cause: "timeout", ejects: true });
     return true;
   }
 
-  #send(candidate: Candidate, plan: UpstreamPlan): void {
+  // SENDING
+
+  #sign(candidate: Candidate, plan: UpstreamPlan): void {
     const { target } = candidate;
     const request = upstreamRequest(this.#exchange, plan, candidate);
     const { protocol, host, port } = target.address;
     const { method, path, headers } = request;
-    const sealing = target.seal?.({ method, protocol, hostname: host, port, path, headers, body: plan.body });
-    if (sealing === undefined) this.#dispatch(candidate, plan, request);
+    const signing = target.sign?.({ method, protocol, hostname: host, port, path, headers, body: plan.body });
+    if (signing === undefined) this.#send(candidate, plan, request);
     else
-      sealing
+      signing
         .then(() => {
-          if (!isOver(this.#state)) this.#dispatch(candidate, plan, request);
+          if (!isOver(this.#state)) this.#send(candidate, plan, request);
         })
         .catch((error) => {
-          if (error instanceof CredentialError) this.#withoutCredential(candidate, error);
-          else this.fail(error);
+          if (error instanceof CredentialError) this.#credentialFailed(candidate, error);
+          else this.#fail(error);
         });
   }
 
   /** The next target may have a credential that works. */
-  #withoutCredential({ target }: Candidate, error: CredentialError): void {
+  #credentialFailed({ target }: Candidate, error: CredentialError): void {
     if (isOver(this.#state)) return;
-    if (this.hasNext) {
-      this.#next(target, error.message, "credential");
+    if (this.#planNext()) {
+      this.#startNext(target, error.message, "credential");
       return;
     }
-    const said = { status: 503, message: error.message, code: "provider_credential_unavailable" };
-    this.#refuse(said, { "retry-after": String(error.retryAfterSeconds) });
+    const rejection = { status: 503, message: error.message, code: "provider_credential_unavailable" };
+    this.#reject(rejection, { "retry-after": String(error.retryAfterSeconds) });
   }
 
-  #dispatch(candidate: Candidate, plan: UpstreamPlan, request: OutgoingRequest): void {
+  #send(candidate: Candidate, plan: UpstreamPlan, request: OutgoingRequest): void {
     const { target } = candidate;
     const needsKey = target.provider.credential === "aws" && target.credential.kind === "client";
     if (needsKey && !request.headers.has("authorization")) {
-      this.#refuse(MISSING_AWS_KEYS);
+      this.#reject(MISSING_AWS_KEYS);
       return;
     }
+    const { trace, facts } = this.#exchange;
     const { names } = plan.context.losses;
-    if (names.length > 0)
-      this.#exchange.trace?.point({ type: "policyEvent", kind: "llmDropped", details: { members: names } });
+    if (names.length > 0) trace?.point({ type: "policyEvent", kind: "llmDropped", details: { members: names } });
     const scheme = target.address.protocol;
-    this.#call.attempt(target.display, this.#exchange.trace && { over: "http", scheme, request });
+    this.#receiver.attempt(target.display, trace && { over: "http", scheme, request });
+    const calls = 1 + plan.more.length;
     if (target.quota) {
       const { quota } = target;
-      const tokens = quota.countsTokens ? (this.#exchange.facts.llm?.estimatedTokens ?? 0) : 0;
-      this.#settlement.charges(quota.begin(tokens, 1 + plan.more.length));
+      const tokens = quota.countsTokens ? (facts.llm?.estimatedTokens ?? 0) : 0;
+      this.#settlement.chargeQuota(quota.begin(tokens, calls));
     }
-    const attempt = new TargetAttempt(this, candidate, plan);
+    const attempt: Attempt = {
+      candidate,
+      plan,
+      http: undefined,
+      timer: undefined,
+      held: undefined,
+      response: undefined,
+    };
     this.#attempt = attempt;
-    attempt.sent(
-      plan.more.length === 0 ? target.upstream.send(request, attempt) : this.#sendParts(attempt, plan, request),
-    );
+    if (calls === 1) attempt.http = target.upstream.send(request, this);
+    else {
+      trace?.point({ type: "policyEvent", kind: "llmParts", details: { calls } });
+      if (facts.llm) facts.llm.providerCalls = calls;
+      attempt.http = sendSplitRequest(this.#exchange, plan, candidate, request, this, (tokens) =>
+        this.#settlement.addSpent(tokens),
+      );
+    }
+    const { timeouts } = target;
+    if (timeouts)
+      attempt.timer = new ResponseTimer(this.#options.clock, timeouts, (detail) => this.#timedOut(attempt, detail));
   }
 
-  #sendParts(attempt: TargetAttempt, plan: UpstreamPlan, first: OutgoingRequest): HttpCall {
-    const calls = 1 + plan.more.length;
-    const { trace, facts } = this.#exchange;
-    trace?.point({ type: "policyEvent", kind: "llmParts", details: { calls } });
-    if (facts.llm) facts.llm.providerCalls = calls;
-    return sendParts(this.#exchange, plan, attempt.candidate, first, attempt, (used) => this.#settlement.spent(used));
-  }
+  // FROM THE CURRENT TARGET
 
-  // FROM THE ATTEMPT AT ONE TARGET
-
-  received(status: number, headers: HeaderList): void {
+  head(status: number, headers: HeaderList): void {
+    const attempt = this.#attempt;
+    if (attempt === undefined) return;
+    const { target } = attempt.candidate;
+    const { rules, clock } = this.#options;
     const id = providerRequestId(headers);
     const { llm } = this.#exchange.facts;
     if (id !== undefined && llm) llm.providerRequestId = id;
-    this.#call.received(status, headers);
+    this.#receiver.received(status, headers);
+    if (status === 401 || status === 403) invalidateCredential(target.credential);
+    const ownKey = target.credential.kind !== "client";
+    const ejects = rules.ejects(status, ownKey);
+    const failsOver = rules.onStatus(status, ownKey);
+    const mayBeTooLong = (status === 400 || status === 413) && rules.onContextLength;
+    const hasNext = (failsOver || mayBeTooLong) && this.#planNext();
+    if (failsOver && hasNext) {
+      const retryAfter = retryAfterSeconds(headers, clock.now());
+      this.#failOver({ reason: `status ${status}`, cause: String(status), retryAfterSeconds: retryAfter, ejects });
+    } else if (status >= 300 && status < 400) {
+      this.#cancel();
+      const message = "the provider returned a redirect, which is not followed";
+      this.#reject({ status: 502, message, code: "upstream_redirect" });
+    } else if (mayBeTooLong && hasNext) attempt.held = { status, headers, error: [], errorBytes: 0 };
+    else if (status < 400 && target.timeouts?.firstByteMs !== undefined)
+      attempt.held = { status, headers, error: undefined, errorBytes: 0 };
+    else {
+      if (ejects) target.health.recordFailure(retryAfterSeconds(headers, clock.now()));
+      else target.health.recordSuccess();
+      this.#commit(attempt, status, headers);
+    }
   }
 
-  get hasNext(): boolean {
+  data(chunk: Buffer): boolean {
+    const attempt = this.#attempt;
+    if (attempt === undefined) return true;
+    const { held } = attempt;
+    if (held) {
+      held.error?.push(chunk);
+      held.errorBytes += chunk.length;
+      if (held.error && held.errorBytes <= MAX_ERROR_BYTES) return true;
+      this.#commitHeld(attempt, held);
+      if (held.error) return true;
+    }
+    const acceptsMore = attempt.response?.data(chunk) ?? true;
+    attempt.timer?.received(acceptsMore);
+    return acceptsMore;
+  }
+
+  /** A response to one part of a split request is arriving. */
+  partReceived(): void {
+    this.#attempt?.timer?.received(true);
+  }
+
+  end(trailers: readonly string[]): void {
+    const attempt = this.#attempt;
+    if (attempt === undefined) return;
+    attempt.timer?.stop();
+    const { held } = attempt;
+    if (held?.error && isContextLengthError(Buffer.concat(held.error).toString("utf8")) && this.#planNext()) {
+      this.#failOver({ reason: "the prompt is too long for its model", cause: "context_length", ejects: false });
+      return;
+    }
+    if (held) this.#commitHeld(attempt, held);
+    if (this.#transition("end")) attempt.response?.end(trailers);
+  }
+
+  error(error: HttpClientError): void {
+    this.#attempt?.timer?.stop();
+    // A request that cannot be sent and an internal error say nothing about the target.
+    const isTargetFault = error.kind !== "request" && error.kind !== "internal";
+    this.#targetFailed(error, isTargetFault ? { reason: error.message, cause: "connection", ejects: true } : undefined);
+  }
+
+  #timedOut(attempt: Attempt, detail: string): void {
+    attempt.http?.abort();
+    this.#targetFailed(new GatewayError("backend_timeout", { detail }), {
+      reason: detail,
+      cause: "timeout",
+      ejects: true,
+    });
+  }
+
+  /** Breaks off a committed response; otherwise calls the next target, if there is one and the target is at fault. */
+  #targetFailed(error: HttpClientError | GatewayError, failure: TargetFailure | undefined): void {
+    const attempt = this.#attempt;
+    if (attempt?.response) {
+      if (this.#transition("error")) attempt.response.fail(error);
+      else this.#lose(error);
+    } else if (failure && this.#planNext()) this.#failOver(failure);
+    else {
+      if (failure) attempt?.candidate.target.health.recordFailure(undefined);
+      this.#fail(error);
+    }
+  }
+
+  #commit(attempt: Attempt, status: number, headers: HeaderList): void {
+    if (!this.#transition("head")) return;
+    if (status < 400) this.#settlement.modelAccepted();
+    const { plan } = attempt;
+    attempt.response = plan.translation
+      ? new TranslatedResponse(this.#receiver, plan, plan.translation, this.#settlement, {
+          isClientGone: () => this.#exchange.isOver,
+          stop: () => {
+            this.#transition("error");
+            this.#cancel();
+          },
+        })
+      : new NativeResponse(this.#receiver, plan.clientFormat, this.#settlement, plan.hidesUsage);
+    attempt.response.head(status, headers);
+  }
+
+  #commitHeld(attempt: Attempt, { status, headers, error }: HeldHead): void {
+    attempt.held = undefined;
+    attempt.candidate.target.health.recordSuccess();
+    this.#commit(attempt, status, headers);
+    for (const chunk of error ?? []) attempt.response?.data(chunk);
+  }
+
+  // FAILOVER
+
+  /** Whether another target can be called. Plans and translates the request for it, at most once per target. */
+  #planNext(): boolean {
     try {
-      return this.#targets.left > 0 && this.#targets.hasNext;
+      return this.#targets.planNext() !== undefined;
     } catch (error) {
-      // A defect of ours must not cost the client the answer that there is.
-      this.#env.logger.error("the next provider does not support the request", {
+      // A defect in a translation must not cost the client the response that is already there.
+      this.#options.logger.error("the next provider does not support the request", {
         error: String(error),
         request: this.#exchange.id,
       });
@@ -192,87 +358,69 @@ export class AiRun implements BackendRun, AttemptOwner {
     }
   }
 
-  get isLeft(): boolean {
-    return this.#exchange.isOver;
-  }
-
-  get rules(): FailoverRules {
-    return this.#env.rules;
-  }
-
-  get clock(): Clock {
-    return this.#env.clock;
-  }
-
-  giveUp(target: Target, { reason, cause, retryAfterSeconds, rests }: TargetFailure): void {
+  #failOver({ reason, cause, retryAfterSeconds: retryAfter, ejects }: TargetFailure): void {
+    const attempt = this.#attempt;
+    if (attempt === undefined) return;
+    const { target } = attempt.candidate;
+    this.#cancel();
     this.#attempt = undefined;
-    this.#call.missed(reason);
-    if (rests) target.health.failed(retryAfterSeconds);
-    this.#next(target, reason, cause);
+    this.#receiver.missed(reason);
+    if (ejects) target.health.recordFailure(retryAfter);
+    this.#startNext(target, reason, cause);
   }
 
-  #next(target: Target, reason: string, cause: string): void {
-    this.#env.metrics.failover(target.provider.name, cause);
-    this.#env.logger.warn("trying the next provider", { target: target.name, reason, request: this.#exchange.id });
+  #startNext(target: Target, reason: string, cause: string): void {
+    this.#options.metrics.failover(target.provider.name, cause);
+    this.#options.logger.warn("trying the next provider", { target: target.name, reason, request: this.#exchange.id });
     this.start();
   }
 
-  answerOf(status: number, plan: UpstreamPlan): Answer | undefined {
-    if (!this.#goes("head")) return undefined;
-    if (status < 400) this.#settlement.answered();
-    return plan.translation
-      ? new TranslatedAnswer(this.#call, plan, plan.translation, this.#settlement, this)
-      : new NativeAnswer(this.#call, plan.clientFormat, this.#settlement, plan.hidesUsage);
+  #cancel(): void {
+    this.#attempt?.timer?.stop();
+    this.#attempt?.http?.abort();
   }
 
-  refuseRedirect(): void {
-    this.#refuse({
-      status: 502,
-      message: "the provider returned a redirect, which is not followed",
-      code: "upstream_redirect",
-    });
+  // RESPONSES OF THE GATEWAY
+
+  #fail(error: unknown): void {
+    if (this.#transition("error")) this.#lose(error);
   }
 
-  finish(event: "end" | "error"): boolean {
-    return this.#goes(event);
+  #lose(error: unknown): void {
+    const failure =
+      error instanceof GatewayError || error instanceof HttpClientError
+        ? error
+        : new GatewayError("internal", { cause: error });
+    this.#settlement.unused(failure instanceof GatewayError ? failure.code : failure.kind);
+    this.#receiver.fail(failure);
   }
 
-  /** The answer cannot be translated any further, and its translator says so. */
-  stop(): void {
-    this.#goes("error");
-    this.#attempt?.drop();
+  #rejectUnserved(): void {
+    const { rejection, retryAfterSeconds: retryAfter } = this.#targets;
+    if (rejection === undefined) return;
+    const isLimited = rejection.status === 429 && retryAfter !== undefined;
+    this.#reject(rejection, isLimited ? { "retry-after": String(retryAfter) } : {});
   }
 
-  fail(error: unknown): void {
-    if (this.#goes("error")) this.lose(error);
+  #reject(error: LlmError, headers?: Readonly<Record<string, string>>): void {
+    const { errorFormat } = this.#llm.dialect;
+    const allHeaders = { ...errorHeaders(errorFormat, error.status), ...headers };
+    this.#reply(error.status, errorBody(errorFormat, error), allHeaders, error.code);
   }
 
-  lose(error: unknown): void {
-    const failure = asCallError(error);
-    this.#settlement.nothing(failure instanceof GatewayError ? failure.code : failure.kind);
-    this.#call.fail(failure);
-  }
-
-  #replyCount(tokens: number): void {
-    const isGoogle = countedFormat(this.#llm.dialect) === "generateContent";
+  #replyTokenCount(tokens: number): void {
+    const isGoogle = tokenCountFormat(this.#llm.dialect) === "generateContent";
     this.#reply(200, isGoogle ? { totalTokens: tokens } : { input_tokens: tokens });
   }
 
-  /** An answer of ours, in the client's dialect. */
   #reply(status: number, body: Members, headers: Readonly<Record<string, string>> = {}, errorType = ""): void {
-    if (!this.#goes("head") || !this.#goes("end")) return;
-    this.#settlement.nothing(errorType);
-    sendJson(this.#call, status, body, headers);
+    if (!this.#transition("head") || !this.#transition("end")) return;
+    this.#settlement.unused(errorType);
+    sendJson(this.#receiver, status, body, headers);
   }
 
-  #refuse(error: LlmError, headers?: Readonly<Record<string, string>>): void {
-    const { errorFormat } = this.#llm.dialect;
-    const said = { ...errorHeaders(errorFormat, error.status), ...headers };
-    this.#reply(error.status, errorBody(errorFormat, error), said, error.code);
-  }
-
-  /** False if the event means nothing any more. */
-  #goes(event: AttemptEvent): boolean {
+  /** False if the event has no meaning in the current state. */
+  #transition(event: AttemptEvent): boolean {
     const next = afterEvent(this.#state, event);
     if (next === undefined) return false;
     this.#state = next;
@@ -281,378 +429,167 @@ export class AiRun implements BackendRun, AttemptOwner {
 }
 
 export function sendJson(
-  call: BackendCall,
+  receiver: BackendCall,
   status: number,
   body: Members,
   extra: Readonly<Record<string, string>> = {},
 ): void {
   const bytes = Buffer.from(JSON.stringify(body));
   const headers = { "content-type": "application/json", "content-length": String(bytes.length), ...extra };
-  call.head(status, HeaderList.of(headers));
-  call.data(bytes);
-  call.end();
+  receiver.head(status, HeaderList.of(headers));
+  receiver.data(bytes);
+  receiver.end();
 }
 
-function asCallError(error: unknown): GatewayError | HttpClientError {
-  return error instanceof GatewayError || error instanceof HttpClientError
-    ? error
-    : new GatewayError("internal", { cause: error });
-}
-
-/** The run that the attempt belongs to. */
-export interface AttemptOwner {
-  readonly hasNext: boolean;
-  readonly rules: FailoverRules;
-  readonly clock: Clock;
-  /** A head as it came from the target. */
-  received(status: number, headers: HeaderList): void;
-  /** The target failed; the next one is asked. */
-  giveUp(target: Target, failure: TargetFailure): void;
-  /** The way of an answer to the client; undefined if nobody waits for it. */
-  answerOf(status: number, plan: UpstreamPlan): Answer | undefined;
-  refuseRedirect(): void;
-  /** The answer ended or broke off. False if the run was over before. */
-  finish(event: "end" | "error"): boolean;
-  fail(error: unknown): void;
-  /** The answer was lost while its end was handled. */
-  lose(error: unknown): void;
-}
-
-export interface TargetFailure {
-  /** For the log and the trace. */
-  readonly reason: string;
-  /** For the metric: a status or a word. */
-  readonly cause: string;
-  readonly retryAfterSeconds?: number | undefined;
-  /** False if the request is at fault rather than the target. */
-  readonly rests: boolean;
-}
-
-/** The provider was asked and reads the prompt, whether anybody waits for its answer or not: the question is charged. */
-export const NOTHING_HEARD: TapReport = {
-  usage: undefined,
-  responseModel: undefined,
-  uncountedTokens: 0,
-  complete: false,
-};
-
-/** An error of that size says what it is; a longer one is passed on as it comes. */
-const MAX_ERROR_BYTES = 64 * 1024;
-
-/** A head that is not the client's yet. */
-interface Held {
-  readonly status: number;
-  readonly headers: HeaderList;
-  /** Of an error that is read before it is decided; undefined while a first byte is awaited. */
-  readonly error: Buffer[] | undefined;
-}
-
-export class TargetAttempt implements ResponseHandler {
+interface PlannedTarget {
   readonly candidate: Candidate;
-  readonly #owner: AttemptOwner;
-  readonly #plan: UpstreamPlan;
-  /** Held from the moment it is sent; nothing is called before. */
-  #http: HttpCall | undefined = undefined;
-  #watch: AnswerWatch | undefined = undefined;
-  #held: Held | undefined = undefined;
-  #heldBytes = 0;
-  #answer: Answer | undefined = undefined;
-
-  constructor(owner: AttemptOwner, candidate: Candidate, plan: UpstreamPlan) {
-    this.#owner = owner;
-    this.candidate = candidate;
-    this.#plan = plan;
-  }
-
-  sent(http: HttpCall): void {
-    this.#http = http;
-    const { timeouts } = this.candidate.target;
-    if (timeouts) this.#watch = new AnswerWatch(this.#owner.clock, timeouts, (detail) => this.#tooSlow(detail));
-  }
-
-  /** Nothing of it is wanted any more. */
-  drop(): void {
-    this.#watch?.stop();
-    this.#http?.abort();
-  }
-
-  resume(): void {
-    this.#watch?.resumed();
-    this.#http?.resume();
-  }
-
-  /** Of a request in parts: an answer to one of them is coming. */
-  heard(): void {
-    this.#watch?.heard(true);
-  }
-
-  head(status: number, headers: HeaderList): void {
-    const { target } = this.candidate;
-    const { rules } = this.#owner;
-    this.#owner.received(status, headers);
-    if (status === 401 || status === 403) doubt(target.credential);
-    const ownKey = target.credential.kind !== "client";
-    const rests = rules.rests(status, ownKey);
-    if (rules.onStatus(status, ownKey) && this.#owner.hasNext) {
-      this.#giveUp({
-        reason: `status ${status}`,
-        cause: String(status),
-        retryAfterSeconds: retryAfterSeconds(headers, this.#owner.clock.now()),
-        rests,
-      });
-      return;
-    }
-    if (status >= 300 && status < 400) {
-      this.drop();
-      this.#owner.refuseRedirect();
-      return;
-    }
-    const isTooLong = (status === 400 || status === 413) && rules.onContextLength && this.#owner.hasNext;
-    if (isTooLong) this.#held = { status, headers, error: [] };
-    else if (status < 400 && target.timeouts?.firstByteMs !== undefined)
-      this.#held = { status, headers, error: undefined };
-    else {
-      if (rests) target.health.failed(retryAfterSeconds(headers, this.#owner.clock.now()));
-      else target.health.worked();
-      this.#open(status, headers);
-    }
-  }
-
-  data(chunk: Buffer): boolean {
-    if (this.#held) {
-      const { error } = this.#held;
-      error?.push(chunk);
-      this.#heldBytes += chunk.length;
-      if (error && this.#heldBytes <= MAX_ERROR_BYTES) return true;
-      this.#release();
-      if (error) return true;
-    }
-    const goesOn = this.#answer?.data(chunk) ?? true;
-    this.#watch?.heard(goesOn);
-    return goesOn;
-  }
-
-  end(trailers: readonly string[]): void {
-    this.#watch?.stop();
-    const error = this.#held?.error;
-    if (error && isContextLengthError(Buffer.concat(error).toString("utf8")) && this.#owner.hasNext) {
-      this.#giveUp({ reason: "the prompt is too long for its model", cause: "context_length", rests: false });
-      return;
-    }
-    if (this.#held) this.#release();
-    if (this.#owner.finish("end")) this.#answer?.end(trailers);
-  }
-
-  error(error: HttpClientError): void {
-    this.#watch?.stop();
-    const { target } = this.candidate;
-    // What cannot be sent, or what we cannot take, is no fault of the target.
-    const isItsFault = error.kind !== "request" && error.kind !== "internal";
-    if (this.#answer) this.#breakOff(error);
-    else if (isItsFault && this.#owner.hasNext)
-      this.#giveUp({ reason: error.message, cause: "connection", rests: true });
-    else {
-      if (isItsFault) target.health.failed(undefined);
-      this.#owner.fail(error);
-    }
-  }
-
-  /** The client left. */
-  abandon(settlement: CallSettlement): void {
-    this.drop();
-    if (this.#answer) this.#answer.abort();
-    // What the parts of a request used was told when they were dropped.
-    else if (this.#held?.error || this.#plan.more.length > 0) settlement.nothing("aborted");
-    else settlement.counted(NOTHING_HEARD);
-  }
-
-  #giveUp(failure: TargetFailure): void {
-    this.drop();
-    this.#owner.giveUp(this.candidate.target, failure);
-  }
-
-  #open(status: number, headers: HeaderList): void {
-    this.#answer = this.#owner.answerOf(status, this.#plan);
-    this.#answer?.head(status, headers);
-  }
-
-  /** What was held is the client's after all. */
-  #release(): void {
-    const held = this.#held;
-    if (held === undefined) return;
-    this.#held = undefined;
-    this.candidate.target.health.worked();
-    this.#open(held.status, held.headers);
-    for (const chunk of held.error ?? []) this.#answer?.data(chunk);
-  }
-
-  #tooSlow(detail: string): void {
-    this.drop();
-    const error = new GatewayError("backend_timeout", { detail });
-    if (this.#answer) this.#breakOff(error);
-    else if (this.#owner.hasNext)
-      this.#owner.giveUp(this.candidate.target, { reason: detail, cause: "timeout", rests: true });
-    else {
-      this.candidate.target.health.failed(undefined);
-      this.#owner.fail(error);
-    }
-  }
-
-  #breakOff(error: HttpClientError | GatewayError): void {
-    if (this.#owner.finish("error")) this.#answer?.fail(error);
-    else this.#owner.lose(error);
-  }
-}
-
-export interface Planned {
-  readonly candidate: Candidate;
-  /** Undefined where the gateway answers itself. */
+  /** Undefined if the gateway responds itself, with an estimated token count. */
   readonly plan: UpstreamPlan | undefined;
 }
 
-export class TargetQueue {
-  /** Why the first target that was passed over could not be asked. */
-  refusal: LlmError | undefined = undefined;
-  /** When the first of those that were passed over because their minute is used up can be asked. */
+/**
+ * The targets of one call in the order to try them, each planned when its turn comes. Targets whose translation drops part of
+ * the request come after those that keep all of it. Targets that cannot serve the request are skipped.
+ */
+class TargetQueue {
+  /** Why the first skipped target cannot serve the request. */
+  rejection: LlmError | undefined = undefined;
+  /** Seconds until the first skipped target with an exhausted quota is available again. */
   retryAfterSeconds: number | undefined = undefined;
   readonly #llm: LlmCall;
-  readonly #request: Pick<GatewayRequest, "query" | "headers">;
+  readonly #exchange: Exchange;
   readonly #candidates: readonly Candidate[];
-  readonly #env: PlanEnv;
-  /** Planned, with something left out: for when no other is left. */
-  readonly #later: Planned[] = [];
-  #next = 0;
-  #planned: Planned | undefined;
+  readonly #options: PlanOptions;
+  /** Planned targets whose translation drops something. */
+  readonly #lossy: PlannedTarget[] = [];
+  #index = 0;
+  #next: PlannedTarget | undefined = undefined;
 
-  constructor(
-    llm: LlmCall,
-    request: Pick<GatewayRequest, "query" | "headers">,
-    candidates: readonly Candidate[],
-    env: PlanEnv,
-  ) {
+  constructor(llm: LlmCall, exchange: Exchange, candidates: readonly Candidate[], options: PlanOptions) {
     this.#llm = llm;
-    this.#request = request;
+    this.#exchange = exchange;
     this.#candidates = candidates;
-    this.#env = env;
+    this.#options = options;
   }
 
-  /** How many may still be asked at most: some may turn out not to understand the client's words. */
+  /** An upper bound, because unplanned targets may turn out not to support the request. */
   get left(): number {
-    return this.#candidates.length - this.#next + this.#later.length + (this.#planned === undefined ? 0 : 1);
+    return this.#candidates.length - this.#index + this.#lossy.length + (this.#next === undefined ? 0 : 1);
   }
 
-  get hasNext(): boolean {
-    return this.#peek() !== undefined;
-  }
-
-  take(): Planned | undefined {
-    const planned = this.#peek();
-    this.#planned = undefined;
-    return planned;
-  }
-
-  #peek(): Planned | undefined {
-    while (this.#planned === undefined) {
-      const candidate = this.#candidates[this.#next];
+  /** The target that `take` will return; undefined if there is none left. */
+  planNext(): PlannedTarget | undefined {
+    while (this.#next === undefined) {
+      const candidate = this.#candidates[this.#index];
       if (!candidate) {
-        this.#planned = this.#later.shift();
-        return this.#planned;
+        this.#next = this.#lossy.shift();
+        return this.#next;
       }
-      this.#next += 1;
+      this.#index += 1;
       const planned = this.#plan(candidate);
-      if (planned?.plan?.translation && planned.plan.context.losses.names.length > 0) this.#later.push(planned);
-      else this.#planned = planned;
+      if (planned?.plan?.translation && planned.plan.context.losses.names.length > 0) this.#lossy.push(planned);
+      else this.#next = planned;
     }
-    return this.#planned;
+    return this.#next;
   }
 
-  #plan(candidate: Candidate): Planned | undefined {
+  take(): PlannedTarget | undefined {
+    const next = this.planNext();
+    this.#next = undefined;
+    return next;
+  }
+
+  #plan(candidate: Candidate): PlannedTarget | undefined {
     const { quota } = candidate.target;
-    if (quota?.isUsedUp) {
-      this.retryAfterSeconds = Math.min(this.retryAfterSeconds ?? quota.secondsLeft, quota.secondsLeft);
-      this.refusal ??= {
-        status: 429,
-        message: "the model's requests or tokens per minute are used up",
-        code: "rate_limited",
-      };
+    if (quota?.isExhausted()) {
+      const seconds = quota.secondsLeft();
+      this.retryAfterSeconds = Math.min(this.retryAfterSeconds ?? seconds, seconds);
+      this.rejection ??= { status: 429, message: QUOTA_EXHAUSTED, code: "rate_limited" };
       return undefined;
     }
-    const { dialect } = this.#llm;
-    const { provider } = candidate.target;
-    const counted = countedFormat(dialect);
-    // Only the provider of the client's dialect can count; others' prompts are estimated.
-    if (counted !== undefined && provider.upstreamFormat(counted, candidate.model) !== counted)
+    const countFormat = tokenCountFormat(this.#llm.dialect);
+    // Only a provider of the client's dialect can count tokens; for others the gateway estimates them.
+    if (
+      countFormat !== undefined &&
+      candidate.target.provider.upstreamFormat(countFormat, candidate.model) !== countFormat
+    )
       return { candidate, plan: undefined };
     try {
-      return { candidate, plan: planRequest(this.#llm, this.#request, candidate, this.#env) };
+      return { candidate, plan: planRequest(this.#llm, this.#exchange.request, candidate, this.#options) };
     } catch (error) {
-      if (!(error instanceof PlanError)) throw error;
-      this.refusal ??= error.error;
+      if (!(error instanceof LlmRejection)) throw error;
+      this.rejection ??= error.error;
       return undefined;
     }
   }
 }
 
-/** The dialect of a question for the size of a prompt; undefined if it is something else. */
-export function countedFormat({ free, format, suffix }: Dialect): Format | undefined {
+const QUOTA_EXHAUSTED = "the model's requests or tokens per minute are used up";
+
+/** The dialect of a token-counting request; undefined for any other request. */
+function tokenCountFormat({ free, format, suffix }: Dialect): Format | undefined {
   if (!free) return undefined;
   if (format === "messages") return format;
   return suffix.endsWith(":countTokens") ? "generateContent" : undefined;
 }
 
-export class AnswerWatch {
+/**
+ * The timeouts of one target: until the first byte of its response body, and between two chunks. Time during which the client
+ * is not reading does not count. There is one timer at most, and each chunk costs one read of the clock.
+ */
+class ResponseTimer {
   readonly #clock: Clock;
   readonly #timeouts: TargetTimeouts;
-  readonly #expired: (detail: string) => void;
-  #timer: Timer | undefined;
-  #heardMs = 0;
-  #isIdling = false;
+  readonly #onExpired: (detail: string) => void;
+  #timer: Timer | undefined = undefined;
+  #receivedMs = 0;
+  #hasFirstByte = false;
   #isPaused = false;
-  #isOver = false;
+  #isStopped = false;
 
-  constructor(clock: Clock, timeouts: TargetTimeouts, expired: (detail: string) => void) {
+  constructor(clock: Clock, timeouts: TargetTimeouts, onExpired: (detail: string) => void) {
     this.#clock = clock;
     this.#timeouts = timeouts;
-    this.#expired = expired;
+    this.#onExpired = onExpired;
     const { firstByteMs } = timeouts;
     if (firstByteMs !== undefined) this.#arm(firstByteMs, () => this.#expire(`no first byte within ${firstByteMs} ms`));
   }
 
-  /** Something of the answer came. `goesOn`: the client can take more. */
-  heard(goesOn: boolean): void {
-    if (this.#isOver) return;
-    this.#isPaused = !goesOn;
-    this.#heardMs = this.#clock.monotonicMs();
-    if (this.#isIdling) return;
-    this.#isIdling = true;
+  /** A chunk arrived. `acceptsMore`: the client can take more. */
+  received(acceptsMore: boolean): void {
+    if (this.#isStopped) return;
+    this.#isPaused = !acceptsMore;
+    this.#receivedMs = this.#clock.monotonicMs();
+    if (this.#hasFirstByte) return;
+    this.#hasFirstByte = true;
     this.#timer?.cancel();
     const { idleMs } = this.#timeouts;
-    if (idleMs !== undefined) this.#arm(idleMs, () => this.#look(idleMs));
+    if (idleMs !== undefined) this.#arm(idleMs, () => this.#checkIdle(idleMs));
   }
 
   resumed(): void {
-    if (this.#isPaused) this.heard(true);
+    if (this.#isPaused) this.received(true);
   }
 
   stop(): void {
-    this.#isOver = true;
+    this.#isStopped = true;
     this.#timer?.cancel();
   }
 
-  #look(idleMs: number): void {
-    const silentMs = this.#isPaused ? 0 : this.#clock.monotonicMs() - this.#heardMs;
+  #checkIdle(idleMs: number): void {
+    const silentMs = this.#isPaused ? 0 : this.#clock.monotonicMs() - this.#receivedMs;
     if (silentMs >= idleMs) this.#expire(`no byte for ${idleMs} ms`);
-    else this.#arm(idleMs - silentMs, () => this.#look(idleMs));
+    else this.#arm(idleMs - silentMs, () => this.#checkIdle(idleMs));
   }
 
   #arm(delayMs: number, callback: () => void): void {
     this.#timer = this.#clock.after(delayMs, () => {
-      if (!this.#isOver) callback();
+      if (!this.#isStopped) callback();
     });
   }
 
   #expire(detail: string): void {
     this.stop();
-    this.#expired(detail);
+    this.#onExpired(detail);
   }
 }

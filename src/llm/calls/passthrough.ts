@@ -12,23 +12,22 @@ import { hasGuards, unreadRulesOf } from "../guards/prompt-rules.ts";
 import type { ModelTable } from "../models/model-table.ts";
 import { dialectOf, modelsPathOf } from "../request/dialect.ts";
 import { ModelNameError, withQuery } from "../request/provider.ts";
-import { NOTHING_HEARD } from "./failover-call.ts";
 import { isWebsocket, UPLOAD } from "./prepare-call.ts";
-import { NativeAnswer } from "./provider-response.ts";
+import { NativeResponse } from "./provider-response.ts";
 import { UNREADABLE_STREAM } from "./rejections.ts";
-import { guardAnswers } from "./response-guards.ts";
-import type { CallSettlement, Settlement } from "./settlement.ts";
-import { NO_BETAS, NO_LOSSES, NO_TOOLS, type PlanEnv, upstreamRequest, withoutKey } from "./upstream-request.ts";
+import { createResponseGuards } from "./response-guards.ts";
+import { PROMPT_ONLY, type ResponseSettlement, type Settlement } from "./settlement.ts";
+import { NO_BETAS, NO_LOSSES, NO_TOOLS, type PlanOptions, upstreamRequest, withoutKey } from "./upstream-request.ts";
 
 /** The provider's own base path takes the place of the client's up to and with its version. */
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
 
 /** `settlement`: of what token limits count, which is every request with a body. */
-export function forwardPlain(
+export function forwardUnread(
   table: ModelTable,
   exchange: Exchange,
   call: BackendCall,
-  env: PlanEnv,
+  env: PlanOptions,
   settlement: Settlement | undefined,
 ): BackendRun {
   const target = table.targets[0];
@@ -41,7 +40,7 @@ export function forwardPlain(
   const rules = unreadRulesOf(exchange);
   if (upgrade && hasGuards(rules))
     throw new GatewayError("bad_request", { message: "the guards of this route cannot read a WebSocket: use HTTP" });
-  const guarding = guardAnswers({ rules, model: undefined }, dialectOf(request.path), exchange);
+  const guarding = createResponseGuards({ rules, model: undefined }, dialectOf(request.path), exchange);
   if (guarding === "unreadable") throw new GatewayError("bad_request", { message: UNREADABLE_STREAM.message });
   const { shown, from } = guarding(call);
   const models = modelsPathOf(request.path);
@@ -87,7 +86,7 @@ export function forwardPlain(
     else sent.headers.set("content-length", String(body.length));
   } else if (body.kind === "none") sent.headers.delete("content-length");
   if (exchange.facts.llm) exchange.facts.llm.provider = target.provider.name;
-  const answer = new NativeAnswer(shown, "opaque", settlement ?? NOT_COUNTED, false);
+  const answer = new NativeResponse(shown, "opaque", settlement ?? NOT_COUNTED, false);
   let hasAnswered = false;
   const send = (): HttpCall => {
     const outgoing = body.kind === "stream" ? { ...sent, body: body.stream } : upgrade ? { ...sent, upgrade } : sent;
@@ -107,16 +106,16 @@ export function forwardPlain(
   };
   const { protocol, host, port } = target.address;
   const { method, headers } = sent;
-  const sealing = target.seal?.({ method, protocol, hostname: host, port, path, headers, body: [] });
+  const signing = target.sign?.({ method, protocol, hostname: host, port, path, headers, body: [] });
   let run: BackendRun | undefined;
   from({ abort: () => run?.abort(), resume: () => run?.resume() });
-  run = sealing === undefined ? send() : sendLater(sealing, send, call);
+  run = signing === undefined ? send() : sendLater(signing, send, call);
   return {
     abort() {
       run.abort();
       // The provider may have worked all the same: what was asked counts, and what was delivered.
       if (hasAnswered) answer.abort();
-      else settlement?.counted(NOTHING_HEARD);
+      else settlement?.used(PROMPT_ONLY);
     },
     resume: () => run.resume(),
   };
@@ -130,10 +129,10 @@ function modelName(name: string): string {
 }
 
 /** The same run, once there is a credential. */
-function sendLater(sealing: Promise<void>, send: () => HttpCall, call: BackendCall): BackendRun {
+function sendLater(signing: Promise<void>, send: () => HttpCall, call: BackendCall): BackendRun {
   let http: HttpCall | undefined;
   let aborted = false;
-  sealing
+  signing
     .then(() => {
       if (!aborted) http = send();
     })
@@ -156,4 +155,4 @@ function ignore(): void {
   // Nothing is counted here.
 }
 
-const NOT_COUNTED: CallSettlement = { firstByte: ignore, counted: ignore, nothing: ignore };
+const NOT_COUNTED: ResponseSettlement = { firstByte: ignore, used: ignore, unused: ignore };

@@ -18,7 +18,7 @@ import { LlmRequestFacts, noteFreeRequest, noteSizedRequest } from "../request/l
 import { ModelNames, modelsInHeaders, modelsInQuery } from "../request/named-models.ts";
 import { readingSteps, scanForm, scanRequest } from "../request/read-request.ts";
 import { bytesPerToken } from "../usage/estimate-tokens.ts";
-import { modelNotFound, refusal } from "./rejections.ts";
+import { modelNotFound, rejection } from "./rejections.ts";
 
 const NO_BYTES = Buffer.alloc(0);
 const NO_NAMES: readonly string[] = [];
@@ -36,7 +36,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   const { table, policies, maxBodyBytes } = reading;
   const { request } = exchange;
   if (request.body.kind !== "none" && BODILESS.has(request.method)) {
-    return refusal(exchange, dialectOf(request.path), {
+    return rejection(exchange, dialectOf(request.path), {
       status: 400,
       message: `a ${request.method} request with a body is not supported; use POST`,
       code: "unexpected_body",
@@ -65,7 +65,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   const encoding = request.headers.get("content-encoding");
   const dialect = dialectOf(request.path);
   if (encoding !== undefined && encoding !== "identity") {
-    return refusal(exchange, dialect, {
+    return rejection(exchange, dialect, {
       status: 415,
       message: `a request body with content-encoding ${encoding} is not supported`,
       code: "unsupported_encoding",
@@ -73,7 +73,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   }
   const charset = foreignCharset(request.headers);
   if (charset !== undefined) {
-    return refusal(exchange, dialect, {
+    return rejection(exchange, dialect, {
       status: 415,
       message: `a request body with the charset ${charset} is not supported`,
       code: "unsupported_charset",
@@ -107,7 +107,7 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
     noteFreeRequest(exchange, modelsInHead(exchange));
     return undefined;
   }
-  return refusal(exchange, dialectOf(path), {
+  return rejection(exchange, dialectOf(path), {
     status: 426,
     message: "there is no WebSocket at this path: use HTTP",
     code: "upgrade_required",
@@ -148,7 +148,7 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
   const scanned = scanForm(bytes, request.headers.get("content-type") ?? "");
   request.body = { kind: "bytes", bytes };
   if (!scanned.ok)
-    return refusal(exchange, dialect, { status: 400, message: scanned.reason, code: "invalid_request_body" });
+    return rejection(exchange, dialect, { status: 400, message: scanned.reason, code: "invalid_request_body" });
   const { scan } = scanned;
   const call = { dialect, bytes, scan, rules: [] };
   const others = [...(scan.formModels ?? []), ...modelsInHead(exchange)];
@@ -187,7 +187,8 @@ function* understand(
   const read = yield* readingSteps(exchange.request.path, bytes, "exact");
   const { dialect } = read;
   exchange.request.body = bytes.length === 0 ? NO_BODY : { kind: "bytes", bytes };
-  if (!read.ok) return refusal(exchange, dialect, { status: 400, message: read.reason, code: "invalid_request_body" });
+  if (!read.ok)
+    return rejection(exchange, dialect, { status: 400, message: read.reason, code: "invalid_request_body" });
   const { model, streaming, scan } = read;
   const quote = quotes?.(model, scan.hasAlternatives ? () => LlmRequestFacts.modelsOf(facts).slice(1) : undefined);
   const others = isJudged ? modelsInHead(exchange) : NO_NAMES;
@@ -207,7 +208,7 @@ function* understand(
   const problem = scan.hasAlternatives
     ? alternativeProblem(LlmRequestFacts.modelsOf(facts).slice(1), table)
     : undefined;
-  return problem && refusal(exchange, dialect, problem);
+  return problem && rejection(exchange, dialect, problem);
 }
 
 /** A list of models, and policies of models, hold for every model that a provider may go on to. */
@@ -232,7 +233,7 @@ export function isWebsocket({ method, headers }: GatewayRequest): boolean {
   return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
-export function recallCall(exchange: Exchange, recorded: LlmFacts, quotes: Quotes | undefined): void {
+export function restoreRecordedCall(exchange: Exchange, recorded: LlmFacts, quotes: Quotes | undefined): void {
   const { request } = exchange;
   const dialect = dialectOf(request.path);
   const { requestModel, maxOutputTokens } = recorded;

@@ -22,11 +22,11 @@ import { usageEventAt } from "../usage/event-content.ts";
 import { createUsageHider, type UsageHider } from "../usage/hide-usage.ts";
 import { createUsageTap, type UsageTap } from "../usage/response-usage.ts";
 import { readHeaderUsage } from "../usage/usage.ts";
-import type { CallSettlement } from "./settlement.ts";
+import type { ResponseSettlement } from "./settlement.ts";
 import type { UpstreamPlan } from "./upstream-request.ts";
 
 /** One answer of a provider on its way to the client. */
-export interface Answer {
+export interface ProviderResponse {
   head(status: number, headers: HeaderList): void;
   data(chunk: Buffer): boolean;
   end(trailers: readonly string[]): void;
@@ -36,17 +36,17 @@ export interface Answer {
   abort(): void;
 }
 
-export class NativeAnswer implements Answer {
+export class NativeResponse implements ProviderResponse {
   readonly #call: BackendCall;
   readonly #format: Format;
-  readonly #settlement: CallSettlement;
+  readonly #settlement: ResponseSettlement;
   readonly #hidesUsage: boolean;
   #tap: UsageTap | undefined;
   #hider: UsageHider | undefined;
   #isEventStream = false;
   #status = 0;
 
-  constructor(call: BackendCall, format: Format, settlement: CallSettlement, hidesUsage: boolean) {
+  constructor(call: BackendCall, format: Format, settlement: ResponseSettlement, hidesUsage: boolean) {
     this.#call = call;
     this.#format = format;
     this.#settlement = settlement;
@@ -62,7 +62,7 @@ export class NativeAnswer implements Answer {
     if (status < 400)
       this.#tap = createUsageTap(contentType, encoding, (report) =>
         // What stands beside the answer counts all of it.
-        this.#settlement.counted(
+        this.#settlement.used(
           report.usage === undefined && beside ? { ...report, usage: beside, uncountedTokens: 0 } : report,
         ),
       );
@@ -106,7 +106,7 @@ export class NativeAnswer implements Answer {
   }
 
   #settle(complete: boolean): void {
-    if (this.#tap === undefined) this.#settlement.nothing(String(this.#status));
+    if (this.#tap === undefined) this.#settlement.unused(String(this.#status));
     else if (complete) this.#tap.end();
     else this.#tap.abort();
   }
@@ -129,35 +129,35 @@ export function brokenStreamEvent(format: Format): Buffer {
 }
 
 /** It is held and parsed whole. */
-const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+const MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 /** Each is looked at in one turn: 0.25 µs. Numbers, as of embeddings, are passed on unseen. */
-const MAX_ANSWER_OBJECTS = 200_000;
+const MAX_RESPONSE_OBJECTS = 200_000;
 const COUNTED_BYTES = 64 * 1024;
 const OPEN_BRACE = 123;
 /** Names the members of the request that the provider was not told. */
 const DROPPED_HEADER = "x-gateway-dropped";
 const AWS_STREAM = "application/vnd.amazon.eventstream";
 
-export interface AnswerSource {
+export interface UpstreamControl {
   /** Ends the provider's answer when it cannot be translated any further. */
   stop(): void;
   /** Nobody waits for the answer any more. */
-  readonly isLeft: boolean;
+  isClientGone(): boolean;
 }
 
-export class TranslatedAnswer implements Answer {
+export class TranslatedResponse implements ProviderResponse {
   readonly #call: BackendCall;
   readonly #plan: UpstreamPlan;
   readonly #translation: Translation;
-  readonly #settlement: CallSettlement;
+  readonly #settlement: ResponseSettlement;
   #tap: UsageTap | undefined;
   #status = 0;
   #headers: HeaderList | undefined;
   #held: Buffer[] = [];
   #heldBytes = 0;
   #stream: { push(chunk: Buffer): void; translation: StreamTranslation } | undefined;
-  readonly #source: AnswerSource;
+  readonly #source: UpstreamControl;
   #out: string[] = [];
   #hasWritten = false;
   #over = false;
@@ -166,8 +166,8 @@ export class TranslatedAnswer implements Answer {
     call: BackendCall,
     plan: UpstreamPlan,
     translation: Translation,
-    settlement: CallSettlement,
-    source: AnswerSource,
+    settlement: ResponseSettlement,
+    source: UpstreamControl,
   ) {
     this.#call = call;
     this.#plan = plan;
@@ -183,7 +183,7 @@ export class TranslatedAnswer implements Answer {
     if (dropped.length > 0) headers.set(DROPPED_HEADER, dropped.join(", "));
     const contentType = headers.get("content-type");
     const encoding = headers.get("content-encoding");
-    if (status < 400) this.#tap = createUsageTap(contentType, encoding, (report) => this.#settlement.counted(report));
+    if (status < 400) this.#tap = createUsageTap(contentType, encoding, (report) => this.#settlement.used(report));
     const isAws = contentType?.startsWith(AWS_STREAM) === true;
     if (status >= 400 || isEncoded(encoding) || !(isAws || isEventStream(contentType))) return;
     this.#stream = this.#openStream(isAws);
@@ -203,7 +203,7 @@ export class TranslatedAnswer implements Answer {
     if (this.#over) return true;
     this.#heldBytes += chunk.length;
     this.#held.push(chunk);
-    if (this.#heldBytes > MAX_ANSWER_BYTES) this.#tooLarge();
+    if (this.#heldBytes > MAX_RESPONSE_BYTES) this.#tooLarge();
     return true;
   }
 
@@ -214,7 +214,7 @@ export class TranslatedAnswer implements Answer {
       if (this.#translation.counts === undefined || this.#status >= 400) this.#settle(true);
       // A small one is sent before the connection is used for anything else.
       if (this.#heldBytes <= SLICED_BYTES) finish(this.#sendWhole());
-      else inTurns(this.#sendWhole(), () => this.#source.isLeft).catch((error) => this.#call.fail(error));
+      else inTurns(this.#sendWhole(), () => this.#source.isClientGone()).catch((error) => this.#call.fail(error));
       return;
     }
     try {
@@ -319,7 +319,7 @@ export class TranslatedAnswer implements Answer {
     this.#held = [];
     this.#source.stop();
     this.#settle(false);
-    const detail = `the provider's answer is larger than ${MAX_ANSWER_BYTES} bytes`;
+    const detail = `the provider's answer is larger than ${MAX_RESPONSE_BYTES} bytes`;
     this.#call.fail(new GatewayError("backend_response_invalid", { detail }));
   }
 
@@ -336,7 +336,7 @@ export class TranslatedAnswer implements Answer {
       this.#call.fail(
         new GatewayError("backend_response_invalid", {
           detail: isTooComplex
-            ? `the provider's answer has more than ${MAX_ANSWER_OBJECTS} objects`
+            ? `the provider's answer has more than ${MAX_RESPONSE_OBJECTS} objects`
             : "the provider's answer is not a JSON object",
         }),
       );
@@ -375,12 +375,12 @@ export class TranslatedAnswer implements Answer {
     const headers = this.#headers;
     const tokens = (answer && counts.inputTokens(answer)) ?? (headers && readHeaderUsage(headers)?.inputTokens);
     const usage = tokens === undefined ? undefined : { inputTokens: tokens, outputTokens: 0, totalTokens: tokens };
-    this.#settlement.counted({ usage, responseModel: undefined, uncountedTokens: 0, complete: usage !== undefined });
+    this.#settlement.used({ usage, responseModel: undefined, uncountedTokens: 0, complete: usage !== undefined });
     return tokens === undefined || this.#status >= 400 ? body : counts.tell(body, tokens);
   }
 
   #settle(complete: boolean): void {
-    if (this.#tap === undefined) this.#settlement.nothing(String(this.#status));
+    if (this.#tap === undefined) this.#settlement.unused(String(this.#status));
     else if (complete) this.#tap.end();
     else this.#tap.abort();
   }
@@ -389,10 +389,10 @@ export class TranslatedAnswer implements Answer {
 /** Braces inside of texts count as well: no text has as many. */
 function* hasManyObjects(bytes: Buffer): Steps<boolean> {
   let objects = 0;
-  for (let at = 0; at < bytes.length && objects <= MAX_ANSWER_OBJECTS; at += COUNTED_BYTES) {
+  for (let at = 0; at < bytes.length && objects <= MAX_RESPONSE_OBJECTS; at += COUNTED_BYTES) {
     const end = Math.min(bytes.length, at + COUNTED_BYTES);
     for (let i = at; i < end; i++) if (bytes[i] === OPEN_BRACE) objects += 1;
     yield;
   }
-  return objects > MAX_ANSWER_OBJECTS;
+  return objects > MAX_RESPONSE_OBJECTS;
 }

@@ -11,7 +11,7 @@ import { type Dialect, dialectOf } from "../request/dialect.ts";
 import { errorBody, errorHeaders, type LlmError } from "../request/llm-errors.ts";
 
 /** The SDKs of providers read no other shape. A stream that is limited reads the literal text (spec 7). */
-export function shapeError(exchange: Exchange, error: GatewayError): Reply | undefined {
+export function errorReply(exchange: Exchange, error: GatewayError): Reply | undefined {
   const { status, message, code } = error;
   if (code === "rate_limited" && exchange.facts.llm?.streaming !== false) return undefined;
   const { errorFormat } = dialectOf(exchange.request.path);
@@ -58,7 +58,7 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
 };
 
 /** The client gets it in its own dialect; the log and `explain` say why, too. */
-export function noteRefusal(exchange: Exchange, { status, message }: LlmError): void {
+export function recordRejection(exchange: Exchange, { status, message }: LlmError): void {
   exchange.failure ??= { code: codeOf({ status }), source: "client", message, detail: undefined };
 }
 
@@ -66,20 +66,20 @@ function codeOf({ status }: Pick<LlmError, "status">): ErrorCode {
   return REFUSALS[status] ?? "bad_request";
 }
 
-export function refusal(exchange: Exchange, { errorFormat }: Dialect, error: LlmError): Reply {
-  noteRefusal(exchange, error);
+export function rejection(exchange: Exchange, { errorFormat }: Dialect, error: LlmError): Reply {
+  recordRejection(exchange, error);
   return jsonReply(error.status, errorBody(errorFormat, error), {
     "x-gateway-error": codeOf(error),
     ...errorHeaders(errorFormat, error.status),
   });
 }
 
-export class PlanError extends ExpectedError {
+export class LlmRejection extends ExpectedError {
   readonly error: LlmError;
 
   constructor(error: LlmError) {
     super(error.message);
-    this.name = "PlanError";
+    this.name = "LlmRejection";
     this.error = error;
   }
 }

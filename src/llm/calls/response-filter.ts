@@ -6,7 +6,7 @@ import type { BackendCall, BackendProblem } from "../../core/backend.ts";
 import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 
-export abstract class PassingCall implements BackendCall {
+export abstract class ResponseFilter implements BackendCall {
   protected readonly call: BackendCall;
 
   constructor(call: BackendCall) {

@@ -20,11 +20,11 @@ import { BodyTexts } from "../guards/text-places.ts";
 import type { Dialect, Format } from "../request/dialect.ts";
 import type { TextGuard } from "../request/llm-call.ts";
 import { errorBody, errorEvent, type LlmError } from "../request/llm-errors.ts";
-import type { PolicedCall } from "./apply-policies.ts";
+import type { PreparedRequest } from "./apply-policies.ts";
 import { failAfter, isEventStream } from "./provider-response.ts";
-import { PassingCall } from "./response-filter.ts";
+import { ResponseFilter } from "./response-filter.ts";
 
-export const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
+export const MAX_RESPONSE_BYTES = 4 * 1024 * 1024;
 export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 
 /** What it does with the answer's source: nothing more is wanted, or more can be taken. */
@@ -36,10 +36,10 @@ interface GuardedStream {
   readonly order: InOrder;
 }
 
-export class GuardedCall extends PassingCall {
+export class GuardedResponse extends ResponseFilter {
   readonly #guards: readonly TextGuard[];
   readonly #format: Format;
-  readonly #isLeft: () => boolean;
+  readonly #isClientGone: () => boolean;
   #status = 0;
   #headers: HeaderList | undefined;
   #held: Buffer[] = [];
@@ -49,10 +49,10 @@ export class GuardedCall extends PassingCall {
   #out: string[] = [];
   #run: AnsweringRun | undefined;
 
-  /** `isLeft`: nobody waits for the answer any more. */
-  constructor(call: BackendCall, guards: readonly TextGuard[], format: Format, isLeft: () => boolean) {
+  /** `isClientGone`: nobody waits for the answer any more. */
+  constructor(call: BackendCall, guards: readonly TextGuard[], format: Format, isClientGone: () => boolean) {
     super(call);
-    this.#isLeft = isLeft;
+    this.#isClientGone = isClientGone;
     this.#guards = guards;
     this.#format = format;
   }
@@ -85,7 +85,7 @@ export class GuardedCall extends PassingCall {
     }
     this.#heldBytes += chunk.length;
     this.#held.push(chunk);
-    if (this.#heldBytes > MAX_ANSWER_BYTES) this.#tooLarge();
+    if (this.#heldBytes > MAX_RESPONSE_BYTES) this.#tooLarge();
     return true;
   }
 
@@ -101,7 +101,7 @@ export class GuardedCall extends PassingCall {
         this.call.end(trailers);
       });
     } else if (this.#heldBytes <= SLICED_BYTES) finish(this.#endWhole());
-    else inTurns(this.#endWhole(), this.#isLeft).catch((error) => this.call.fail(error));
+    else inTurns(this.#endWhole(), this.#isClientGone).catch((error) => this.call.fail(error));
   }
 
   fail(error: unknown): void {
@@ -128,7 +128,7 @@ export class GuardedCall extends PassingCall {
         if (this.#flush() && !this.#over) this.#run?.resume();
       },
       failed: () => this.#failNow(new GatewayError("internal", { detail: "a response guard failed" })),
-      isOver: () => this.#over || this.#isLeft(),
+      isOver: () => this.#over || this.#isClientGone(),
     });
     return { guard, parser, order };
   }
@@ -145,7 +145,7 @@ export class GuardedCall extends PassingCall {
     this.#over = true;
     this.#held = [];
     this.#run?.abort();
-    const detail = `the answer is larger than the ${MAX_ANSWER_BYTES} bytes that the response guards read`;
+    const detail = `the answer is larger than the ${MAX_RESPONSE_BYTES} bytes that the response guards read`;
     this.call.fail(new GatewayError("backend_response_invalid", { detail }));
   }
 
@@ -247,25 +247,25 @@ function* caught(steps: Steps<SseEvent[]>): Steps<{ events: SseEvent[] } | { err
 /** Of a stream, in one step. */
 const PARSED_BYTES = 16 * 1024;
 
-export class WebhookCall extends PassingCall {
+export class WebhookGuardedResponse extends ResponseFilter {
   readonly #judge: (texts: readonly string[]) => Promise<readonly string[]>;
   readonly #format: Format;
-  readonly #isLeft: () => boolean;
+  readonly #isClientGone: () => boolean;
   #status = 0;
   #headers: HeaderList | undefined;
   #held: Buffer[] = [];
   #bytes = 0;
   #over = false;
 
-  /** `isLeft`: nobody waits for the answer any more. */
+  /** `isClientGone`: nobody waits for the answer any more. */
   constructor(
     call: BackendCall,
     format: Format,
     judge: (texts: readonly string[]) => Promise<readonly string[]>,
-    isLeft: () => boolean,
+    isClientGone: () => boolean,
   ) {
     super(call);
-    this.#isLeft = isLeft;
+    this.#isClientGone = isClientGone;
     this.#format = format;
     this.#judge = judge;
   }
@@ -279,7 +279,7 @@ export class WebhookCall extends PassingCall {
     if (this.#over) return true;
     this.#bytes += chunk.length;
     this.#held.push(chunk);
-    if (this.#bytes > MAX_ANSWER_BYTES) this.#refuseUnread(`the answer is larger than ${MAX_ANSWER_BYTES} bytes`);
+    if (this.#bytes > MAX_RESPONSE_BYTES) this.#refuseUnread(`the answer is larger than ${MAX_RESPONSE_BYTES} bytes`);
     return true;
   }
 
@@ -311,7 +311,7 @@ export class WebhookCall extends PassingCall {
   }
 
   #run<T>(steps: Steps<T>): T | Promise<T> {
-    return this.#bytes > SLICED_BYTES ? inTurns(steps, this.#isLeft) : finish(steps);
+    return this.#bytes > SLICED_BYTES ? inTurns(steps, this.#isClientGone) : finish(steps);
   }
 
   async #judgeJson(bytes: Buffer): Promise<Buffer | undefined> {
@@ -394,7 +394,7 @@ interface Reader {
 }
 
 /** Guards in shadow mode stand nearest to the client: they see what the others let through. */
-export function watchedCall(
+export function shadowGuarded(
   call: BackendCall,
   exchange: Exchange,
   guards: readonly TextGuard[] | undefined,
@@ -402,21 +402,21 @@ export function watchedCall(
 ): BackendCall {
   if (guards === undefined) return call;
   const watch = createGuardWatch(exchange, "response");
-  if (!isForeignStream) return new WatchedCall(call, guards, watch, () => exchange.isOver);
+  if (!isForeignStream) return new ShadowGuardedResponse(call, guards, watch, () => exchange.isOver);
   watch.unread(guards, "this kind of stream cannot be read");
   return call;
 }
 
-class WatchedCall extends PassingCall {
+class ShadowGuardedResponse extends ResponseFilter {
   readonly #guards: readonly TextGuard[];
   readonly #watch: GuardWatch;
-  readonly #isLeft: () => boolean;
+  readonly #isClientGone: () => boolean;
   #reader: Reader | undefined;
   #hasEnded = false;
 
-  constructor(call: BackendCall, guards: readonly TextGuard[], watch: GuardWatch, isLeft: () => boolean) {
+  constructor(call: BackendCall, guards: readonly TextGuard[], watch: GuardWatch, isClientGone: () => boolean) {
     super(call);
-    this.#isLeft = isLeft;
+    this.#isClientGone = isClientGone;
     this.#guards = guards;
     this.#watch = watch;
   }
@@ -479,14 +479,14 @@ class WatchedCall extends PassingCall {
       busy: () => undefined,
       idle: () => undefined,
       failed,
-      isOver: () => this.#reader === undefined || this.#isLeft(),
+      isOver: () => this.#reader === undefined || this.#isClientGone(),
     });
     /** The stream is not held up while a large event is looked at: what comes meanwhile waits, up to a limit. */
     let waitingChars = 0;
     const parser = createSseParser((event) => {
       const size = event.data.length;
       waitingChars += size;
-      if (waitingChars > MAX_ANSWER_BYTES) throw new Error("too large");
+      if (waitingChars > MAX_RESPONSE_BYTES) throw new Error("too large");
       order.run(guard.event(event), size <= SLICED_BYTES, () => {
         waitingChars -= size;
       });
@@ -507,13 +507,13 @@ class WatchedCall extends PassingCall {
     return {
       data(chunk) {
         bytes += chunk.length;
-        if (bytes > MAX_ANSWER_BYTES) throw new Error("too large");
+        if (bytes > MAX_RESPONSE_BYTES) throw new Error("too large");
         held.push(chunk);
       },
       end: (looked) => {
         const looking = this.#lookAtWhole(Buffer.concat(held));
         if (bytes > SLICED_BYTES)
-          inTurns(looking, this.#isLeft)
+          inTurns(looking, this.#isClientGone)
             .catch(() => this.#unreadable())
             .finally(looked);
         else {
@@ -531,7 +531,7 @@ class WatchedCall extends PassingCall {
   }
 }
 
-export interface GuardedWay {
+export interface GuardedReceiver {
   /** What the answer is told to. */
   readonly shown: BackendCall;
   /** Before the first byte: what the answer comes from is ended when it is refused, and waits while it is looked at. */
@@ -539,20 +539,20 @@ export interface GuardedWay {
 }
 
 /** `unreadable`: no guard can read such a stream. */
-export function guardAnswers(
-  { rules, model }: Pick<PolicedCall, "rules" | "model">,
+export function createResponseGuards(
+  { rules, model }: Pick<PreparedRequest, "rules" | "model">,
   { format, pathStream }: Dialect,
   exchange: Exchange,
-): "unreadable" | ((call: BackendCall) => GuardedWay) {
+): "unreadable" | ((call: BackendCall) => GuardedReceiver) {
   const { responseGuards: guards, responseWebhooks: webhooks, watchedResponses } = rules;
   const isForeignStream = (format === "converse" || format === "invoke") && pathStream === true;
   if ((guards || webhooks) && isForeignStream) return "unreadable";
   // What is encoded could not be judged.
   if (webhooks || guards) exchange.request.headers.set("accept-encoding", "identity");
   return (call) => {
-    const watched = watchedCall(call, exchange, watchedResponses, isForeignStream);
+    const watched = shadowGuarded(call, exchange, watchedResponses, isForeignStream);
     const judged = webhooks
-      ? new WebhookCall(
+      ? new WebhookGuardedResponse(
           watched,
           format,
           (texts) => checkAll(webhooks, { direction: "response", model, texts }),
@@ -560,7 +560,7 @@ export function guardAnswers(
         )
       : watched;
     if (guards === undefined) return { shown: judged, from: () => undefined };
-    const guarded = new GuardedCall(judged, guards, format, () => exchange.isOver);
+    const guarded = new GuardedResponse(judged, guards, format, () => exchange.isOver);
     return { shown: guarded, from: (run) => guarded.from(run) };
   };
 }

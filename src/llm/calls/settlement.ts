@@ -12,7 +12,7 @@ import { costOf, type PriceCatalogue } from "../usage/prices.ts";
 import { settleUsage, type TapReport } from "../usage/response-usage.ts";
 import { writeUsage } from "../usage/usage.ts";
 
-export interface SettlementEnv {
+export interface SettlementOptions {
   readonly clock: Clock;
   readonly metrics: LlmMetrics;
   readonly prices: PriceCatalogue | undefined;
@@ -29,11 +29,19 @@ const OPERATIONS: Readonly<Partial<Record<Format, string>>> = {
   generateContent: "generate_content",
 };
 
-/** As an answer sees it. */
-export type CallSettlement = Pick<Settlement, "firstByte" | "counted" | "nothing">;
+/** The provider received the prompt, but no response: only the input is charged. */
+export const PROMPT_ONLY: TapReport = {
+  usage: undefined,
+  responseModel: undefined,
+  uncountedTokens: 0,
+  complete: false,
+};
+
+/** The part of a settlement that a response uses. */
+export type ResponseSettlement = Pick<Settlement, "firstByte" | "used" | "unused">;
 
 export class Settlement {
-  readonly #env: SettlementEnv;
+  readonly #env: SettlementOptions;
   readonly #facts: LlmFacts;
   /** Counting tokens or listing models costs nothing and is not an operation of a model. */
   readonly #free: boolean;
@@ -47,7 +55,7 @@ export class Settlement {
   #answered = false;
   #settled = false;
 
-  constructor(env: SettlementEnv, facts: LlmFacts, dialect: Dialect) {
+  constructor(env: SettlementOptions, facts: LlmFacts, dialect: Dialect) {
     this.#env = env;
     this.#facts = facts;
     this.#free = dialect.free;
@@ -56,22 +64,22 @@ export class Settlement {
   }
 
   /** `settle` gets the tokens of the call that begins now. The one before it, at a target that was given up, used none. */
-  charges(settle: (usedTokens: number) => void): void {
+  chargeQuota(settle: (usedTokens: number) => void): void {
     this.#charged?.(0);
     this.#charged = settle;
   }
 
   /** Of a request in parts that failed or was given up: what was used before. It is paid whatever comes after. */
-  spent(tokens: number): void {
+  addSpent(tokens: number): void {
     this.#spent += tokens;
   }
 
-  asks(model: string): void {
+  calling(model: string): void {
     this.#asked = model === "" ? undefined : model;
   }
 
   /** The provider knows the model that it was asked for. */
-  answered(): void {
+  modelAccepted(): void {
     this.#answered = true;
   }
 
@@ -79,9 +87,9 @@ export class Settlement {
     this.#firstByteMs ??= this.#env.clock.monotonicMs();
   }
 
-  counted(report: TapReport): void {
+  used(report: TapReport): void {
     if (this.#settled) return;
-    if (this.#free) this.nothing("");
+    if (this.#free) this.unused("");
     else {
       settleUsage(this.#facts, report);
       // Some providers never say their model; it is the one that was asked for.
@@ -91,7 +99,7 @@ export class Settlement {
   }
 
   /** The provider was not reached, or refused: nothing was used. `errorType`: a word or a status. */
-  nothing(errorType: string): void {
+  unused(errorType: string): void {
     if (this.#settled) return;
     writeUsage(this.#facts, { inputTokens: 0, outputTokens: 0, totalTokens: 0 });
     this.#finish(errorType);

@@ -15,9 +15,9 @@ import { type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
 
 const MAX_CALLS_AT_ONCE = 8;
 /** All answers together, with room for what is put around them: one answer is not larger either. */
-const MAX_ANSWERS_BYTES = 15 * 1024 * 1024;
+const MAX_RESPONSES_BYTES = 15 * 1024 * 1024;
 
-export interface Parts {
+export interface SplitRequest {
   readonly count: number;
   /** What is sent for one part, signed. */
   request(at: number): OutgoingRequest | Promise<OutgoingRequest>;
@@ -28,13 +28,13 @@ export interface Parts {
   /** Puts the sum of what the provider counted, if it counted all, into the head of the whole. */
   total(headers: HeaderList, tokens: number | undefined): void;
   /** Something came: the provider is not silent. */
-  heard(): void;
+  partReceived(): void;
   /** The request failed or was given up: what its parts used until then. */
   spent(tokens: number): void;
 }
 
-export class PartCalls implements HttpCall {
-  readonly #parts: Parts;
+export class SplitCall implements HttpCall {
+  readonly #parts: SplitRequest;
   readonly #handler: ResponseHandler;
   readonly #open = new Set<Part>();
   readonly #answers: Buffer[] = [];
@@ -50,7 +50,7 @@ export class PartCalls implements HttpCall {
   #isTold = false;
   #isOver = false;
 
-  constructor(parts: Parts, handler: ResponseHandler) {
+  constructor(parts: SplitRequest, handler: ResponseHandler) {
     this.#parts = parts;
     this.#handler = handler;
     this.#fill();
@@ -73,8 +73,8 @@ export class PartCalls implements HttpCall {
 
   // FROM THE PARTS
 
-  heard(): void {
-    if (!this.#isOver) this.#parts.heard();
+  partReceived(): void {
+    if (!this.#isOver) this.#parts.partReceived();
   }
 
   /** A head that is no success: from here on the part is all there is. */
@@ -119,7 +119,7 @@ export class PartCalls implements HttpCall {
 
   /** Answers of one model have one size: that too many were asked for is known early. */
   isTooMuch(bytes: number): boolean {
-    return (this.#bytes + bytes) * this.#parts.count > MAX_ANSWERS_BYTES * (this.#answered + 1);
+    return (this.#bytes + bytes) * this.#parts.count > MAX_RESPONSES_BYTES * (this.#answered + 1);
   }
 
   answered(part: Part, headers: HeaderList, answer: Buffer): void {
@@ -190,12 +190,12 @@ const END = Buffer.from("]}");
 class Part implements ResponseHandler {
   readonly at: number;
   http: HttpCall | undefined = undefined;
-  readonly #whole: PartCalls;
+  readonly #whole: SplitCall;
   readonly #held: Buffer[] = [];
   #heldBytes = 0;
   #headers: HeaderList | undefined = undefined;
 
-  constructor(whole: PartCalls, at: number) {
+  constructor(whole: SplitCall, at: number) {
     this.#whole = whole;
     this.at = at;
   }
@@ -207,7 +207,7 @@ class Part implements ResponseHandler {
 
   data(chunk: Buffer): boolean {
     if (this.#headers === undefined) return this.#whole.passes(chunk);
-    this.#whole.heard();
+    this.#whole.partReceived();
     this.#held.push(chunk);
     this.#heldBytes += chunk.length;
     if (this.#whole.isTooMuch(this.#heldBytes)) this.#whole.refuse(this);
@@ -237,23 +237,23 @@ class Part implements ResponseHandler {
 /** Where the models that take one text at a time are, the count stands in the head. */
 const COUNT_HEADER = "x-amzn-bedrock-input-token-count";
 
-export interface PartsOwner extends ResponseHandler {
-  heard(): void;
+export interface SplitCallHandler extends ResponseHandler {
+  partReceived(): void;
 }
 
 /** `first`: signed already. `spent`: what was used, if not all of it is answered. */
-export function sendParts(
+export function sendSplitRequest(
   exchange: Exchange,
   plan: UpstreamPlan,
   candidate: Candidate,
   first: OutgoingRequest,
-  owner: PartsOwner,
+  owner: SplitCallHandler,
   spent: (tokens: number) => void,
 ): HttpCall {
   const { target } = candidate;
   const { protocol, host, port } = target.address;
   const bodyAt = (at: number): readonly Buffer[] => (at === 0 ? plan.body : (plan.more[at - 1] ?? []));
-  return new PartCalls(
+  return new SplitCall(
     {
       count: plan.more.length + 1,
       request(at) {
@@ -262,7 +262,7 @@ export function sendParts(
         const request = upstreamRequest(exchange, { ...plan, body }, candidate);
         const { method, path, headers } = request;
         return (
-          target.seal?.({ method, protocol, hostname: host, port, path, headers, body })?.then(() => request) ?? request
+          target.sign?.({ method, protocol, hostname: host, port, path, headers, body })?.then(() => request) ?? request
         );
       },
       send: (request, part) => target.upstream.send(request, part),
@@ -272,7 +272,7 @@ export function sendParts(
         if (tokens === undefined) headers.delete(COUNT_HEADER);
         else headers.set(COUNT_HEADER, String(tokens));
       },
-      heard: () => owner.heard(),
+      partReceived: () => owner.partReceived(),
       spent,
     },
     owner,

@@ -28,7 +28,7 @@ import type { Format } from "../request/dialect.ts";
 import type { LlmCall, PromptCaching } from "../request/llm-call.ts";
 import { ModelNameError, type UpstreamCall } from "../request/provider.ts";
 import { withoutCollection } from "../request/read-request.ts";
-import { PlanError } from "./rejections.ts";
+import { LlmRejection } from "./rejections.ts";
 
 export interface UpstreamPlan {
   readonly call: UpstreamCall;
@@ -46,7 +46,7 @@ export interface UpstreamPlan {
   readonly hidesUsage: boolean;
 }
 
-export interface PlanEnv {
+export interface PlanOptions {
   readonly maxTreeBytes: number;
   /** What happens to members that a provider does not know. */
   readonly unsupported: Unsupported;
@@ -64,7 +64,7 @@ export function planRequest(
   llm: LlmCall,
   request: Pick<GatewayRequest, "query" | "headers">,
   { target, model }: Candidate,
-  env: PlanEnv,
+  env: PlanOptions,
 ): UpstreamPlan {
   const { query } = request;
   const { provider } = target;
@@ -125,7 +125,7 @@ function pathOf(call: UpstreamCall, target: Candidate["target"]): string {
     return target.provider.path(call, target.basePath);
   } catch (error) {
     if (!(error instanceof ModelNameError)) throw error;
-    throw new PlanError({ status: 400, message: error.message, code: "invalid_model", param: "model" });
+    throw new LlmRejection({ status: 400, message: error.message, code: "invalid_model", param: "model" });
   }
 }
 
@@ -253,8 +253,8 @@ function suffixOf(format: Format): string {
   return format === "chat" ? "/chat/completions" : format === "messages" ? "/messages" : "";
 }
 
-function unsupported(format: Format, provider: string): PlanError {
-  return new PlanError({
+function unsupported(format: Format, provider: string): LlmRejection {
+  return new LlmRejection({
     status: 400,
     message: `the provider ${provider} cannot be asked in the ${format} format`,
     code: "unsupported_format",
@@ -278,9 +278,9 @@ export function treeBodies(
 ): readonly (readonly Buffer[])[] {
   const skeleton = llm.tree ?? readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
   if (skeleton === "not JSON")
-    throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
+    throw new LlmRejection({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
   if ("tooLarge" in skeleton)
-    throw new PlanError({
+    throw new LlmRejection({
       status: 413,
       message: `a request ${skeleton.tooLarge} cannot be translated`,
       code: "request_too_large",
@@ -296,7 +296,7 @@ export function treeBodies(
     return (translation?.parts?.(skeleton.value, context) ?? [skeleton.value]).map(write);
   } catch (error) {
     if (!(error instanceof TranslationError)) throw error;
-    throw new PlanError({
+    throw new LlmRejection({
       status: 400,
       message: `${error.param}: ${error.message}`,
       param: error.param,

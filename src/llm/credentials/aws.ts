@@ -12,7 +12,7 @@ import { exportsOf } from "../../base/exports-of.ts";
 import type { Fetch, FetchRequest } from "../../http/fetch.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { isMembers, type Members, parseMembers } from "../../json/json.ts";
-import type { Lease, Renewed } from "./renewable.ts";
+import type { Lease, Renewable } from "./renewable.ts";
 
 export const AWS_SOURCES =
   "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile in the shared credentials file, AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN, a container's role (AWS_CONTAINER_CREDENTIALS_*_URI) or an instance's role";
@@ -222,7 +222,7 @@ export interface SignedRequest {
 /** Adds the signature to the headers. Rejects with CredentialError. */
 export type AwsSigner = (request: SignedRequest) => Promise<void>;
 
-export function createAwsSigner(keys: Renewed<AwsKeys>, region: string, clock: Clock): AwsSigner {
+export function createAwsSigner(keys: Renewable<AwsKeys>, region: string, clock: Clock): AwsSigner {
   let loading: Promise<(request: SignedRequest) => Promise<void>> | undefined;
   return async (request) => {
     loading ??= load(keys, region, clock);
@@ -231,7 +231,7 @@ export function createAwsSigner(keys: Renewed<AwsKeys>, region: string, clock: C
 }
 
 async function load(
-  keys: Renewed<AwsKeys>,
+  keys: Renewable<AwsKeys>,
   region: string,
   clock: Clock,
 ): Promise<(request: SignedRequest) => Promise<void>> {

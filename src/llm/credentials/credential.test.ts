@@ -126,7 +126,7 @@ test("the AWS signature is the one that the specification prescribes", async () 
 
 test("each call is signed with the keys of its moment", async () => {
   let turn = 0;
-  const keys = { get: () => ({ accessKeyId: `AKID${++turn}`, secretAccessKey: "s" }), doubt: () => undefined };
+  const keys = { get: () => ({ accessKeyId: `AKID${++turn}`, secretAccessKey: "s" }), invalidate: () => undefined };
   const sign = createAwsSigner(keys, "eu-west-1", systemClock);
   const signed = async (): Promise<string> => {
     const headers = HeaderList.of({ host: "h" });

@@ -15,13 +15,13 @@ import type { CredentialForm } from "../request/provider.ts";
 import { AWS_SOURCES, type AwsKeys, obtainAwsKeys } from "./aws.ts";
 import { entraTokenSource } from "./azure.ts";
 import { googleKeySource, googleMetadataSource } from "./google.ts";
-import { createRenewed, fixedValue, type Renewed } from "./renewable.ts";
+import { createRenewable, fixedValue, type Renewable } from "./renewable.ts";
 import type { TokenSource } from "./token-request.ts";
 
 export type Credential =
   | { readonly kind: "key"; read(): string }
-  | { readonly kind: "token"; readonly token: Renewed<string> }
-  | { readonly kind: "aws"; readonly keys: Renewed<AwsKeys> }
+  | { readonly kind: "token"; readonly token: Renewable<string> }
+  | { readonly kind: "aws"; readonly keys: Renewable<AwsKeys> }
   /** `explicit`: also a credential that authentication has read and withheld. */
   | { readonly kind: "client"; readonly explicit: boolean };
 
@@ -53,7 +53,7 @@ function awsKeys(
   name: string,
   region: string,
   env: CredentialEnv,
-): Renewed<AwsKeys> {
+): Renewable<AwsKeys> {
   const { accessKeyId, secretAccessKey, sessionToken, profile } = config;
   if (accessKeyId !== undefined && secretAccessKey !== undefined)
     return fixedValue({ accessKeyId, secretAccessKey, sessionToken });
@@ -61,7 +61,7 @@ function awsKeys(
     throw new Error("`accessKeyId` and `secretAccessKey` belong together");
   const { clock, fetch, environment: variables } = env;
   return env.acquire(`ai-credential aws ${name}`, { profile, region }, () =>
-    createRenewed({
+    createRenewable({
       name: `AWS keys for ${name}`,
       clock,
       logger: env.logger.for("llm"),
@@ -70,7 +70,7 @@ function awsKeys(
   );
 }
 
-function googleToken(config: NonNullable<AuthConfig["google"]>, name: string, env: CredentialEnv): Renewed<string> {
+function googleToken(config: NonNullable<AuthConfig["google"]>, name: string, env: CredentialEnv): Renewable<string> {
   const { environment, clock, fetch } = env;
   const path =
     config.keyFile === undefined
@@ -84,15 +84,15 @@ function googleToken(config: NonNullable<AuthConfig["google"]>, name: string, en
       ? googleMetadataSource(environment.GCE_METADATA_HOST, { clock, fetch })
       : async () => keySource(path)();
   return env.acquire(`ai-credential google ${name}`, { path }, () =>
-    createRenewed({ name: `Google token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
+    createRenewable({ name: `Google token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
   );
 }
 
-function entraToken(config: NonNullable<AuthConfig["azure"]>, name: string, env: CredentialEnv): Renewed<string> {
+function entraToken(config: NonNullable<AuthConfig["azure"]>, name: string, env: CredentialEnv): Renewable<string> {
   const { environment, clock, fetch } = env;
   const obtain = entraTokenSource(config, environment, { clock, fetch });
   return env.acquire(`ai-credential azure ${name}`, config, () =>
-    createRenewed({ name: `Entra ID token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
+    createRenewable({ name: `Entra ID token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
   );
 }
 
@@ -156,9 +156,9 @@ function bearer(value: string | undefined): string | undefined {
 }
 
 /** The provider did not accept it. */
-export function doubt(credential: Credential): void {
-  if (credential.kind === "token") credential.token.doubt();
-  else if (credential.kind === "aws") credential.keys.doubt();
+export function invalidateCredential(credential: Credential): void {
+  if (credential.kind === "token") credential.token.invalidate();
+  else if (credential.kind === "aws") credential.keys.invalidate();
 }
 
 /** For the operator as much as for the client: it says what can be set. */

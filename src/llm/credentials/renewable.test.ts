@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
-import { CredentialError, createRenewed, type Lease } from "./renewable.ts";
+import { CredentialError, createRenewable, type Lease } from "./renewable.ts";
 
 /** Hands out `t1`, `t2`, … for an hour each; fails while `isDown`. */
 function renewal(lifeMs = 3_600_000) {
   const clock = fakeClock();
   const state = { asked: 0, isDown: false };
-  const renewed = createRenewed<string>({
+  const renewed = createRenewable<string>({
     name: "test",
     clock,
     logger: silentLogger,
@@ -83,12 +83,12 @@ test("what does not end is looked at again every minute", async () => {
 test("one that the provider refuses is obtained anew, but not while it is new", async () => {
   const { renewed, state, clock } = renewal();
   await renewed.get();
-  renewed.doubt();
+  renewed.invalidate();
   assert.equal(renewed.get(), "t1");
   await clock.advance(60_000);
-  renewed.doubt();
+  renewed.invalidate();
   assert.equal(await renewed.get(), "t2");
-  renewed.doubt();
+  renewed.invalidate();
   assert.equal(renewed.get(), "t2");
   assert.equal(state.asked, 2);
 });

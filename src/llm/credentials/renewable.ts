@@ -13,11 +13,11 @@ export interface Lease<Value> {
   readonly expiresAtMs: number | undefined;
 }
 
-export interface Renewed<Value> {
+export interface Renewable<Value> {
   /** At once while it is good. Rejects with CredentialError. */
   get(): Value | Promise<Value>;
   /** The provider did not accept it: the next call gets another one, if this one is not new. */
-  doubt(): void;
+  invalidate(): void;
 }
 
 export interface RenewalOptions<Value> {
@@ -49,7 +49,7 @@ const NEW_MS = 60_000;
 const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 30_000;
 
-export function createRenewed<Value>({ name, clock, logger, obtain }: RenewalOptions<Value>): Renewed<Value> {
+export function createRenewable<Value>({ name, clock, logger, obtain }: RenewalOptions<Value>): Renewable<Value> {
   let lease: Lease<Value> | undefined;
   let obtainedAtMs = 0;
   let renewAtMs = 0;
@@ -102,7 +102,7 @@ export function createRenewed<Value>({ name, clock, logger, obtain }: RenewalOpt
       inFlight.catch(() => undefined);
       return good.value;
     },
-    doubt() {
+    invalidate() {
       if (lease === undefined || clock.now() - obtainedAtMs < NEW_MS) return;
       lease = undefined;
       renewAtMs = 0;
@@ -111,6 +111,6 @@ export function createRenewed<Value>({ name, clock, logger, obtain }: RenewalOpt
 }
 
 /** One that was given and never changes. */
-export function fixedValue<Value>(value: Value): Renewed<Value> {
-  return { get: () => value, doubt: () => undefined };
+export function fixedValue<Value>(value: Value): Renewable<Value> {
+  return { get: () => value, invalidate: () => undefined };
 }

@@ -8,7 +8,13 @@ import { PRESETS, presetOf } from "../providers/openai.ts";
 import { matchPattern } from "../request/named-models.ts";
 import type { Cooldown } from "./health.ts";
 import { lonelyScopes, modelScope } from "./model-policies.ts";
-import { type AskedCall, createModelTable, type ModelEntry, type ModelTable, type TargetGroup } from "./model-table.ts";
+import {
+  type ConditionInput,
+  createModelTable,
+  type ModelEntry,
+  type ModelTable,
+  type TargetGroup,
+} from "./model-table.ts";
 import type { AiConfig, ModelConfig, ProviderConfig, VirtualModelConfig } from "./schema.ts";
 import { openTarget, type Target, type TargetOptions } from "./target.ts";
 
@@ -175,7 +181,7 @@ function conditionsOf(
   const { targets, order } = routing.conditional;
   const accepts = targets.map(({ when, maxPromptTokens = Number.POSITIVE_INFINITY }) => {
     const condition = when === undefined ? undefined : env.cel(when);
-    return (asked: AskedCall): boolean => {
+    return (asked: ConditionInput): boolean => {
       if (condition !== undefined) {
         const result = condition.evaluate(asked.attributes);
         if (!result.ok || result.value !== true) return false;

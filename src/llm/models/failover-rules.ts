@@ -23,7 +23,7 @@ export interface FailoverRules {
   /** `ownKey`: the credential is the gateway's. The client's own would be refused everywhere. */
   onStatus(status: number, ownKey: boolean): boolean;
   /** Whether the target is to rest after this status. */
-  rests(status: number, ownKey: boolean): boolean;
+  ejects(status: number, ownKey: boolean): boolean;
   readonly onContextLength: boolean;
 }
 
@@ -55,7 +55,7 @@ export function compileFailoverRules(causes: readonly FailoverCause[]): Failover
       return (onServerError && status >= 500) || statuses.has(status);
     },
     // A model that does not exist, or a request that is too long, may be the client's mistake.
-    rests: (status, ownKey) =>
+    ejects: (status, ownKey) =>
       status >= 500 || status === 429 || status === 408 || (ownKey && (status === 401 || status === 403)),
   };
 }

@@ -31,33 +31,33 @@ export class Health {
   readonly #clock: Clock;
   readonly #cooldown: Cooldown;
   #failures = 0;
-  #restsUntilMs = 0;
+  #ejectedUntilMs = 0;
 
   constructor(clock: Clock, cooldown: Cooldown) {
     this.#clock = clock;
     this.#cooldown = cooldown;
   }
 
-  get isResting(): boolean {
-    return this.#failures > 0 && this.#clock.monotonicMs() < this.#restsUntilMs;
+  get isEjected(): boolean {
+    return this.#failures > 0 && this.#clock.monotonicMs() < this.#ejectedUntilMs;
   }
 
-  failed(retryAfterSeconds: number | undefined): void {
+  recordFailure(retryAfterSeconds: number | undefined): void {
     const { allowedFailures, initialMs, maxMs, maxRetryAfterMs } = this.#cooldown;
     const counted = this.#failures - allowedFailures;
     this.#failures += 1;
     const now = this.#clock.monotonicMs();
     if (retryAfterSeconds !== undefined)
-      this.#restsUntilMs = now + Math.min(Math.max(0, retryAfterSeconds * 1000), maxRetryAfterMs);
+      this.#ejectedUntilMs = now + Math.min(Math.max(0, retryAfterSeconds * 1000), maxRetryAfterMs);
     else if (counted >= 0)
-      this.#restsUntilMs = now + Math.min(initialMs * 2 ** Math.min(counted, MAX_DOUBLINGS), maxMs);
+      this.#ejectedUntilMs = now + Math.min(initialMs * 2 ** Math.min(counted, MAX_DOUBLINGS), maxMs);
   }
 
-  worked(): void {
+  recordSuccess(): void {
     this.#failures = 0;
   }
 
   describe(): Record<string, unknown> {
-    return { failures: this.#failures, resting: this.isResting };
+    return { failures: this.#failures, resting: this.isEjected };
   }
 }

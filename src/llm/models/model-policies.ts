@@ -9,7 +9,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { type CompiledScope, rejectPromise } from "../../core/policy.ts";
 import type { LlmCall } from "../request/llm-call.ts";
 import { LlmRequestFacts } from "../request/llm-facts.ts";
-import type { AskedCall, Candidate, ModelTable, TargetGroup } from "./model-table.ts";
+import type { Candidate, ConditionInput, ModelTable, TargetGroup } from "./model-table.ts";
 import type { AiConfig } from "./schema.ts";
 
 type Kind = "model" | "virtual model";
@@ -74,7 +74,7 @@ interface Choice {
 export function createModelPolicies(
   table: ModelTable,
   modelOf: (llm: LlmCall) => string | undefined,
-  asked: (exchange: Exchange) => AskedCall | undefined,
+  asked: (exchange: Exchange) => ConditionInput | undefined,
 ): ModelPolicies | undefined {
   if (table.scopes.length === 0) return undefined;
   const choices = new WeakMap<LlmCall, Choice>();

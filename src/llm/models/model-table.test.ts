@@ -97,7 +97,7 @@ test("priorities are tried in order, a target that rests last", () => {
     table.candidates("v")?.map((one) => one.model),
     ["a", "b", "y"],
   );
-  table.candidates("v")?.[0]?.target.health.failed(undefined);
+  table.candidates("v")?.[0]?.target.health.recordFailure(undefined);
   assert.deepEqual(
     table.candidates("v")?.map((one) => one.model),
     ["b", "y", "a"],
@@ -179,20 +179,20 @@ test("a target rests after failures: longer each time, at most 30 s, or as long 
     maxMs: 30_000,
     maxRetryAfterMs: 600_000,
   });
-  assert.equal(health.isResting, false);
-  health.failed(undefined);
+  assert.equal(health.isEjected, false);
+  health.recordFailure(undefined);
   await clock.advance(999);
-  assert.equal(health.isResting, true);
+  assert.equal(health.isEjected, true);
   await clock.advance(2);
-  assert.equal(health.isResting, false);
-  for (let i = 0; i < 20; i++) health.failed(undefined);
+  assert.equal(health.isEjected, false);
+  for (let i = 0; i < 20; i++) health.recordFailure(undefined);
   await clock.advance(29_999);
-  assert.equal(health.isResting, true);
+  assert.equal(health.isEjected, true);
   await clock.advance(2);
-  assert.equal(health.isResting, false);
-  health.failed(5);
+  assert.equal(health.isEjected, false);
+  health.recordFailure(5);
   await clock.advance(4_999);
-  assert.equal(health.isResting, true);
-  health.worked();
-  assert.equal(health.isResting, false);
+  assert.equal(health.isEjected, true);
+  health.recordSuccess();
+  assert.equal(health.isEjected, false);
 });

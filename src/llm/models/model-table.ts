@@ -26,14 +26,14 @@ export interface ModelEntry {
   /** In order of priority. */
   readonly groups: readonly TargetGroup[];
   /** Of each group, whether it takes a call. Undefined: each takes all. */
-  readonly accepts?: readonly ((asked: AskedCall) => boolean)[];
+  readonly accepts?: readonly ((asked: ConditionInput) => boolean)[];
   readonly isCheapestFirst?: boolean;
   /** Policies of a virtual model, besides those of the models that it stands for. */
   readonly scope?: CompiledScope | undefined;
 }
 
 /** A call, as conditions see it. */
-export interface AskedCall {
+export interface ConditionInput {
   readonly attributes: AttributeSource;
   /** Estimated. */
   promptTokens(): number;
@@ -50,7 +50,7 @@ export interface Candidate {
 
 export interface ModelTable {
   /** The targets for a model in the order in which to try them; undefined if nothing matches, none if no condition is met. */
-  candidates(model: string | undefined, asked?: AskedCall): readonly Candidate[] | undefined;
+  candidates(model: string | undefined, asked?: ConditionInput): readonly Candidate[] | undefined;
   /** Some model has conditions: `candidates` must be told of the call. */
   readonly hasConditions: boolean;
   /** The same in no particular order, without taking anybody's turn. */
@@ -140,25 +140,30 @@ function candidateOf({ target, model, scope }: Member, requested: string, starre
 }
 
 /** Healthy targets in order of priority, then those that rest, in the same order. */
-function order(entry: CompiledEntry, requested: string, starred: string, asked: AskedCall | undefined): Candidate[] {
+function order(
+  entry: CompiledEntry,
+  requested: string,
+  starred: string,
+  asked: ConditionInput | undefined,
+): Candidate[] {
   const ready: Candidate[] = [];
-  const resting: Candidate[] = [];
+  const ejected: Candidate[] = [];
   for (const [i, rotation] of entry.rotations.entries()) {
     if (entry.accepts !== undefined && (asked === undefined || entry.accepts[i]?.(asked) !== true)) continue;
     for (const member of rotation.next()) {
       const candidate = candidateOf(member, requested, starred);
-      (member.target.health.isResting ? resting : ready).push(candidate);
+      (member.target.health.isEjected ? ejected : ready).push(candidate);
     }
   }
   if (entry.isCheapestFirst && asked !== undefined) {
     sortByPrice(ready, asked);
-    sortByPrice(resting, asked);
+    sortByPrice(ejected, asked);
   }
-  return resting.length === 0 ? ready : [...ready, ...resting];
+  return ejected.length === 0 ? ready : [...ready, ...ejected];
 }
 
 /** Those without a price last; equal ones keep their order. */
-function sortByPrice(candidates: Candidate[], asked: AskedCall): void {
+function sortByPrice(candidates: Candidate[], asked: ConditionInput): void {
   if (candidates.length < 2) return;
   const prices = new Map(candidates.map((one) => [one, asked.priceAt(one) ?? Number.POSITIVE_INFINITY]));
   const priceOf = (one: Candidate): number => prices.get(one) ?? Number.POSITIVE_INFINITY;

@@ -9,14 +9,14 @@ test("requests: used up at the limit, whole again when the minute ends", async (
   const quota = new Quota(clock, { requests: 2 });
   quota.begin(0);
   await clock.advance(30_000);
-  assert.equal(quota.isUsedUp, false);
+  assert.equal(quota.isExhausted(), false);
   quota.begin(0);
-  assert.equal(quota.isUsedUp, true);
-  assert.equal(quota.secondsLeft, 30);
+  assert.equal(quota.isExhausted(), true);
+  assert.equal(quota.secondsLeft(), 30);
   await clock.advance(29_999);
-  assert.equal(quota.isUsedUp, true);
+  assert.equal(quota.isExhausted(), true);
   await clock.advance(1);
-  assert.equal(quota.isUsedUp, false);
+  assert.equal(quota.isExhausted(), false);
 });
 
 test("a minute that has just begun is 60 seconds, also where the sum of its start and a minute is rounded up", () => {
@@ -24,18 +24,18 @@ test("a minute that has just begun is 60 seconds, also where the sum of its star
   assert.ok(startMs + 60_000 - startMs > 60_000);
   const quota = new Quota({ ...fakeClock(), monotonicMs: () => startMs }, { requests: 1 });
   quota.begin(0);
-  assert.equal(quota.secondsLeft, 60);
+  assert.equal(quota.secondsLeft(), 60);
 });
 
 test("tokens: the estimate counts until the real number is known, and that once", () => {
   const quota = new Quota(fakeClock(), { tokens: 100 });
   const settle = quota.begin(100);
-  assert.equal(quota.isUsedUp, true);
+  assert.equal(quota.isExhausted(), true);
   settle(40);
   settle(0);
-  assert.equal(quota.isUsedUp, false);
+  assert.equal(quota.isExhausted(), false);
   quota.begin(10)(60);
-  assert.equal(quota.isUsedUp, true);
+  assert.equal(quota.isExhausted(), true);
 });
 
 test("a call that ends in another minute changes nothing there", async () => {

@@ -40,14 +40,14 @@ export class Quota {
     return this.#limits.tokens !== undefined;
   }
 
-  get isUsedUp(): boolean {
+  isExhausted(): boolean {
     this.#refresh();
     const { requests, tokens } = this.#limits;
     return (requests !== undefined && this.#requests >= requests) || (tokens !== undefined && this.#tokens >= tokens);
   }
 
   /** Until the minute ends, rounded up, at least 1. */
-  get secondsLeft(): number {
+  secondsLeft(): number {
     const nowMs = this.#clock.monotonicMs();
     // What has passed first: the sum of a start and a minute is rounded, and could be more than a minute away.
     const passedMs = nowMs - (this.#windowStartMs ?? nowMs);

@@ -7,7 +7,7 @@ import type { CompileEnv } from "../../core/policy.ts";
 import type { Quote } from "../request/llm-call.ts";
 import { eitherCatalogue, type PriceCatalogue, parsePriceCatalogue, priceOf, shippedPrices } from "../usage/prices.ts";
 import { estimatedTokens } from "../usage/usage.ts";
-import type { AskedCall, ModelTable } from "./model-table.ts";
+import type { ConditionInput, ModelTable } from "./model-table.ts";
 import type { AiConfig } from "./schema.ts";
 
 /** A file with all that is published is a few megabytes. */
@@ -31,7 +31,7 @@ export function pricesOf(
 }
 
 /** The call of this exchange, as conditions of virtual models see it. */
-export function askedCall(exchange: Exchange, prices: PriceCatalogue | undefined): AskedCall {
+export function conditionInput(exchange: Exchange, prices: PriceCatalogue | undefined): ConditionInput {
   const { llm } = exchange.facts;
   return {
     attributes: exchange.attributes,

@@ -36,7 +36,7 @@ export interface Target {
   readonly pathOverride: string | undefined;
   readonly credential: Credential;
   /** Puts a credential that must be obtained or computed on a request; undefined where none is needed. */
-  readonly seal: Seal | undefined;
+  readonly sign: RequestSigner | undefined;
   readonly health: Health;
   readonly quota: Quota | undefined;
   readonly timeouts: TargetTimeouts | undefined;
@@ -48,7 +48,7 @@ export interface TargetTimeouts {
 }
 
 /** May answer at once. Fails with CredentialError. */
-export type Seal = (request: SignedRequest) => Promise<void> | undefined;
+export type RequestSigner = (request: SignedRequest) => Promise<void> | undefined;
 
 export interface TargetOptions {
   readonly name: string;
@@ -98,7 +98,7 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
     basePath: options.pathPrefix ?? provider.basePath,
     pathOverride: options.pathOverride,
     credential,
-    seal: sealOf(credential, region, env.clock),
+    sign: signerFor(credential, region, env.clock),
     health: new Health(env.clock, options.cooldown),
     quota: options.perMinute && keptQuota(options.name, options.perMinute, env),
     timeouts: options.timeouts && { firstByteMs: options.timeouts.firstByte, idleMs: options.timeouts.idle },
@@ -110,7 +110,7 @@ function keptQuota(name: string, perMinute: PerMinute, env: BackendEnv): Quota {
   return env.acquire(`ai-quota ${env.name} ${name}`, perMinute, () => new Quota(env.clock, perMinute));
 }
 
-function sealOf(credential: Credential, region: string, clock: Clock): Seal | undefined {
+function signerFor(credential: Credential, region: string, clock: Clock): RequestSigner | undefined {
   if (credential.kind === "aws") return createAwsSigner(credential.keys, region, clock);
   if (credential.kind !== "token") return undefined;
   return ({ headers }) => {
