@@ -57,7 +57,7 @@ export const RUNNING_LIMITS = {
     ],
     ["MAX_MESSAGE_CHARS", "observe/log/unexpected-errors.ts", "the message of an unexpected error", "cut"],
     ["MAX_STACK_LINES", "observe/log/unexpected-errors.ts", "its stack", "cut"],
-    ["MAX_WATCHERS", "observe/trace/hub.ts", "open traces", "429"],
+    ["MAX_WATCHERS", "observe/trace/trace.ts", "open traces", "429"],
     [
       "MAX_VALUES",
       "observe/trace/redact.ts",

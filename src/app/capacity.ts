@@ -2,8 +2,10 @@
  * What this process can take: connections, by the files that it may open, and requests, by the heap that is left.
  * Less than wanted is logged, because the fix lies outside of the gateway.
  */
-import { collectGarbage } from "../base/collect-garbage.ts";
+
+import { connectionsThatFit, openFilesLimit } from "../base/file-descriptors.ts";
 import {
+  collectGarbage,
   type HeapPressure,
   type HeapSize,
   nodeFlags,
@@ -12,7 +14,6 @@ import {
   tightest,
   watchHeap,
 } from "../base/heap-pressure.ts";
-import { connectionsThatFit, openFilesLimit } from "../base/open-files.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { LISTENER_LIMITS, type ListenerLimits } from "../pipeline/listen/listener-env.ts";
 import type { Loaded } from "./config-loader.ts";

@@ -5,7 +5,7 @@
 
 import { readFileSync } from "node:fs";
 import type { Ui } from "../admin/ui/ui.ts";
-import { fileProblem } from "../base/file-problem.ts";
+import { fileProblem } from "../base/files.ts";
 import { openSources, type Sources } from "../config/load/load.ts";
 import {
   createInheritedSockets,

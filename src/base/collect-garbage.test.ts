@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { collectGarbage } from "./collect-garbage.ts";
+import { collectGarbage } from "./heap-pressure.ts";
 
 test("what nobody holds is gone, and what somebody holds is not", () => {
   const kept = { of: "memory" };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fileProblem, homeHint } from "./file-problem.ts";
+import { fileProblem, homeHint } from "./files.ts";
 
 const failed = (code: string): Error => Object.assign(new Error(`${code}: as the system says it`), { code });
 

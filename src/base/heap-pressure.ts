@@ -4,9 +4,9 @@
  * with it: refusing some in time is the smaller harm.
  */
 import { totalmem } from "node:os";
-import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
+import { getHeapSpaceStatistics, getHeapStatistics, setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import type { Clock } from "./clock.ts";
-import { collectGarbage } from "./collect-garbage.ts";
 
 /** `tight`: connections are not kept. `full`: new requests are rejected. */
 export const HEAP_LEVELS = ["normal", "tight", "full"] as const;
@@ -172,4 +172,19 @@ function defaultLimit(wholeBytes: number): number {
   const major = Number(process.versions.node.split(".", 1)[0]);
   const semiSpaceMib = major >= 26 ? 32 : major >= 24 ? 64 : 16;
   return Math.max(wholeBytes - 3 * semiSpaceMib * MIB, wholeBytes * 0.95);
+}
+
+let collect: (() => void) | undefined;
+
+export function collectGarbage(): void {
+  collect ??= findCollector();
+  collect();
+}
+
+/** V8 gives its collector only to contexts that are made while this flag is set. */
+function findCollector(): () => void {
+  setFlagsFromString("--expose-gc");
+  const found: unknown = runInNewContext("globalThis.gc");
+  setFlagsFromString("--no-expose-gc");
+  return typeof found === "function" ? () => void found() : () => undefined;
 }

@@ -2,7 +2,7 @@
  * Work on what arrives on one connection, in the order of its arrival: small pieces are done at once, a large one in
  * turns with everybody else's, and what comes meanwhile waits behind it.
  */
-import { contain } from "./contain.ts";
+import { contain } from "./errors.ts";
 import { finish, inTurns, type Steps } from "./turns.ts";
 
 export interface InOrderEvents {

@@ -11,7 +11,7 @@
  */
 
 import type { Clock, Timer } from "./clock.ts";
-import { ExpectedError } from "./expected-error.ts";
+import { ExpectedError } from "./errors.ts";
 import { HEAP_LEVELS, type HeapLevel, oldGeneration, processMemory } from "./heap-pressure.ts";
 
 /** A body is charged twice: as bytes, and for the text or the objects that are made of it. */

@@ -2,7 +2,7 @@
  * Runs another program: curl for inject mode, a credential plugin of a kubeconfig. Always without a shell.
  */
 import { spawn } from "node:child_process";
-import { checkSpareDescriptors } from "./spare-descriptors.ts";
+import { checkSpareDescriptors } from "./file-descriptors.ts";
 
 const MAX_OUTPUT_CHARS = 1024 * 1024;
 

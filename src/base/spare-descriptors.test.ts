@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkSpareDescriptors } from "./spare-descriptors.ts";
+import { checkSpareDescriptors } from "./file-descriptors.ts";
 
 /** A system that lets so many be opened and fails with the code then. */
 function system(left: number, code: string) {

@@ -2,7 +2,7 @@
  * The methods of A2A under one name each. Protocol 1.0 renamed those of 0.3, and agents answer to both: a rule about
  * `tasks/cancel` must hold for `CancelTask`, too. Rules, limits and records read the name of 0.3.
  */
-import { foldCase } from "../base/fold-case.ts";
+import { foldCase } from "../json/syntax.ts";
 
 /** Names of other revisions, each with that of 0.3. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {

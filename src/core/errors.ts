@@ -4,7 +4,7 @@
  * (docs/errors.md, held against it by a test). Secrets and tokens never stand in messages.
  */
 
-import { ExpectedError } from "../base/expected-error.ts";
+import { ExpectedError } from "../base/errors.ts";
 
 /** Who caused it: the client's request, the backend, or the gateway and its configuration. */
 export type ErrorSource = "client" | "upstream" | "gateway";

@@ -9,7 +9,7 @@ import { type BodyReservation, MemoryAccount, type MemoryBudget } from "../base/
 import type { RequestBodyStream } from "../http/body-stream.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { AuditTrail } from "../observe/trace/audit-trail.ts";
-import type { Mirrored } from "../observe/trace/mirrored.ts";
+import type { Mirrored } from "../observe/trace/mirror-comparison.ts";
 import type { RequestSpans } from "../observe/trace/request-spans.ts";
 import type { Trace } from "../observe/trace/trace.ts";
 import { Attributes } from "./attributes.ts";

@@ -3,7 +3,7 @@
  * than its limit is rejected as soon as the limit is passed, and never held.
  */
 
-import { ExpectedError } from "../base/expected-error.ts";
+import { ExpectedError } from "../base/errors.ts";
 import type { BodyStream, RequestBodyStream } from "./body-stream.ts";
 
 export class BodyTooLarge extends ExpectedError {

@@ -4,7 +4,7 @@
  * able to send us elsewhere.
  */
 
-import { ExpectedError } from "../base/expected-error.ts";
+import { ExpectedError } from "../base/errors.ts";
 import type { HeaderList } from "./headers.ts";
 import type { TlsOptions } from "./http-client.ts";
 

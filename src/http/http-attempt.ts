@@ -4,7 +4,7 @@
  * consumer but the `error` that reports it; a consumer may abort, resume or throw inside any callback.
  */
 import type { Duplex } from "node:stream";
-import { surface } from "../base/contain.ts";
+import { surface } from "../base/errors.ts";
 import { type AttemptState, afterEvent, isOver } from "./attempt-state.ts";
 import type { HeaderList } from "./headers.ts";
 import { type HttpCall, HttpClientError, type ResponseHandler } from "./http-client.ts";

@@ -4,7 +4,7 @@
  * cost 1.1 to 2.2 times the CPU each (docs/adr/0003).
  */
 import type { Duplex } from "node:stream";
-import { ExpectedError } from "../base/expected-error.ts";
+import { ExpectedError } from "../base/errors.ts";
 import type { BodyStream } from "./body-stream.ts";
 import type { HeaderList } from "./headers.ts";
 

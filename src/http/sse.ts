@@ -3,7 +3,7 @@
  * ends, a byte order mark, comments) and holds at most one event, up to a limit; the encoder never lets a value
  * break out of its line.
  */
-import { ExpectedError } from "../base/expected-error.ts";
+import { ExpectedError } from "../base/errors.ts";
 import { TextPieces } from "../base/text-pieces.ts";
 
 export interface SseEvent {

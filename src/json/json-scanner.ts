@@ -5,7 +5,6 @@
  * It checks structure (strings closed, brackets balanced, depth), not grammar: whoever gets the bytes parses them.
  */
 
-import { foldCase } from "../base/fold-case.ts";
 import {
   BACKSLASH,
   CLOSE_BRACE,
@@ -15,6 +14,7 @@ import {
   decodeKey,
   type Edit,
   endOfString,
+  foldCase,
   OPEN_BRACE,
   OPEN_BRACKET,
   QUOTE,

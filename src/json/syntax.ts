@@ -114,3 +114,7 @@ export function decodeKey(raw: string): string {
     return raw;
   }
 }
+
+export function foldCase(key: string): string {
+  return key.toUpperCase().toLowerCase();
+}

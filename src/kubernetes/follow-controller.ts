@@ -7,7 +7,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
-import { replaceFile } from "../base/replace-file.ts";
+import { replaceFile } from "../base/files.ts";
 import { urlLabel } from "../base/url-label.ts";
 import { createCluster, keyOf } from "../config/documents/cluster.ts";
 import { clusterDocument, parseSnapshot, type Snapshot } from "../config/documents/snapshot.ts";

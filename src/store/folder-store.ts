@@ -7,8 +7,7 @@ import { mkdirSync } from "node:fs";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { takeFolderLock } from "./folder-lock.ts";
-import { journalLine } from "./journal.ts";
-import { JournalFile, recover, syncFolder, writeSnapshot } from "./journal-files.ts";
+import { JournalFile, journalLine, recover, syncFolder, writeSnapshot } from "./journal.ts";
 import { type Store, StoreUnavailable } from "./store.ts";
 import { type Change, Table, type TableLimits } from "./table.ts";
 

@@ -8,7 +8,6 @@ import type { Clock } from "../base/clock.ts";
 import { urlLabel } from "../base/url-label.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { createRedisBus } from "./redis-bus.ts";
-import { ADD, REPLACE } from "./redis-scripts.ts";
 import { checkAmount, checkEntry, PAGE_SIZE, type Store, StoreUnavailable } from "./store.ts";
 
 export interface RedisSettings {
@@ -148,3 +147,38 @@ function atLeastOne(expiresAtMs: number): number {
 function escapeGlob(text: string): string {
   return text.replace(/[\\*?[\]^-]/g, "\\$&");
 }
+
+/** KEYS: counter. ARGV: amount, limit or "", expiry or 0. Returns whether it was added, and the total. */
+export const ADD = `
+local current = redis.call('GET', KEYS[1])
+local before = 0
+if current then
+  before = tonumber(current)
+  if not before or not string.match(current, '^%d+$') then return redis.error_reply('NOTCOUNTER') end
+end
+local amount = tonumber(ARGV[1])
+local total = before + amount
+if total < 0 then total = 0 end
+if total > 9007199254740991 then return redis.error_reply('TOOLARGE') end
+local text = string.format('%.0f', total)
+if amount > 0 and ARGV[2] ~= '' and total > tonumber(ARGV[2]) then
+  return {0, string.format('%.0f', before)}
+end
+if total ~= before then
+  if current then redis.call('SET', KEYS[1], text, 'KEEPTTL')
+  elseif ARGV[3] ~= '0' then redis.call('SET', KEYS[1], text, 'PXAT', ARGV[3])
+  else redis.call('SET', KEYS[1], text) end
+end
+return {1, text}
+`;
+
+/** KEYS: key. ARGV: 1 if a value is expected, that value, the new value, expiry or 0. */
+export const REPLACE = `
+local current = redis.call('GET', KEYS[1])
+if ARGV[1] == '1' then
+  if current ~= ARGV[2] then return 0 end
+elseif current then return 0 end
+if ARGV[4] ~= '0' then redis.call('SET', KEYS[1], ARGV[3], 'PXAT', ARGV[4])
+else redis.call('SET', KEYS[1], ARGV[3]) end
+return 1
+`;

@@ -5,7 +5,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { MAX_WATCHERS, type TraceHub } from "../../observe/trace/hub.ts";
+import { MAX_WATCHERS, type TraceHub } from "../../observe/trace/trace.ts";
 import { type FactRing, RECORDED_REQUESTS } from "../../pipeline/records/fact-ring.ts";
 import { findOlder, olderRequests } from "../../pipeline/records/older-requests.ts";
 import { RECENT_REQUESTS, type RecentRequests } from "../../pipeline/records/recent-requests.ts";

@@ -2,7 +2,7 @@
  * Reports of several threads as one: requests in the order of their end, tasks of the same name as one, memory added up
  * and told by thread, backends with the connections and sessions of all.
  */
-import type { HistoryPoint, HistoryReport } from "../../observe/trace/traffic-report.ts";
+import type { HistoryPoint, HistoryReport } from "../../observe/trace/request-record.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 

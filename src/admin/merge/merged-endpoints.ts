@@ -4,7 +4,7 @@
  * that all threads share.
  */
 import type { InspectedBackend } from "../../core/backend.ts";
-import type { HistoryReport } from "../../observe/trace/traffic-report.ts";
+import type { HistoryReport } from "../../observe/trace/request-record.ts";
 import {
   type AdminAnswer,
   type AdminEndpoint,

@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import { replaceFile } from "../../base/replace-file.ts";
+import { replaceFile } from "../../base/files.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { configSchema } from "../../config/schema/schema.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";

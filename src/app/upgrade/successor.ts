@@ -4,8 +4,8 @@
  */
 import { spawn } from "node:child_process";
 import { isOneFile } from "../../base/embedded-files.ts";
+import { checkSpareDescriptors } from "../../base/file-descriptors.ts";
 import type { ServiceManager } from "../../base/service-manager.ts";
-import { checkSpareDescriptors } from "../../base/spare-descriptors.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
 
 /** Standard streams and the channel come before it. */

@@ -4,7 +4,7 @@
  * spelling, or in two, fails the whole evaluation; no `has()`, `default()` or `||` covers it.
  */
 import type { CelError, CelValue } from "@bufbuild/cel";
-import { foldCase } from "../../base/fold-case.ts";
+import { foldCase } from "../../json/syntax.ts";
 import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
 
 /** Objects become such maps, also inside of lists; any other value stays. Opaque outside of this folder. */

@@ -5,7 +5,7 @@
 import { accessSync, constants, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { createFile, replaceFile } from "../../base/replace-file.ts";
+import { createFile, replaceFile } from "../../base/files.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";

@@ -6,7 +6,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { backends } from "../../backends/index.ts";
-import { fileProblem } from "../../base/file-problem.ts";
+import { fileProblem } from "../../base/files.ts";
 import { compileExpression } from "../../cel/expression.ts";
 import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";

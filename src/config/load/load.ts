@@ -4,7 +4,7 @@
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { homeHint } from "../../base/file-problem.ts";
+import { homeHint } from "../../base/files.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { withPlaceholders } from "../schema/environment-values.ts";
 import { validate } from "../schema/problems.ts";

@@ -4,7 +4,7 @@
  */
 import type { LookupFunction, Socket } from "node:net";
 import type { Clock } from "../../base/clock.ts";
-import { contain, surface } from "../../base/contain.ts";
+import { contain, surface } from "../../base/errors.ts";
 import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {
   type HttpCall,

@@ -5,7 +5,7 @@
  * forwarded all come from it.
  */
 
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
 import { isHeaderValue } from "../headers.ts";
 import { trimmed } from "./header-line.ts";

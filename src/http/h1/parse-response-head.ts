@@ -3,7 +3,7 @@
  * refused: repeated or combined length headers, codings other than chunked, folded lines, bare line breaks.
  */
 
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import { lowerHeaderName } from "../../base/header-names.ts";
 import { HeaderList, isHeaderValue } from "../headers.ts";
 import { trimmed } from "./header-line.ts";

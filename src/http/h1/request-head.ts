@@ -2,7 +2,7 @@
  * A request head as text. Refuses what would let a value end its line: the last gate before the backend.
  */
 
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import { isHeaderName } from "../../base/header-names.ts";
 import { type HeaderList, isHeaderValue } from "../headers.ts";
 import type { OutgoingRequest } from "../http-client.ts";

@@ -3,7 +3,7 @@
  * then turn out that the server speaks HTTP/1.1, and another pool carries it.
  */
 import { type ClientHttp2Session, type ClientHttp2Stream, constants } from "node:http2";
-import { contain } from "../../base/contain.ts";
+import { contain } from "../../base/errors.ts";
 import type { BodyStream } from "../body-stream.ts";
 import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {

@@ -5,7 +5,7 @@
  */
 import { readFileSync, statSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
-import { fileProblem } from "../../base/file-problem.ts";
+import { fileProblem } from "../../base/files.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { detailOf } from "../providers/provider.ts";
 import { failure, type ParsedToken, show, type TokenProblem } from "../tokens/token.ts";

@@ -3,7 +3,7 @@
  * gateway's own, and who answers registration, authorize and token. Adapters are pure: no I/O, no state.
  */
 
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import { urlLabel } from "../../base/url-label.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { FetchError } from "../../http/fetch.ts";

@@ -3,7 +3,7 @@
  * catalogue.
  */
 
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import type { ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";

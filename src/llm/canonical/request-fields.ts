@@ -2,7 +2,7 @@
  * Reading the members of a parsed request with messages that name them, the way a client sees its own body.
  */
 
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import type { EncodedData, Setting, SettingName, Settings } from "./conversation.ts";
 

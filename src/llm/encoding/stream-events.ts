@@ -2,7 +2,7 @@
  * The JSON of one event of a stream, parsed and written in steps if it is large. An event with too many values is not
  * read at all: no model writes one, and parsing it would hold up everybody else.
  */
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import { type Members, parseMembers } from "../../json/json.ts";
 import { exceedsTokens } from "../../json/parse-cost.ts";

@@ -5,7 +5,7 @@
  * The guards run in their order. A match of an earlier guard that masks hides its characters from later guards that
  * reject. Matches that overlap are masked once.
  */
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import type { Steps } from "../../base/turns.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { TextGuard, TextMatch } from "../request/llm-call.ts";

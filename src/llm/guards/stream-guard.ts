@@ -6,7 +6,7 @@
  * Held text of a channel goes out before the event that ends the channel. All of it is done in steps, because one event may
  * be megabytes of text.
  */
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";

@@ -6,10 +6,10 @@
  * a rule; so whatever is below a key that names models counts as a name. Only the conversation itself and JSON schemas, in
  * which users write what they like, are not searched.
  */
-import { foldCase } from "../../base/fold-case.ts";
+
 import { finish, type Steps } from "../../base/turns.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { decodeKey, endOfString } from "../../json/syntax.ts";
+import { decodeKey, endOfString, foldCase } from "../../json/syntax.ts";
 
 const QUOTE = 34;
 const COMMA = 44;

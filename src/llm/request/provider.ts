@@ -2,7 +2,7 @@
  * What the gateway must know of an LLM provider: data and pure functions, no I/O and no state. A format that is
  * absent cannot be asked for; everything that differs between providers stands in their files, not in shared code.
  */
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { pathSegment } from "../../http/request-path.ts";
 import type { Members } from "../../json/json.ts";

@@ -4,11 +4,10 @@
  * behind us might read it otherwise than we did.
  */
 import { isUtf8 } from "node:buffer";
-import { foldCase } from "../../base/fold-case.ts";
 import { finish, type Steps } from "../../base/turns.ts";
 import { parseValue } from "../../json/json.ts";
 import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
-import type { Span } from "../../json/syntax.ts";
+import { foldCase, type Span } from "../../json/syntax.ts";
 import { type Dialect, dialectOf } from "./dialect.ts";
 import { isContent, ModelNames, modelsInJson, namesModel } from "./named-models.ts";
 

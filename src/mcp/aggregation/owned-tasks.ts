@@ -3,11 +3,11 @@
  * does not exist: the server is not asked. Where rules restrict tools, a task is judged as the call that created it.
  */
 
-import { surface } from "../../base/contain.ts";
-import { foldCase } from "../../base/fold-case.ts";
+import { surface } from "../../base/errors.ts";
 import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
+import { foldCase } from "../../json/syntax.ts";
 import { StoreUnavailable } from "../../store/store.ts";
 import { listOf, unknownMethod } from "../protocol/access.ts";
 import {

@@ -3,7 +3,7 @@
  * Reads and refuses only; running what it found is the caller's. Refusals are JSON-RPC errors with the client's
  * own id wherever one could be read.
  */
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../http/headers.ts";

@@ -4,7 +4,7 @@
  * should.
  */
 
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import { HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { canonicalPath, pathFault, pathSegment } from "../../http/request-path.ts";
 import { isObject, type Json } from "./document.ts";

@@ -3,7 +3,7 @@
  * whoever runs it returns CallHandle. Questions are requests of a server to the client.
  */
 
-import { surface } from "../../base/contain.ts";
+import { surface } from "../../base/errors.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { WireTap } from "../../core/wire.ts";

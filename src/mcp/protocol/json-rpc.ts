@@ -4,7 +4,7 @@
  * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting, and what
  * `message-rules.ts` says).
  */
-import { ExpectedError } from "../../base/expected-error.ts";
+import { ExpectedError } from "../../base/errors.ts";
 import { elements, type Member, splice, valueEnd } from "../../json/json-text.ts";
 import { type Edit, skipSpace, stringEnd } from "../../json/syntax.ts";
 import { inspectDocument } from "../../json/validate-json.ts";

@@ -4,8 +4,9 @@
  * a key of another case (Go's decoder takes `Name` for `name`) or in a call without an id, so these are refused.
  * The rule about keys holds for servers as well: a client that ignores case must not read what the gateway withheld.
  */
-import { foldCase } from "../../base/fold-case.ts";
+
 import { lookupTable } from "../../base/lookup-table.ts";
+import { foldCase } from "../../json/syntax.ts";
 
 type Params = Readonly<Record<string, unknown>>;
 

@@ -4,7 +4,7 @@
  * characters that say why.
  */
 
-import { surface } from "../../base/contain.ts";
+import { surface } from "../../base/errors.ts";
 import { inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { BackendProblem } from "../../core/backend.ts";

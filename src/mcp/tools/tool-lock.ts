@@ -5,9 +5,8 @@
 import { createHash } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import { z } from "zod";
-import { fileProblem } from "../../base/file-problem.ts";
+import { fileProblem, replaceFile } from "../../base/files.ts";
 import { lookupTable } from "../../base/lookup-table.ts";
-import { replaceFile } from "../../base/replace-file.ts";
 import type { InspectedTarget } from "../../core/backend.ts";
 
 /**

@@ -3,12 +3,11 @@
  * arguments that are filled here, and only as they were accepted where there is a lock file. Compiled once per load.
  */
 
-import { foldCase } from "../../base/fold-case.ts";
 import { lookupTable } from "../../base/lookup-table.ts";
 import type { Steps } from "../../base/turns.ts";
 import type { AttributeSource, Expression } from "../../cel/expression.ts";
 import { elements, find, insertMembers, member, slice, splice, withMembers } from "../../json/json-text.ts";
-import type { Edit, Span } from "../../json/syntax.ts";
+import { type Edit, foldCase, type Span } from "../../json/syntax.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { type ClientRequest, editedRequest } from "../protocol/json-rpc.ts";
 import type { Target } from "../server-side/target.ts";

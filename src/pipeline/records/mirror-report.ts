@@ -4,7 +4,7 @@
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Metrics } from "../../observe/log/metrics.ts";
-import type { MirrorComparison } from "../../observe/trace/mirrored.ts";
+import type { MirrorComparison } from "../../observe/trace/mirror-comparison.ts";
 
 /** Mirrors of a route that have an entry of their own; comparisons beyond are counted together. */
 const MAX_MIRROR_ENTRIES = 100;

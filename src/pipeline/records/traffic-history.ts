@@ -8,7 +8,7 @@ import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
-import type { HistoryPoint, HistoryReport } from "../../observe/trace/traffic-report.ts";
+import type { HistoryPoint, HistoryReport } from "../../observe/trace/request-record.ts";
 
 const FINE = { slotMs: 10_000, slots: 180 };
 const COARSE = { slotMs: 300_000, slots: 288 };

@@ -6,7 +6,7 @@ import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import type { MirrorComparison, Mirrored } from "../../observe/trace/mirrored.ts";
+import type { MirrorComparison, Mirrored } from "../../observe/trace/mirror-comparison.ts";
 import { shapeDifferences } from "./json-shape.ts";
 
 /** Bodies of which all is kept for the comparison. */

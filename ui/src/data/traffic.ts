@@ -1,7 +1,7 @@
 /**
  * The gateway's own history of its traffic, for the range that the address names.
  */
-import type { HistoryReport } from "../../../src/observe/trace/traffic-report.ts";
+import type { HistoryReport } from "../../../src/observe/trace/request-record.ts";
 import { param } from "../frame/router.ts";
 import { getJson } from "./api.ts";
 import { createPoll } from "./poll.ts";

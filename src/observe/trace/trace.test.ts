@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createTraceHub, MAX_WATCHERS, type WaitingWatcher } from "./hub.ts";
+import { createTraceHub, MAX_WATCHERS, type WaitingWatcher } from "./trace.ts";
 
 const watcher = { event: () => undefined, finished: () => undefined };
 function waiting(

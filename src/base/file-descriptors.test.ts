@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { connectionsThatFit, openFilesLimit } from "./open-files.ts";
+import { connectionsThatFit, openFilesLimit } from "./file-descriptors.ts";
 
 const limits = (value: string) => () =>
   `Limit                     Soft Limit           Hard Limit           Units\nMax processes             7                    7                    processes\nMax open files            ${value}                 4096                 files\n`;

@@ -13,7 +13,7 @@ import {
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { createFile, type FileSystem, replaceFile } from "./replace-file.ts";
+import { createFile, type FileSystem, replaceFile } from "./files.ts";
 
 const OLD = "the old content\n".repeat(40);
 const CONTENTS = { shorter: "new\n", longer: "the new content, much longer\n".repeat(60), empty: "" };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ExpectedError } from "./expected-error.ts";
+import { ExpectedError } from "./errors.ts";
 
 test("it says what happened and what caused it, and not where; other errors keep their stack", () => {
   const cause = new Error("because");
