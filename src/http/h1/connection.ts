@@ -15,6 +15,7 @@ import {
   type ResponseHandler,
 } from "../http-client.ts";
 import { type BodyWriter, writeBody } from "./body-writer.ts";
+import { fairReads } from "./fair-reads.ts";
 import { describeSocketError, openSocket } from "./open-socket.ts";
 import { type ParsedHead, ResponseError } from "./parse-response-head.ts";
 import { framingOf, requestHead } from "./request-head.ts";
@@ -95,7 +96,9 @@ export class Connection implements ParserEvents, Carrier {
   }
 
   proceed(attempt: HttpAttempt): void {
-    if (attempt === this.#attempt && !this.#isGone) this.#socket.resume();
+    fairReads.run(() => {
+      if (attempt === this.#attempt && !this.#isGone) this.#socket.resume();
+    });
   }
 
   close(): void {

@@ -7,6 +7,7 @@
  * The behavior is the same; `test/scenario/plain-reads.test.ts` runs the engine's tests that way.
  */
 import { type OnReadOpts, Socket } from "node:net";
+import { fairReads } from "./fair-reads.ts";
 
 /** The size of Node's own reads. */
 const READ_BYTES = 64 * 1024;
@@ -26,7 +27,7 @@ export type Received = (bytes: Buffer) => boolean;
 /** The options of `connect` for a socket whose bytes go to `received`; call `readConnecting` with the socket. */
 export function readOptions(received: Received | undefined): { onread?: OnReadOpts } {
   if (received === undefined || !isFast) return {};
-  return { onread: { buffer, callback: (size) => received(bytesRead(size)) } };
+  return { onread: { buffer, callback: borrowingReader(received) } };
 }
 
 /** Delivers the bytes of a socket to `received` where its options (`readOptions`) do not. */
@@ -39,13 +40,15 @@ export type SocketReader = (this: Socket, size: number) => boolean;
 
 export function socketReader(received: (this: Socket, chunk: Buffer) => boolean): SocketReader {
   return function (size) {
-    return received.call(this, copied(bytesRead(size)));
+    return received.call(this, copied(bytesRead(size))) && fairReads.mayReadOn(this, size === READ_BYTES);
   };
 }
 
 /** For a receiver that keeps nothing: the bytes are a view of the shared buffer, valid only during the call. */
 export function borrowingReader(received: Received): SocketReader {
-  return (size) => received(bytesRead(size));
+  return function (size) {
+    return received(bytesRead(size)) && fairReads.mayReadOn(this, size === READ_BYTES);
+  };
 }
 
 /** The part of a plain socket's handle that is used here. */

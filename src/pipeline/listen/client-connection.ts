@@ -7,6 +7,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { GatewayError } from "../../core/errors.ts";
 import { NO_BODY, type RequestBody } from "../../core/exchange.ts";
+import { fairReads } from "../../http/h1/fair-reads.ts";
 import { type ParsedRequest, RequestError } from "../../http/h1/parse-request-head.ts";
 import { type BodyCarrier, RequestBodySource } from "../../http/h1/request-body.ts";
 import { type RequestEvents, RequestParser } from "../../http/h1/request-parser.ts";
@@ -251,7 +252,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     } else {
       this.#deadline.in(this.owner.headersTimeoutMs);
       // In another turn: one client's requests do not make all others wait.
-      setImmediate(readHeld, this);
+      fairReads.runLater(() => readHeld(this));
     }
   }
 
@@ -295,5 +296,5 @@ function readHeld(connection: ClientConnection): void {
 }
 
 function flushBody(connection: ClientConnection): void {
-  contain(connection, (one) => one.flushBody());
+  fairReads.run(() => contain(connection, (one) => one.flushBody()));
 }

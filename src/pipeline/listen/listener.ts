@@ -6,6 +6,7 @@ import { type AddressInfo, createServer, type ListenOptions, type Server, type S
 import type { Duplex } from "node:stream";
 import { LinkedList } from "../../base/linked-list.ts";
 import { clientKey } from "../../core/principal.ts";
+import { fairReads } from "../../http/h1/fair-reads.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Served } from "../phases/pipeline-env.ts";
 import { ClientConnection } from "./client-connection.ts";
@@ -164,6 +165,7 @@ export function openListener(
   let door = at.tls && doorFor(at.tls);
   // Half-open: a client that has sent all may still read; who left is told apart by the connection.
   const server: Server = createServer({ noDelay: true, allowHalfOpen: true }, (socket) => {
+    fairReads.accepted();
     if (!admit(socket)) {
       socket.destroy();
       sayRefused("connections rejected: one address has too many open", env.limits.maxConnectionsPerAddress);
@@ -178,7 +180,10 @@ export function openListener(
     door.enter(socket);
   });
   server.maxConnections = env.limits.maxConnections;
-  server.on("drop", () => sayRefused("connections rejected: too many are open", env.limits.maxConnections));
+  server.on("drop", () => {
+    fairReads.accepted();
+    sayRefused("connections rejected: too many are open", env.limits.maxConnections);
+  });
   const sweep = env.clock.every(env.limits.checkIntervalMs, () => {
     sweeps += 1;
     connections.each((connection) => connection.sweep());

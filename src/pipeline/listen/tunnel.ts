@@ -5,6 +5,7 @@
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { fairReads } from "../../http/h1/fair-reads.ts";
 import { closeFrame, FrameCounter } from "../../http/websocket-frames.ts";
 import { IDLE_LIMIT_MS, type IdleConnections, type Watched, type WatchedPlace } from "./idle.ts";
 
@@ -101,7 +102,7 @@ export class Tunnel implements Watched {
     });
     from.on("error", ignore);
     from.on("close", () => this.#guard(() => this.#closed(to)));
-    to.on("drain", () => from.resume());
+    to.on("drain", () => this.#readOn(direction));
     if (from.destroyed) this.#closed(to);
     else from.resume();
   }
@@ -118,6 +119,16 @@ export class Tunnel implements Watched {
     const taken = frames.read(chunk, direction.state === "leaving");
     if (to.writable && !to.write(taken === chunk.length ? chunk : chunk.subarray(0, taken))) from.pause();
     if (direction.state === "leaving" && frames.isAtBoundary) this.#sayGoodbye(direction);
+    else if (fairReads.isHolding && !from.isPaused()) {
+      from.pause();
+      this.#readOn(direction);
+    }
+  }
+
+  #readOn(direction: Direction): void {
+    fairReads.run(() => {
+      if (direction.state === "left" || !direction.to.writableNeedDrain) direction.from.resume();
+    });
   }
 
   #sayGoodbye(direction: Direction): void {
