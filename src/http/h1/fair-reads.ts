@@ -9,7 +9,7 @@
  */
 import { type Clock, systemClock } from "../../base/clock.ts";
 
-const MAX_FULL_READS = 32;
+const FULL_READS_PER_TURN = 32;
 /** In shorter turns, a full backlog is accepted fast enough without help. */
 const LONG_TURN_MS = 4;
 /** About as long as a turn with hundreds of busy sockets, so that these get half of the time. */
@@ -44,7 +44,7 @@ export class FairReads {
 
   /** Sockets that were read must wait. */
   get isHolding(): boolean {
-    return this.#acceptsFirst || this.#fullReads > MAX_FULL_READS;
+    return this.#acceptsFirst || this.#fullReads > FULL_READS_PER_TURN;
   }
 
   /** A listener accepted a connection in this turn. */
