@@ -1,6 +1,6 @@
 /**
- * Where the process itself listens: the admin interface, and the address for scrapers if one is configured. An address
- * that cannot be bound keeps the gateway from starting, and leaves none of them open.
+ * Opens the addresses of the process: the admin interface, and the address for metrics scrapers if configured. If one
+ * cannot be bound, the start fails and all are closed.
  */
 import { type AdminAddress, parseAdminAddress } from "../admin/server/address.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
@@ -13,13 +13,13 @@ type Audience = "operators" | "scrapers";
 
 export interface AdminAddressParts {
   readonly config: Pick<Loaded, "process" | "processWrittenAt">;
-  /** Where the admin interface binds when the configuration does not say. */
+  /** The admin address if the configuration has none. */
   readonly defaultAdminAddr: string | undefined;
   open(address: AdminAddress, endpoints: readonly AdminEndpoint[], audience: Audience): Promise<AdminServer>;
 }
 
 export interface AdminAddresses {
-  /** Returns the address of the admin interface; undefined when it is off. */
+  /** Returns the URL of the admin interface; undefined if it is disabled. */
   open(endpoints: readonly AdminEndpoint[], statistics: readonly AdminEndpoint[]): Promise<string | undefined>;
   readonly ports: { readonly admin: number | undefined; readonly stats: number | undefined };
   close(): void;

@@ -1,5 +1,5 @@
 /**
- * What the gateway is started with, and what whoever started it has in hand.
+ * The options of `startApp`, and the handle it returns.
  */
 
 import type { Clock } from "../base/clock.ts";
@@ -23,39 +23,42 @@ export interface AppOptions {
   readonly environment: Environment;
   readonly clock: Clock;
   readonly output: LogOutput;
-  /** Whether log levels are shown in colour. Default: not. */
+  /** Whether to color log levels. Default: false. */
   readonly color?: boolean;
   readonly version: string;
   readStdin(): string;
-  /** A cluster whose documents are served besides. */
+  /** A Kubernetes cluster whose documents are served in addition. */
   readonly cluster?: ClusterSource;
-  /** Where the admin interface binds when the configuration does not say. */
+  /** The admin address if the configuration has none. */
   readonly defaultAdminAddr?: string;
-  /** The process that started this one to take its place. */
+  /** The process that this one replaces in an upgrade. */
   readonly predecessor?: Predecessor | undefined;
-  /** Starts the program again; absent where there is no program. */
+  /** Starts a new process for an upgrade; absent in tests. */
   startSuccessor?(sockets: readonly HandedSocket[], events: SuccessorEvents): Successor;
-  /** Starts a thread that serves; undefined where this form of the program has none. */
+  /** Starts a worker thread; undefined in the single executable, which has none. */
   readonly startThread?: StartThread;
   random?(): number;
-  /** For tests, which can open neither 10,000 connections nor fill a heap. */
+  /** For tests, which can neither open 10,000 connections nor fill a heap. */
   readonly listenerLimits?: Partial<ListenerLimits>;
   heapSize?(): HeapSize;
   readonly memoryLimits?: Partial<MemoryLimits>;
 }
 
 export interface App {
-  /** What serves now. */
+  /** The configuration in use. */
   topology(): Topology;
   /** The port of each listener, by gateway name. */
   ports(): ReadonlyMap<string, number>;
   readonly adminUrl: string | undefined;
-  /** Starts the program again as it is on disk now, hands over and drains; if that fails, goes on. */
+  /** Starts the program from disk, hands over to it and drains. If that fails, this process continues. */
   upgrade(): Promise<UpgradeOutcome>;
-  /** Stops accepting, lets requests end up to the drain limit, closes everything. Called again: at once. */
+  /**
+   * Stops accepting connections, waits for requests up to the drain timeout, and closes everything. A second call does
+   * not wait.
+   */
   stop(): Promise<void>;
-  /** Resolves when stopped, whoever asked for it. */
+  /** Resolves when the shutdown is complete. */
   readonly stopped: Promise<void>;
-  /** An exception that only the process caught: counted and logged. */
+  /** Counts and logs an uncaught exception. */
   unexpected(error: unknown): void;
 }

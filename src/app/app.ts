@@ -1,6 +1,6 @@
 /**
- * The composition root, as a list: open the services, load, compile, open, serve, reload, end. Everything else gets its
- * dependencies passed in from here; what a line needs was made by a line above it.
+ * The composition root, as a list: open the services, load, compile, listen, serve, reload, shut down. Every component
+ * receives its dependencies from here, and each step uses only the results of the steps above it.
  */
 import { mergedEndpoints } from "../admin/merge/merged-endpoints.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
@@ -26,12 +26,13 @@ import { handedSockets } from "./upgrade/handed-sockets.ts";
 import { createUpgrade } from "./upgrade/upgrade.ts";
 
 /**
- * After an upgrade, clients send one more request over connections that they keep, and are told to open another. Longer
- * than clients keep idle connections themselves (4 s in Node): a request that crosses our closing would be lost.
+ * After an upgrade, idle client connections stay open for one more request, whose response has `connection: close`.
+ * Longer than clients keep idle connections themselves (4 s in Node.js), because a request sent while the gateway
+ * closes would be lost.
  */
 const LINGER_MS = 10_000;
 
-/** Rejects with a StartError, and leaves nothing open. */
+/** Rejects with a StartError after closing everything it opened. */
 export async function startApp(options: AppOptions): Promise<App> {
   const services = openServices(options);
   const shutdown = createShutdown(services.clock, services.logger);
@@ -51,7 +52,8 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   const { clock, logger, metrics, unexpected, resources } = services;
   const startedMs = clock.monotonicMs();
 
-  // Load and compile. A gateway may serve a copy of the UI: the list of endpoints is filled before anybody can ask.
+  // Load and compile. A listener may serve a copy of the UI, so the endpoint list exists now and is filled before
+  // listeners open.
   const endpoints: AdminEndpoint[] = [];
   const ui = createUi({ version, moduleUrl: import.meta.url, endpoints: () => endpoints });
   const { sources, handed, inherited, first, loader, openThreadPool } = await loadAtStart(
@@ -63,14 +65,14 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   const { config } = first;
   const settings = config.process;
 
-  // What takes requests, and what is known of them. With several threads, these listen; this one then has the
-  // configuration, the admin interface and the end in hand.
+  // Listeners and request records. With several threads, the worker threads listen, and the main thread runs the
+  // configuration, the admin interface and the shutdown.
   const measuring = await startMeasuring(options, services, shutdown, config);
   const { records, heap } = measuring;
   const pool = openThreadPool(() => endpoints);
   const listeners = pool ?? ownListeners(services, config, measuring, inherited, options.listenerLimits);
 
-  // What replaces the configuration while it runs.
+  // Reloads.
   const reloads = createReloads({
     clock,
     logger: logger.for("config"),
@@ -84,7 +86,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   });
   shutdown.at("backends", () => drainBackends(reloads.running().topology));
 
-  // What ends the process, or gives its place to another.
+  // Shutdown and upgrade.
   const stop = (): Promise<void> => {
     if (!shutdown.hasBegun) logger.info("draining", { limitMs: settings.drainTimeout, ...listeners.active() });
     return shutdown.run(settings.drainTimeout);
@@ -103,29 +105,29 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     store: services.store,
     limits: services.limits,
     sockets: () => handedSockets(options.sources, settings, listeners.ports(), admin.ports),
-    // The sockets of several threads cannot be handed over.
+    // The sockets of worker threads cannot be handed over.
     start: pool === undefined ? options.startSuccessor : undefined,
     reopenStore: () => openConfiguredStore(services.store, config),
     isShuttingDown: () => shutdown.hasBegun,
     leave() {
       lingerMs = LINGER_MS;
-      // The new process answers there now.
+      // The new process already serves this address.
       admin.close();
       void stop();
     },
   });
   shutdown.at("listeners", async (drainMs) => {
     await listeners.close(drainMs, lingerMs);
-    upgrade.lastWord();
+    upgrade.allRequestsEnded();
   });
 
-  // What operators see.
+  // Admin endpoints.
   const parts = { version, startedMs, ui, sources, settings, records, heap, listeners, reloads, shutdown, stop };
   const { all, statistics } = operatorEndpoints(services, { ...parts, upgrade: upgrade.run });
   const shown = (list: readonly AdminEndpoint[]) => (pool ? mergedEndpoints(list, pool.ask) : list);
   endpoints.push(...shown(all));
 
-  // Open and serve.
+  // Listen and serve.
   const adminUrl = await admin.open(endpoints, shown(statistics));
   await predecessor?.takeBuckets(services.limits);
   await listeners.apply(config.topology);
@@ -136,7 +138,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   if (adminUrl !== undefined) logger.for("admin").info("admin interface", { ui: `${adminUrl}${ADMIN_PATHS.ui}` });
   logger.info("started", { version, node: process.version, ms: Math.round(clock.monotonicMs() - startedMs) });
 
-  // Reload.
+  // Watch for changes.
   if (sources.canChange) shutdown.at("watch", watchConfig(services, loader, reloads, first.content).stop);
   if (options.cluster) shutdown.at("watch", followCluster(options.cluster, reloads, config).stop);
   predecessor?.ready(version);

@@ -1,6 +1,6 @@
 /**
- * What this process can take: connections, by the files that it may open, and requests, by the heap that is left.
- * Less than wanted is logged, because the fix lies outside of the gateway.
+ * Computes how many connections the process can take, from the open file limit and its memory, and watches the heap.
+ * Logs each reduction, because the operator has to fix it outside the gateway.
  */
 
 import { connectionsThatFit, openFilesLimit } from "../base/file-descriptors.ts";
@@ -20,13 +20,13 @@ import type { Loaded } from "./config-loader.ts";
 import type { Services } from "./services.ts";
 
 const MIB = 1024 * 1024;
-/** Memory of the process for each connection: what is read of the client and not passed on yet, and what it has not read. */
+/** Memory per connection: buffers in both directions. */
 const CONNECTION_BYTES = 128 * 1024;
-/** Of a listener's connections, for one address; where there are few, one address may have all. */
+/** The share of a listener's connections that one address may use. With few connections, one address may use all. */
 const ADDRESS_SHARE = 0.5;
 const MIN_PER_ADDRESS = 256;
 
-/** The limits of each listener, lowered to what the system allows. */
+/** The limits of each listener, reduced to what the system allows. */
 export function fittingLimits(
   { tunnelIdleTimeout }: Pick<Loaded["process"], "tunnelIdleTimeout">,
   wished: Partial<ListenerLimits> | undefined,
@@ -53,15 +53,15 @@ export function fittingLimits(
   return { ...wanted, maxConnections, maxConnectionsPerAddress: wished?.maxConnectionsPerAddress ?? share };
 }
 
-export function watchHeapLoudly(
+export function watchHeapAndLog(
   { clock, logger, environment, memory }: Pick<Services, "clock" | "logger" | "environment" | "memory">,
   size = tightest(oldGeneration(nodeFlags(environment.NODE_OPTIONS)), processMemory()),
 ): HeapPressure {
-  const say = (level: string, { of = "heap", usedBytes, limitBytes }: HeapSize): void => {
+  const log = (level: string, { of = "heap", usedBytes, limitBytes }: HeapSize): void => {
     const sizes = { of, usedMiB: Math.round(usedBytes / MIB), limitMiB: Math.round(limitBytes / MIB) };
     if (level === "full") logger.error("memory is full: new requests are rejected", sizes);
     else if (level === "tight") logger.warn("memory is nearly full: connections are not kept alive", sizes);
     else logger.info("memory is available again", sizes);
   };
-  return watchHeap(clock, say, size, collectGarbage, (level) => memory.relieve(level));
+  return watchHeap(clock, log, size, collectGarbage, (level) => memory.relieve(level));
 }

@@ -1,6 +1,6 @@
 /**
- * Reads and compiles the configuration, at the start and for each reload, with the same services. It remembers which
- * other files (keys, certificates) the last attempt read, so that the watcher looks at them too.
+ * Reads and compiles the configuration, at the start and for each reload. Remembers which other files (keys,
+ * certificates) the last attempt read, so that the watcher includes them.
  */
 import type { UiSource } from "../backends/ui/source.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
@@ -12,34 +12,34 @@ import type { Redaction } from "../observe/trace/redact.ts";
 import type { Services } from "./services.ts";
 import { asStartError, StartError } from "./start-error.ts";
 
-/** A configuration that can serve. */
+/** A compiled configuration. */
 export type Loaded = Extract<Prepared, { ok: true }>;
 
 export interface FirstLoad {
   readonly config: Loaded;
-  /** All that it was made of, by which a later change is noticed. */
+  /** The content of all sources, to detect later changes. */
   readonly content: string;
-  /** The listeners serve it: what it opened stays. */
+  /** The listeners serve the configuration; commits its resources. */
   serves(): void;
-  /** The gateway ends: what it opened is closed, unless it serves and others have it in hand. */
+  /** Closes the resources of a configuration that never served. */
   discard(): void;
 }
 
 export interface ConfigLoader {
-  /** At the start; throws StartError. */
+  /** Loads at the start; throws a StartError. */
   first(): FirstLoad;
-  /** Like `first`, for a thread: the main thread has it in hand what becomes of it. */
+  /** Like `first`, for a worker thread: the main thread commits or discards it. */
   begin(generation: ConfigGeneration): Prepared;
-  /** Beside a running one; throws when the sources cannot be read. */
+  /** Loads for a reload; throws if the sources cannot be read. */
   next(generation: ConfigGeneration, before: Loaded): Prepared;
-  /** Every path to look at now. */
+  /** All paths to watch. */
   paths(): string[];
   content(): string;
-  /** What was read last, as all threads get it. */
+  /** The texts of the last load, for worker threads. */
   texts(): readonly SourceText[];
 }
 
-/** `shared`: where local limits count, if several threads serve. */
+/** `shared` is the memory for local rate limits if several threads serve. */
 export function createConfigLoader(
   services: Services,
   sources: Pick<Sources, "read" | "paths" | "content">,
@@ -95,7 +95,7 @@ export function createConfigLoader(
   };
 }
 
-/** A generation is committed or discarded, and only once. */
+/** Commits or discards a generation, at most once. */
 function settled(generation: ConfigGeneration): Pick<FirstLoad, "serves" | "discard"> {
   let isOpen = true;
   const once = (settle: () => void) => (): void => {

@@ -1,12 +1,12 @@
 /**
- * What to try first, printed at the start: for every kind of route that is served, an address and a command that works
- * as it stands. Routes that cannot be told by one path are left out.
+ * Prints example commands at the start: for each kind of route, a URL and a command that works as printed. Skips routes
+ * that no single path selects.
  */
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import type { Listener, Route, Topology } from "../core/topology.ts";
 import type { App } from "./app-options.ts";
 
-/** A screen, not a list of everything. */
+/** At most one screen. */
 const SHOWN_PER_KIND = 2;
 
 const INITIALIZE =
@@ -20,7 +20,7 @@ interface Step {
 
 type Running = Pick<App, "ports" | "adminUrl"> & { topology(): Topology };
 
-/** `command`: how this gateway was started, to start it again. */
+/** `command` is the command line that started this gateway. */
 export function firstSteps(app: Running, isDemo: boolean, command = "gateway"): string {
   const served = app
     .topology()
@@ -42,7 +42,7 @@ function block(title: string, url: string, command: readonly string[]): string {
   return `  ${title.padEnd(5)}${url}\n${command.map((line, i) => `${" ".repeat(i === 0 ? 7 : 9)}${line}\n`).join("")}`;
 }
 
-/** Where this machine reaches it; what listens everywhere listens on loopback too. */
+/** The address to reach the listener from this machine; a wildcard address becomes loopback. */
 function originOf({ address, tls }: Listener, port: number | undefined): string {
   const isAny = address === undefined || address === "0.0.0.0" || address === "::";
   const host = isAny ? "localhost" : address;
@@ -85,7 +85,7 @@ function curl(start: readonly string[], headers: readonly string[], body: string
   ];
 }
 
-/** The first path that a GET or POST without further conditions can ask for. */
+/** The first path that a GET or POST without further conditions matches. */
 function pathOf({ matches }: Route): string | undefined {
   const plain = matches.find(
     ({ path, method, headers, query }) =>
@@ -99,12 +99,12 @@ function pathOf({ matches }: Route): string | undefined {
   return "exact" in plain.path ? plain.path.exact : "pathPrefix" in plain.path ? plain.path.pathPrefix : undefined;
 }
 
-/** Documents for logins, which a policy answers beside the route's own paths. */
+/** Login metadata documents, which a policy serves next to the route's own paths. */
 function isWellKnown(path: { exact?: string; pathPrefix?: string }): boolean {
   return (path.exact ?? path.pathPrefix ?? "").startsWith("/.well-known");
 }
 
-/** A model that the route serves under a fixed name, else one that stands for any. */
+/** A model that the route serves under a fixed name, otherwise a placeholder. */
 function modelOf(route: Route): string {
   const { models } = (route.backends[0]?.backend.describe() ?? {}) as { models?: readonly string[] };
   return models?.find((name) => !name.includes("*")) ?? "demo";

@@ -1,6 +1,7 @@
 /**
- * The first load: sources, sockets that were handed over or inherited, the configuration that will serve, and what it needs
- * before anything listens (log settings, store, key for session ids).
+ * The first load: sources, sockets that were handed over or inherited, the configuration, and what it needs before
+ * anything listens (log settings, store, session key). In an upgrade, the previous process releases its store first,
+ * and uses this process's store for its last requests.
  */
 
 import { readFileSync } from "node:fs";
@@ -59,7 +60,7 @@ export async function loadAtStart(
   return { ...loaded, sources, handed, inherited };
 }
 
-/** `content`: of the store that the process before this one had in memory. */
+/** `content` is the in-memory store of the previous process. Paths are relative to the configuration file. */
 export async function openConfiguredStore(
   store: ConfigurableStore,
   config: Loaded,

@@ -1,5 +1,7 @@
 /**
- * What is known of requests and of the process from the start: metrics, OpenTelemetry, audit, records, the heap.
+ * Everything that observes requests and the process: metrics, OpenTelemetry (loaded only if configured), the audit
+ * stream, access log, recent requests, traffic history and the heap. Each finished request is recorded in one place, so
+ * that all outputs count it the same way.
  */
 
 import { hostname } from "node:os";
@@ -27,7 +29,7 @@ import { storeNamespace } from "../store/store.ts";
 import type { OtlpSettings } from "../telemetry/settings.ts";
 import type { Telemetry, TelemetryEnv } from "../telemetry/telemetry.ts";
 import type { AppOptions } from "./app-options.ts";
-import { watchHeapLoudly } from "./capacity.ts";
+import { watchHeapAndLog } from "./capacity.ts";
 import type { Loaded } from "./config-loader.ts";
 import type { Services } from "./services.ts";
 import type { Shutdown } from "./shutdown.ts";
@@ -56,7 +58,7 @@ export async function startMeasuring(
   if (audit !== undefined) shutdown.at("measuring", audit.close);
   const records = createRequestRecords(services, config, telemetry, audit);
   keepHistory(services, records.history, shutdown);
-  const heap = watchHeapLoudly(services, heapSize);
+  const heap = watchHeapAndLog(services, heapSize);
   shutdown.at("measuring", heap.stop);
   return { ids, random, records, heap };
 }
@@ -68,7 +70,7 @@ export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" |
   readonly mirrors: MirrorRecords;
   readonly facts: FactRing;
   readonly history: TrafficHistory;
-  /** Undefined unless `config.tracing.keepFailed` asks for it. */
+  /** Undefined unless `config.tracing.keepFailed` is set. */
   readonly kept: KeptTraces | undefined;
 }
 
@@ -184,7 +186,7 @@ export function openAudit(
   return { ...audit, close: async () => file?.close() };
 }
 
-/** A collector that does not answer must not hold up the end for long. */
+/** An unresponsive collector must not delay the shutdown. */
 const CLOSE_LIMIT_MS = 2_000;
 
 export async function loadTelemetry(
@@ -209,16 +211,16 @@ export function keepHistory(
 ): void {
   if (store.kind === "memory") return;
   const kept = storeNamespace(store, "history");
-  // Replicas that share a store have other host names, and so has the same pod after a move: then its past is not known.
+  // Keyed by host name, because replicas can share a store. A pod that moves starts with an empty history.
   const key = `${hostname()}.${thread}`;
   let isRead = false;
-  let isTold = false;
-  /** An idle gateway writes nothing. */
+  let isReported = false;
+  /** The last saved content; an idle gateway writes nothing. */
   let saved = "[[],[]]";
 
   const failed = (error: Error): void => {
-    if (!isTold) logger.for("app").warn("the history of traffic is not kept", { reason: error.message });
-    isTold = true;
+    if (!isReported) logger.for("app").warn("traffic history could not be saved", { reason: error.message });
+    isReported = true;
   };
   const read = kept.get(key).then((text) => {
     if (text !== undefined) history.unpack(text);
@@ -228,14 +230,14 @@ export function keepHistory(
   async function save(): Promise<void> {
     await read;
     try {
-      // What could not be read at the start is not written over unseen.
+      // Reads the saved history before overwriting it, if the read at the start failed.
       if (!isRead) history.unpack((await kept.get(key)) ?? "[]");
       isRead = true;
       const packed = history.packed();
       if (packed === saved) return;
       await kept.set(key, packed, { expiresAtMs: clock.now() + HISTORY_SECONDS * 1000 });
       saved = packed;
-      isTold = false;
+      isReported = false;
     } catch (error) {
       failed(error as Error);
     }

@@ -1,6 +1,6 @@
 /**
- * What operators see of the process and may ask of it: every admin endpoint with what it needs of the running parts.
- * The statistics are a list of their own, because an address for scrapers serves them too.
+ * Builds the admin endpoints from the running components. The statistics endpoints are a separate list, because the
+ * scraper address serves them too.
  */
 import { allEndpoints } from "../admin/all-endpoints.ts";
 import { statsEndpoints } from "../admin/endpoints/process.ts";
@@ -24,7 +24,7 @@ import type { Shutdown } from "./shutdown.ts";
 import type { UpgradeOutcome } from "./upgrade/upgrade.ts";
 import { whatIf } from "./validate.ts";
 
-/** A new key is shown once; the pages of the UI are files, and what they read comes from the other endpoints. */
+/** Excluded from masking: a new key is shown once, and the UI's pages are static files. */
 const NOT_REDACTED: readonly string[] = [ADMIN_PATHS.keys, ADMIN_PATHS.ui];
 
 export interface OperatorParts {

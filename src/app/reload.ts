@@ -1,6 +1,7 @@
 /**
- * Reloads: a new configuration is prepared beside the running one and takes its place, or is refused and leaves
- * everything as it was. Here is what runs now, and how the last reload went.
+ * Reloads the configuration: compiles a new one next to the running one and swaps it in, or rejects it and changes
+ * nothing. Triggered by file changes or by a new version from the Kubernetes cluster. `/config_dump` shows the state of
+ * the last reload.
  */
 import type { Clock } from "../base/clock.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
@@ -21,25 +22,25 @@ export interface ReloadParts {
   readonly metrics: Metrics;
   /** Names of the configuration's sources. */
   readonly sources: readonly string[];
-  /** What the process started with. */
+  /** The configuration at the start. */
   readonly first: Loaded;
   begin(): ConfigGeneration;
-  /** Throws when the sources cannot be read. */
+  /** Throws if the sources cannot be read. */
   prepare(generation: ConfigGeneration, before: Loaded): Prepared;
-  /** Makes the listeners serve it; rejects, with everything as it was, when one cannot be bound. */
+  /** Applies the topology to the listeners; rejects without changes if one cannot be bound. */
   apply(topology: Topology): Promise<void>;
-  /** A process that ends takes no new configuration. */
+  /** No reload starts during shutdown. */
   isShuttingDown(): boolean;
 }
 
 export interface Reloads {
-  /** The configuration that serves. */
+  /** The configuration in use. */
   running(): Loaded;
   state(): ReloadState;
-  /** One after the other; gives why it was refused, if it was. */
+  /** Runs one reload at a time; resolves with the problems if it was rejected. */
   reload(): Promise<readonly string[]>;
   refuse(problems: readonly string[]): void;
-  /** What could not be read can be read again, and is what runs. */
+  /** The sources are readable again and match the running configuration. */
   restored(): void;
 }
 
@@ -68,7 +69,7 @@ export function createReloads(parts: ReloadParts): Reloads {
     logger.info("configuration loaded", { generation: state.generation });
   }
 
-  /** Prepared, and taken over by the listeners; or why not. */
+  /** Prepares the configuration and applies it to the listeners. */
   async function serving(generation: ConfigGeneration, before: Loaded): Promise<Prepared> {
     try {
       const next = parts.prepare(generation, before);
@@ -90,7 +91,7 @@ export function createReloads(parts: ReloadParts): Reloads {
       refuse(next.problems);
       return next.problems;
     }
-    // What is written under `config:` is that of the start until the next one.
+    // Changes under `config:` apply after a restart only.
     running = { ...next, process: before.process };
     generation.commit();
     loaded(next, before);
@@ -116,7 +117,7 @@ export function firstLoad(at: Date, sources: readonly string[], warnings: readon
   return { loadedAt: at.toISOString(), generation: 1, warnings, sources, needsRestart: [] };
 }
 
-/** A new configuration serves; what an earlier attempt was refused for is over. */
+/** The state after a successful reload; clears an earlier rejection. */
 export function afterLoad(
   state: ReloadState,
   at: Date,
@@ -132,17 +133,17 @@ export function afterLoad(
   };
 }
 
-/** The configuration before goes on, and everything said about it stays true. */
+/** The state after a rejected reload: the previous configuration stays active. */
 export function afterRefusal(state: ReloadState, at: Date, problems: readonly string[]): ReloadState {
   return { ...state, refused: { at: at.toISOString(), problems } };
 }
 
-/** The sources are again those of the running configuration. */
+/** The state when the sources match the running configuration again. */
 export function afterRestore({ refused: _, ...rest }: ReloadState): ReloadState {
   return rest;
 }
 
-/** `loaded`: the content of the running configuration, so that a change since it was read counts too. */
+/** `loaded` is the content of the running configuration, to detect changes made since it was read. */
 export function watchConfig(
   { clock, logger }: Pick<Services, "clock" | "logger">,
   loader: Pick<ConfigLoader, "paths" | "content">,
@@ -171,7 +172,7 @@ export interface FollowedCluster {
 export function followCluster(source: ClusterSource, reloads: Reloads, first: Loaded): FollowedCluster {
   let isStopped = false;
   let isRunning = false;
-  /** The first configuration was loaded from the version that was current then. */
+  /** The version of the first configuration. */
   let loaded = source.current()?.version;
   if (loaded !== undefined) source.applied(loaded, { isServed: true, problems: [], failures: first.failures ?? [] });
 

@@ -1,6 +1,6 @@
 /**
- * The services of the process, opened before anything else: output, metrics, tasks, outgoing HTTP, and the resources things
- * that outlive a reload. Everything built later gets them passed in.
+ * The I/O interfaces and registries of the process, opened first and passed to every component: log output, metrics,
+ * tasks, outgoing HTTP, the store, and resources that survive a reload.
  */
 
 import type { Clock } from "../base/clock.ts";
@@ -31,9 +31,9 @@ export interface Services {
   readonly unexpected: UnexpectedErrors;
   readonly tasks: Tasks;
   readonly limits: LimitRegistry;
-  /** What clients make this thread retain. */
+  /** Memory that clients make this thread retain. */
   readonly memory: MemoryBudget;
-  /** Opened when the settings are known. */
+  /** Opened after the configuration is loaded. */
   readonly store: ConfigurableStore;
   readonly signingKey: ConfigurableSigningKey;
   readonly fetcher: Fetcher;
@@ -44,11 +44,11 @@ export interface ServiceOptions {
   readonly clock: Clock;
   readonly environment: Environment;
   readonly output: LogOutput;
-  /** Whether log levels are shown in colour. */
+  /** Whether to color log levels. */
   readonly color?: boolean;
   /** How many threads share the memory of the process. Default: 1. */
   readonly threads?: number;
-  /** For tests: instead of limits that fit this machine. */
+  /** Overrides the limits of this machine, for tests. */
   readonly memoryLimits?: Partial<MemoryLimits>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Why the gateway did not start: lines to print, one per problem. Whatever keeps it from starting becomes one of these,
- * so that an operator reads a sentence and not a stack.
+ * The reasons why the gateway did not start, one line each. Every start failure becomes a StartError, so that operators
+ * see a sentence instead of a stack trace.
  */
 export class StartError extends Error {
   readonly lines: readonly string[];
@@ -12,7 +12,7 @@ export class StartError extends Error {
   }
 }
 
-/** At the start, what cannot be read or bound is a reason not to start. */
+/** Converts any error of the start. */
 export function asStartError(error: unknown): StartError {
   return error instanceof StartError ? error : new StartError([(error as Error).message]);
 }

@@ -1,5 +1,6 @@
 /**
- * `gateway --validate-only`: the configuration is loaded and compiled, and nothing is opened or fetched.
+ * `gateway --validate-only` and `gateway --test`: compile the configuration without I/O, report problems, and run its
+ * tests as dry runs. Also answers what-if requests about the running configuration.
  */
 
 import type { WhatIf } from "../admin/endpoints/what-if.ts";
@@ -19,19 +20,19 @@ export interface ValidateOptions {
   readonly sources: SourceList;
   readonly environment: Environment;
   readonly clock: Clock;
-  /** Variables that are not set are noted, and everything else is checked. */
+  /** Report unset variables as notes instead of errors. */
   readonly allowMissingEnv?: boolean;
   readStdin(): string;
 }
 
-/** All that was found; valid unless there is an error among it. */
+/** Returns all findings; the configuration is valid unless one is an error. */
 export function validateOnly(options: ValidateOptions): readonly Finding[] {
   try {
     const { prepared, close } = openDryConfig(openSources(options.sources, options.readStdin).read(), options);
     close();
     return prepared.findings ?? [];
   } catch (error) {
-    // A path that cannot be read.
+    // A source path could not be read.
     if (!(error instanceof ConfigError)) throw error;
     return [{ severity: "error", problem: error }];
   }
@@ -46,7 +47,7 @@ export interface ValidationReport {
   readonly code: 0 | 1;
 }
 
-/** With `strict`, a warning is enough to fail. */
+/** With `strict`, warnings fail the validation. */
 export function validationReport(
   findings: readonly Finding[],
   format: ReportFormat,
@@ -70,7 +71,7 @@ export function validationReport(
   return { stdout: verdict, stderr: findings.map(textLine).join("") + refusal, code };
 }
 
-/** Errors stand alone, as at a start. */
+/** Errors have no prefix, as at the start. */
 function textLine({ severity, problem }: Finding): string {
   return `${severity === "error" ? "" : `${severity}: `}${problem.toLine()}\n`;
 }
@@ -97,9 +98,9 @@ function escapeProperty(text: string): string {
 
 interface TestResult {
   readonly name: string;
-  /** Empty: it passed. */
+  /** Empty if the test passed. */
   readonly differences: readonly ConfigError[];
-  /** Undefined if the request could not be walked. */
+  /** Undefined if the dry run failed. */
   readonly report: DryReport | undefined;
 }
 
@@ -151,9 +152,9 @@ function differencesOf({ expect }: ConfigTest, report: DryReport): Difference[] 
   const chosen = report.outcome === "forwarded" ? report.backends.filter(({ weight }) => weight > 0) : [];
   if (backend !== undefined && !chosen.some(({ name }) => name === backend))
     differ("backend", backend, chosen.length === 0 ? null : chosen.map(({ name }) => name).join(", "));
-  const told = report.reason;
-  if (reason !== undefined && told?.code !== reason && !`${told?.message}: ${told?.detail}`.includes(reason))
-    differ("reason", reason, told === undefined ? null : `${told.code}: ${told.detail ?? told.message}`);
+  const actual = report.reason;
+  if (reason !== undefined && actual?.code !== reason && !`${actual?.message}: ${actual?.detail}`.includes(reason))
+    differ("reason", reason, actual === undefined ? null : `${actual.code}: ${actual.detail ?? actual.message}`);
   if (subject !== undefined && report.subject?.includes(subject) !== true)
     differ("subject", subject, report.subject ?? null);
   for (const [name, value] of Object.entries(headers ?? {})) {
@@ -164,7 +165,7 @@ function differencesOf({ expect }: ConfigTest, report: DryReport): Difference[] 
   return found;
 }
 
-/** Each tool is called by a request of its own. */
+/** Runs one request per tool. */
 async function itemDifferences(test: ConfigTest, runner: DryRunner): Promise<Difference[]> {
   const found: Difference[] = [];
   for (const field of ["visible", "hidden"] as const) {
@@ -190,11 +191,6 @@ function reasonText({ reason }: DryReport): string {
 function show(value: unknown): string {
   return JSON.stringify(value);
 }
-
-/**
- * What `gateway --test` prints: one line per test for people, JSON for programs, annotations for a GitHub workflow. The exit
- * code is 0 only if the configuration is valid, has tests, and all of them pass.
- */
 
 interface TestOptions {
   readonly sources: SourceList;
@@ -222,7 +218,7 @@ export async function testConfig(options: TestOptions): Promise<ValidationReport
       close();
     }
   } catch (error) {
-    // A path that cannot be read.
+    // A source path could not be read.
     if (!(error instanceof ConfigError)) throw error;
     return invalid([errorOf(error)]);
   }
@@ -268,8 +264,8 @@ function testsAsJson(results: readonly TestResult[], failed: number) {
 }
 
 /**
- * Reports what the running configuration would do with a request. It is compiled again from its sources, without I/O,
- * and the request is walked through it.
+ * Reports what the running configuration would do with a request. Compiles it again from its sources, without I/O, and
+ * dry-runs the request.
  */
 export async function whatIf(
   question: WhatIf,
@@ -278,7 +274,7 @@ export async function whatIf(
 ): Promise<DryReport> {
   const { prepared, close } = openDryConfig(sources, options);
   try {
-    // A file that the configuration refers to may have changed since it was loaded.
+    // A file that the configuration names may have changed since the load.
     if (!prepared.ok) throw new Error(`the configuration cannot be loaded again: ${prepared.problems[0] ?? ""}`);
     const runner = createDryRunner(
       prepared.topology,

@@ -132,7 +132,7 @@ export async function runController(args: readonly string[]): Promise<number> {
           deploy: flags["no-deploy"] ? undefined : { image, replicas, serviceType },
         });
       } catch (error) {
-        // An API server that is away comes back; a port that is taken does not become free.
+        // Retries while the API server is unavailable, but not when the port is taken.
         if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") throw error;
         logger.warn("start failed; retrying", { reason: (error as Error).message });
         const isOver = await Promise.race([

@@ -1,11 +1,11 @@
 /**
- * How the demo MCP server is started: a script beside the bundle, or the single executable itself.
+ * Locates the demo MCP server: a script next to the bundle, or the single executable itself.
  */
 import { fileURLToPath } from "node:url";
 import { isOneFile } from "../base/embedded-files.ts";
 import type { DemoProgram } from "../config/load/default-config.ts";
 
-/** Known to the single executable alone. */
+/** Only the single executable accepts this argument. */
 export const DEMO_ARGUMENT = "--run-demo-mcp-server";
 
 export function demoProgram(): DemoProgram {

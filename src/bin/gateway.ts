@@ -80,8 +80,8 @@ async function main(): Promise<void> {
     process.exitCode = await runRehearsal(rehearsal);
     return;
   }
-  // V8 would put what per-request code allocates straight among the old objects once some of it lived long; dead ones
-  // there keep whole requests alive until the next full collection (ADR 11).
+  // Disables allocation-site pretenuring: V8 would allocate per-request objects in the old generation, where dead ones
+  // retain whole requests until the next full collection (ADR 11).
   setFlagsFromString("--no-allocation-site-pretenuring");
   const { run } = await import("./run.ts");
   process.exitCode = await run({
@@ -127,7 +127,7 @@ function wrongUse(message: string): never {
   process.exit(2);
 }
 
-/** Undefined unless the configuration is only to be checked or tested. */
+/** Undefined unless `--validate-only` or `--test` is given. */
 function validateFlags(flags: ReturnType<typeof readFlags>) {
   const lone = (["admin", "recording"] as const).find((name) => name in flags);
   if (lone !== undefined) return wrongUse(`--${lone} can only be used with --rehearse`);
@@ -158,7 +158,7 @@ function rehearseFlags(flags: ReturnType<typeof readFlags>, after: readonly stri
   return { after, before: flags.file, admin, recording, strict, format, allowMissingEnv, readStdin } as const;
 }
 
-/** Undefined unless a Gateway of a cluster is to be served. */
+/** Undefined unless `--gateway` is given. */
 function clusterFlags(flags: ReturnType<typeof readFlags>) {
   const { gateway, kubeconfig, context, from, "token-file": tokenFile, "state-folder": stateFolder } = flags;
   if (gateway === undefined) {
@@ -173,7 +173,7 @@ function clusterFlags(flags: ReturnType<typeof readFlags>) {
   return { gateway, from, tokenFile, stateFolder } as const;
 }
 
-/** `gateway config.yaml`, `-c config.yaml` and `--config=config.yaml` are how other programs take their file. */
+/** Recognizes `gateway config.yaml`, `-c config.yaml` and `--config=config.yaml`, which other programs accept. */
 function fileHint(args: readonly string[]): string {
   const index = args.findIndex((arg) => CONFIG_FLAG.test(arg) || !arg.startsWith("-"));
   const found = args[index];

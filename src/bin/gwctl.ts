@@ -8,7 +8,7 @@ import { runGwctl } from "../cli/gwctl.ts";
 import { processTerminal } from "../cli/terminal/terminal.ts";
 import { processEnvironment } from "../config/text/env.ts";
 
-// A command that waits (a replay keeps the pace of its recording) has only timers, which do not keep the process.
+// Keeps the process alive: a command that waits, such as a replay, has only timers, which do not.
 const awake = keepAwake();
 runGwctl(process.argv.slice(2), processTerminal(processEnvironment()))
   .then(

@@ -1,21 +1,21 @@
 /**
- * `gateway --health [address]`: asks a running gateway whether it is ready. For container health checks, where there is
- * neither a shell nor curl.
+ * `gateway --health [address]`: checks whether a running gateway is ready. For container health checks in images
+ * without a shell or curl.
  */
 import { request } from "node:http";
 import { type AdminAddress, parseAdminAddress } from "../admin/server/address.ts";
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 
-/** Below the time that Docker and systemd give a check. */
+/** Below the default check timeouts of Docker and systemd. */
 const TIMEOUT_MS = 2_000;
 
 export interface Health {
   readonly isReady: boolean;
-  /** One line for people. */
+  /** One line for the operator. */
   readonly message: string;
 }
 
-/** `address` is written as `config.adminAddr` and `config.statsAddr` are; without it, the default of the former. */
+/** `address` has the format of `config.adminAddr`, whose default it uses if absent. */
 export function askHealth(address: string | undefined): Promise<Health> {
   const target = parseAdminAddress(address);
   if (target.kind === "off" || (target.kind === "tcp" && !(target.port > 0 && target.port < 65_536)))
@@ -41,7 +41,7 @@ export function askHealth(address: string | undefined): Promise<Health> {
 export function connectionTo(address: Exclude<AdminAddress, { kind: "off" }>): object {
   if (address.kind === "unix") return { socketPath: address.path };
   const [host = ""] = address.hosts;
-  // What listens on every interface is reached over loopback.
+  // A wildcard address is reached over loopback.
   const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   return { host: reachable, port: address.port };
 }

@@ -1,6 +1,6 @@
 /**
- * The entry of the single executable: the gateway, gwctl when a link has that name, and the demo MCP server, which the
- * gateway starts as a child of its own.
+ * Entry point of the single executable: the gateway, gwctl if a link has that name, and the demo MCP server, which the
+ * gateway starts as a child process.
  */
 import { writeSync } from "node:fs";
 import { basename } from "node:path";

@@ -1,6 +1,6 @@
 /**
- * `gateway --rehearse new.yaml`: what the configuration would change, judged by the requests that a running gateway
- * remembers (`--admin`) or that were recorded (`--recording`). Nothing is sent but the question to the admin interface.
+ * `gateway --rehearse new.yaml`: reports what a new configuration would change for the recent requests of a running
+ * gateway (`--admin`) or for recorded ones (`--recording`). Sends nothing except the request to the admin interface.
  */
 import { readFileSync, writeSync } from "node:fs";
 import { request } from "node:http";
@@ -16,13 +16,13 @@ import { processEnvironment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
 import { connectionTo } from "./health.ts";
 
-/** A rehearsal has a minute; the answer may take its time on a busy machine. */
+/** Longer than the one-minute limit of a rehearsal, for a busy machine. */
 const TIMEOUT_MS = 90_000;
 
 export interface RehearseFlags {
   /** The new configuration. */
   readonly after: readonly string[];
-  /** The one to compare with, for a recording. */
+  /** The configuration to compare with, for a recording. */
   readonly before: readonly string[] | undefined;
   readonly admin: string | undefined;
   readonly recording: string | undefined;

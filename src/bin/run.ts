@@ -1,5 +1,5 @@
 /**
- * Runs the gateway as a process: signals, exit codes, and the last words. Loaded only when there is something to run.
+ * Runs the gateway as a process: signals, exit codes, and the final output. Loaded only when there is something to run.
  */
 import { writeSync } from "node:fs";
 import { Worker } from "node:worker_threads";
@@ -10,7 +10,7 @@ import { StartError } from "../app/start-error.ts";
 import type { ThreadData } from "../app/threads/messages.ts";
 import { HANDED_SOCKETS } from "../app/upgrade/messages.ts";
 import { openPredecessor, parentChannel } from "../app/upgrade/predecessor.ts";
-import { startSuccessor, tellingManager } from "../app/upgrade/successor.ts";
+import { notifyingManager, startSuccessor } from "../app/upgrade/successor.ts";
 import { type ReportFormat, testConfig, validateOnly, validationReport } from "../app/validate.ts";
 import { keepAwake, systemClock, wait } from "../base/clock.ts";
 import { isOneFile } from "../base/embedded-files.ts";
@@ -24,7 +24,7 @@ import { describeDefect } from "../observe/log/unexpected-errors.ts";
 import { type ClusterFlags, clusterConfig, followedCluster } from "./cluster.ts";
 import { demoProgram } from "./demo-program.ts";
 
-/** How long the last lines of the log may take. */
+/** The time limit for flushing the log on exit. */
 const LAST_LINES_MS = 1_000;
 
 export interface ValidateFlags {
@@ -35,9 +35,9 @@ export interface ValidateFlags {
 
 export interface RunOptions {
   readonly files: readonly string[] | undefined;
-  /** Set: a Gateway of a cluster is served. */
+  /** If set, serves a Gateway of a Kubernetes cluster. */
   readonly cluster?: ClusterFlags | undefined;
-  /** Set: only checks. */
+  /** If set, only validates the configuration. */
   readonly validate: ValidateFlags | undefined;
   /** Runs the tests of the configuration instead of checking it. */
   readonly isTest: boolean;
@@ -70,7 +70,7 @@ export async function run(options: RunOptions): Promise<number> {
   }
 }
 
-/** A test of a policy that waits has only timers, which do not keep the process. */
+/** Keeps the process alive during a test: a policy that waits has only timers, which do not. */
 async function awake<Result>(work: Promise<Result>): Promise<Result> {
   const timer = keepAwake();
   try {
@@ -85,27 +85,26 @@ async function serve(
   isDefault: boolean,
   cluster: ClusterFlags | undefined,
 ): Promise<number> {
-  // Asking for the stream makes a pipe non-blocking: a reader that takes nothing would otherwise hold a thread of
-  // ours, and with it the end of the process, for as long as it likes.
+  // Accessing the stream makes a pipe non-blocking. Otherwise a stalled reader would block a thread, and with it the
+  // exit of the process.
   process.stdout.on("error", () => undefined);
   const output = openLogOutput(1, systemClock);
   let app: App | undefined;
   let isStopWanted = false;
-  // Before anything listens: whoever sees the port open may also ask us to go. SIGHUP: a terminal that goes away must
-  // not take the gateway with it in the middle of a request.
+  // Installed before any port opens, so that a signal is never lost. SIGHUP is handled so that closing a terminal
+  // drains requests first.
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
     process.on(signal, () => {
       if (app) void app.stop();
       else isStopWanted = true;
     });
   }
-  // The last resort: nothing that one connection or one server does may end the others. While starting, it is a
-  // start that failed.
+  // The last resort: an exception in one connection must not end the others. During the start, it fails the start.
   const onDefect = (error: unknown): void => {
     if (app) app.unexpected(error);
     else {
       output.flushSync();
-      say(2, `${describeDefect(error)}\n`);
+      print(2, `${describeDefect(error)}\n`);
       process.exit(1);
     }
   };
@@ -124,7 +123,7 @@ async function serve(
       startSuccessor(sockets, events) {
         const obstacle = endsWithProcess(environment, process.pid);
         if (obstacle !== undefined) throw new Error(obstacle);
-        return tellingManager(manager, events, (told) => startSuccessor(sockets, environment, told));
+        return notifyingManager(manager, events, (notifying) => startSuccessor(sockets, environment, notifying));
       },
       output,
       color: wantsColor(common.environment),
@@ -138,18 +137,18 @@ async function serve(
   if (isStopWanted) void app.stop();
   const upgrade = app.upgrade;
   process.on("SIGUSR2", () => void upgrade());
-  manager?.ready().catch((error: Error) => say(2, `cannot tell systemd that the gateway serves: ${error.message}\n`));
+  manager?.ready().catch((error: Error) => print(2, `could not notify systemd: ${error.message}\n`));
 
-  // Whoever pipes the log has the same in its lines (`listening … url=… paths=…`); the demo has nothing but this.
+  // Printed only to a terminal and for the demo; log lines (`listening … url=… paths=…`) contain the same.
   if (isDefault || process.stdout.isTTY) {
     output.flushSync();
     const isNpmStart = common.environment.npm_lifecycle_event === "start";
-    say(1, firstSteps(app, isDefault, isNpmStart ? "npm start --" : "gateway"));
+    print(1, firstSteps(app, isDefault, isNpmStart ? "npm start --" : "gateway"));
   }
   await app.stopped;
-  // A reader that takes nothing must not keep us from ending.
+  // A stalled reader must not delay the exit.
   await Promise.race([output.flushed(), wait(systemClock, LAST_LINES_MS)]);
-  // Whatever a library left open (a socket, a timer) must not keep the process.
+  // A socket or timer that a library left open must not keep the process alive.
   process.exit(0);
 }
 
@@ -157,17 +156,17 @@ function startThread(workerData: ThreadData): Worker {
   return new Worker(new URL("./thread.js", import.meta.url), { workerData });
 }
 
-/** As https://no-color.org and Node have it: FORCE_COLOR over NO_COLOR over what the output is. */
+/** FORCE_COLOR overrides NO_COLOR, which overrides the terminal check (https://no-color.org). */
 function wantsColor({ FORCE_COLOR = "", NO_COLOR = "", TERM }: Environment): boolean {
   if (FORCE_COLOR !== "") return FORCE_COLOR !== "0";
   return NO_COLOR === "" && process.stdout.isTTY === true && TERM !== "dumb";
 }
 
-/** To whoever still listens: a closed pipe is no reason to end. */
-function say(fd: number, text: string): void {
+/** Ignores a closed pipe. */
+function print(fd: number, text: string): void {
   try {
     writeSync(fd, text);
   } catch {
-    // Nobody is there to be told.
+    // The pipe is closed.
   }
 }

@@ -1,5 +1,5 @@
 /**
- * The entry of a thread that serves: started by the gateway with its data, never by people.
+ * Entry point of a worker thread, started by the gateway with its `ThreadData`.
  */
 import { parentPort, workerData } from "node:worker_threads";
 import type { ThreadData } from "../app/threads/messages.ts";
@@ -10,7 +10,7 @@ import { setFastReads } from "../http/h1/socket-reads.ts";
 if (parentPort !== null) {
   setFastReads(processEnvironment().GATEWAY_FAST_READS !== "off");
   const app = runThread(workerData as ThreadData, parentPort, import.meta.url);
-  // Nothing that one connection or one server does may end the others.
+  // An exception in one connection must not end the others.
   process.on("uncaughtException", app.unexpected);
   process.on("unhandledRejection", app.unexpected);
 }

@@ -1,6 +1,6 @@
 /**
- * The loaded configuration as `/config_dump` shows it (spec 4.2): binds, listeners, routes, backends, policies,
- * with secrets redacted, and how the last reload went.
+ * The loaded configuration for `/config_dump` (spec 4.2): binds, listeners, routes, backends and policies with secrets
+ * redacted, and the state of the last reload.
  */
 import { z } from "zod";
 import type { Topology } from "../core/topology.ts";
@@ -12,13 +12,13 @@ import { shownConfig } from "./schema/shown-config.ts";
 export interface ReloadState {
   /** RFC 3339. */
   readonly loadedAt: string;
-  /** Successful loads, the first included. */
+  /** The number of successful loads, including the first. */
   readonly generation: number;
-  /** The last attempt, if it was refused: the running configuration is an older one. */
+  /** The last attempt, if it was rejected. */
   readonly refused?: { readonly at: string; readonly problems: readonly string[] };
   readonly warnings: readonly string[];
   readonly sources: readonly string[];
-  /** Changes in `config:` that wait for a restart. */
+  /** Changes in `config:` that need a restart. */
   readonly needsRestart: readonly string[];
 }
 
@@ -30,17 +30,17 @@ export interface DumpInput {
   readonly redaction: Redaction;
   readonly version: string;
   readonly reload: ReloadState;
-  /** The ports that listeners really have, by listener name. */
+  /** The actual ports, by listener name. */
   readonly ports: ReadonlyMap<string, number>;
 }
 
-/** All of it at once. */
+/** The complete dump. */
 export function configDump(input: DumpInput): Record<string, unknown> {
   const parts = Object.entries(configDumpInParts(input));
   return Object.fromEntries(parts.map(([name, part]) => [name, isIterable(part) ? [...part] : part]));
 }
 
-/** The same, with lists that collect an item when it is asked for: a large configuration takes some turns. */
+/** Like `configDump`, with lazy lists, so that a large configuration can be written in slices. */
 export function configDumpInParts({
   topology,
   process,
@@ -109,7 +109,7 @@ function isIterable(part: unknown): part is Iterable<unknown> {
 
 type ShownRoute = ReturnType<typeof uniqueRoutes>[number];
 
-/** A route on several gateways was compiled for each; it is one route to its reader. */
+/** A route on several gateways is compiled for each, and listed once. */
 function uniqueRoutes(topology: Topology) {
   const routes = new Map<string, { route: Topology["listeners"][number]["routes"][number]; gateways: string[] }>();
   for (const listener of topology.listeners) {

@@ -1,6 +1,6 @@
 /**
- * From texts to something that can serve: load, attach resource documents, compile. Nothing is opened to the
- * outside, so that a reload can be prepared beside the running configuration and thrown away.
+ * Prepares a configuration: loads it, attaches resource documents, and compiles it. Opens nothing, so that a reload can
+ * be prepared next to the running configuration and discarded.
  */
 import { dirname, resolve } from "node:path";
 import { ConfigError } from "../core/config-error.ts";
@@ -24,10 +24,10 @@ import type { SourceDocument } from "./text/yaml-source.ts";
 
 const NOTHING_SERVED = "no listeners: the configuration has no `gateways`, `mcp` or `llm`";
 const EMPTY = "the configuration is empty";
-/** A shorter variable of the environment may be an ordinary word. */
+/** A shorter environment value may be an ordinary word. */
 const MIN_KEY_CHARS = 12;
 
-/** One thing that the load found, for whoever shows it with its place. */
+/** A problem found at load, with its position. */
 export interface Finding {
   readonly severity: "error" | "warning" | "note";
   readonly problem: ConfigError;
@@ -38,23 +38,23 @@ export type Prepared =
       readonly ok: true;
       readonly topology: Topology;
       readonly process: WrittenProcess;
-      /** Where an address of the process itself stands; only its path if nobody wrote it. */
+      /** The position of a process address; only its path if it is not in the file. */
       processWrittenAt(field: "adminAddr" | "statsAddr" | "store"): string;
-      /** A path of the process section, relative to the file that it stands in. */
+      /** Resolves a path of the process section relative to its file. */
       processPath(path: string): string;
-      /** Knows the headers and parameters in which this configuration reads and adds credentials. */
+      /** Includes the headers and parameters in which this configuration reads and adds credentials. */
       readonly redaction: Redaction;
       readonly resources: readonly PolicyResource[];
-      /** Policies of documents that could not be compiled, by the document's value. */
+      /** Policies of documents that failed to compile, by document. */
       readonly failures?: readonly { readonly document: unknown; readonly message: string }[];
       readonly services: Readonly<Record<string, unknown>>;
       readonly warnings: readonly string[];
-      /** The warnings with their places, and notes, which only validation shows. */
+      /** Warnings with positions, and notes, which only validation shows. */
       readonly findings: readonly Finding[];
-      /** `route tools: mcpAuthentication`, for noticing what a reload takes away. */
+      /** Security policies, for example `route tools: mcpAuthentication`, to detect their removal by a reload. */
       readonly security: readonly string[];
       readonly tests: readonly PlacedTest[];
-      /** The texts that it was loaded from. */
+      /** The source texts. */
       readonly sources: readonly SourceText[];
     }
   | { readonly ok: false; readonly problems: readonly string[]; readonly findings?: readonly Finding[] };
@@ -66,11 +66,11 @@ export interface ClusterInput {
 
 export interface PrepareContext extends Omit<CompileContext, "redaction"> {
   readonly environment: Environment;
-  /** That of the running process; undefined at start, when the file's own sensitive headers count. */
+  /** The redaction of the running process; undefined at the start, which uses the sensitive headers of the file. */
   readonly redaction: Redaction | undefined;
-  /** What a cluster has, where one is followed. */
+  /** The documents of the Kubernetes cluster, if there is one. */
   readonly cluster?: ClusterInput | undefined;
-  /** For validation only: variables that are not set are noted, and placeholders stand for them. */
+  /** For validation only: notes unset variables and uses placeholders. */
   readonly allowUnset?: boolean;
 }
 
@@ -78,7 +78,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
   const loaded = loadConfig(sources, context.environment, { allowUnset: context.allowUnset === true });
   if (!loaded.ok) return refused(loaded.problems);
   const { config } = loaded;
-  // What a failed save leaves behind; whoever wants nothing served stops the process or writes `{}`.
+  // An empty file is probably a failed save. To serve nothing, write `{}` or stop the process.
   if (loaded.isEmpty && before?.ok && before.topology.listeners.length > 0) {
     const at = sources.length === 0 ? undefined : loaded.standalone.position([]);
     return refused([new ConfigError(at, "", EMPTY)]);
@@ -112,7 +112,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
   const { adminAddr, statsAddr } = config.process;
   if (servesNothing && before === undefined && adminAddr === "off" && statsAddr === undefined) {
     const at = loaded.standalone.position(["config", "adminAddr"]);
-    // Without any socket the process would end at once.
+    // Without a listener the process would exit at once.
     return refused([new ConfigError(at, "config.adminAddr", `${NOTHING_SERVED}, and the admin interface is off`)]);
   }
   const checked = checkConfig(config);
@@ -149,7 +149,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
   };
 }
 
-/** Providers read keys from the environment where the configuration names none. A path is no key. */
+/** Providers read keys from the environment if the configuration has none. Paths are not keys. */
 function secretVariables(environment: Environment): string[] {
   return Object.entries(environment).flatMap(([name, value]) =>
     value !== undefined && value.length >= MIN_KEY_CHARS && !value.startsWith("/") && isSensitiveName(name, "argument")
@@ -164,12 +164,12 @@ function failureOf({ policy: { place }, message }: ResourceFailure): ConfigError
 
 function nothingServed(sources: readonly SourceText[], isEmpty: boolean): ConfigError {
   const [first] = sources;
-  // What is missing has no place; an empty file is one.
+  // A missing document has no position, except in an empty file.
   if (!isEmpty || first === undefined) return new ConfigError(undefined, "", NOTHING_SERVED);
   return new ConfigError({ file: first.file, line: 1, column: 1 }, "", `${EMPTY}, so nothing is served`);
 }
 
-/** It is about a value, or something with one, for which only a placeholder stands. */
+/** The problem is at a placeholder or at a value that contains one. */
 function isUnset({ position, path }: ConfigError, unset: readonly UnsetPlace[]): boolean {
   const field = path.replace(/^\S+ \S+: /, "");
   return unset.some(({ document, path: at }) => {
@@ -196,7 +196,7 @@ function securityOf(config: NormalConfig): string[] {
   const kinds = new Set(policies.filter(({ role }) => role === "security").map(({ kind }) => kind));
   return [...config.gateways, ...config.routes].flatMap(({ policies: placed }) =>
     placed
-      // In shadow mode it protects nothing: a reload that turns it on says so.
+      // In shadow mode a policy protects nothing, so it does not count.
       .filter(({ kind, config: written }) => kinds.has(kind) && (written as { mode?: unknown }).mode !== "shadow")
       .map(({ kind, owner }) => `${owner}: ${kind}`),
   );

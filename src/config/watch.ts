@@ -1,7 +1,6 @@
 /**
- * Notices that configuration files changed, by looking at them: file system events get lost on bind mounts and
- * with swapped symbolic links, a look every 300 ms does not. A change counts only when two reads a moment apart
- * agree, so that a half-written file is never loaded.
+ * Watches configuration files by polling every 300 ms, because file system events get lost on bind mounts and with
+ * swapped symbolic links. A change counts only after two equal reads, so that a partially written file is never loaded.
  */
 import { createHash } from "node:crypto";
 import { statSync } from "node:fs";
@@ -16,17 +15,17 @@ export interface Watch {
 
 export interface WatchOptions {
   readonly clock: Clock;
-  /** Every path to look at now; a directory's files may come and go. */
+  /** All paths to watch; the files of a directory can change. */
   paths(): readonly string[];
-  /** The whole content that matters, or throws when it cannot be read. */
+  /** Reads the content; throws if it cannot be read. */
   read(): string;
-  /** What `read` gave when the running configuration was loaded: a change since then counts too. */
+  /** The content of the running configuration, to detect changes made since it was read. */
   readonly loaded: string;
-  /** The content is another one. The next change waits until this one is dealt with. */
+  /** The content changed. The next change waits for the promise. */
   onChange(): Promise<void>;
-  /** The files cannot be read; said once until they can again. */
+  /** The files cannot be read; called once until they can. */
   onUnreadable(error: Error): void;
-  /** They can be read again, and are what is in use. */
+  /** The files are readable again and unchanged. */
   onRestored(): void;
 }
 
@@ -77,10 +76,10 @@ export function watchFiles(options: WatchOptions): Watch {
       return;
     }
     const dealtWith = options.onChange();
-    // Loading may have read other files (keys, certificates): from now on they count too.
+    // Loading may have read other files (keys, certificates), which are watched from now on.
     const after = contentOf(options);
     inUse = "digest" in after ? after.digest : undefined;
-    // Written again while it was loaded: what is in use is then unknown, and the next look must not find it equal.
+    // Changed during the load: the content in use is unknown, so the next poll must see a change.
     const isUndisturbed = look(paths) === lastLook;
     if (!isUndisturbed) inUse = undefined;
     lastLook = isUndisturbed ? look(pathsOf(options)) : "disturbed";
@@ -107,7 +106,7 @@ function hash(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Undefined while a directory that should be listed cannot be. */
+/** Undefined while a directory cannot be listed. */
 function pathsOf({ paths }: WatchOptions): readonly string[] | undefined {
   try {
     return paths();
@@ -116,7 +115,7 @@ function pathsOf({ paths }: WatchOptions): readonly string[] | undefined {
   }
 }
 
-/** Cheap marks of every file: a swapped link has another inode, a rewritten file another time or size. */
+/** A cheap fingerprint of every file: a swapped link changes the inode, a rewrite changes the time or size. */
 function look(paths: readonly string[] | undefined): string {
   if (paths === undefined) return "unreadable";
   let marks = "";

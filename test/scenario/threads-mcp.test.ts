@@ -130,9 +130,9 @@ test("a thread dies: others never notice, its connections are cut once, it is re
   const closed = new Set<Socket>();
   for (const socket of sockets) socket.once("close", () => closed.add(socket));
   gateway.process.child.kill("SIGWINCH");
-  await gateway.process.logged("a thread died and is replaced");
+  await gateway.process.logged("worker thread died; replacing it");
   // The other thread takes new connections, and none waits until the dead one is replaced: that takes longer by far.
-  const isReplaced = (): boolean => gateway.process.stdout().includes("a thread was replaced");
+  const isReplaced = (): boolean => gateway.process.stdout().includes("worker thread replaced");
   const answers: string[] = [];
   for (let i = 0; i < 5; i++) {
     const isBefore = !isReplaced();
@@ -141,7 +141,7 @@ test("a thread dies: others never notice, its connections are cut once, it is re
   }
   assert.ok(answers.length === 0 || answers.includes("at once"), answers.join());
   await eventually("the child of the dead thread has ended", () => childrenOf(pid, "sleep").length === 0);
-  await gateway.process.logged("a thread was replaced");
+  await gateway.process.logged("worker thread replaced");
   assert.ok(closed.size > 0 && closed.size < 40, `${closed.size} of 40 were cut`);
   for (const socket of sockets) if (!closed.has(socket)) await ask(socket);
   const { statuses } = await sendMany(`${gateway.url}/hello`, 400, 40);

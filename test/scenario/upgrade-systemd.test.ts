@@ -73,7 +73,7 @@ test("if the manager cannot be told of the new process, the old one continues", 
   writeFileSync(join(folder, "deaf"), "");
   const { status, text } = await upgrade();
   assert.equal(status, 500);
-  assert.match(text, /continues: systemd was not told of it: systemd-notify failed: Connection refused/);
+  assert.match(text, /continues: could not notify systemd: systemd-notify failed: Connection refused/);
   assert.equal(await (await fetch(`http://127.0.0.1:${port}/`)).text(), "ok");
   rmSync(join(folder, "deaf"));
   assert.equal((await upgrade()).status, 200, "another try works");

@@ -92,7 +92,7 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
               sink.end();
             },
             (error) => {
-              logger.error("the profile could not be encoded", { error: String(error) });
+              logger.error("profile could not be encoded", { error: String(error) });
               sink.end();
             },
           );

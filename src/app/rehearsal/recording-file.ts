@@ -1,15 +1,15 @@
 /**
- * A recording: one JSON object per line, as `gwctl record` writes it. Somebody may have edited it: a line that is no
- * recorded request is an error that names it.
+ * Reads a recording: one JSON object per line, as written by `gwctl record`. The file may have been edited, so an
+ * invalid line is an error that names it.
  */
 import { z } from "zod";
 import type { RecordedTraffic } from "../../pipeline/records/fact-ring.ts";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
 
-/** The last so many of a longer file. */
+/** Only the last lines of a longer file are used. */
 const MAX_REHEARSED_LINES = 100_000;
 
-/** The last that a Date knows. */
+/** The maximum value of a Date. */
 const LAST_MOMENT = 8.64e15;
 
 const text = z.string();

@@ -1,6 +1,6 @@
 /**
- * What a rehearsal found: who would be denied or admitted that was not before, which limits would refuse, which routes and
- * headers change. By name and number, bounded in every direction.
+ * The report of a rehearsal: subjects that would be newly denied or admitted, limits that would reject, and routes and
+ * headers that change. All lists are bounded.
  */
 
 import { escapeControls } from "../../observe/log/logger.ts";
@@ -8,11 +8,11 @@ import type { Verdict } from "../../pipeline/dry-run/dry-run.ts";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
 import { ruleIn } from "../../pipeline/records/shadow-report.ts";
 
-/** Subjects, reasons, routes and headers that are listed; what is beyond is only counted. */
+/** The maximum number of listed subjects, reasons, routes and headers; the rest is counted. */
 const MAX_REHEARSED_ROWS = 500;
 const EXAMPLES = 3;
 const REASON_CHARS = 400;
-/** Differ with each request or with the time. */
+/** Headers that differ with each request or with time. */
 const VOLATILE = new Set([
   "x-request-id",
   "x-ratelimit-limit",
@@ -25,7 +25,7 @@ const VOLATILE = new Set([
 
 interface SubjectChange {
   readonly subject: string;
-  /** What a person may know them by, where the claims say it. */
+  /** A readable name from the claims, if there is one. */
   readonly name?: string;
   requests: number;
   readonly reasons: {
@@ -69,10 +69,10 @@ export interface RehearsalReport {
   readonly admitted: readonly SubjectChange[];
   readonly limits: readonly LimitChange[];
   readonly routes: readonly Change[];
-  /** Forwarded, answered by the gateway, or refused for another reason. */
+  /** Forwarded, answered by the gateway, or rejected for another reason. */
   readonly answers: readonly Change[];
   readonly headers: readonly HeaderChange[];
-  /** Changes that are not listed above, because there are too many different ones. */
+  /** The number of changes beyond the listed ones. */
   readonly unlisted: number;
   readonly notes: readonly string[];
 }
@@ -82,7 +82,7 @@ interface RehearsalCount {
   report(durationMs: number, notes: readonly string[]): RehearsalReport;
 }
 
-/** `isSensitive`: of these headers only is compared whether they are there. */
+/** For headers where `isSensitive` is true, only presence is compared. */
 export function createRehearsalCount(isSensitive: (name: string) => boolean): RehearsalCount {
   const denied = new Map<string, SubjectChange>();
   const admitted = new Map<string, SubjectChange>();
@@ -96,7 +96,7 @@ export function createRehearsalCount(isSensitive: (name: string) => boolean): Re
   let firstAt: number | undefined;
   let lastAt: number | undefined;
 
-  /** The row of that key, a new one while there is room. */
+  /** Returns the row of the key, adding one while there is room. */
   function rowOf<Row>(rows: Map<string, Row>, key: string, make: () => Row): Row | undefined {
     const known = rows.get(key);
     if (known !== undefined) return known;
@@ -228,7 +228,7 @@ function answerOf({ outcome, status, code }: Verdict): string {
   return outcome === "answered" ? `answered ${status}` : `refused ${status} ${code ?? ""}`.trimEnd();
 }
 
-/** Subjects are often numbers; these are what people write. */
+/** Claims with a readable name, because subjects are often numbers. */
 function nameOf({ claims }: RecordedRequest, subject: string): string | undefined {
   const names = [claims?.preferred_username, claims?.email, claims?.upn, claims?.name];
   return names.find((name): name is string => typeof name === "string" && name !== "" && name !== subject);
@@ -239,8 +239,8 @@ function sorted<Row>(rows: Map<string, Row>, count: (row: Row) => number): Row[]
 }
 
 /**
- * What `gateway --rehearse` prints, and its exit code: 0 if nobody is denied, admitted or limited who was not before, 1 if
- * somebody is, 2 if there was nothing to judge. `--strict` also counts routes, answers and headers that change.
+ * The output and exit code of `gateway --rehearse`: 0 if no request is newly denied, admitted or limited, 1 otherwise,
+ * 2 if there were no requests. `--strict` also counts changed routes, responses and headers.
  */
 
 const SHOWN_ROWS = 20;
@@ -248,7 +248,7 @@ const SHOWN_SUBJECTS = 5;
 
 export function rehearsalCode(report: RehearsalReport, strict: boolean): number {
   const { requests, denied, admitted, limits, routes, answers, headers } = report;
-  // A check that looked at nothing must not pass.
+  // A rehearsal without requests must not pass.
   if (requests === 0) return 2;
   const matters = [denied, admitted, limits, ...(strict ? [routes, answers, headers] : [])];
   return matters.some(({ length }) => length > 0) ? 1 : 0;
@@ -289,7 +289,7 @@ export function rehearsalText(report: RehearsalReport): string {
     ...(report.unlisted > 0 ? ["", `${report.unlisted} more changes are not listed`] : []),
     ...report.notes.map((note) => `note: ${note}`),
   ];
-  // Names and paths come from clients: no character of them moves the cursor.
+  // Names and paths come from clients, so control characters are removed.
   return `${lines.map((line) => escapeControls(line.replaceAll("\n", " "))).join("\n")}\n`;
 }
 

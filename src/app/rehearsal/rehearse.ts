@@ -1,6 +1,6 @@
 /**
- * A rehearsal: a new configuration is compiled beside the old one, both with services that lead nowhere, and both judge the
- * same recorded requests in the order in which they came, at the times at which they came. Nothing is sent.
+ * A rehearsal: dry-runs recorded requests against the old and the new configuration, in their order and at their times,
+ * and compares the results. Nothing is sent.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -13,12 +13,12 @@ import type { RecordedTraffic } from "../../pipeline/records/fact-ring.ts";
 import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
 
 export interface RehearsalInput {
-  /** Undefined: what was recorded is compared with. */
+  /** If undefined, compares with the recorded results. */
   readonly before: readonly SourceText[] | undefined;
   readonly after: readonly SourceText[];
   readonly environment: Environment;
   readonly allowMissingEnv?: boolean;
-  /** Variables that were not looked up: their names stand for them. */
+  /** Variables that were not looked up; the report shows their names. */
   readonly unnamed?: readonly string[];
 }
 
@@ -26,7 +26,7 @@ export type Rehearsal =
   | { readonly ok: true; readonly report: RehearsalReport }
   | { readonly ok: false; readonly problems: readonly string[] };
 
-/** `breathe` is awaited between requests, so that the rehearsal does not hold the thread. */
+/** Awaits `breathe` between requests to yield the thread. */
 export async function rehearse(
   input: RehearsalInput,
   traffic: RecordedTraffic,
@@ -71,7 +71,7 @@ export async function rehearse(
   }
 }
 
-/** What cannot be judged without bodies. */
+/** Requests that cannot be judged without their body. */
 function notesOn(input: RehearsalInput): string[] {
   const { after, before } = input;
   const texts = [...after, ...(before ?? [])].map(({ text }) => text).join("\n");
@@ -94,7 +94,7 @@ function noteOnVariables({ unnamed = [] }: RehearsalInput): string[] {
   ];
 }
 
-/** The time of the requests; timers, which only bound a walk, are those of now. */
+/** Returns the time of the recorded request. Timers, which only bound a dry run, use the real clock. */
 function movingClock(clock: Clock, firstMs: number): { readonly clock: Clock; moveTo(ms: number): void } {
   let nowMs = firstMs;
   return {
@@ -111,15 +111,15 @@ function movingClock(clock: Clock, firstMs: number): { readonly clock: Clock; mo
 }
 
 /**
- * Variables of the environment in a rehearsal. Whoever reaches the admin interface chooses the new text, and must not read with
- * it what the gateway's environment holds: the report has the names of variables instead of their values, and a variable
- * that the running configuration does not name is not looked up.
+ * Environment variables in a rehearsal. A client of the admin interface chooses the new text and must not be able to
+ * read the gateway's environment with it. The report shows variable names instead of values, and a variable that the
+ * running configuration does not use is not looked up.
  */
 
-/** Shorter values are words of the report itself. */
+/** Shorter values could match words of the report itself. */
 const MIN_HIDDEN_CHARS = 4;
 
-/** With the names of variables that only `after` names: each stands for its own value, if it has one. */
+/** Adds variables that only `after` names; the value of each is its name. */
 export function variablesForRehearsal(
   before: readonly SourceText[],
   after: readonly SourceText[],
@@ -130,17 +130,17 @@ export function variablesForRehearsal(
   return { environment: { ...environment, ...Object.fromEntries(unnamed.map((name) => [name, name])) }, unnamed };
 }
 
-/** What these texts get from the environment. */
+/** The variables that these texts use. */
 export function valuesIn(sources: readonly SourceText[], environment: Environment): readonly VariableValue[] {
   const values = [...namesIn(sources)].flatMap((name) => {
     const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
     return value === undefined || value.length < MIN_HIDDEN_CHARS || value === name ? [] : [{ name, value }];
   });
-  // A value may be a part of a longer one.
+  // Longest first, because a value may be part of a longer one.
   return values.sort((one, other) => other.value.length - one.value.length);
 }
 
-/** Every text in it, as deep as it goes, without the values. */
+/** Replaces the values in every string, recursively. */
 export function withoutVariables<Value>(value: Value, variables: readonly VariableValue[]): Value {
   if (variables.length === 0) return value;
   const hiders = variables.flatMap(({ name, value: secret }) =>
@@ -155,7 +155,7 @@ export function withoutVariables<Value>(value: Value, variables: readonly Variab
   return hidden(value) as Value;
 }
 
-/** Header names are in lower case, and long texts are cut: the end of one may be the beginning of a value. */
+/** Header names are lowercase and long strings are truncated, so a string may end with the start of a value. */
 function hider(name: string, secret: string): (text: string) => string {
   const shown = `\${${name}}`;
   const pattern = new RegExp(secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi");
@@ -176,14 +176,12 @@ function namesIn(sources: readonly SourceText[]): Set<string> {
   return new Set(names);
 }
 
-/**
- * Work in slices, so that others on the same thread get their turn.
- */
+/** Runs work in slices, to yield the thread. */
 
-/** The time is asked for once in so many pieces of work. */
+/** The clock is read once per this many work items. */
 const PIECES = 8;
 
-/** Called after each piece of work; returns what to wait for, mostly nothing. */
+/** Called after each work item; returns a promise only when the slice is used up. */
 type Breathe = () => Promise<void> | undefined;
 
 export function createPause(clock: Clock, workMs: number, rest: () => Promise<void>): Breathe {

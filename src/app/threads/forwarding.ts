@@ -1,8 +1,9 @@
 /**
- * Forwards a request to the thread that owns its route, and serves the requests that other threads forward. Two threads
- * share a MessagePort, which has no name outside of the process: no other program can connect to it, read it or take its
- * place, so a message needs no secret and no check of its sender. The request is forwarded before any policy sees it, with
- * what the client's connection said about it. The thread that owns the route records it; this one only passes bytes.
+ * Forwards a request to the worker thread that owns its route, and serves the requests that other threads forward.
+ * Sessions, child processes and shared servers belong to one thread, so a route with MCP backends is owned by one
+ * thread, chosen by its name; other routes are served by the accepting thread. Two threads share a MessagePort, which
+ * no other program can reach, so messages need no authentication. The request is forwarded before any policy runs; the
+ * owning thread records it.
  */
 import type { Duplex } from "node:stream";
 import type { MessagePort } from "node:worker_threads";
@@ -21,13 +22,13 @@ import { handle } from "../../pipeline/phases/pipeline.ts";
 import type { PipelineEnv, Served } from "../../pipeline/phases/pipeline-env.ts";
 
 const RETRY_SECONDS = "1";
-/** A body of known length up to this is read first and goes along with the head, in one message. */
+/** A body of known length up to this size is sent in one message with the head. */
 const SMALL_BODY_BYTES = 64 * 1024;
-/** Bytes of one body, in each direction, that the other thread has not passed on yet; then the sender waits. */
+/** Flow control window per body and direction; the sender waits when it is full. */
 const WINDOW_BYTES = 256 * 1024;
-/** Bytes that are passed on are reported in portions: a small body needs no report at all. */
+/** Window updates are sent in portions; a small body needs none. */
 const REPORT_BYTES = WINDOW_BYTES / 4;
-/** Up to this, bytes are cloned as a string, one character for each; larger ones are copied once and transferred. */
+/** Up to this size, bytes are sent as a latin1 string; larger chunks are copied once and transferred. */
 const CLONED_BYTES = 16 * 1024;
 
 type Bytes = string | Uint8Array<ArrayBuffer>;
@@ -38,12 +39,12 @@ interface Lines {
   readonly isSafe: boolean;
 }
 
-/** Everything of a request but its body and its header lines. */
+/** A request without its body and header lines. */
 type Start = Omit<ExchangeStart, "request"> & {
   readonly request: Omit<GatewayRequest, "headers" | "body">;
 };
 
-/** From the thread that accepted the connection. */
+/** Messages from the thread that accepted the connection. */
 type Forwarded =
   | {
       readonly kind: "request";
@@ -57,10 +58,10 @@ type Forwarded =
   /** The client took this many bytes of the response. */
   | { readonly kind: "taken"; readonly id: number; readonly bytes: number }
   | { readonly kind: "stalled"; readonly id: number }
-  /** The client left. */
+  /** The client closed the connection. */
   | { readonly kind: "left"; readonly id: number };
 
-/** From the thread that serves the request. */
+/** Messages from the thread that serves the request. */
 type Returned =
   | {
       readonly kind: "response";
@@ -70,14 +71,14 @@ type Returned =
       readonly isLast?: true;
       readonly trailers?: readonly string[];
     }
-  /** The body is wanted; this many bytes of it were read. */
+  /** Requests the body, or reports that this many of its bytes were read. */
   | { readonly kind: "read"; readonly id: number; readonly bytes: number }
-  /** The response broke off. */
+  /** The response was cut off. */
   | { readonly kind: "cut"; readonly id: number };
 
 export interface Forwarding {
   readonly forwardToThread: NonNullable<PipelineEnv["forwardToThread"]>;
-  /** Requests from and to this thread pass over the port from now on; an earlier port of the thread is closed. */
+  /** Sets the port to another thread; closes its earlier port. */
   connect(thread: number, port: MessagePort): void;
   close(): void;
 }
@@ -102,7 +103,7 @@ export function createForwarding(
       links.get(number)?.close();
       const link = new ThreadLink(port, env, served);
       links.set(number, link);
-      // The port closes with the thread at its other end, however that thread ends.
+      // The port closes when the thread at the other end exits for any reason.
       port.on("close", () => {
         link.close();
         if (links.get(number) === link) links.delete(number);
@@ -115,7 +116,7 @@ export function createForwarding(
   };
 }
 
-/** The requests between this thread and another one, in both directions. */
+/** The requests between this thread and another, in both directions. */
 class ThreadLink {
   readonly env: ListenerEnv;
   readonly #port: MessagePort;
@@ -205,12 +206,12 @@ class ThreadLink {
     const headers = new HeaderList(lines.pairs, lines.isSafe);
     const exchange = new Exchange({ ...start, request: { ...start.request, headers, body }, memory: env.memory });
     const target = this.#served(exchange.listener);
-    // Without such a listener, a reload is under way that this thread has not finished.
+    // The listener is missing while this thread has not finished a reload.
     if (target === undefined || env.heap.level === "full") refuse(env, exchange, client, beingReplaced(target));
     else handle(env, target, exchange, client);
   }
 
-  /** A defect costs the request on which it shows, not the others of this port. */
+  /** An exception fails only its own request, not the others of this port. */
   contain(action: () => void, giveUp: () => void): void {
     try {
       action();
@@ -221,7 +222,7 @@ class ThreadLink {
   }
 }
 
-/** A request that another thread serves: the client's connection is here. */
+/** A request that another thread serves for a client of this thread. */
 class ForwardedRequest {
   readonly #id: number;
   readonly #link: ThreadLink;
@@ -229,13 +230,13 @@ class ForwardedRequest {
   readonly #sink: ClientSink;
   #isOver = false;
   #hasHead = false;
-  /** Response bytes that the client took and that are not reported yet. */
+  /** Response bytes written to the client and not reported yet. */
   #taken = 0;
-  /** Response bytes that wait for the client. */
+  /** Response bytes buffered for the client. */
   #waiting = 0;
   #isReading = false;
   #isPaused = false;
-  /** Body bytes that the other thread has not read yet. */
+  /** Body bytes that the other thread has not read. */
   #unread = 0;
 
   constructor(id: number, link: ThreadLink, exchange: Exchange, sink: ClientSink) {
@@ -249,7 +250,7 @@ class ForwardedRequest {
     const { request } = this.#exchange;
     const { body } = request;
     this.#sink.onClose = () => this.#left();
-    // A tunnel would need the client's socket, which cannot be given to another thread.
+    // An upgrade would need the client's socket, which cannot move to another thread.
     if (request.headers.has("upgrade")) {
       request.headers.delete("upgrade");
       request.headers.delete("connection");
@@ -259,7 +260,7 @@ class ForwardedRequest {
     else {
       this.#sink.onStalled = () => this.#refuse(new GatewayError("request_timeout"));
       this.#sink.askForBody();
-      // If the body breaks off, the connection closes as well.
+      // If the body is cut off, the connection closes as well.
       readExactly(body.stream, body.length, (error, bytes) => {
         if (error === undefined && !this.#isOver) this.#send(bytes);
       });
@@ -283,13 +284,13 @@ class ForwardedRequest {
     }
   }
 
-  /** The other thread is gone. */
+  /** The other thread exited. */
   lost(): void {
     if (this.#hasHead) this.cut();
     else this.#refuse(beingReplaced());
   }
 
-  /** Cuts the connection, so that the client cannot take what it got for the whole response. */
+  /** Destroys the connection, so that the client does not take a partial response for a complete one. */
   cut(): void {
     if (this.#isOver) return;
     this.#end();
@@ -379,7 +380,7 @@ class ForwardedRequest {
   }
 }
 
-/** A request that another thread forwarded: the client's connection is there. */
+/** A request that another thread forwarded for its client. */
 class RemoteClient implements ClientSink, BodyCarrier {
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;
@@ -387,16 +388,16 @@ class RemoteClient implements ClientSink, BodyCarrier {
   readonly body: RequestBodySource | undefined;
   readonly #id: number;
   readonly #link: ThreadLink;
-  /** Kept until the end of the turn: a small response is one message. */
+  /** Held until the end of the event loop turn, so that a small response is one message. */
   #head: { readonly status: number; readonly lines: Lines } | undefined = undefined;
   #hasEnded = false;
   #isClosed = false;
-  /** Response bytes that the client has not taken. */
+  /** Response bytes that the client has not received. */
   #sent = 0;
   #awaitsDrain = false;
   #isBodyWanted = false;
   #hasBody: boolean;
-  /** Body bytes that were read here and are not reported yet. */
+  /** Body bytes read here and not reported yet. */
   #read = 0;
   #moved = 0;
   #lastMoved = -1;
@@ -454,7 +455,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
     if (this.#hasEnded || this.#isClosed) return;
     this.#hasEnded = true;
     this.#respond(lastChunk && bytesOf(lastChunk), trailers);
-    // In a later turn, as on a connection: the backend may still report its own end.
+    // Deferred to a later turn, as on a connection, because the backend may still report its own end.
     this.#later(() => this.close(true));
   }
 
@@ -501,7 +502,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
     return hasMoved || this.body?.isDrained === true;
   }
 
-  /** Bytes that are held are not reported as read, so the other thread stops sending. */
+  /** Buffered bytes are not reported as read, so the other thread stops sending. */
   pauseBody(): void {}
 
   resumeBody(): void {
@@ -525,7 +526,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
     }
   }
 
-  /** The response was handed over, or nobody waits for it. */
+  /** The response was sent, or the client is gone. */
   close(complete: boolean): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -551,7 +552,7 @@ function refuse(env: ListenerEnv, exchange: Exchange, sink: ClientSink, error: G
   sink.end(body);
 }
 
-/** `served`: the thread is there, but its memory is full. */
+/** With `served`, the thread is running but its memory is full. */
 function beingReplaced(served?: Served): GatewayError {
   const headers = { "retry-after": RETRY_SECONDS };
   if (served !== undefined) return new GatewayError("overloaded", { headers });
@@ -562,7 +563,7 @@ function linesOf(headers: HeaderList): Lines {
   return { pairs: headers.pairs as string[], isSafe: headers.isSafe };
 }
 
-/** The buffer may be a part of a larger one, and a clone would take all of that along. */
+/** Copies the bytes, because a clone of a pooled buffer would include the whole pool. */
 function bytesOf(chunk: Buffer): Bytes {
   return chunk.length <= CLONED_BYTES ? chunk.toString("latin1") : new Uint8Array(chunk);
 }
@@ -574,10 +575,10 @@ function bufferOf(bytes: Bytes): Buffer {
 }
 
 function ignore(): void {
-  // The request is over already.
+  // The request has already ended.
 }
 
-/** Served where it was accepted. */
+/** The accepting thread serves the request. */
 export const ANY_THREAD = 0;
 
 type OwnerOf = (served: Served, exchange: Exchange) => number;
@@ -608,7 +609,7 @@ function ownersOf(listener: Listener, threads: number): OwnerOf {
   };
 }
 
-/** A request that no route can be chosen for is rejected by the thread that accepted it. */
+/** The accepting thread rejects a request without a route. */
 function matched(table: Served["table"], request: Exchange["request"]): Route | undefined {
   try {
     return table.match(request);

@@ -1,6 +1,8 @@
 /**
- * The first load of the configuration, which says how many threads serve. If it is more than one, it is compiled once
- * more, with local limits that count in memory which all threads share.
+ * The first load of the configuration, which determines the number of worker threads. With more than one, it is
+ * compiled again with rate limits in shared memory. Each thread listens on the same port with its own socket
+ * (`reusePort`), which needs Linux and Node.js 22.12; otherwise, and with sockets from a service manager, one thread
+ * serves.
  */
 
 import { availableParallelism } from "node:os";
@@ -18,7 +20,7 @@ import type { Services } from "../services.ts";
 import type { ThreadData } from "./messages.ts";
 import { openThreadPool, type ThreadPool } from "./thread-pool.ts";
 
-/** What the main thread marks its locks with: no thread that serves has this number. */
+/** The lock owner number of the main thread; worker threads count from 1. */
 const MAIN_THREAD = 1_000_000;
 
 export type StartThread = (data: ThreadData) => Worker;
@@ -27,20 +29,20 @@ export interface ThreadPoolOptions {
   readonly output: LogOutput;
   readonly color?: boolean;
   readonly version: string;
-  /** A cluster whose documents are served besides: by one thread, since the others load from texts. */
+  /** A Kubernetes cluster. One thread serves it, because worker threads load from texts. */
   readonly cluster?: ClusterSource;
-  /** Starts a thread that serves; undefined where this form of the program has none. */
+  /** Starts a worker thread; undefined in the single executable. */
   readonly startThread?: StartThread;
 }
 
 export interface ThreadedLoad {
   readonly first: FirstLoad;
   readonly loader: ConfigLoader;
-  /** Undefined if one thread serves: this one. */
+  /** Undefined if the main thread serves. */
   openThreadPool(endpoints: () => readonly AdminEndpoint[]): ThreadPool | undefined;
 }
 
-/** Throws StartError. */
+/** Throws a StartError. */
 export function loadForThreads(
   options: ThreadPoolOptions,
   services: Services,
@@ -94,17 +96,17 @@ export interface Surroundings {
   /** `process.versions.node`. */
   readonly node: string;
   readonly cores: number;
-  /** Whether this form of the program can start threads at all. */
+  /** False in the single executable. */
   readonly canStart: boolean;
-  /** The service manager opened sockets for us: there is one of each. */
+  /** The service manager opened the sockets, one of each. */
   readonly hasInheritedSockets: boolean;
 }
 
 export interface ThreadCount {
   readonly count: number;
-  /** Why there are fewer than the configuration asks for. */
+  /** Why there are fewer threads than configured. */
   readonly warning?: string;
-  /** Why `auto` means one. */
+  /** Why `auto` means one thread. */
   readonly note?: string;
 }
 
@@ -113,7 +115,7 @@ export function surroundings(rest: Pick<Surroundings, "canStart" | "hasInherited
   return { platform, node: versions.node, cores: availableParallelism(), ...rest };
 }
 
-/** Parts of the configuration that decide it. */
+/** The settings that determine the thread count. */
 export type ThreadSettings = Pick<WrittenProcess, "workers" | "telemetry" | "audit" | "store">;
 
 export function threadCount(settings: ThreadSettings, around: Surroundings): ThreadCount {
@@ -122,7 +124,7 @@ export function threadCount(settings: ThreadSettings, around: Surroundings): Thr
   if (wanted === 1) return { count: 1 };
   const why = obstacle(around) ?? writtenObstacle(settings);
   if (why === undefined) return { count: wanted };
-  // Nobody asked for a number that cannot be had.
+  // `auto` is a request for what is possible, so this is only a note.
   return workers === "auto"
     ? { count: 1, note: `config.workers is auto, and one thread serves: ${why}` }
     : { count: 1, warning: `config.workers is ${wanted}, but one thread serves: ${why}` };
@@ -136,7 +138,7 @@ function obstacle({ platform, node, canStart, hasInheritedSockets }: Surrounding
   return undefined;
 }
 
-/** What has one writer: a file, a folder with a lock, and metrics that one sender counts up. */
+/** Features that support a single writer only. */
 function writtenObstacle({ telemetry, audit, store }: ThreadSettings): string | undefined {
   if (telemetry?.otlp !== undefined) return "config.telemetry.otlp works with one thread only";
   if (audit !== undefined) return "config.audit works with one thread only";
@@ -144,7 +146,7 @@ function writtenObstacle({ telemetry, audit, store }: ThreadSettings): string | 
   return undefined;
 }
 
-/** `reusePort` came with 22.12 and 23.1. */
+/** `reusePort` was added in Node.js 22.12 and 23.1. */
 export function canSharePorts(node: string): boolean {
   const [major = 0, minor = 0] = node.split(".").map(Number);
   return major >= 24 || (major === 23 && minor >= 1) || (major === 22 && minor >= 12);

@@ -1,6 +1,6 @@
 /**
- * One of several threads that serve: the same parts as a process with one thread, but the configuration, its reloads and
- * the end come as orders of the main thread, log lines go there, and so does whatever an operator asks for.
+ * A worker thread: the same components as a process with one thread, but the configuration, reloads and shutdown are
+ * orders of the main thread, and log lines and admin requests go to the main thread.
  */
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import { answerRemote, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
@@ -21,7 +21,7 @@ import { createListeners, type Listeners, servedOf } from "../../pipeline/listen
 import { trustedPeers } from "../../pipeline/listen/trusted-peers.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
 import { createRemoteStore, type StoreQuestion } from "../../store/remote-store.ts";
-import { fittingLimits, watchHeapLoudly } from "../capacity.ts";
+import { fittingLimits, watchHeapAndLog } from "../capacity.ts";
 import { createConfigLoader, type Loaded } from "../config-loader.ts";
 import { openConfiguredStore } from "../load-at-start.ts";
 import { createRequestRecords, keepHistory } from "../observability.ts";
@@ -33,7 +33,7 @@ import { createForwarding, type Forwarding } from "./forwarding.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
 
 export interface ThreadApp {
-  /** An exception that only the thread itself caught: counted and logged. */
+  /** Counts and logs an uncaught exception. */
   unexpected(error: unknown): void;
 }
 
@@ -59,7 +59,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   let serving: { config: Loaded; readonly listeners: Listeners } | undefined;
   let served: ReadonlyMap<string, Served> = new Map();
   let forwarding: Forwarding | undefined;
-  /** Channels to other threads that came before this one serves: their messages wait. */
+  /** Ports to other threads received before this one serves; their messages are queued. */
   const earlyPeers = new Map<number, MessagePort>();
   const ownEndpoints: AdminEndpoint[] = [];
   const mainEndpoints: AdminEndpoint[] = [];
@@ -69,7 +69,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const memory = givenSharedMemory(thread, () => given.memory);
   const loader = createConfigLoader(services, sources, ui.source, () => memory);
 
-  /** An admin endpoint as the main thread has it, with what all threads say. */
+  /** Calls the endpoint in the main thread, which merges the responses of all threads. */
   const fromMain: AdminHandler = async (request) => {
     const channel = new MessageChannel();
     const answer = readRemote(channel.port1);
@@ -106,7 +106,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const listeners = serving?.listeners ?? open(config);
     const next = new Map(config.topology.listeners.map((listener) => [listener.name, servedOf(listener)]));
     const before = served;
-    // Other threads may forward a request as soon as they serve this configuration.
+    // Set first, because other threads may forward requests as soon as they serve this configuration.
     served = next;
     try {
       await listeners.apply(config.topology);
@@ -115,17 +115,17 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       throw error;
     }
     prepared = undefined;
-    // What is written under `config:` is that of the start until the next one.
+    // Changes under `config:` apply after a restart only.
     if (serving) serving.config = { ...config, process: serving.config.process };
     else serving = { config, listeners };
     generation.commit();
     return { ports: listeners.ports() };
   }
 
-  /** What sessions are kept in and signed with. */
+  /** Opens the session store and signing key. */
   async function openState(config: Loaded): Promise<void> {
     const { store } = config.process;
-    // What is in memory must be the same for all threads.
+    // All threads must share an in-memory store.
     if (store === undefined || store === "memory") services.store.turnTo(mainStore);
     else await openConfiguredStore(services.store, config);
     shutdown.at("store", services.store.close);
@@ -133,7 +133,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     shutdown.at("store", services.signingKey.close);
   }
 
-  /** What takes requests, and what is known of them: opened with the first configuration. */
+  /** Opens listeners and request records with the first configuration. */
   function open(config: Loaded): Listeners {
     const { process: settings, redaction } = config;
     logging.setFilter(logFilter(data.logFilter));
@@ -142,7 +142,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const sequence = new Int32Array(data.sequence);
     const records = createRequestRecords(services, config, undefined, undefined, () => Atomics.add(sequence, 0, 1));
     keepHistory(services, records.history, shutdown, thread);
-    const heap = withSharedLevel(watchHeapLoudly(services), mainLevel);
+    const heap = withSharedLevel(watchHeapAndLog(services), mainLevel);
     shutdown.at("measuring", heap.stop);
     const limits = fittingLimits(settings, undefined, thread === 1 ? logger : silentLogger);
     const log = logger.for("pipeline");
@@ -151,7 +151,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       limits: { ...limits, maxConnections: Math.ceil(limits.maxConnections / threads) },
       heap,
       memory: services.memory,
-      // One thread says what all do.
+      // Only one thread logs events that are the same in all.
       logger: thread === 1 ? log : { ...log, info: () => undefined },
       redaction,
       ids: createIdSource(),
@@ -178,7 +178,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const reloads = { running: () => serving?.config ?? config, state: () => state };
     const stop = (): Promise<void> => shutdown.run(0);
     const running = { records, heap, listeners, reloads, shutdown, stop };
-    // Only the main thread is asked for an upgrade.
+    // Upgrades run in the main thread.
     const upgrade = () => Promise.resolve({ ok: false, reason: "ask the main thread" } as const);
     const parts = { version, startedMs, ui, sources, settings, ...running, upgrade };
     const { all } = operatorEndpoints(services, parts);
@@ -230,7 +230,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   return { unexpected: (error) => unexpected.report("process", error) };
 }
 
-/** As the output itself gathers them. */
+/** The same batching as the log output. Only the main thread writes to the output. */
 const GATHER_MS = 20;
 const GATHER_CHARS = 32 * 1024;
 

@@ -1,6 +1,6 @@
 /**
- * The threads that serve, as the main thread sees them: together they are its listeners. A new configuration is prepared
- * by all before any serves it. A thread that dies is replaced; the others go on, and take its new connections meanwhile.
+ * The worker threads, which together are the listeners of the main thread. All threads prepare a new configuration
+ * before any serves it. A thread that dies is replaced while the others take its new connections.
  */
 
 import { createServer } from "node:net";
@@ -21,11 +21,11 @@ import { answerStore, type StoreAnswer, type StoreQuestion } from "../../store/r
 import type { Store } from "../../store/store.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
 
-/** A thread that dies again within this time waits before it is started again, longer each time. */
+/** A thread that dies within this time is restarted with exponential backoff. */
 const SHORT_LIFE_MS = 10_000;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
-/** A thread that does not end by itself after it was told to: longer than its children may take. */
+/** How long to wait for a thread to stop; longer than the grace period of child processes. */
 const STOP_PATIENCE_MS = 12_000;
 
 export interface ThreadPoolOptions {
@@ -37,10 +37,10 @@ export interface ThreadPoolOptions {
   readonly store: Store;
   readonly budget: MemoryBudget;
   readonly data: Pick<ThreadData, "environment" | "color" | "version" | "clockStartMs" | "sources">;
-  /** The texts of the configuration that was compiled last. */
+  /** The texts of the last compiled configuration. */
   texts(): readonly SourceText[];
   logFilter(): string;
-  /** The admin interface, for copies of the UI in threads. */
+  /** The admin endpoints, for copies of the UI in worker threads. */
   endpoints(): readonly AdminEndpoint[];
   start(data: ThreadData): Worker;
 }
@@ -62,10 +62,10 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
   const numbers = Array.from({ length: parts.threads }, (_, index) => index + 1);
   let serving: Serving | undefined;
   let isShuttingDown = false;
-  /** One change at a time: a thread that is being replaced and a reload must not pass each other. */
+  /** Serializes reloads and thread replacements. */
   let last: Promise<unknown> = Promise.resolve();
 
-  function inTurn<Result>(change: () => Promise<Result>): Promise<Result> {
+  function serialize<Result>(change: () => Promise<Result>): Promise<Result> {
     const done = last.then(change);
     last = done.catch(() => undefined);
     return done;
@@ -93,7 +93,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
         if (running.get(number) === thread) running.delete(number);
         if (isShuttingDown || serving === undefined) return;
         const lives = clock.monotonicMs() - startedMs < SHORT_LIFE_MS ? shortLives + 1 : 0;
-        logger.error("a thread died and is replaced", { thread: number, reason });
+        logger.error("worker thread died; replacing it", { thread: number, reason });
         void replace(number, lives);
       },
     });
@@ -102,30 +102,30 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
 
   async function replace(number: number, shortLives: number): Promise<void> {
     if (shortLives > 1) await wait(clock, Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (shortLives - 2)));
-    await inTurn(async () => {
+    await serialize(async () => {
       const now = serving;
       if (isShuttingDown || now === undefined) return;
       const thread = open(number, shortLives);
       try {
         demand(await thread.order({ kind: "prepare", snapshot: now.snapshot }));
-        // Before it serves: the first request that it accepts may be for a route of another thread.
+        // Connected before it serves, because its first request may belong to another thread.
         for (const [other, peer] of running) connect(number, thread, other, peer);
         demand(await thread.order({ kind: "commit", ports: now.ports }));
         running.set(number, thread);
-        logger.info("a thread was replaced", { thread: number });
+        logger.info("worker thread replaced", { thread: number });
       } catch (error) {
-        logger.error("a thread could not be replaced", { thread: number, reason: (error as Error).message });
+        logger.error("worker thread could not be replaced", { thread: number, reason: (error as Error).message });
         await thread.terminate();
       }
     });
   }
 
-  /** Carried out by all, or an error that says why not. */
+  /** Sends an order to all threads; rejects if one fails. */
   async function orderAll(threads: readonly Thread[], order: Order): Promise<Report[]> {
     return Promise.all(threads.map(async (thread) => demand(await thread.order(order))));
   }
 
-  /** A thread that does not answer must not keep the process. */
+  /** An unresponsive thread must not block the shutdown. */
   async function stopAll(order: Order, limitMs: number): Promise<void> {
     const stopping = [...running.values()].map((thread) => thread.order(order).catch(() => undefined));
     await Promise.race([Promise.all(stopping), wait(clock, limitMs + STOP_PATIENCE_MS)]);
@@ -140,7 +140,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
   }
 
   async function apply({ listeners }: Topology): Promise<void> {
-    if (isShuttingDown) throw new Error("the gateway ends");
+    if (isShuttingDown) throw new Error("the gateway is shutting down");
     const known = new Set([...(serving?.ports.values() ?? [])]);
     for (const listener of listeners) {
       if (listener.port === 0 || known.has(listener.port)) continue;
@@ -156,7 +156,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     let ports: ReadonlyMap<string, number>;
     try {
       await orderAll(threads, { kind: "prepare", snapshot });
-      // The first one finds out whether every port can be had, and what port 0 became.
+      // The first thread checks that all ports can be bound, and determines the number for port 0.
       const [report] = await orderAll([first], { kind: "commit", ports: serving?.ports ?? new Map() });
       ports = report?.ports ?? new Map();
     } catch (error) {
@@ -164,25 +164,25 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
       throw error;
     }
     serving = { snapshot, ports, listeners };
-    // From here on there is no way back: a thread that cannot follow is replaced by one that can.
+    // The configuration is now in use: a thread that fails to apply it is replaced.
     await Promise.all(
       others.map(async (thread) => {
         const problem = await thread.order({ kind: "commit", ports }).then(problemOf, String);
         if (problem === undefined) return;
-        logger.error("a thread cannot serve the configuration", { reason: problem });
+        logger.error("worker thread failed to apply the configuration; replacing it", { reason: problem });
         await thread.terminate();
       }),
     );
   }
 
   return {
-    apply: (topology) => inTurn(() => apply(topology)),
+    apply: (topology) => serialize(() => apply(topology)),
     ports: () => serving?.ports ?? new Map(),
     active: () => ({ connections: 0, requests: 0 }),
     notServing: () => (running.size === 0 ? (serving?.listeners.map(({ name }) => name) ?? []) : []),
     async close(limitMs) {
       isShuttingDown = true;
-      // No thread ends while another may still pass requests on to it.
+      // All threads drain before any shuts down, because they forward requests to each other.
       await stopAll({ kind: "drain", drainMs: limitMs }, limitMs);
       await stopAll({ kind: "end" }, 0);
       await Promise.all([...running.values()].map((thread) => thread.terminate()));
@@ -203,7 +203,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
   };
 }
 
-/** A channel that only these two threads hold: it has no name, and it closes when one of them ends. */
+/** Connects two threads by a private channel, which closes when one of them exits. */
 function connect(number: number, thread: Thread, peerNumber: number, peer: Thread): void {
   const { port1, port2 } = new MessageChannel();
   peer.connect(number, port1);
@@ -222,17 +222,17 @@ function demand(report: Report): Report {
 
 export interface ThreadHandlers {
   log(text: string): void;
-  /** The thread asks the main thread. */
+  /** An admin request from the thread to the main thread. */
   admin(request: RemoteRequest, port: MessagePort): void;
   store(question: StoreQuestion): Promise<StoreAnswer>;
-  /** Once. */
+  /** Called once. */
   ended(reason: string): void;
 }
 
 export interface Thread {
   order(order: Order): Promise<Report>;
   admin(request: RemoteRequest, port: MessagePort): void;
-  /** Gives the thread its end of the channel to another one. */
+  /** Passes a channel to another thread. */
   connect(thread: number, port: MessagePort): void;
   terminate(): Promise<void>;
 }
@@ -255,7 +255,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
       waiting.delete(message.id);
     }
   });
-  // Out of memory, or what even the thread's last resort could not catch; its end follows.
+  // Out of memory, or an uncaught exception; `exit` follows.
   worker.on("error", (error) => {
     fault = error.message;
   });
@@ -279,7 +279,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
       }),
     admin: (request, port) => worker.postMessage({ kind: "admin", request, port } satisfies ToThread, [port]),
     connect(thread, port) {
-      // A thread that has ended takes no message: the other end must not wait for it.
+      // A thread that has exited receives no message, so the channel is closed for the other end.
       if (endedWith === undefined) worker.postMessage({ kind: "peer", thread, port } satisfies ToThread, [port]);
       else port.close();
     },
@@ -289,7 +289,10 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
   };
 }
 
-/** Rejects with the system's error if the address cannot be bound. */
+/**
+ * Rejects if the address cannot be bound. Worker threads bind with `reusePort`, which would let a second gateway share
+ * the port silently, so the main thread checks first with an exclusive bind.
+ */
 export function probePort(address: string | undefined, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => socket.destroy());

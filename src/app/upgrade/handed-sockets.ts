@@ -1,6 +1,6 @@
 /**
- * The listening sockets of this process, for the one that follows it. Node does not tell their descriptors; Linux does.
- * They are passed on as they are: connections that wait in them are lost to nobody.
+ * The listening sockets that an upgrade hands to the new process. Node.js does not expose their file descriptors, so
+ * they are found in `/proc`. Connections in the accept queue are preserved.
  */
 import { closeSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import type { SourceList } from "../../config/load/load.ts";
@@ -8,7 +8,7 @@ import type { WrittenProcess } from "../../config/schema/schema.ts";
 import type { InheritedSocket } from "../../pipeline/listen/inherited-sockets.ts";
 import type { HandedSocket } from "./messages.ts";
 
-/** `/proc/net/tcp`: a socket that listens. */
+/** The LISTEN state in `/proc/net/tcp`. */
 const LISTENING = "0A";
 
 export interface ListeningSocket {
@@ -17,7 +17,7 @@ export interface ListeningSocket {
   readonly family: 4 | 6;
 }
 
-/** Each socket once. Throws where the system does not tell. */
+/** Returns each socket once. Throws if `/proc` is not available. */
 export function listeningSockets(): ListeningSocket[] {
   const open = new Map<string, number>();
   for (const name of readdirSync("/proc/self/fd")) {
@@ -36,7 +36,7 @@ function inodeOf(name: string): string | undefined {
   try {
     return /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/self/fd/${name}`))?.[1];
   } catch {
-    // It was closed meanwhile.
+    // The descriptor was closed meanwhile.
     return undefined;
   }
 }
@@ -52,7 +52,7 @@ export function listeningInodes(table: string): { inode: string; port: number }[
     });
 }
 
-/** What the new process gets. Throws if there is something that cannot be handed over. */
+/** The sockets for the new process. Throws if one cannot be handed over. */
 export function handedSockets(
   sources: SourceList,
   { adminAddr, statsAddr }: WrittenProcess,
@@ -74,7 +74,7 @@ export function handedSockets(
   });
 }
 
-/** The new process's side. */
+/** The sockets as seen by the new process. */
 export function createHandedSockets(sockets: readonly HandedSocket[]) {
   return {
     forListeners: sockets.filter(({ kind }) => kind === "listener"),
@@ -82,7 +82,7 @@ export function createHandedSockets(sockets: readonly HandedSocket[]) {
       sockets.find(({ name, kind, family }) => {
         return kind === "process" && name === audience && family === (host.includes(":") ? 6 : 4);
       })?.fd,
-    /** Connections would wait there for ever. */
+    /** Closes unused sockets, whose connections would otherwise never be accepted. */
     closeUnused(unused: readonly InheritedSocket[]): void {
       for (const { fd } of unused) if (sockets.some((one) => one.fd === fd)) closeSync(fd);
     },

@@ -1,16 +1,16 @@
 /**
- * What the old and the new process of an upgrade say to each other.
+ * Messages between the old and the new process of an upgrade.
  */
 import type { UsedBucket } from "../../core/policy.ts";
 import type { StoreAnswer, StoreQuestion } from "../../store/remote-store.ts";
 import type { Change } from "../../store/table.ts";
 
-/** The variable that tells a new process which sockets it was handed; the value is `HandedSocket[]` as JSON. */
+/** The environment variable with the handed-over sockets; the value is `HandedSocket[]` as JSON. */
 export const HANDED_SOCKETS = "GATEWAY_HANDED_SOCKETS";
 
 export interface HandedSocket {
   readonly fd: number;
-  /** Of a listener; or whom an address of the process is for. */
+  /** The name of the listener, or the audience of an admin address. */
   readonly name: string;
   readonly kind: "listener" | "process";
   readonly port: number;
@@ -18,19 +18,19 @@ export interface HandedSocket {
 }
 
 export type FromSuccessor =
-  /** It is about to serve: what the local limits have counted. */
+  /** Requests the state of local rate limits, before serving. */
   | { readonly type: "buckets wanted" }
-  /** It is about to open its store: the old one must let go of it. */
+  /** Asks the old process to release its store. */
   | { readonly type: "store wanted" }
-  /** It serves. */
+  /** The new process serves. */
   | { readonly type: "ready"; readonly version: string }
   | { readonly type: "failed"; readonly reason: string }
   | StoreAnswer;
 
 export type FromPredecessor =
-  /** `content`: of a store in memory. */
+  /** `content` is that of an in-memory store. */
   | { readonly type: "store given"; readonly content?: readonly Change[] }
-  /** Of one rule, by its name: at first all, later what was used since. */
+  /** The buckets of one rule, by name: first all, later those used since. */
   | { readonly type: "buckets used"; readonly name: string; readonly buckets: readonly UsedBucket[] }
   | { readonly type: "buckets given" }
   | StoreQuestion;

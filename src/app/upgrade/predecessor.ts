@@ -1,6 +1,6 @@
 /**
- * The new process's side of an upgrade: the sockets that the old one handed over, its store, and the word that it may go.
- * A process that nobody started for an upgrade has none of this.
+ * The new process's side of an upgrade: receives the sockets and store of the old process and notifies it when ready.
+ * Unused in a process that was not started for an upgrade.
  */
 import type { Environment } from "../../config/text/env.ts";
 import type { LimitRegistry } from "../../core/policy.ts";
@@ -11,21 +11,21 @@ import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSo
 
 export interface Predecessor {
   readonly sockets: readonly HandedSocket[];
-  /** Resolves when the old process has let go of its store, with the content of one in memory. */
+  /** Resolves when the old process has released its store, with the content of an in-memory store. */
   takeStore(): Promise<readonly Change[] | undefined>;
-  /** The old process may ask this store until it has ended. */
+  /** Serves store requests of the old process until it exits. */
   serveStore(store: Store): void;
-  /** Resolves when the limits have what was counted before; what the old process still counts is added later. */
+  /** Resolves when the limits have the old counts; later counts of the old process are added as they arrive. */
   takeBuckets(limits: LimitRegistry): Promise<void>;
   ready(version: string): void;
   failed(reason: string): void;
 }
 
-/** What this needs of the process. */
+/** The channel to the parent process. */
 export interface ParentChannel {
   send(message: FromSuccessor): void;
   onMessage(listener: (message: FromPredecessor) => void): void;
-  /** From now on it does not keep the process alive. */
+  /** The channel no longer keeps the process alive. */
   release(): void;
 }
 
@@ -40,7 +40,7 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
     if (message.type === "store given") storeGiven?.(message.content);
     else if (message.type === "buckets given") bucketsGiven?.();
     else if (message.type === "buckets used")
-      // A rule that the new configuration does not have has nobody to count for.
+      // The new configuration does not have this rule.
       limits
         ?.handed()
         .find(({ name }) => name === message.name)
@@ -72,10 +72,10 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
   };
 }
 
-/** The channel that Node opens to a parent which wants one. */
+/** The IPC channel that Node.js opens to the parent. */
 export function parentChannel(): ParentChannel | undefined {
   if (process.send === undefined) return undefined;
-  // A parent that has ended needs no word any more.
+  // The parent has exited.
   const ignore = (): undefined => undefined;
   process.on("disconnect", ignore);
   return {

@@ -1,6 +1,8 @@
 /**
- * The old process's side of an upgrade: starts the program again, as it stands on disk now, with this process's listening
- * sockets, and waits until it serves. Whatever goes wrong before that ends the new process, and the old one goes on.
+ * The old process's side of an upgrade: starts the program from disk with this process's listening sockets, and waits
+ * until it serves. If that fails, the new process is ended and the old one continues. Under a service manager, the
+ * successor counts as ready only after the manager knows its process ID; otherwise the manager would end it together
+ * with the old process.
  */
 import { spawn } from "node:child_process";
 import { isOneFile } from "../../base/embedded-files.ts";
@@ -8,7 +10,7 @@ import { checkSpareDescriptors } from "../../base/file-descriptors.ts";
 import type { ServiceManager } from "../../base/service-manager.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
 
-/** Standard streams and the channel come before it. */
+/** File descriptors 0 to 3 are the standard streams and the IPC channel. */
 const FIRST_FD = 4;
 
 export interface Successor {
@@ -19,11 +21,11 @@ export interface Successor {
 
 export interface SuccessorEvents {
   message(message: FromSuccessor): void;
-  /** It ended, or never began. */
+  /** The process exited or failed to start. */
   ended(reason: string): void;
 }
 
-/** Throws if it cannot be started. */
+/** Throws if the process cannot be started. */
 export function startSuccessor(
   sockets: readonly HandedSocket[],
   environment: Readonly<Record<string, string | undefined>>,
@@ -37,12 +39,12 @@ export function startSuccessor(
     env: {
       ...environment,
       [HANDED_SOCKETS]: JSON.stringify(handed),
-      // Sockets of the service manager are among those that are handed over.
+      // Sockets of the service manager are handed over with the others.
       LISTEN_FDS: undefined,
       LISTEN_PID: undefined,
       LISTEN_FDNAMES: undefined,
     },
-    // A signal to the terminal's group of the old process is not for the new one alone.
+    // Stays in the process group, so that a signal to the terminal group reaches both processes.
     detached: false,
   });
   child.on("message", (message) => events.message(message as FromSuccessor));
@@ -55,7 +57,7 @@ export function startSuccessor(
   };
 }
 
-export function tellingManager(
+export function notifyingManager(
   manager: ServiceManager | undefined,
   events: SuccessorEvents,
   start: (events: SuccessorEvents) => Successor,
@@ -68,7 +70,7 @@ export function tellingManager(
     }
     manager.mainProcess(successor.pid).then(
       () => events.message(said),
-      (error: Error) => events.message({ type: "failed", reason: `systemd was not told of it: ${error.message}` }),
+      (error: Error) => events.message({ type: "failed", reason: `could not notify systemd: ${error.message}` }),
     );
   };
   const successor = start({ ...events, message });

@@ -1,6 +1,6 @@
 /**
- * An upgrade without loss: the successor is started, gets the sockets and the store, and says that it serves; then this
- * process stops accepting and drains. If the successor does not come up, everything here goes on, and the reason is told.
+ * A zero-downtime upgrade: starts the successor, hands over sockets and store, waits until it serves, then stops
+ * accepting and drains. If the successor fails to start, this process continues and reports the reason.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -12,11 +12,11 @@ import type { Store } from "../../store/store.ts";
 import type { FromSuccessor, HandedSocket } from "./messages.ts";
 import type { Successor, SuccessorEvents } from "./successor.ts";
 
-/** Longer than any start that will come to an end. */
+/** Longer than any successful start. */
 const START_LIMIT_MS = 60_000;
-/** Whoever asked for the upgrade reads the answer from this process. */
+/** Leaves time to send the response of the upgrade request from this process. */
 const ANSWER_MS = 200;
-/** How often the new process hears what requests that end here took from local limits. */
+/** How often local rate limit counts are sent to the new process. */
 const REPORT_MS = 250;
 
 export interface UpgradeEnv {
@@ -24,14 +24,14 @@ export interface UpgradeEnv {
   readonly logger: Logger;
   readonly store: ConfigurableStore;
   readonly limits: LimitRegistry;
-  /** Throws if there is no handing over, with the reason. */
+  /** Throws with the reason if sockets cannot be handed over. */
   sockets(): readonly HandedSocket[];
-  /** Undefined where there is no program to start. */
+  /** Undefined if no new process can be started. */
   readonly start: ((sockets: readonly HandedSocket[], events: SuccessorEvents) => Successor) | undefined;
-  /** Opens the store of the configuration again. */
+  /** Reopens the configured store. */
   reopenStore(): Promise<void>;
   isShuttingDown(): boolean;
-  /** The successor serves: no more is taken here. */
+  /** The successor serves; this process stops accepting. */
   leave(): void;
 }
 
@@ -40,10 +40,10 @@ export type UpgradeOutcome =
   | { readonly ok: false; readonly reason: string };
 
 export interface Upgrade {
-  /** One at a time. */
+  /** Runs one upgrade at a time. */
   run(): Promise<UpgradeOutcome>;
-  /** No request is left here. */
-  lastWord(): void;
+  /** The last request of this process has ended. */
+  allRequestsEnded(): void;
 }
 
 export function createUpgrade(env: UpgradeEnv): Upgrade {
@@ -121,12 +121,12 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
   }
 
   async function takeBack(before: Store): Promise<void> {
-    // What a store in memory holds is still there; the others were closed.
+    // An in-memory store still has its content; other stores were closed.
     if (before.kind === "memory") env.store.turnTo(before);
     else
       await env
         .reopenStore()
-        .catch((error: Error) => logger.error("cannot be opened again", { reason: error.message }));
+        .catch((error: Error) => logger.error("store could not be reopened", { reason: error.message }));
   }
 
   return {
@@ -137,14 +137,14 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
       });
       return running;
     },
-    lastWord() {
+    allRequestsEnded() {
       if (reportTo !== undefined) tellBuckets(reportTo, "last");
       reportTo = undefined;
     },
   };
 }
 
-/** The content of a store in memory; another one is closed, so that the new process can open it. */
+/** Returns the content of an in-memory store; closes any other, so that the new process can open it. */
 async function letGo(store: Store | undefined) {
   if (store !== undefined && "content" in store) return (store as unknown as { content(): [] }).content();
   await store?.close();

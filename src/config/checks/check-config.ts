@@ -1,6 +1,6 @@
 /**
- * What a valid configuration says that cannot work or is probably not meant. Warnings do not stop the start; with
- * `--strict` they fail a validation. Notes only tell.
+ * Checks a valid configuration for settings that cannot work or are probably unintended. Warnings do not prevent the
+ * start; with `--strict` they fail validation. Notes are informational.
  */
 
 import { existsSync } from "node:fs";
@@ -33,15 +33,15 @@ export function checkConfig(config: NormalConfig): Checked {
   return { warnings: unique(warnings).sort(byPlace), notes };
 }
 
-/** A document that is attached to two targets says it once. */
+/** Removes duplicates of a document attached to two targets. */
 function unique(list: readonly ConfigError[]): ConfigError[] {
   const lines = list.map((one) => one.toLine());
   return list.filter((_, i) => lines.indexOf(lines[i] as string) === i);
 }
 
 /**
- * Warns of a command line where one program is meant: `cmd: "npx -y x"`. No shell splits it, so that the start of the
- * server would fail, long after the load.
+ * Warns about a command line in `cmd`, for example `cmd: "npx -y x"`. No shell splits it, so starting the server would
+ * fail later.
  */
 
 interface Targets {
@@ -55,7 +55,7 @@ function checkCommands(config: NormalConfig, warn: Warn): void {
     for (const [i, { stdio }] of (written as Targets).targets.entries()) {
       if (stdio === undefined || !/\s/.test(stdio.cmd.trim()) || isFile(stdio, place.document.file)) continue;
       const [program = ""] = stdio.cmd.trim().split(/\s/, 1);
-      // `KEY=secret npx`: nothing of it is repeated.
+      // `KEY=secret npx` is not quoted in the warning.
       const example = /^[\w./@-]+$/.test(program) ? `\`cmd: ${program}\`` : "the program alone";
       warn(
         warningAt(
@@ -68,17 +68,17 @@ function checkCommands(config: NormalConfig, warn: Warn): void {
   }
 }
 
-/** A path may have spaces. */
+/** A path may contain spaces. */
 function isFile({ cmd, cwd }: { readonly cmd: string; readonly cwd?: string }, file: string): boolean {
   return existsSync(resolve(dirname(file), cwd ?? "", cmd)) || existsSync(resolve(cmd));
 }
 
 /**
- * What listeners let in: MCP and LLM routes that other machines reach without authentication, and the ports that the
- * sections `mcp` and `llm` take beside `gateways`.
+ * Warns about MCP and LLM routes that other machines reach without authentication, and notes the extra ports of the
+ * sections `mcp` and `llm`.
  */
 
-/** Backends that act or spend money for whoever asks; a plain proxy is often meant for everybody. */
+/** Backends that act or spend money for their clients. A plain proxy is often public on purpose. */
 const GUARDED_BACKENDS: ReadonlySet<string> = new Set(["mcp", "ai"]);
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/;
 
@@ -99,7 +99,7 @@ function checkOpenListeners(config: NormalConfig, warn: Warn): void {
   }
 }
 
-/** Notes: beside `gateways`, a section that does not name a gateway opens a port of its own. */
+/** Notes that a section without a gateway opens its own port in addition to `gateways`. */
 function noteSectionPorts(config: NormalConfig, note: Warn): void {
   const isSection = ({ place }: NormalGateway): boolean => place.path[0] !== "gateways" && place.path.length === 1;
   if (config.gateways.every(isSection)) return;
@@ -127,22 +127,19 @@ function isOpen(route: NormalRoute): boolean {
   );
 }
 
-/** Asks for a credential, or has rules about who may come in. */
+/** The policy authenticates or authorizes clients. */
 function asksWho({ kind, config }: PlacedPolicy): boolean {
   if (kind === "authorization") return true;
   return policies.find((policy) => policy.kind === kind)?.requiresCredential?.(config) === true;
 }
 
-/**
- * Warns of policies that stand where they can never do anything: a token limit in front of MCP servers alone, rules for
- * tools where there are none.
- */
+/** Warns about policies without effect: a token limit for MCP backends only, or tool rules without tools. */
 
 interface Idle {
   readonly policy: string;
-  /** The kinds of backends that it is for. */
+  /** The backend kinds that the policy applies to. */
   readonly backends: readonly string[];
-  /** The places below the policy that it concerns. */
+  /** The fields of the policy that the check applies to. */
   places(config: unknown): readonly Path[];
   readonly message: string;
 }

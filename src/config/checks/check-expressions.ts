@@ -1,6 +1,7 @@
 /**
- * Warns of expressions that cannot mean what they say: an attribute that is never there, an object compared with a text,
- * a name that does not exist in this configuration.
+ * Warns about expressions that cannot work: an attribute that is never set at this point, an object compared with a
+ * string, a name that does not exist in this configuration. A table lists where policies hold expressions and in which
+ * phase each is evaluated.
  */
 import { compileExpression, type Expression } from "../../cel/expression.ts";
 import { ATTRIBUTES } from "../../cel/values/attributes.ts";
@@ -23,7 +24,7 @@ export function checkExpressions({ policy, site }: SitedPolicy, warn: Warn): voi
 
 function absent(expression: Expression, moment: Moment, site: Site): string[] {
   const { tested } = expression.readings();
-  // The rate limit says it itself: its buckets depend on it (spec 8).
+  // The rate limit policy reports this itself, because its buckets depend on it (spec 8).
   const paths = [...expression.paths].filter((path) => moment !== "requestLimit" || !/^llm\b/.test(path));
   const reasons = new Map<string, string[]>();
   for (const path of paths) {
@@ -37,14 +38,14 @@ function absent(expression: Expression, moment: Moment, site: Site): string[] {
   );
 }
 
-/** Guarded by `has()`, of itself or of what it belongs to: the author counts on its absence. */
+/** The expression guards the attribute or its parent with `has()`. */
 function isTested(path: string, tested: ReadonlySet<string>): boolean {
   return [...tested].some((one) => path === one || path.startsWith(`${one}.`) || one.startsWith(`${path}.`));
 }
 
 const FIELDS = ATTRIBUTES.flatMap(({ fields }) => fields);
 
-/** `mcp.tool == "echo"`: never true, and never an error. */
+/** For example `mcp.tool == "echo"`, which is never true and never an error. */
 function objects(expression: Expression): string[] {
   const paths = new Set(expression.readings().comparisons.map(({ path }) => path));
   return [...paths].flatMap((path) => {
@@ -57,7 +58,7 @@ function objects(expression: Expression): string[] {
   });
 }
 
-/** Attributes with values that the configuration itself gives. */
+/** Attributes whose values the configuration defines. */
 const NAMES: readonly { path: string; noun: string; of(site: Site): readonly string[] | undefined }[] = [
   ...["mcp.target", "mcp.tool.target", "mcp.prompt.target", "mcp.resource.target"].map((path) => ({
     path,
@@ -87,7 +88,7 @@ function unknownNames(expression: Expression, site: Site): string[] {
   return [...new Set(said)];
 }
 
-/** Undefined without MCP backends: that is said of the attribute itself. */
+/** Undefined without MCP backends; another check reports that. */
 function targetNames({ backends }: Site): readonly string[] | undefined {
   const names = backends
     .filter(({ key }) => key === "mcp")
@@ -96,20 +97,19 @@ function targetNames({ backends }: Site): readonly string[] | undefined {
 }
 
 /**
- * Which attributes can be there: at which moment, at which scope, behind which policies, for which kinds of backends. One
- * table; the first row that excludes an attribute says why. Only what is certain is said: an attribute that is there for
- * some requests is there.
+ * When attributes are available: by phase, scope, earlier policies and backend kinds. The first row that excludes an
+ * attribute gives the reason. An attribute that some requests have counts as available.
  */
 
 interface Availability {
-  /** The attribute with everything below it. */
+  /** The attribute, including its fields. */
   readonly path: string;
-  /** Never there at these moments, optionally only at some scopes. */
+  /** Never set in these phases, optionally only at some scopes. */
   readonly neverAt?: readonly Moment[];
   readonly scopes?: readonly Scope[];
-  /** There only behind one of these policies. */
+  /** Set only after one of these policies. */
   readonly setBy?: readonly string[];
-  /** There only if requests can reach such a backend, or a plain one whose LLM calls are counted. */
+  /** Set only if requests can reach such a backend, or a host backend whose LLM tokens are counted. */
   readonly backends?: readonly string[];
   readonly reason: string;
 }
@@ -154,7 +154,7 @@ const AVAILABILITY: readonly Availability[] = [
   },
 ];
 
-/** Why an attribute can never be read there; undefined if it can. */
+/** Why an attribute is never set there; undefined if it can be. */
 function neverThere(path: string, moment: Moment, site: Site): string | undefined {
   return AVAILABILITY.find((row) => isWithin(path, row.path) && excludes(row, moment, site))?.reason;
 }
@@ -163,13 +163,13 @@ function excludes({ neverAt, scopes, setBy, backends }: Availability, moment: Mo
   if (scopes !== undefined && !scopes.includes(site.scope)) return false;
   if (neverAt?.includes(moment)) return true;
   if (setBy !== undefined) {
-    // Limits of a gateway are asked when the route's policies have run; its other policies run before them.
+    // Gateway limits run after the policies of the route; other gateway policies run before them.
     const ran = moment === "access" || moment === "request" ? site.before : site.all;
     return !setBy.some((kind) => ran.has(kind));
   }
   if (backends === undefined || site.routes.length === 0) return false;
   if (site.backends.some(({ key }) => backends.includes(key))) return false;
-  // A token limit makes LLM calls of what goes to a plain backend.
+  // A token limit parses requests to a host backend as LLM calls.
   const reads = site.all.has("rateLimit") || site.all.has("budgets") || moment === "access";
   return !(backends.includes("ai") && reads && site.backends.some(({ key }) => key === "host"));
 }
@@ -179,17 +179,17 @@ function isWithin(path: string, parent: string): boolean {
 }
 
 /**
- * `access`: who may come in. `requestLimit`: at admission. `tokenLimit`: the body was parsed as an LLM request.
- * `request`, `response`: what shapes them. `item`: each tool, prompt and resource of an MCP server.
+ * `access`: authentication and authorization. `requestLimit`: admission. `tokenLimit`: after the body was parsed as an
+ * LLM request. `request` and `response`: transformations. `item`: for each tool, prompt and resource of an MCP server.
  */
 export type Moment = "access" | "requestLimit" | "tokenLimit" | "request" | "response" | "item";
 
 export interface ExpressionPlace {
   readonly policy: string;
-  /** `*` stands for every element or entry. */
+  /** `*` matches every element or entry. */
   readonly at: readonly string[];
   readonly moment: Moment | ((beside: Readonly<Record<string, unknown>>) => Moment);
-  /** The object whose fields decide the moment, as a prefix of `at`. */
+  /** The object whose fields determine the phase, as a prefix of `at`. */
   readonly decidedBy?: number;
 }
 
@@ -223,12 +223,12 @@ export const EXPRESSION_PLACES: readonly ExpressionPlace[] = [
 
 export interface PlacedExpression {
   readonly source: string;
-  /** Below the policy. */
+  /** The path below the policy. */
   readonly path: Path;
   readonly moment: Moment;
 }
 
-/** Every expression that a policy's configuration holds. */
+/** All expressions in the configuration of a policy. */
 export function expressionsOf(policy: string, config: unknown): PlacedExpression[] {
   return EXPRESSION_PLACES.filter((place) => place.policy === policy).flatMap((place) =>
     found(config, place.at).map(({ source, path }) => ({ source, path, moment: momentOf(place, config, path) })),

@@ -1,6 +1,6 @@
 /**
- * What surrounds a policy: the backends that its requests can reach, and the policies that ran before it. From this the
- * checks know which attributes can be there.
+ * The context of a policy, for the checks: the backends that its requests can reach, and the policies that ran before
+ * it. And a warning with its position.
  */
 
 import { ConfigError } from "../../core/config-error.ts";
@@ -17,13 +17,13 @@ import { type Path, pathText } from "../text/value-path.ts";
 
 export interface Site {
   readonly scope: Scope;
-  /** The routes whose requests pass here. */
+  /** The routes whose requests pass the policy. */
   readonly routes: readonly NormalRoute[];
-  /** Every backend behind them; of a backend's own policy, that one. */
+  /** The backends of these routes; for a backend policy, that backend. */
   readonly backends: readonly NormalBackend[];
-  /** Kinds of the policies whose request phase came before, or is the same. */
+  /** The policy kinds that run in the same or an earlier request phase. */
   readonly before: ReadonlySet<string>;
-  /** Kinds of all policies that a request meets here and further in. */
+  /** The policy kinds of this and all inner scopes. */
   readonly all: ReadonlySet<string>;
   readonly config: NormalConfig;
 }
@@ -33,7 +33,7 @@ export interface SitedPolicy {
   readonly site: Site;
 }
 
-/** Every policy of the configuration with what surrounds it. */
+/** All policies of the configuration with their context. */
 export function sitedPolicies(config: NormalConfig): SitedPolicy[] {
   return [
     ...config.gateways.flatMap((gateway) => {

@@ -1,7 +1,8 @@
 /**
- * A backend on trial: it gets a share of a route's requests, or those that a condition chooses, and is withdrawn for good
- * when too many of them fail or are slow; the others then serve everything again. Only a changed configuration or a restart
- * brings it back: what failed once should not try again by itself.
+ * A canary backend gets a share of a route's requests, or those that match a condition. If too many fail or are slow,
+ * it is withdrawn, and the other backends serve all requests. Only a changed configuration or a restart brings it back.
+ * Worker threads count in shared memory under a lock, so that the decision is the same for all; the main thread
+ * releases the lock of a thread that died.
  */
 import { createHash } from "node:crypto";
 import type { Duplex } from "node:stream";
@@ -15,13 +16,13 @@ import type { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import type { CanaryConfig } from "../schema/schema.ts";
 
-/** More of them than this make the 95th percentile slow. */
+/** The share of slow requests that raises the 95th percentile above the limit. */
 const SLOW_PERCENT = 5;
-/** A call that is given up after so long, without a bound for latency, has failed: the client did not just leave. */
+/** Without a latency limit, a call that the client canceled after this time counts as failed. */
 const HANGS_MS = 30_000;
 
 export interface CompiledCanary extends Canary {
-  /** The backend with its calls counted and its trial in the dump. */
+  /** Wraps the backend to count its calls, and adds the trial to the dump. */
   watched(backend: Backend): Backend;
 }
 
@@ -30,7 +31,7 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
   const { clock, name } = env;
   const condition: Expression | undefined = when === undefined ? undefined : env.cel(when);
   const memory = `canary ${name} ${createHash("sha256").update(JSON.stringify({ config, definition })).digest("hex")}`;
-  // A reload that does not change it hands its trial over.
+  // The trial survives a reload that does not change the canary.
   const trial = env.acquire(
     `canary ${name}`,
     { config, definition },
@@ -92,7 +93,7 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
   };
 }
 
-/** Passes everything on, and tells once how the attempt went. */
+/** Forwards all events, and reports the outcome once. */
 class WatchedAttempt implements BackendCall {
   readonly #call: BackendCall;
   readonly #told: (hasFailed: boolean) => void;
@@ -143,7 +144,7 @@ class WatchedAttempt implements BackendCall {
   }
 
   fail(error: unknown): void {
-    // A kept connection that was closed meanwhile is no failure of the new version: the request is sent again.
+    // A stale keep-alive connection does not count as a failure, because the request is retried.
     if (!(error instanceof HttpClientError && error.kind === "stale")) this.#tell(true);
     this.#call.fail(error);
   }
@@ -165,7 +166,7 @@ const START_MS = 0;
 const REQUESTS = 1;
 const FAILED = 2;
 const SLOW = 3;
-/** 0 while it is active. What was counted when it was withdrawn follows. */
+/** 0 while active, followed by the counts at withdrawal. */
 const WITHDRAWN_AT = 4;
 const AT_REQUESTS = 5;
 const AT_FAILED = 6;
@@ -199,7 +200,7 @@ export class CanaryTrial {
   readonly #lock: Int32Array | undefined;
   readonly #thread: number;
 
-  /** `name` must be another one for another definition. */
+  /** `name` must differ for each definition. */
   constructor(name: string, nowMs: number, shared?: SharedMemory) {
     this.#thread = shared?.thread ?? 0;
     const memory = shared?.claim(name, BYTES) ?? { buffer: new ArrayBuffer(BYTES), isNew: true };
@@ -232,7 +233,7 @@ export class CanaryTrial {
     return { at, requests: requests ?? 0, failed: failed ?? 0, slow: slow ?? 0 };
   }
 
-  /** One request came to its end. True if it is the one after which `isBad` withdraws the canary: once for all threads. */
+  /** Counts a finished request. Returns true if it causes the withdrawal, once across all threads. */
   count(
     result: { readonly hasFailed: boolean; readonly isSlow: boolean },
     { nowMs, wallMs, windowMs }: TrialTimes,

@@ -1,6 +1,7 @@
 /**
- * Config → Topology: compiles every policy and backend once, sorts their hooks into the lists that the pipeline
- * walks, and hands the gateway's inheritable policies down to its routes. Errors keep their place in the file.
+ * Compiles a configuration to a Topology: compiles every policy and backend once, sorts their hooks into the lists that
+ * the pipeline runs, and applies the inheritable policies of a gateway to its routes. Errors keep their source
+ * position.
  */
 
 import { readFileSync, statSync } from "node:fs";
@@ -34,10 +35,10 @@ import { readListenerTls } from "./listener-tls.ts";
 import type { ConfigGeneration } from "./resource-registry.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
-/** A file with one word in it holds a key; certificates, key sets and API descriptions are longer. */
+/** A file with a single word contains a key; certificates, key sets and API descriptions are longer. */
 const KEY_FILE = /^\s*\S{8,512}\s*$/;
 
-/** What compiled policies get as it is, and what only the compiler needs. */
+/** The environment of policies, and what only the compiler needs. */
 export interface CompileContext
   extends Pick<
     CompileEnv,
@@ -47,13 +48,13 @@ export interface CompileContext
   readonly redaction: Redaction;
   readonly generation: ConfigGeneration;
   readonly environment: Environment;
-  /** What the composition root hands to backends inside the gateway (the web UI) beyond the general environment. */
+  /** Additional dependencies of built-in backends (the web UI). */
   readonly internals?: Readonly<Record<string, unknown>>;
-  /** A file that was read while compiling: the watcher looks at it too. */
+  /** Called for each file read while compiling, so that it is watched. */
   fileRead(path: string): void;
 }
 
-/** A policy of a resource document that could not be compiled: a status and a warning, never a reason not to start. */
+/** Reports a policy of a resource document that failed to compile; does not prevent the start. */
 export interface ResourceFailure {
   readonly policy: PlacedPolicy;
   readonly message: string;
@@ -79,7 +80,7 @@ function createCompiler(context: CompileContext) {
   const failures: ResourceFailure[] = [];
   const warnings: ConfigError[] = [];
   const complained = new Set<string>();
-  /** What failed in the route that is compiled, if it is a cluster's: the route is closed then. */
+  /** The failure in the current route, if it is from a cluster; the route is then closed. */
   let confinedFault: string | undefined;
 
   function listener(gateway: NormalGateway, routes: readonly NormalRoute[]): Listener {
@@ -155,7 +156,7 @@ function createCompiler(context: CompileContext) {
         ...envFor(backend, `backend ${backend.name}`, prefixes),
         name: backend.name,
         ...guards,
-        // What this machine is given, for example an identity in a cloud, is not a document's of a cluster.
+        // A document of a cluster must not use credentials of this machine, such as its cloud identity.
         environment: backend.place.document.confined ? {} : context.environment,
         ...context.internals,
         scopeOf: ({ name }) => {
@@ -193,7 +194,7 @@ function createCompiler(context: CompileContext) {
         const shown = rememberReplaced(hooks, context.redaction);
         compiled.set(policy, { kind: policy.kind, hooks: shown, ...(of === undefined ? {} : { of }) });
       }
-      // Left open, a protection that could not be understood would be no protection.
+      // Fails closed: an invalid security policy must not leave its target open.
       else if (policy.isResource && definitionOf(policy.kind).role === "security")
         closedBy ??= `${policy.owner}: ${policy.kind}`;
     }
@@ -258,20 +259,20 @@ function createCompiler(context: CompileContext) {
     }
   }
 
-  /** Runs a part of the compilation; a failure is reported once, at the place it was written. */
+  /** Runs a part of the compilation; reports a failure once, with its position. */
   function guarded<Result>({ place }: { place: PlacedPolicy["place"] }, compile: () => Result): Result | undefined {
     try {
       return compile();
     } catch (error) {
       const path = error instanceof ConfigError && error.path !== "" ? [...place.path, error.path] : place.path;
       const problem = new ConfigError(place.document.position(path), pathText(path), (error as Error).message);
-      // What one document of a cluster says must not keep the others from being served.
+      // An invalid document of a cluster must not affect the others.
       if (place.document.confined) {
         confinedFault ??= problem.toLine();
         warnings.push(problem);
         return undefined;
       }
-      // A route on two gateways is compiled twice; its mistake is one.
+      // A route on two gateways is compiled twice; its error is reported once.
       if (!complained.has(problem.toLine())) problems.push(problem);
       complained.add(problem.toLine());
       return undefined;
@@ -299,10 +300,13 @@ function policiesOf({ policies, inner = [] }: NormalBackend): readonly PlacedPol
   return [...policies, ...inner.flatMap((scope) => scope.policies)];
 }
 
-/** Key files, certificates and price lists are small; anything larger is a mistake. */
+/**
+ * Key files, certificates and price lists are small, so a larger file is rejected. Only regular files are read, because
+ * a pipe or device could block the start.
+ */
 const MAX_FILE_BYTES = 1024 * 1024;
 
-/** `fileRead` is told the path first: the watcher looks at it, readable or not. */
+/** Calls `fileRead` first, so that the path is watched even if it cannot be read. */
 export function readConfigFile(path: string, fileRead: (path: string) => void, maxBytes = MAX_FILE_BYTES): string {
   fileRead(path);
   let size: number;

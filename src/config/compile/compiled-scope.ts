@@ -1,6 +1,7 @@
 /**
- * The compiled policies of one scope, sorted into the lists that the pipeline walks: in running order, on the way in and
- * on the way out. A scope that is closed lets nothing pass, whatever its other policies say.
+ * The compiled policies of a scope, sorted into the lists that the pipeline runs, for requests and for responses. A
+ * closed scope rejects every request. Policies appear in `/config_dump` as written, with secrets redacted. If a policy
+ * replaces a sensitive header, the old value is recorded with the exchange, so that copies of it stay hidden.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { CompiledPolicy, CompiledScope, Hooks, PolicyDefinition } from "../../core/policy.ts";
@@ -10,7 +11,7 @@ import { accessPolicies, policies, shapePolicies } from "../../policies/index.ts
 import type { PlacedPolicy } from "../load/normal-config.ts";
 import { shownConfig } from "../schema/shown-config.ts";
 
-/** `closedBy`: the security policy that could not be understood, if there is one. */
+/** `closedBy` is the invalid security policy, if there is one. */
 export function scopeOf(
   phase: Phase,
   placed: readonly PlacedPolicy[],
@@ -19,7 +20,7 @@ export function scopeOf(
   effectivePolicy: Readonly<Record<string, unknown>>,
 ): CompiledScope {
   const inOrder = (list: readonly PolicyDefinition[]): CompiledPolicy[] =>
-    // Most scopes of a large configuration are empty.
+    // Shared, because most scopes of a large configuration are empty.
     placed.length === 0
       ? []
       : list.flatMap(({ kind }) =>
@@ -53,7 +54,7 @@ export function scopeOf(
   return preface ? { ...scope, preface } : scope;
 }
 
-/** The access policies that a route takes over from its gateway: they stand before those that the gateway keeps. */
+/** The access policies that a route inherits from its gateway. */
 function prefaceOf(scope: CompiledScope): CompiledScope | undefined {
   const access = scope.access.filter(({ kind }) =>
     policies.some((one) => one.kind === kind && one.merge === "innermost"),
@@ -64,7 +65,7 @@ function prefaceOf(scope: CompiledScope): CompiledScope | undefined {
   return { ...scope, access, response, ...none };
 }
 
-/** A security policy of the target could not be understood: nothing may pass until it is. */
+/** Rejects every request, because a security policy of the target is invalid. */
 function closedPolicy(reason: string): CompiledPolicy {
   return {
     kind: "closed",
@@ -76,7 +77,7 @@ function closedPolicy(reason: string): CompiledPolicy {
   };
 }
 
-/** Also one that only wants the body: its response hook will read it. */
+/** Includes policies that only need the body, which their response hook reads. */
 function isOnTheWayIn({ hooks }: CompiledPolicy): boolean {
   return hooks.request !== undefined || hooks.reads?.requestBody === true;
 }
@@ -92,7 +93,7 @@ export function shownPolicies(placed: readonly PlacedPolicy[], redaction: Redact
   for (const { kind, place, config, written } of placed) {
     const { schema } = definitionOf(kind);
     const value = shownConfig(schema, written ?? writtenAt(place) ?? config, redaction);
-    // The same kind twice on one scope comes from resource documents: both are shown.
+    // Resource documents can put the same kind on a scope twice; both are shown.
     shown[kind] = shown[kind] === undefined ? value : [shown[kind], value].flat();
   }
   return shown;

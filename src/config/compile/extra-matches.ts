@@ -1,5 +1,5 @@
 /**
- * Paths that belong to a route besides its own, because a policy or the backend of it answers there.
+ * Additional paths of a route, served by one of its policies or its backend.
  */
 import { backends } from "../../backends/index.ts";
 import type { ExtraMatch } from "../../core/policy.ts";
@@ -8,14 +8,14 @@ import { pathMatch } from "../load/normalize.ts";
 import { definitionOf } from "./compiled-scope.ts";
 
 /**
- * Adds the paths that policies answer besides the route's own (well-known documents). Where several routes of a
- * gateway would answer the same path, it belongs to the route whose resource it names, else to the route at `/mcp`,
- * else to the first in the file.
+ * Adds the paths that policies serve in addition (well-known documents). If several routes of a gateway would serve the
+ * same path, it belongs to the route whose resource it names, otherwise to the route at `/mcp`, otherwise to the first
+ * in the file.
  */
 export function claimExtraMatches(config: NormalConfig): void {
   const claimed = new Set<string>();
   const inTurn = [...config.routes.filter(isAtMcp), ...config.routes.filter((route) => !isAtMcp(route))];
-  // Before any is claimed: the paths of a route are those that the file names.
+  // Computed before any path is added, so that only configured paths count.
   const extra = new Map(config.routes.map((route) => [route, extraMatches(route, config)]));
   for (const isShared of [false, true]) {
     for (const route of inTurn) {
@@ -25,7 +25,7 @@ export function claimExtraMatches(config: NormalConfig): void {
   }
 }
 
-/** Whether requests show a credential to it. */
+/** Whether the policy reads a credential of the request. */
 export function readsCredential({ kind }: Pick<PlacedPolicy, "kind">): boolean {
   return definitionOf(kind).requiresCredential !== undefined;
 }
@@ -56,7 +56,7 @@ function isAtMcp({ matches }: NormalRoute): boolean {
   );
 }
 
-/** Host names by which clients may call the route. */
+/** The host names of the route. */
 export function trustedHosts(route: NormalRoute): string[] {
   return [
     ...route.hostnames,

@@ -1,6 +1,6 @@
 /**
- * Where limiters show themselves: the admin interface asks here for all living rules and their buckets, and an upgrade for
- * what the process that follows must know of them.
+ * The registry of rate limit rules: the admin interface lists their buckets, and an upgrade transfers them to the new
+ * process.
  */
 import type { BudgetView, HandedLimit, LimitRegistry, LimitView } from "../../core/policy.ts";
 

@@ -1,6 +1,6 @@
 /**
- * The TLS settings of a gateway with their files read and checked: a certificate that does not fit its key, or a cipher
- * list that OpenSSL does not know, stops the load with its place.
+ * Loads the TLS settings of a gateway. A certificate that does not match its key, or an unknown cipher, is an error
+ * with its position.
  */
 import { X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
@@ -11,12 +11,12 @@ import type { WrittenTls } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";
 
 export interface TlsReader {
-  /** Runs what may throw; the error belongs to the field. Undefined if it threw. */
+  /** Runs an action and reports its error at the field; undefined if it threw. */
   at<Value>(field: Path, read: () => Value): Value | undefined;
   readFile(path: string): string;
 }
 
-/** Undefined if anything is wrong: `at` has heard of it. */
+/** Undefined if invalid; `at` has reported the problem. */
 export function readListenerTls(tls: WrittenTls, reader: TlsReader): ListenerTls | undefined {
   const { cert, key, minVersion = "TLSv1.2", ciphers } = tls;
   const written = [
@@ -70,7 +70,7 @@ function pemOf(written: string, reader: TlsReader): string {
   return written.trimStart().startsWith("-----BEGIN ") ? written : reader.readFile(written);
 }
 
-/** `DNS:a.example.com, DNS:*.b.example.com, IP Address:10.0.0.1`: what a certificate says that it is for. */
+/** Parses a subjectAltName, for example `DNS:a.example.com, DNS:*.b.example.com, IP Address:10.0.0.1`. */
 function namesIn(cert: string): string[] {
   const names = new X509Certificate(cert).subjectAltName ?? "";
   return names

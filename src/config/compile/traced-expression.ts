@@ -1,23 +1,23 @@
 /**
- * An expression whose evaluations appear in the trace of the request, if it has one. What sets or reads a sensitive
- * header is shown as redacted; nothing changes for the policy that evaluates it.
+ * Adds the evaluations of an expression to the trace of the request. Expressions that set or read a sensitive header
+ * are redacted. The result for the policy does not change.
  */
 import type { EvaluationResult, Expression } from "../../cel/expression.ts";
 import { Attributes } from "../../core/attributes.ts";
 import type { CelOutcome } from "../../observe/trace/events.ts";
 import { REDACTED, type Redaction, withoutCopies } from "../../observe/trace/redact.ts";
 
-/** Attributes that carry whatever the client sent, with credentials among it. */
+/** Attributes with raw client input, which may contain credentials. */
 const CARRIERS = ["request.uri", "request.pathAndQuery", "request.body", "response.body"];
 const HEADERS = /^(?:request|response)\.headers\.(.+)$/;
-/** A value is shown, not archived. */
+/** The maximum length of a value in the trace. */
 const MAX_SHOWN_CHARS = 2048;
 
 export function tracedExpression(expression: Expression, redaction: Redaction, isHidden: boolean): Expression {
   const mayCarrySecrets =
     CARRIERS.some((path) => expression.reads(path)) ||
     [...expression.paths].some((path) => readsSensitiveHeader(path, redaction));
-  // Not before it is needed: names that the configuration declares sensitive may still come.
+  // Computed lazily, because the configuration may declare more sensitive names later.
   let shown: string | undefined;
   const shownSource = (): string => {
     shown ??= isHidden ? REDACTED : redaction.expression(expression.source);
@@ -26,7 +26,7 @@ export function tracedExpression(expression: Expression, redaction: Redaction, i
 
   return {
     ...expression,
-    /** Only for people: reasons of refusals and warnings quote it. */
+    /** For messages only. */
     get source() {
       return shownSource();
     },
@@ -50,14 +50,14 @@ export function tracedExpression(expression: Expression, redaction: Redaction, i
   };
 }
 
-/** Another header may repeat what a sensitive one says. */
+/** Another header may contain the value of a sensitive one. */
 function isCopy(result: EvaluationResult, secrets: readonly string[]): boolean {
   if (!result.ok || secrets.length === 0) return false;
   const text = typeof result.value === "string" ? result.value : (JSON.stringify(result.value) ?? "");
   return withoutCopies(text, secrets) !== text;
 }
 
-/** All headers at once, or a sensitive one in whatever case it is written. */
+/** Reads all headers, or a sensitive one in any case. */
 function readsSensitiveHeader(path: string, redaction: Redaction): boolean {
   const name = HEADERS.exec(path)?.[1];
   if (name !== undefined) return redaction.isSensitive(name);
@@ -67,14 +67,14 @@ function readsSensitiveHeader(path: string, redaction: Redaction): boolean {
 function outcomeOf(result: EvaluationResult, isHidden: boolean, mayCarrySecrets: boolean): CelOutcome {
   if (!result.ok) return { error: isHidden || mayCarrySecrets ? "the evaluation failed" : result.error };
   const { value } = result;
-  // Yes and no give nothing away, and are what most rules are about.
+  // Booleans reveal nothing and are the result of most rules.
   if (typeof value === "boolean") return { value };
   if (isHidden || mayCarrySecrets) return { value: REDACTED };
   const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
   return text.length <= MAX_SHOWN_CHARS ? { value } : { value: `${text.slice(0, MAX_SHOWN_CHARS)}…` };
 }
 
-/** The expressions in a policy's configuration that stand under the name of a sensitive header. */
+/** The expressions of a policy under the name of a sensitive header. */
 export function hiddenSources(config: unknown, redaction: Redaction, found = new Set<string>()): Set<string> {
   if (typeof config !== "object" || config === null) return found;
   for (const [key, value] of Object.entries(config)) {

@@ -1,9 +1,10 @@
 /**
- * The embedded configuration: what runs without `-f`. On loopback only, it needs no network, key or other program:
- * a demo MCP server at /mcp, a demo LLM with a token budget, and the web UI.
+ * The embedded configuration, used without `-f`. It listens on loopback only and needs no network, key or other
+ * program: a demo MCP server at /mcp, a demo LLM with a token budget, and the web UI. Problems with its ports name the
+ * variables that change them, because there is no file to edit.
  */
 
-/** What starts the demo MCP server. */
+/** The command of the demo MCP server. */
 export interface DemoProgram {
   readonly command: string;
   readonly args: readonly string[];
@@ -55,12 +56,12 @@ ui:
 `;
 }
 
-/** As every problem begins; nobody can look into the embedded default. */
+/** The prefix of a problem with a position, which is useless for the embedded configuration. */
 const PLACE = /^<default>:\d+:\d+: /;
 const LISTENER = /^gateways\.(default|llm)\.port: cannot listen on /;
 const PROCESS = /^config\.(?:adminAddr|statsAddr): cannot listen on /;
 
-/** A line of another kind comes back as it is. */
+/** Returns other lines unchanged. */
 export function defaultListenHint(line: string): string {
   const said = line.replace(PLACE, "");
   const [, name] = LISTENER.exec(said) ?? [];

@@ -1,6 +1,7 @@
 /**
- * Reads configuration: files, directories or standard input; the document without `kind` is the standalone
- * configuration, those with one are resources. Returns everything that is wrong at once, and never a half config.
+ * Reads the configuration from files, directories, standard input (once) or a built-in text. The document without
+ * `kind` is the standalone configuration; documents with one are resources. Returns all problems at once, and never a
+ * partial configuration.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -21,14 +22,14 @@ import {
 import type { NormalConfig } from "./normal-config.ts";
 import { normalize } from "./normalize.ts";
 
-/** A text and where it came from; what is loaded, and what the watcher compares. */
+/** The text of a source and its name. */
 export interface SourceText {
   readonly file: string;
   readonly text: string;
 }
 
 export const STDIN = "-";
-/** A folder with more is not a configuration: somebody named the wrong one. */
+/** A directory with more files is probably not a configuration. */
 const MAX_SOURCE_FILES = 1_000;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -38,7 +39,7 @@ const SYSTEM_ERRORS: Readonly<Record<string, string>> = {
   EACCES: "permission denied",
 };
 
-/** Throws a ConfigError when a path cannot be read. */
+/** Throws a ConfigError if a path cannot be read. */
 export function readSources(paths: readonly string[], readStdin: () => string): SourceText[] {
   return paths.flatMap((path) => {
     if (path === STDIN) return [{ file: "<stdin>", text: readStdin() }];
@@ -46,7 +47,7 @@ export function readSources(paths: readonly string[], readStdin: () => string): 
   });
 }
 
-/** A directory stands for the YAML and JSON files in it, in the order of their names. */
+/** A directory contributes its YAML and JSON files, sorted by name. */
 export function filesOf(path: string): string[] {
   let isDirectory: boolean;
   try {
@@ -72,7 +73,7 @@ export interface UnsetPlace extends UnsetValue {
   readonly document: SourceDocument;
 }
 
-/** A test and where it stands. */
+/** A test with its position. */
 export interface PlacedTest {
   readonly test: ConfigTest;
   readonly document: SourceDocument;
@@ -86,9 +87,9 @@ export type Loaded =
       readonly resources: readonly SourceDocument[];
       readonly standalone: SourceDocument;
       readonly tests: readonly PlacedTest[];
-      /** Values with variables that are not set, where that is allowed. */
+      /** Values with unset variables, if these are allowed. */
       readonly unset: readonly UnsetPlace[];
-      /** There is no document at all: nothing but blanks and comments. */
+      /** The text has no document, only blanks and comments. */
       readonly isEmpty: boolean;
     }
   | { readonly ok: false; readonly problems: readonly ConfigError[] };
@@ -145,7 +146,7 @@ function isResource(document: SourceDocument): boolean {
   return typeof document.value === "object" && document.value !== null && "kind" in document.value;
 }
 
-/** The documents of a list, as `kubectl get -o yaml` writes one; any other document is itself. */
+/** Expands a `List`, as printed by `kubectl get -o yaml`, into its documents. */
 function itemsOf(document: SourceDocument): SourceDocument[] {
   const { kind, items } = document.value as { readonly kind?: unknown; readonly items?: unknown };
   if (typeof kind !== "string" || !kind.endsWith("List") || !Array.isArray(items)) return [document];
@@ -159,7 +160,7 @@ function itemsOf(document: SourceDocument): SourceDocument[] {
   );
 }
 
-/** A document of tests only. */
+/** A document that contains only tests. */
 function isTests({ value }: SourceDocument): boolean {
   return typeof value === "object" && value !== null && Object.keys(value).join() === "tests";
 }
@@ -183,7 +184,7 @@ function readText(file: string): string {
   try {
     return utf8.decode(bytes);
   } catch {
-    // Another encoding would change what is not ASCII, a password for example, without a word.
+    // Another encoding would silently change non-ASCII characters, for example in a password.
     throw unreadable(file, new Error("it is not UTF-8 text"));
   }
 }
@@ -198,18 +199,20 @@ export type SourceList = readonly string[] | { readonly text: string };
 
 export interface Sources {
   readonly names: readonly string[];
-  /** False for a built-in text: nothing can change. */
+  /** False for a built-in text. */
   readonly canChange: boolean;
-  /** Throws a ConfigError when a path cannot be read. */
+  /** Throws a ConfigError if a path cannot be read. */
   read(): SourceText[];
-  /** Every path to look at now; a directory's files may come and go. */
+  /** All paths to watch; the files of a directory can change. */
   paths(): string[];
-  /** All that the configuration is made of, with the files (keys, certificates) that it names, as one text. */
+  /**
+   * The content of all sources and of the files that they name (keys, certificates), as one string, to detect changes.
+   */
   content(namedFiles: Iterable<string>): string;
 }
 
 export function openSources(list: SourceList, readStdin: () => string): Sources {
-  // Standard input can be read only once; later looks see the same text.
+  // Standard input is read once; later reads return the same text.
   let stdin: string | undefined;
   const once = (): string => {
     stdin ??= readStdin();
@@ -231,7 +234,7 @@ export function openSources(list: SourceList, readStdin: () => string): Sources 
   };
 }
 
-/** What a key file or certificate contains now: a change in it is a change of the configuration. */
+/** The current content of a named file, whose change triggers a reload. */
 function fileContent(path: string): string {
   try {
     return `${path}\n${readFileSync(path, "utf8")}`;

@@ -1,5 +1,5 @@
 /**
- * The one internal form of a configuration, whichever way it was written: what normalising makes and compiling reads.
+ * The normalized configuration: the one form that all layouts are converted to and that the compiler reads.
  */
 import type { BackendProtocol } from "../../core/backend.ts";
 import type { RouteMatch } from "../../core/topology.ts";
@@ -7,7 +7,7 @@ import type { CanaryConfig, WrittenProcess } from "../schema/schema.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
 
-/** Where something was written: for messages, and for paths relative to its file. */
+/** The source position, for messages and relative paths. */
 export interface Place {
   readonly document: SourceDocument;
   readonly path: Path;
@@ -16,16 +16,16 @@ export interface Place {
 export interface PlacedPolicy {
   readonly kind: string;
   readonly config: unknown;
-  /** As it would be written under `policies`, where the place in the file says it otherwise. */
+  /** The policy as written under `policies`, if the source has another form. */
   readonly written?: unknown;
-  /** It comes from a resource document: a failure becomes that document's status. */
+  /** Set for a resource document, whose status reports a failure. */
   readonly isResource?: boolean;
-  /** What it stands on, for example `route tools`: the key of what it keeps across reloads. */
+  /** The owner, for example `route tools`; part of the key of resources that survive reloads. */
   readonly owner: string;
   readonly place: Place;
 }
 
-/** Files, or PEM texts themselves. */
+/** File paths, or PEM text. */
 export interface WrittenTls {
   readonly cert?: string | undefined;
   readonly key?: string | undefined;
@@ -35,7 +35,7 @@ export interface WrittenTls {
   readonly minVersion?: "TLSv1.2" | "TLSv1.3" | undefined;
   readonly ciphers?: string | undefined;
   readonly clientAuth?: { readonly ca: string; readonly mode: "require" | "optional" } | undefined;
-  /** Host names that share the port and are kept apart; whatever fits none of them is one part more. */
+  /** Host names with separate routes on the same port; other host names form one more group. */
   readonly parts?: readonly string[] | undefined;
 }
 
@@ -45,16 +45,16 @@ export interface NormalGateway {
   readonly address: string | undefined;
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls: WrittenTls | undefined;
-  /** False: HTTP/1.1 alone. */
+  /** False for HTTP/1.1 only. */
   readonly http2?: boolean | undefined;
   readonly policies: PlacedPolicy[];
   readonly place: Place;
-  /** Why every request is refused, if it is. */
+  /** Why every request is rejected, if it is. */
   closed?: string;
 }
 
 export interface InnerScope {
-  /** As in `model fast`. */
+  /** For example `model fast`. */
   readonly name: string;
   readonly policies: readonly PlacedPolicy[];
 }
@@ -67,10 +67,10 @@ export interface NormalBackend {
   readonly canary?: CanaryConfig | undefined;
   readonly config: unknown;
   readonly policies: readonly PlacedPolicy[];
-  /** Policies inside of it, for example of one model. */
+  /** Nested policies, for example of one model. */
   readonly inner?: readonly InnerScope[] | undefined;
   readonly place: Place;
-  /** Why it refuses its share of the requests, if it does. */
+  /** Why the backend rejects its share of the requests, if it does. */
   closed?: string;
 }
 
@@ -89,13 +89,15 @@ export interface NormalRoute {
 
 export interface NormalConfig {
   readonly process: WrittenProcess;
-  /** What stands behind references to a Service, as written. */
+  /** The targets of references to a Service, as written. */
   readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
   readonly gateways: NormalGateway[];
   readonly routes: NormalRoute[];
 }
 
-/** Also of a field that nobody wrote: then it is where its section begins. */
+/**
+ * For an absent field, the position of its section. For problems found when something is opened, such as a port in use.
+ */
 export function fieldPlace({ document, path }: Place, field: string): string {
   const whole = [...path, field];
   const at = document.position(whole);

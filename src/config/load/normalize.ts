@@ -1,6 +1,6 @@
 /**
- * One internal form for all ways of writing: gateways with routes, the single-purpose sections (`mcp`, `llm`), and
- * resource documents. Names are given, defaults are filled in, and every part remembers where it was written.
+ * Converts all layouts to the normalized form: gateways with routes, the sections `mcp` and `llm`, and resource
+ * documents. Assigns names, fills in defaults, and records source positions.
  */
 import { backends } from "../../backends/index.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
@@ -76,7 +76,7 @@ export function normalize(
   };
 }
 
-/** The gateways that a route names; else `default`, else the only one. */
+/** The gateways that a route names, otherwise `default`, otherwise the only gateway. */
 function servedBy(route: Pick<WrittenRoute, "gateways">, gateways: readonly NormalGateway[]): readonly string[] {
   if (route.gateways !== undefined) return typeof route.gateways === "string" ? [route.gateways] : route.gateways;
   const only =
@@ -84,7 +84,7 @@ function servedBy(route: Pick<WrittenRoute, "gateways">, gateways: readonly Norm
   return only ? [only.name] : [];
 }
 
-/** A port that `mcp` or `llm` opens serves nobody else: these are not among the names. */
+/** Ports opened by `mcp` or `llm` serve no other routes, so they are excluded. */
 function unknownGateway(name: string, gateways: readonly NormalGateway[]): string {
   const names = gateways.map((gateway) => gateway.name);
   return `there is no gateway named ${JSON.stringify(name)}${suggestion(name, names)}`;
@@ -97,7 +97,7 @@ function noGateway(route: Pick<WrittenRoute, "gateways">, gateways: readonly Nor
     : `set \`gateways\`: there are several (${gateways.map(({ name }) => name).join(", ")}) and none is named default`;
 }
 
-/** The web UI as a route; without a policy that asks who is there, it is for loopback peers alone. */
+/** Adds the web UI as a route. Without an authentication policy, only loopback peers can use it. */
 function uiRoute(
   ui: NonNullable<WrittenConfig["ui"]>,
   document: SourceDocument,
@@ -134,7 +134,7 @@ function uiRoute(
   };
 }
 
-/** `mcp`, `llm`, …: a section is a route to one backend, on a gateway that it names or on one of its own. */
+/** A section such as `mcp` or `llm` becomes a route to one backend, on a named gateway or on its own. */
 function addSections(
   written: WrittenConfig,
   document: SourceDocument,
@@ -183,7 +183,7 @@ function addSections(
   }
 }
 
-/** As written: a route that refers to one is validated with it in place. */
+/** Not validated here: a route that refers to it is validated with the target in place. */
 function servicesOf(document: SourceDocument): NormalConfig["services"] {
   return ((document.value as Record<string, unknown>).services as NormalConfig["services"] | undefined) ?? {};
 }
@@ -252,7 +252,7 @@ function normalBackend(name: string, written: WrittenBackend, place: Place): Nor
   };
 }
 
-/** What stands inside of a backend has names of its own: two backends may have a model of one name. */
+/** Names inside a backend include its name, because two backends may have a model with the same name. */
 export function innerScopes(
   key: string,
   backend: string,
@@ -267,7 +267,10 @@ export function innerScopes(
   }));
 }
 
-/** Without `matches` a route takes everything; a backend kind may say otherwise, so that others can share the listener. */
+/**
+ * Without `matches` a route matches everything, unless the backend kind has a default path so that routes can share the
+ * listener.
+ */
 function defaultMatches(list: readonly NormalBackend[]): RouteMatch[] {
   const own = list.map((backend) => backends.find(({ key }) => key === backend.key)?.defaultPaths);
   const paths = own[0];

@@ -1,6 +1,8 @@
 /**
- * `clientSecret: ${SECRET}` with SECRET=12345 is a number to YAML, but a string was meant: where the schema wants a
- * string and the value comes from the environment alone, its text is taken as it is.
+ * Values from environment variables. With SECRET=12345, `clientSecret: ${SECRET}` is a number to YAML although the
+ * schema wants a string: such a value is read as a string. For validation without secrets, unset variables get a
+ * placeholder that the field accepts. A secret written as `$OPENAI_API_KEY` causes a warning, because it is plain text
+ * and was probably meant as `${OPENAI_API_KEY}`.
  */
 import type { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";
@@ -12,7 +14,7 @@ import { below, unwrap } from "./schema-walk.ts";
 
 type Issue = z.core.$ZodIssue;
 
-/** The value with such texts in place; undefined if there are none. */
+/** Returns the value with such strings replaced; undefined if there are none. */
 export function withEnvironmentTexts(
   value: unknown,
   issues: readonly Issue[],
@@ -27,7 +29,7 @@ export function withEnvironmentTexts(
   return changed === value ? undefined : changed;
 }
 
-/** Where a string was expected and something else found, in any branch of a union. */
+/** Paths where a string was expected, in any branch of a union. */
 function stringPlaces(issues: readonly Issue[], base: Path = []): Path[] {
   return issues.flatMap((issue) => {
     const path = [...base, ...(issue.path as Path)];
@@ -36,7 +38,7 @@ function stringPlaces(issues: readonly Issue[], base: Path = []): Path[] {
   });
 }
 
-/** A copy along the path, with another plain value at its end: aliases may share what lies beside it. */
+/** Copies the value along the path and replaces its end, because aliases may share other parts. */
 export function replacedAt(value: unknown, path: Path, plain: unknown): unknown {
   const [key, ...rest] = path;
   if (key === undefined) return typeof value === "object" && value !== null ? value : plain;
@@ -50,7 +52,7 @@ export function replacedAt(value: unknown, path: Path, plain: unknown): unknown 
   return copy;
 }
 
-/** One of these fits nearly every field; the texts come from what fields ask for. */
+/** One of these fits nearly every field; other candidates come from the error message of the field. */
 const PLACEHOLDERS: readonly unknown[] = [
   0,
   1,
@@ -63,7 +65,7 @@ const PLACEHOLDERS: readonly unknown[] = [
   "UNSET",
 ];
 
-/** The document's value with placeholders that fit; as it is where none does. */
+/** Returns the value with placeholders for unset variables, where one fits. */
 export function withPlaceholders(schema: z.ZodType, { value, unset = [] }: SourceDocument): unknown {
   let filled = value;
   for (const { path } of unset) {
@@ -80,7 +82,7 @@ function issuesAt(schema: z.ZodType, value: unknown, path: Path): Issue[] {
   return parsed.success ? [] : parsed.error.issues.filter((issue) => isAlong(issue.path as Path, path));
 }
 
-/** At the value, or at something that it is part of. */
+/** Issues at the value or at one of its parents. */
 function isAlong(one: Path, path: Path): boolean {
   return one.length <= path.length && one.every((key, i) => String(key) === String(path[i]));
 }
@@ -90,9 +92,9 @@ function valuesOf(issue: Issue): unknown[] {
   return issue.code === "invalid_value" ? [...issue.values] : [];
 }
 
-/** The whole value, or all that follows the scheme of a header. */
+/** Matches a whole value, or the part after the scheme of a header. */
 const PLAIN_VARIABLE = /^(?:(?:bearer|basic|token) +)?\$([A-Za-z_][A-Za-z0-9_]*)$/i;
-/** How variables are written by habit; another spelling counts if there is such a variable. */
+/** Upper case counts always; another spelling only if the variable exists. */
 const IN_CAPITALS = /^[A-Z_][A-Z0-9_]+$/;
 
 const MESSAGE = "`$NAME` without braces is plain text: write `${NAME}` for the variable";

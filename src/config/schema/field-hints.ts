@@ -1,13 +1,14 @@
 /**
- * What a field was probably meant to be, where no similar name is near: the words of other programs, and fields that
- * stand one level too high. A hint is the tail of a message; nothing is guessed that is not certain.
+ * Hints for unknown fields: names from other programs (agentgateway, LiteLLM, Envoy AI Gateway, supergateway, MCP
+ * client configurations) with their equivalent here, and fields at the wrong level. A hint ends the error message.
+ * Names of other programs are checked before similar spellings, which would mislead.
  */
 import { z } from "zod";
 import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { below, knownKeys, unwrap } from "./schema-walk.ts";
 
-/** What clients, bridges and other gateways call it, and where it is written here. */
+/** Names in other programs, and the field to use here. */
 const FOREIGN_NAMES = lookupTable<string>({
   mcpServers: "mcp.targets",
   servers: "mcp.targets",
@@ -20,7 +21,7 @@ const FOREIGN_NAMES = lookupTable<string>({
 
 const MAX_PLACES = 3;
 
-/** The tail of the message: a word of another program, a typo, or a field at the wrong level. */
+/** The hint: a name from another program, a typo, or a field at the wrong level. */
 export function unknownFieldHint(key: string, schemas: readonly z.ZodType[]): string {
   const known = knownKeys(schemas);
   const foreign = foreignWord(key, known);
@@ -37,7 +38,10 @@ function fieldHint(key: string, schemas: readonly z.ZodType[]): string {
   return places.length === 0 ? "" : `: move it below ${places.map((name) => `\`${name}\``).join(" or ")}`;
 }
 
-/** Where it leads from here: `command` inside `stdio` is just `cmd`; among rate limits it is nothing that we know. */
+/**
+ * The path relative to the current object: `command` inside `stdio` is just `cmd`. Undefined where the name has no
+ * meaning.
+ */
 function foreignPlace(meant: string, schemas: readonly z.ZodType[]): string | undefined {
   const [first = meant, last = meant] = meant.split(".");
   const known = knownKeys(schemas);
@@ -53,7 +57,10 @@ export function quotesHint(expected: string, value: unknown): string {
   return isNumber && typeof value === "string" && /^\d+$/.test(value) ? ": remove the quotes" : "";
 }
 
-/** `authority: { full: x }`, `key: { value: x }`: others wrap a text; `stdio: "npx -y x"`: others take a command line. */
+/**
+ * Other programs wrap a string (`authority: { full: x }`, `key: { value: x }`) or take a command line (`stdio: "npx -y
+ * x"`).
+ */
 export function objectHint(expected: string, value: unknown): string {
   if (expected === "object" && typeof value === "string" && value.includes(" "))
     return ": write `cmd` and `args` if it is a command";
@@ -63,8 +70,8 @@ export function objectHint(expected: string, value: unknown): string {
 }
 
 /**
- * The fields here that know the key: wrong indentation (`cmd` beside `stdio`), or a policy beside `policies`. Where
- * many do, or entries with names of their own (`port` of a gateway), nobody can say which was meant.
+ * The fields that accept the key one level deeper: wrong indentation (`cmd` next to `stdio`), or a policy next to
+ * `policies`. No hint if several do, or for entries with user-defined names.
  */
 function placesOf(key: string, schemas: readonly z.ZodType[]): string[] {
   const knows = (list: readonly z.ZodType[]): boolean => knownKeys(list).includes(key);
@@ -84,7 +91,7 @@ function entriesOf(schemas: readonly z.ZodType[]): z.ZodType[] {
 
 export interface ForeignWord {
   readonly word: string;
-  /** Fields that are known where the word stands; without any, it holds everywhere. */
+  /** The row applies only where these fields are valid; without any, everywhere. */
   readonly beside: readonly string[];
   readonly say: string;
 }
@@ -165,13 +172,13 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...write(["targets"], ["logLevel"], "`config.logging.level` beside `mcp`"),
   ...write(REMOTE, ["oauth2Bearer", "header"], "`headers`"),
 
-  // Clients' lists of servers
+  // MCP client configurations
   ...write(TARGET, ["type", "transport"], "`stdio`, `mcp` or `sse`: the field's name says which it is"),
   ...write(TARGET, ["autoApprove", "alwaysAllow"], "`policies.mcpAuthorization`"),
   ...unsupported(["disabled"], "leave the entry out"),
 ];
 
-/** Kinds of documents of other gateways. */
+/** Document kinds of other gateways. */
 export const FOREIGN_KINDS: Readonly<Record<string, string>> = {
   AIGatewayRoute: "write an HTTPRoute, and the providers as `services` or `llm` in the configuration file",
   AIServiceBackend: "write the provider as `ai` below `services` in the configuration file",
@@ -183,7 +190,7 @@ export const FOREIGN_KINDS: Readonly<Record<string, string>> = {
   AgentgatewayBackend: "write the backend below `services` in the configuration file",
 };
 
-/** What is said of an unknown field, if it is such a word there. */
+/** The hint for an unknown field that is a name from another program. */
 export function foreignWord(word: string, known: readonly string[]): string | undefined {
   return FOREIGN_WORDS.find((row) => row.word === word && row.beside.every((field) => known.includes(field)))?.say;
 }

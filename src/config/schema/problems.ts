@@ -1,6 +1,6 @@
 /**
- * Validation errors as lines a person can act on: the exact place, the field, what is wrong, and the nearest valid
- * name where a typo is likely. All problems of a file at once.
+ * Formats validation errors: position, field, what is wrong, and the nearest valid name for a likely typo. Reports all
+ * problems of a file at once.
  */
 import type { z } from "zod";
 import { suggestion } from "../../cel/values/nearest-name.ts";
@@ -49,7 +49,7 @@ function problemsOf(
         new ConfigError(
           document.position([...path, key], "key"),
           pathText([...path, key]),
-          // Known here, but in another form of the same object.
+          // The key is valid in another variant of the same object.
           known.includes(key)
             ? `cannot be combined with ${siblingsOf(valueAt(root, issue.path as Path), key)}`
             : !issue.message.startsWith("Unrecognized key")
@@ -84,7 +84,7 @@ function siblingsOf(object: unknown, key: string): string {
   return others.map((other) => `\`${other}\``).join(", ");
 }
 
-/** Of a union, the branch is reported that the value was most likely meant for: the one of its type with the fewest errors. */
+/** For a union, reports the branch of the value's type with the fewest errors. */
 function unionProblems(
   issue: Extract<Issue, { code: "invalid_union" }>,
   schema: z.ZodType,
@@ -120,7 +120,7 @@ function unionProblems(
   );
 }
 
-/** A key of digits is a number to YAML: its type may be told, not its value. */
+/** YAML reads an API key of digits as a number, so the message shows its type and not its value. */
 function isSecretAt(schema: z.ZodType, path: Path): boolean {
   return schemaAt(schema, path).some(isSecretSchema);
 }
@@ -128,9 +128,9 @@ function isSecretAt(schema: z.ZodType, path: Path): boolean {
 function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
   if (issue.code === "invalid_type") {
     if (value === undefined) return "required field is missing";
-    // The schema's own words, where it has some: `expected a duration such as 10s`.
+    // The message of the schema, if it has one, for example `expected a duration such as 10s`.
     if (!issue.message.startsWith("Invalid input")) return issue.message;
-    // `${ACCOUNT}` and a key of digits are numbers to YAML.
+    // YAML reads `${ACCOUNT}` and a key of digits as numbers.
     const hint = issue.expected === "string" && isQuotable(value) ? ": put it in quotes" : "";
     return `expected ${typeName(issue.expected)}, found ${isSecret ? `a ${typeof value}` : describeType(value)}${hint}${quotesHint(issue.expected, value)}${objectHint(issue.expected, value)}`;
   }
@@ -148,7 +148,7 @@ function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
   return issue.message;
 }
 
-/** Ports and counts fit. More digits may be a key that somebody put into the wrong field. */
+/** Long enough for ports and counts. More digits may be an API key in the wrong field. */
 const QUOTED_NUMBER_CHARS = 6;
 
 function isQuotable(value: unknown): boolean {

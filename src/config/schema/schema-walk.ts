@@ -1,16 +1,15 @@
 /**
- * What a schema says about a place in a document: the schemas there, several where unions are on the way, and the keys
- * that they know.
+ * Finds the schemas at a path of a document (several in a union) and the keys that they accept.
  */
 import { z } from "zod";
 import type { Path } from "../text/value-path.ts";
 
-/** The keys that may stand in an object, of all branches where it is a union. */
+/** The keys that an object accepts, in all branches of a union. */
 export function knownKeys(schemas: readonly z.ZodType[]): string[] {
   return schemas.flatMap((schema) => (schema instanceof z.ZodObject ? Object.keys(schema.shape) : []));
 }
 
-/** Walks the schema along a path; several results where unions are on the way. */
+/** Walks the schema along a path; unions give several results. */
 export function schemaAt(schema: z.ZodType, path: Path): z.ZodType[] {
   return path.reduce<z.ZodType[]>((current, key) => below(current, key), unwrap(schema));
 }
@@ -29,7 +28,7 @@ export function below(schemas: readonly z.ZodType[], key: string | number): z.Zo
   });
 }
 
-/** Through optional, default, transform and union down to what holds keys. */
+/** Unwraps optional, default, transform and union schemas. */
 export function unwrap(schema: z.ZodType): z.ZodType[] {
   if (
     schema instanceof z.ZodOptional ||

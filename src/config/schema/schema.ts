@@ -1,6 +1,7 @@
 /**
- * The configuration file's schema (spec 2.1), derived from the lists of policies and backends: both layouts, the
- * process section, and what attaches the UI. Unknown fields are refused everywhere.
+ * The schema of the configuration file (spec 2.1), derived from the lists of policies and backends: listeners with TLS
+ * and HTTP versions, routes with matches, backends with canaries, the process section with its store, and both layouts.
+ * Rejects unknown fields everywhere, and regular expressions that cannot be matched in linear time.
  */
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";
@@ -56,7 +57,7 @@ export type CanaryConfig = z.output<typeof canarySchema>;
 
 type Check<Value> = [check: (value: Value) => boolean, problem: { message: string; path?: string[] }];
 
-/** Sessions and failover of the others would not go with it. */
+/** A canary does not support the sessions and failover of other backend kinds. */
 export const onlyHttpCanaries: Check<object> = [
   (value) => !("canary" in value) || value.canary === undefined || "host" in value || "service" in value,
   { message: "only `host` and `service` backends can be a canary", path: ["canary"] },
@@ -78,7 +79,7 @@ export const backendProtocol = z
     "Of `host` and `service`: `h2` is HTTP/2 over TLS, `h2c` without, `auto` HTTP/2 where the server chooses it by ALPN. Default: `http1`.",
   );
 
-/** Arguments of `refine` for an entry of `backends`. */
+/** The arguments of `refine` for an entry of `backends`. */
 export const onlyHttpBackends: [check: (value: object) => boolean, problem: { message: string; path: string[] }] = [
   (value) => !("protocol" in value) || value.protocol === undefined || "host" in value || "service" in value,
   { message: "only `host` and `service` backends have a protocol", path: ["protocol"] },
@@ -188,7 +189,7 @@ const redis = z.strictObject({
   redis: z
     .string()
     .refine(isRedisUrl, "expected redis://[user:password@]host[:port][/database], or rediss:// for TLS")
-    // It may hold a password.
+    // The URL may contain a password.
     .meta({
       secret: true,
       description:
@@ -214,10 +215,10 @@ function isRedisUrl(text: string): boolean {
 }
 
 const DEFAULT_DRAIN = "30s";
-/** Longer than any sane ping interval; short enough that forgotten connections do not pile up. */
+/** Longer than any reasonable ping interval, and short enough to release abandoned connections. */
 const DEFAULT_TUNNEL_IDLE = "1h";
 
-/** More threads than any machine has use for. */
+/** Above any useful thread count. */
 const MAX_WORKERS = 128;
 
 const backend = exactlyOneOf(
@@ -390,10 +391,10 @@ const processSection = z.strictObject({
     .describe("OpenTelemetry: traces, metrics and log records over OTLP. Read at startup only."),
 });
 
-/** Where a backend reference of an HTTPRoute document to a Service leads. */
+/** The target of a backendRef to a Service in an HTTPRoute document. */
 const services = z.record(z.string().min(1), z.union([z.string(), backend]));
 
-/** `mcp`, `llm`: the fields of one backend, on a port of its own or on one of `gateways`. */
+/** `mcp` and `llm`: the fields of one backend, on its own port or on one of `gateways`. */
 const sections = Object.fromEntries(
   backends.flatMap((definition) => {
     const { section, doc } = definition;
@@ -453,14 +454,14 @@ export type WrittenGateway = z.output<typeof gateway>;
 export type WrittenBackend = z.output<typeof backend>;
 export type WrittenProcess = z.output<typeof processSection>;
 
-/** The `policies` object of one scope: every kind that may stand there. */
+/** The `policies` object of a scope, with every policy kind allowed there. */
 export function policiesOf(scope: Scope) {
   return z.strictObject(
     Object.fromEntries(policies.filter((policy) => policy.scopes.includes(scope)).map(policyEntry)),
   );
 }
 
-/** With the policies that may stand inside of it. */
+/** Includes the policies allowed inside the backend. */
 export function backendSchema({ schema, schemaWith }: BackendDefinition): z.ZodType {
   return schemaWith?.(policiesOf("model")) ?? schema;
 }

@@ -1,7 +1,7 @@
 /**
- * A value of the configuration as it may be shown: what was written, without secrets. The schema marks fields that hold
- * one; names decide in free-form maps (headers, variables); and the redactor recognizes credentials in URLs, process
- * arguments and expressions. The same walk yields the hidden values, so that they can be hidden elsewhere as well.
+ * Redacts a configuration value for display. The schema marks secret fields, names decide in free-form maps (headers,
+ * variables), and the redactor recognizes credentials in URLs, process arguments and expressions. The same traversal
+ * collects the hidden values, so that other outputs hide them too.
  */
 import { z } from "zod";
 import { isExpressionSchema, isSecretSchema } from "../../core/schema.ts";
@@ -9,17 +9,17 @@ import { putMember } from "../../json/json.ts";
 import { credentialsIn, REDACTED, type Redaction, redactArguments, redactText } from "../../observe/trace/redact.ts";
 import { unwrap } from "./schema-walk.ts";
 
-/** In a list of headers (matches of routes, HTTPRoute documents) the name stands beside the value. */
+/** In a list of headers (route matches, HTTPRoute documents), the name is next to the value. */
 const VALUES_BESIDE_NAME: readonly string[] = ["value", "exact", "regex"];
 
-/** Maps from the names of headers to the values or expressions that set them. */
+/** Maps from header names to values or expressions. */
 const HEADER_MAPS: readonly string[] = ["set", "add", "headers"];
 
 export function shownConfig(schema: z.ZodType, value: unknown, redaction: Redaction): unknown {
   return new Walk(redaction).shown([schema], value, undefined);
 }
 
-/** The credentials that `shownConfig` hides. Values that only might be one are hidden there, and not everywhere. */
+/** The credentials that `shownConfig` hides. Possible credentials are hidden only there, not in other outputs. */
 export function secretsInConfig(schema: z.ZodType, value: unknown, redaction: Redaction): string[] {
   const walk = new Walk(redaction);
   walk.shown([schema], value, undefined);
@@ -63,7 +63,7 @@ class Walk {
     { key, field, name, map }: { key: string; field: unknown; name: string | undefined; map: string | undefined },
   ): unknown {
     if (typeof field !== "string" || fields.some(isSecret)) return this.shown(fields, field, key);
-    // A value, or an expression, that sets or matches a sensitive header is as secret as the header.
+    // A value or expression that sets or matches a sensitive header is secret too.
     const header = headerOf(key, name, map);
     if (header !== undefined && this.#redaction.isSensitive(header)) return this.#hide(field);
     if (!isNamedField(owners, key) && this.#redaction.isSensitive(key)) return this.#hide(field);
@@ -87,13 +87,13 @@ class Walk {
   }
 }
 
-/** The header whose value the field holds: by the name beside it, or by its own name in a map of headers. */
+/** The header whose value the field holds, by the `name` next to it or by its key in a map of headers. */
 export function headerOf(key: string, name: string | undefined, map: string | undefined): string | undefined {
   if (VALUES_BESIDE_NAME.includes(key)) return name;
   return map !== undefined && HEADER_MAPS.includes(map) ? key : undefined;
 }
 
-/** A field that the schema declares is judged by its mark, not by its name: `rateLimit.local[].key` is an expression. */
+/** The schema decides for declared fields, not the name: `rateLimit.local[].key` is an expression. */
 export function isNamedField(owners: readonly z.ZodType[], key: string): boolean {
   return owners.some((schema) => schema instanceof z.ZodObject && Object.hasOwn(schema.shape, key));
 }
@@ -105,7 +105,7 @@ function fieldOf(schema: z.ZodType, key: string): z.ZodType[] {
   return schema instanceof z.ZodRecord ? [schema.valueType as z.ZodType] : [];
 }
 
-/** The mark may sit on the schema or on what it wraps (optional, default, transform). */
+/** The mark may be on the schema or on the schema it wraps. */
 function isSecret(schema: z.ZodType): boolean {
   return isSecretSchema(schema) || unwrap(schema).some(isSecretSchema);
 }

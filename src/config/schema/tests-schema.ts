@@ -1,11 +1,11 @@
 /**
- * `tests`: requests with what must become of them, run by `gateway --test`. They stand in the configuration or in
- * documents of their own that have no other field; a gateway that serves ignores them.
+ * `tests`: requests with their expected results, run by `gateway --test`, in the configuration or in separate
+ * documents. A running gateway ignores them.
  */
 import { z } from "zod";
 import { headerName } from "../../core/schema.ts";
 
-/** Enough to empty any bucket that a test is about. */
+/** Enough to empty any rate limit bucket under test. */
 const MAX_REPEATS = 10_000;
 
 const message = z.strictObject({

@@ -1,8 +1,9 @@
 /**
- * `${VAR}`, `${VAR:-default}` and `$${` in configuration files (spec 2.1). A placeholder is replaced, before the
- * YAML is parsed, by a mark of the same length, and resolved afterwards inside the parsed scalar: so a value can
- * never change the document's structure, positions stay true, and what stands in a comment is never looked up.
- * The only keeper of process.env.
+ * Environment variables in configuration files: `${VAR}`, `${VAR:-default}` and `$${` (spec 2.1). Before parsing, each
+ * placeholder is replaced by a marker of the same length, which is resolved afterwards inside the parsed scalar. A
+ * value can therefore never change the structure of the document, positions stay correct, and comments are never
+ * resolved. The only reader of process.env. Messages show the name of a variable in a field name, never its value,
+ * which may be a secret.
  */
 
 import { ConfigError } from "../../core/config-error.ts";
@@ -11,7 +12,7 @@ import { shownName } from "./value-path.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The variables of this process. */
+/** The environment of this process. */
 export function processEnvironment(): Environment {
   return process.env;
 }
@@ -21,12 +22,12 @@ export type Placeholder =
   | { readonly kind: "literal"; readonly text: string };
 
 export interface MarkedText {
-  /** As long as the original, line for line. */
+  /** Has the same length and line breaks as the original. */
   readonly text: string;
   readonly placeholders: readonly Placeholder[];
 }
 
-/** Private-use characters: a mark is START, two digits, padding, END. Configuration files do not contain them. */
+/** A marker is START, two digits, padding, END, in private-use characters that configuration files do not contain. */
 const START = 0xe000;
 const END = 0xe001;
 const PAD = 0xe002;
@@ -48,7 +49,7 @@ export function markPlaceholders(text: string): MarkedText {
   return { text: marked, placeholders };
 }
 
-/** Whether a text already uses the characters that marks are made of. */
+/** Whether a text already contains marker characters. */
 export function hasMarkCharacters(text: string): boolean {
   return /[\ue000-\ue002]/.test(text);
 }
@@ -56,13 +57,13 @@ export function hasMarkCharacters(text: string): boolean {
 export type Resolved = {
   readonly changed: boolean;
   readonly text: string;
-  /** The variables in it, and those of them that are not set. */
+  /** The variables in a text, and those that are not set. */
   readonly names: readonly string[];
   readonly missing: readonly string[];
   readonly values: readonly VariableValue[];
 };
 
-/** Puts the values into one parsed scalar. With `namesForUnset`, a variable's name stands for it if it is not set. */
+/** Resolves the markers of a parsed scalar. With `namesForUnset`, an unset variable is replaced by its name. */
 export function resolveMarks(
   text: string,
   placeholders: readonly Placeholder[],
@@ -79,7 +80,7 @@ export function resolveMarks(
     if (placeholder.kind === "literal") return placeholder.text;
     names.push(placeholder.name);
     const value = Object.hasOwn(environment, placeholder.name) ? environment[placeholder.name] : undefined;
-    // As in a shell, the default also stands in for an empty value.
+    // As in a shell, the default also replaces an empty value.
     if (placeholder.fallback !== undefined && (value === undefined || value === "")) return placeholder.fallback;
     if (value === undefined) missing.push(placeholder.name);
     else values.push({ name: placeholder.name, value });
@@ -88,7 +89,7 @@ export function resolveMarks(
   return { changed: true, text: resolved, names, missing, values };
 }
 
-/** The shortest placeholder is `$${`, three characters: start, one digit and end. */
+/** The shortest placeholder, `$${`, has room for start, one digit and end. */
 function mark(index: number, length: number): string {
   const digits = length >= 4 ? [DIGIT + Math.floor(index / BASE), DIGIT + (index % BASE)] : [DIGIT + index];
   const padding = length - 2 - digits.length;
@@ -104,7 +105,7 @@ function indexOf(found: string): number {
   return index;
 }
 
-/** A name as the document has it now → as it is written, for example `${KEY}`. */
+/** Maps a resolved field name to its source, for example `${KEY}`. */
 export type VariableNames = ReadonlyMap<string, string>;
 
 export function withoutVariableNames(
@@ -114,7 +115,7 @@ export function withoutVariableNames(
   if (names === undefined || names.size === 0) return problems;
   const hide = (text: string): string => {
     let hidden = text;
-    // Paths show some names shortened.
+    // Paths shorten some names.
     for (const [name, written] of names)
       for (const form of [name, shownName(name)]) if (form !== "") hidden = hidden.replaceAll(form, () => written);
     return hidden;

@@ -1,24 +1,26 @@
 /**
- * Places in a configuration: the path of a value, how it is written in messages, and the keys and positions of YAML
- * nodes that it is made from.
+ * Paths of values in a configuration, their notation in messages, and the keys and positions of YAML nodes.
  */
 import { isPair, isScalar, isSeq, type Node, type Pair } from "yaml";
 
 export type Path = readonly (string | number)[];
 
-/** `routes[0].backends`: how a place in the configuration is written in messages. */
+/** Formats a path for messages, for example `routes[0].backends`. */
 export function pathText(path: Path): string {
   let text = "";
   for (const key of path) text += typeof key === "number" ? `[${key}]` : `${text === "" ? "" : "."}${shownName(key)}`;
   return text;
 }
 
-/** `{ key:abc }` and `{ key=abc }` are names to YAML: what is long behind the sign was meant as a value, perhaps a secret. */
+/**
+ * YAML reads `{ key:abc }` and `{ key=abc }` as names. A long part after the sign was meant as a value, possibly a
+ * secret, and is not shown.
+ */
 export function shownName(key: string): string {
   return key.replace(/^([\w.-]+[:=]).{8,}$/s, "$1…");
 }
 
-/** The path of a scalar from the nodes above it, as the visitor reports them. */
+/** Builds the path of a scalar from its ancestors. */
 export function pathOf(above: readonly unknown[], node: Node): Path {
   const path: (string | number)[] = [];
   for (const [i, parent] of above.entries()) {

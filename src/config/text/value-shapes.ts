@@ -1,5 +1,5 @@
 /**
- * Small questions to values of documents, whose shape nobody has checked yet.
+ * Type checks for unvalidated values.
  */
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -7,12 +7,12 @@ export function isObject(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The object there, or an empty one. */
+/** Returns the value if it is an object, otherwise an empty object. */
 export function fieldsOf(value: unknown): Fields {
   return isObject(value) ? value : {};
 }
 
-/** A text that is not empty. */
+/** Returns the value if it is a non-empty string. */
 export function textOf(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }

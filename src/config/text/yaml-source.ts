@@ -1,6 +1,7 @@
 /**
- * A configuration file as data with positions: parsed YAML documents in which every value can be found again by
- * its path. Refuses what is too large, too deep, aliased too often, or has a key twice, before it can cost anything.
+ * Parses a configuration file into YAML documents with positions: every value can be found by its path. Replaces
+ * `${VAR}` in values, and rejects documents that are too large, nested too deep, use too many aliases or repeat a key.
+ * Error messages never quote the file, because a misplaced value may be a secret.
  */
 import {
   Alias,
@@ -30,21 +31,24 @@ import { keyOf, type Path, pathOf, pathText, startOf } from "./value-path.ts";
 
 export const MAX_FILE_BYTES = 8 * 1024 * 1024;
 
-/** A file that is no YAML at all would otherwise fill the screen. */
+/** Limits the output for a file that is not YAML. */
 const MAX_PROBLEMS = 100;
 
 export interface SourceDocument {
   readonly file: string;
   readonly value: unknown;
-  /** Where the value (or, with `key`, its key) stands; the nearest parent if it does not exist. Undefined outside of files. */
+  /**
+   * The position of the value (or, with `key`, of its key), or of the nearest parent. Undefined if the document is not
+   * from a file.
+   */
   position(path: Path, at?: "key" | "value"): Position | undefined;
-  /** What the environment made of the value there, before YAML gave it a type; undefined if it names no variable. */
+  /** The string that the environment produced for the value, before YAML typed it; undefined without variables. */
   fromEnvironment(path: Path): EnvironmentText | undefined;
-  /** Field names that variables made, and how they are written: messages must not quote what a variable holds. */
+  /** Field names that contain variables, with their source: messages must not quote the value of a variable. */
   readonly variableNames?: VariableNames;
-  /** Values with variables that are not set, where that is allowed. */
+  /** Values with unset variables, if these are allowed. */
   readonly unset?: readonly UnsetValue[];
-  /** Of a cluster: it cannot touch this machine, and reads only what was granted to it. */
+  /** The document is from a cluster: it cannot access this machine, and reads only granted objects. */
   readonly confined?: { grant(reference: string, text: string): string; readText(name: string): string };
 }
 
@@ -54,7 +58,7 @@ export interface ParsedSource {
 }
 
 export interface SourceOptions {
-  /** Variables that are not set are no problem: a placeholder stands for them. For validation only. */
+  /** Replaces unset variables by a placeholder. For validation only. */
   readonly allowUnset?: boolean;
 }
 
@@ -87,7 +91,7 @@ export function parseSource(
   const documents: SourceDocument[] = [];
   for (const document of parseYaml(marked.text, lines)) {
     if (document === "too deep") return whole(TOO_DEEP);
-    // A tag that nobody knows is only a warning to the library, which then takes the value for an empty one.
+    // The library only warns about an unknown tag and then reads the value as empty.
     const errors = [...document.errors, ...document.warnings.filter(({ code }) => code === "TAG_RESOLVE_FAILED")];
     if (errors.length > 0) {
       problems.push(...syntaxProblems(errors, marked.text, at, TOO_DEEP));
@@ -106,7 +110,7 @@ export function parseSource(
         ...(unset ? { unset } : {}),
       });
     } catch (error) {
-      // Aliases of aliases that would grow without end, or an alias inside of what it stands for.
+      // Aliases of aliases that grow exponentially, or an alias inside its own anchor.
       const reason = `the aliases cannot be expanded: ${aliasMessage(error as Error)}`;
       problems.push(new ConfigError(at(startOf(document.contents)), "", reason));
     }
@@ -114,7 +118,7 @@ export function parseSource(
   return { documents, problems: problems.sort(byPlace).slice(0, MAX_PROBLEMS) };
 }
 
-/** In the order of the file: whoever mends it goes from the top down. */
+/** Sorted by position in the file. */
 export function byPlace({ position: a }: ConfigError, { position: b }: ConfigError): number {
   return a && b ? a.line - b.line || a.column - b.column : 0;
 }
@@ -124,7 +128,7 @@ function parseYaml(text: string, lineCounter: LineCounter): readonly (Document.P
     const parsed = parseAllDocuments(text, {
       lineCounter,
       prettyErrors: false,
-      // Checked by ourselves: the library compares every key with every other.
+      // Duplicate keys are checked separately, because the library's check is quadratic.
       uniqueKeys: false,
       merge: false,
       version: "1.2",
@@ -132,7 +136,7 @@ function parseYaml(text: string, lineCounter: LineCounter): readonly (Document.P
     });
     return Array.isArray(parsed) ? parsed : [];
   } catch (error) {
-    // The parser recurses: a document that exhausts the stack is refused, it does not end the process.
+    // The parser recurses, so a document that exhausts the stack is rejected.
     if (error instanceof RangeError) return ["too deep"];
     throw error;
   }
@@ -147,7 +151,7 @@ function sourceDocument(
   const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES });
   refuseCycles(value);
 
-  /** The node at the path and where it starts; of the nearest parent if there is none. */
+  /** The node at the path and its offset, or those of the nearest parent. */
   function find(path: Path, what: "key" | "value"): { node: unknown; start: number } {
     let node: unknown = document.contents;
     let start = startOf(node);
@@ -173,7 +177,7 @@ function sourceDocument(
     position(path, what = "value") {
       const { node, start } = find(path, what);
       const environment = texts.get(node);
-      // Not a member that is printed with the others.
+      // Not enumerable.
       return environment === undefined
         ? at(start)
         : Object.defineProperty(at(start), "variables", { value: environment.values });
@@ -182,7 +186,7 @@ function sourceDocument(
   };
 }
 
-/** An alias inside of what it stands for would make every walk over the value endless. */
+/** An alias inside its own anchor would make every traversal infinite. */
 function refuseCycles(value: unknown, above: ReadonlySet<unknown> = new Set()): void {
   if (typeof value !== "object" || value === null) return;
   if (above.has(value)) throw new Error("an alias is inside its own anchor");
@@ -190,30 +194,33 @@ function refuseCycles(value: unknown, above: ReadonlySet<unknown> = new Set()): 
   for (const inner of Object.values(value)) refuseCycles(inner, path);
 }
 
-/** The library names the alias; where a value that begins with `*` was not quoted, that is the value. */
+/** Does not quote the alias name: for an unquoted value that starts with `*`, it is the value. */
 function aliasMessage(error: Error): string {
   return error instanceof ReferenceError
     ? "one has no anchor before it; quote values that begin with *"
     : error.message;
 }
 
-/** Aliases that may be expanded in one file: a handful is convenience, thousands are a bomb. */
+/** The maximum number of expanded aliases in a file, against alias bombs. */
 export const MAX_ALIASES = 100;
 
-/** A value that names variables, as they made it before YAML gave it a type. */
+/** A value with variables, as a string before YAML typed it. */
 export interface EnvironmentText {
   readonly text: string;
   readonly names: readonly string[];
   readonly values: readonly VariableValue[];
 }
 
-/** A value with variables that are not set, where that is allowed. */
+/** A value with unset variables, if these are allowed. */
 export interface UnsetValue {
   readonly path: Path;
   readonly names: readonly string[];
 }
 
-/** Resolves placeholders and checks the shape; returns what is wrong. `names` gets the field names that variables made. */
+/**
+ * Resolves placeholders and checks the document; returns its problems. Adds field names that contain variables to
+ * `names`.
+ */
 export function resolveDocument(
   document: Document.Parsed,
   placeholders: readonly Placeholder[],
@@ -230,7 +237,7 @@ export function resolveDocument(
       const name = (pair: Pair): string => pathText([...pathOf(path, node), keyOf(pair)]);
       for (const pair of repeatedKeys(node.items))
         problems.push(new ConfigError(at(startOf(pair.key)), name(pair), "duplicate key in the same object"));
-      // Objects cannot hold it like another name: it would be lost without a word.
+      // An object would silently drop the key `__proto__`.
       for (const pair of node.items.filter((item) => keyOf(item) === "__proto__"))
         problems.push(new ConfigError(at(startOf(pair.key)), name(pair), "this name cannot be used"));
     },
@@ -258,7 +265,7 @@ export function resolveDocument(
 
 function resolveScalar(
   node: Scalar,
-  /** Costly in a long list: asked only for a message. */
+  /** Expensive in a long list, so computed only for a message. */
   path: () => Path,
   document: Document.Parsed,
   placeholders: readonly Placeholder[],
@@ -278,7 +285,7 @@ function resolveScalar(
   else
     for (const name of resolved.missing)
       problems.push(new ConfigError(at(startOf(node)), pathText(path()), `environment variable not found: ${name}`));
-  // A plain scalar gets its type from what it says now: `port: ${PORT}` is a number.
+  // A plain scalar is typed after replacement: `port: ${PORT}` is a number.
   node.value = node.type === Scalar.PLAIN ? retyped(resolved.text, document) : resolved.text;
   return resolved;
 }
@@ -294,7 +301,7 @@ function retyped(text: string, document: Document.Parsed): unknown {
   return text;
 }
 
-/** Every pair whose key stands earlier in the same object. */
+/** All pairs whose key occurs earlier in the same object. */
 function repeatedKeys(pairs: readonly Pair[]): Pair[] {
   const seen = new Set<string>();
   return pairs.filter((pair) => {
@@ -303,13 +310,13 @@ function repeatedKeys(pairs: readonly Pair[]): Pair[] {
   });
 }
 
-/** What follows the first syntax errors of a document is mostly their echo. */
+/** Later syntax errors of a document are mostly caused by the first ones. */
 const MAX_SYNTAX_PROBLEMS = 5;
 export const MALFORMED = "malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${";
 
 export function syntaxProblems(
   errors: readonly YAMLError[],
-  /** The text with marks in place of well-formed placeholders. */
+  /** The text with markers in place of valid placeholders. */
   marked: string,
   at: (offset: number) => Position,
   tooDeep: string,
@@ -328,20 +335,23 @@ export function syntaxProblems(
   return problems.filter((_, index) => lines.indexOf(lines[index] as string) === index);
 }
 
-/** After the parser lost its way, every further token is one that it did not expect. */
+/** After a syntax error, every further token is unexpected. */
 function isEcho(error: YAMLError): boolean {
   if (error.code === "MULTILINE_IMPLICIT_KEY") return true;
   return error.code === "UNEXPECTED_TOKEN" && error.message.includes("token in YAML stream");
 }
 
-/** `{ port: ${} }` is a syntax error to YAML: what is left of `${` on the line up to it is the real one. */
+/**
+ * `{ port: ${} }` is a YAML syntax error. If the line contains an invalid placeholder before it, that is reported
+ * instead.
+ */
 function malformedBefore(marked: string, offset: number): number | undefined {
   const lineStart = marked.lastIndexOf("\n", offset - 1) + 1;
   const found = marked.slice(lineStart, offset + 2).indexOf("${");
   return found < 0 ? undefined : lineStart + found;
 }
 
-/** Without what the library quotes from the file: it may be a secret. */
+/** Removes quotations of the file, which may contain a secret. */
 function yamlMessage(code: string, message: string, tooDeep: string): string {
   if (code === "TAB_AS_INDENT") return "a tab is used for indentation: YAML needs spaces";
   if (code === "BLOCK_AS_IMPLICIT_KEY")
@@ -357,8 +367,8 @@ export const MAX_DEPTH = 64;
 export const TOO_DEEP = `nested deeper than ${MAX_DEPTH} levels`;
 
 /**
- * A cheap look before the parser: brackets nested beyond the limit would make it recurse. Strings and comments
- * are not told apart, so the limit counts generously; indentation is bounded the same way.
+ * A cheap check before the parser, which recurses for nested brackets and indentation. It does not distinguish strings
+ * and comments, so the limit is generous.
  */
 export function firstTooDeepLine(text: string): number | undefined {
   const limit = MAX_DEPTH * 4;
