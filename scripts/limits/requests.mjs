@@ -169,6 +169,12 @@ export const REQUEST_LIMITS = {
     ],
     ["MAX_RECORDING_BYTES", "cli/commands/replay-command.ts", "a recording of `gwctl record`", "recording ends"],
     ["MAX_CACHE_TTL_MS", "policies/ext-authz/policy.ts", "`cache.ttl` of `extAuthz`", "the configuration is rejected"],
+    [
+      "MAX_CHANGED_HEADERS",
+      "policies/ext-authz/verdict.ts",
+      "headers that a service of `extAuthz` sets, removes, or adds to a response",
+      "the service counts as failed",
+    ],
     ["MAX_CACHED_VERDICTS", "policies/ext-authz/policy.ts", "verdicts that `extAuthz` remembers", "the oldest go"],
     ["MAX_CANARY_WINDOW_MS", "config/schema/schema.ts", "`canary.window`", "the configuration is rejected"],
     ["MAX_WALK_MS", "pipeline/dry-run/dry-run.ts", "time for the policies of a dry run", "an error"],

@@ -68,6 +68,12 @@ export class HeaderList {
     return false;
   }
 
+  /** Whether there is a line that a server may take for this header. */
+  hasAnySpelling(name: string): boolean {
+    for (let i = 0; i < this.pairs.length; i += 2) if (isSameHeader(this.pairs[i] as string, name)) return true;
+    return false;
+  }
+
   /** The length of all names and values. */
   get chars(): number {
     let chars = 0;

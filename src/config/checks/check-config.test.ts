@@ -203,3 +203,16 @@ test("beside `gateways`, the ports of the sections are noted", () => {
     ],
   );
 });
+
+test("warns about an authorization service over gRPC whose headers clients can forge", () => {
+  const warnings = (settings: string): string[] => warningsOf(route(HOST, `extAuthz: { ${settings} }`));
+  const [warning, ...more] = warnings('host: "127.0.0.1:9"');
+  assert.match(warning ?? "", /extAuthz: without `accept`, a header .* stays as the client sent it/);
+  assert.deepEqual(more, []);
+  for (const settings of [
+    'host: "127.0.0.1:9", accept: []',
+    'host: "127.0.0.1:9", accept: [x-user]',
+    'url: "http://127.0.0.1:9/"',
+  ])
+    assert.deepEqual(warnings(settings), []);
+});

@@ -25,6 +25,7 @@ export function checkConfig(config: NormalConfig): Checked {
   const warn = (warning: ConfigError): void => void warnings.push(warning);
   for (const sited of sitedPolicies(config)) {
     checkPolicy(sited, warn);
+    checkAcceptedHeaders(sited, warn);
     checkExpressions(sited, warn);
   }
   checkCommands(config, warn);
@@ -181,6 +182,21 @@ const IDLE: readonly Idle[] = [
     message: "this policy is for LLM calls, and no LLM backend is reached from here",
   },
 ];
+
+/** Only headers of `accept` are removed from every request, so without it a client can send what the service did not set. */
+function checkAcceptedHeaders({ policy }: SitedPolicy, warn: Warn): void {
+  if (policy.kind !== "extAuthz") return;
+  const { host, accept } = policy.config as { readonly host?: string; readonly accept?: readonly string[] };
+  if (host === undefined || accept !== undefined) return;
+  warn(
+    warningAt(
+      policy.place,
+      [],
+      "without `accept`, a header that the service does not set for a request stays as the client sent it; " +
+        "list the headers that the service sets, or `accept: []` if it sets none",
+    ),
+  );
+}
 
 function checkPolicy({ policy, site }: SitedPolicy, warn: Warn): void {
   for (const row of IDLE) {

@@ -14,20 +14,28 @@ export interface CheckRequest {
       readonly http: {
         readonly id: string;
         readonly method: string;
-        readonly headers: Readonly<Record<string, string>>;
+        readonly headers: readonly MapEntry[];
         readonly path: string;
         readonly host: string;
         readonly scheme: string;
         readonly protocol: string;
       };
     };
-    readonly contextExtensions: Readonly<Record<string, string>>;
+    readonly contextExtensions: readonly MapEntry[];
   };
+}
+
+/** A map is a list of entries on the wire. As a list, it can hold every key: an object loses `__proto__`. */
+export interface MapEntry {
+  readonly key: string;
+  readonly value: string;
 }
 
 export interface HeaderOption {
   readonly header: { readonly key: string; readonly value: string; readonly rawValue: Uint8Array } | null;
   readonly append: { readonly value: boolean } | null;
+  /** A number, so that values of later versions of the protocol can be rejected. */
+  readonly appendAction: number;
 }
 
 export interface CheckResponse {
@@ -41,12 +49,14 @@ export interface CheckResponse {
     readonly headers: readonly HeaderOption[];
     readonly headersToRemove: readonly string[];
     readonly responseHeadersToAdd: readonly HeaderOption[];
+    readonly queryParametersToSet: readonly MapEntry[];
+    readonly queryParametersToRemove: readonly string[];
   } | null;
+  readonly errorResponse: object | null;
 }
 
 const field = (type: string, id: number) => ({ type, id });
 const list = (type: string, id: number) => ({ rule: "repeated", type, id });
-const map = (id: number) => ({ keyType: "string", type: "string", id });
 const message = (fields: object) => ({ fields });
 
 const MESSAGES = {
@@ -57,7 +67,7 @@ const MESSAGES = {
   AttributeContext: message({
     source: field("Peer", 1),
     request: field("Request", 4),
-    contextExtensions: map(10),
+    contextExtensions: list("MapEntry", 10),
   }),
   Peer: message({ address: field("Address", 1), principal: field("string", 4) }),
   Address: message({ socketAddress: field("SocketAddress", 1) }),
@@ -67,7 +77,7 @@ const MESSAGES = {
   HttpRequest: message({
     id: field("string", 1),
     method: field("string", 2),
-    headers: map(3),
+    headers: list("MapEntry", 3),
     path: field("string", 4),
     host: field("string", 5),
     scheme: field("string", 6),
@@ -77,7 +87,10 @@ const MESSAGES = {
     status: field("Status", 1),
     deniedResponse: field("DeniedHttpResponse", 2),
     okResponse: field("OkHttpResponse", 3),
+    errorResponse: field("ErrorHttpResponse", 5),
   }),
+  ErrorHttpResponse: message({}),
+  MapEntry: message({ key: field("string", 1), value: field("string", 2) }),
   Status: message({ code: field("int32", 1), message: field("string", 2) }),
   DeniedHttpResponse: message({
     status: field("HttpStatus", 1),
@@ -89,8 +102,14 @@ const MESSAGES = {
     headers: list("HeaderValueOption", 2),
     headersToRemove: list("string", 5),
     responseHeadersToAdd: list("HeaderValueOption", 6),
+    queryParametersToSet: list("MapEntry", 7),
+    queryParametersToRemove: list("string", 8),
   }),
-  HeaderValueOption: message({ header: field("HeaderValue", 1), append: field("BoolValue", 2) }),
+  HeaderValueOption: message({
+    header: field("HeaderValue", 1),
+    append: field("BoolValue", 2),
+    appendAction: field("int32", 3),
+  }),
   HeaderValue: message({ key: field("string", 1), value: field("string", 2), rawValue: field("bytes", 3) }),
   BoolValue: message({ value: field("bool", 1) }),
 };

@@ -10,8 +10,23 @@ import type { Exchange } from "../../core/exchange.ts";
 import { plainChannel } from "../../http/client/grpc-credentials.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
-import { type CheckRequest, type CheckResponse, type HeaderOption, PROTOCOL, SERVICE_NAME } from "./check-protocol.ts";
-import { changedHeader, mayRemove, refusalStatus, type Verdict } from "./verdict.ts";
+import {
+  type CheckRequest,
+  type CheckResponse,
+  type HeaderOption,
+  type MapEntry,
+  PROTOCOL,
+  SERVICE_NAME,
+} from "./check-protocol.ts";
+import {
+  checkHeaderCount,
+  type HeaderAction,
+  type HeaderChange,
+  headerChange,
+  mayChange,
+  refusalStatus,
+  type Verdict,
+} from "./verdict.ts";
 
 const FIRST_RECONNECT_MS = 100;
 const LONGEST_RECONNECT_MS = 5_000;
@@ -96,45 +111,67 @@ export function checkRequest(
         http: {
           id,
           method: request.method,
-          headers: Object.fromEntries(headers.entries()),
-          path: pathAndQuery(request),
+          headers: Array.from(headers.entries(), ([key, value]): MapEntry => ({ key, value: utf8Text(value) })),
+          path: utf8Text(pathAndQuery(request)),
           host: request.host,
           scheme: request.scheme,
           protocol: request.version === "2" ? "HTTP/2" : `HTTP/${request.version}`,
         },
       },
-      contextExtensions: Object.fromEntries(
-        context.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
-      ),
+      contextExtensions: context.flatMap(([key, value]) => (value === undefined ? [] : [{ key, value }])),
     },
   };
 }
 
-/** Throws if the answer decides nothing: a missing status must not count as agreement. */
-export function verdictOf({ status, deniedResponse, okResponse }: CheckResponse): Verdict {
-  if (status === null) throw new Error("an answer without a status");
-  if (status.code === 0 && deniedResponse === null)
+/** The text that a backend reads in these bytes, each of which is a character here. */
+function utf8Text(bytes: string): string {
+  return Buffer.from(bytes, "latin1").toString("utf8");
+}
+
+/** Throws if the response decides nothing, or asks for a change that the gateway cannot make. */
+export function verdictOf({ status, deniedResponse, okResponse, errorResponse }: CheckResponse): Verdict {
+  if (status === null) throw new Error("a response without a status");
+  if (status.code === 0 && deniedResponse === null) {
+    if (errorResponse !== null) throw new Error("an error response");
+    const { headers = [], headersToRemove = [], responseHeadersToAdd = [] } = okResponse ?? {};
+    const { queryParametersToSet = [], queryParametersToRemove = [] } = okResponse ?? {};
+    if (queryParametersToSet.length > 0 || queryParametersToRemove.length > 0)
+      throw new Error("a change of query parameters, which is not supported");
+    checkHeaderCount(headersToRemove);
     return {
       allowed: true,
-      set: headersOf(okResponse?.headers ?? []),
-      remove: (okResponse?.headersToRemove ?? []).map((name) => name.toLowerCase()).filter(mayRemove),
-      respond: headersOf(okResponse?.responseHeadersToAdd ?? []),
+      set: changesOf(headers, "replace"),
+      remove: headersToRemove.map((name) => name.toLowerCase()).filter(mayChange),
+      respond: changesOf(responseHeadersToAdd, "append"),
     };
+  }
   return {
     allowed: false,
     status: refusalStatus(deniedResponse?.status?.code),
-    headers: headersOf(deniedResponse?.headers ?? []),
+    headers: changesOf(deniedResponse?.headers ?? [], "replace"),
     body: deniedResponse?.body ?? "",
     reason: status.message === "" ? `code ${status.code}` : status.message.slice(0, 500),
   };
 }
 
-function headersOf(options: readonly HeaderOption[]): (readonly [string, string])[] {
-  return options.flatMap(({ header }) => {
+function changesOf(options: readonly HeaderOption[], unset: HeaderAction): HeaderChange[] {
+  checkHeaderCount(options);
+  return options.flatMap(({ header, append, appendAction }) => {
     if (header === null) return [];
     const { key, value, rawValue } = header;
-    const text = value === "" && rawValue.length > 0 ? Buffer.from(rawValue).toString("latin1") : value;
-    const changed = changedHeader(key, text);
-    return changed ? [changed] : [];
+    const bytes = value === "" && rawValue.length > 0 ? Buffer.from(rawValue) : Buffer.from(value);
+    return headerChange(key, bytes.toString("latin1"), actionOf(append, appendAction, unset)) ?? [];
   });
+}
+
+/**
+ * The values of Envoy's `append_action`. On the wire 0 (append) cannot be told from a field that is not set, and the
+ * messages of this protocol document that headers are not appended by default. So only `append: true` appends.
+ */
+const ACTIONS: readonly (HeaderAction | undefined)[] = [undefined, "addIfAbsent", "overwrite", "overwriteIfExists"];
+
+function actionOf(append: HeaderOption["append"], appendAction: number, unset: HeaderAction): HeaderAction {
+  if (append !== null) return append.value ? "append" : "overwrite";
+  if (!(appendAction in ACTIONS)) throw new Error(`the unknown append_action ${appendAction}`);
+  return ACTIONS[appendAction] ?? unset;
 }

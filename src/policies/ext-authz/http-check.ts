@@ -7,7 +7,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import { addForwarded, type HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
-import { changedHeader, refusalStatus, type Verdict } from "./verdict.ts";
+import { checkHeaderCount, type HeaderChange, headerChange, refusalStatus, type Verdict } from "./verdict.ts";
 
 const ANSWER_BYTES = 64 * 1024;
 /** What a refusal may tell the client. */
@@ -48,16 +48,24 @@ export async function checkOverHttp(
   });
   const { status, body } = answer;
   if (status >= 500) throw new Error(`status ${status}`);
-  const told = (names: ReadonlySet<string>): (readonly [string, string])[] => {
-    const found: (readonly [string, string])[] = [];
+  const changesOf = (names: ReadonlySet<string>): HeaderChange[] => {
+    const changes: HeaderChange[] = [];
     const { pairs } = answer.headers;
     for (let i = 0; i < pairs.length; i += 2) {
-      const changed = names.has(pairs[i] as string) && changedHeader(pairs[i] as string, pairs[i + 1] as string);
-      if (changed) found.push(changed);
+      const change =
+        names.has(pairs[i] as string) && headerChange(pairs[i] as string, pairs[i + 1] as string, "replace");
+      if (change) changes.push(change);
     }
-    return found;
+    checkHeaderCount(changes);
+    return changes;
   };
-  if (status >= 200 && status < 300) return { allowed: true, set: told(accepted), remove: [], respond: [] };
+  if (status >= 200 && status < 300) return { allowed: true, set: changesOf(accepted), remove: [], respond: [] };
   const reason = `status ${status}`;
-  return { allowed: false, status: refusalStatus(status), headers: told(TOLD), body: body.toString("utf8"), reason };
+  return {
+    allowed: false,
+    status: refusalStatus(status),
+    headers: changesOf(TOLD),
+    body: body.toString("utf8"),
+    reason,
+  };
 }

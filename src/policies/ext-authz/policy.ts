@@ -16,7 +16,7 @@ import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { type CheckClient, checkRequest, openCheckClient, verdictOf } from "./grpc-check.ts";
 import { checkOverHttp } from "./http-check.ts";
-import type { Verdict } from "./verdict.ts";
+import { applyHeaders, type Verdict } from "./verdict.ts";
 
 const DEFAULT_TIMEOUT_MS = 200;
 /** Longer, and whoever lost a right keeps it longer than anybody expects. */
@@ -160,14 +160,14 @@ export const extAuthz = definePolicy({
         type: "policyEvent",
         kind: "extAuthz",
         details: verdict.allowed
-          ? { allowed: true, set: verdict.set.map(([name]) => name), removed: [...verdict.remove] }
+          ? { allowed: true, set: verdict.set.map(({ name }) => name), removed: [...verdict.remove] }
           : { allowed: false, status: verdict.status, reason: verdict.reason },
       });
       if (!verdict.allowed) return refusal(exchange, verdict, service);
       const { headers } = exchange.request;
       withoutForged(exchange);
       for (const name of verdict.remove) headers.delete(name);
-      for (const [name, value] of verdict.set) if (accepted?.has(name) !== false) headers.set(name, value);
+      applyHeaders(headers, accepted ? verdict.set.filter(({ name }) => accepted.has(name)) : verdict.set);
       if (verdict.respond.length > 0) responses.set(exchange, verdict);
       return undefined;
     }
@@ -189,7 +189,7 @@ export const extAuthz = definePolicy({
       },
       response(exchange) {
         const verdict = responses.get(exchange);
-        if (verdict?.allowed) for (const [name, value] of verdict.respond) exchange.response?.headers.add(name, value);
+        if (verdict?.allowed && exchange.response) applyHeaders(exchange.response.headers, verdict.respond);
       },
     };
   },
@@ -204,7 +204,7 @@ function refusal(exchange: Exchange, verdict: Extract<Verdict, { allowed: false 
     detail: `the authorization service ${service} denied the request: ${verdict.reason}`,
   };
   const headers = new HeaderList(["x-gateway-error", "authorization_denied"]);
-  for (const [name, value] of verdict.headers) if (name !== "x-gateway-error") headers.add(name, value);
+  applyHeaders(headers, verdict.headers);
   if (!headers.has("content-type")) headers.add("content-type", "text/plain; charset=utf-8");
   return {
     status: verdict.status,

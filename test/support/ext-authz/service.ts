@@ -30,6 +30,26 @@ export interface ReceivedCheck {
   };
 }
 
+type Http = ReceivedCheck["attributes"]["request"]["http"];
+
+interface Entry {
+  readonly key: string;
+  readonly value: string;
+}
+
+/** With its headers as they are on the wire. */
+interface WireCheck {
+  readonly attributes: Omit<ReceivedCheck["attributes"], "request"> & {
+    readonly request: { readonly http: Omit<Http, "headers"> & { readonly headers: readonly Entry[] } };
+  };
+}
+
+function readCheck({ attributes }: WireCheck): ReceivedCheck {
+  const { http } = attributes.request;
+  const headers = Object.fromEntries(http.headers.map(({ key, value }) => [key, value]));
+  return { attributes: { ...attributes, request: { ...attributes.request, http: { ...http, headers } } } };
+}
+
 export interface AuthService {
   /** `127.0.0.1:<port>`. */
   readonly host: string;
@@ -54,9 +74,10 @@ export async function startAuthService(answer: AuthService["answer"]): Promise<A
     },
   };
   server.addService(service, {
-    check(call: ServerUnaryCall<ReceivedCheck, unknown>, done: sendUnaryData<Record<string, unknown>>) {
-      started.checks.push(call.request);
-      const said = started.answer(call.request);
+    check(call: ServerUnaryCall<WireCheck, unknown>, done: sendUnaryData<Record<string, unknown>>) {
+      const received = readCheck(call.request);
+      started.checks.push(received);
+      const said = started.answer(received);
       if (said === "never") return;
       if (said === "error") done({ code: 13, message: "the store is away" });
       else done(null, said);
