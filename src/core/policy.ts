@@ -1,7 +1,7 @@
 /**
- * What a policy is: a schema, a sentence of documentation, and `compile(config) → hooks`.
- * One folder under policies/ exports one `definePolicy(...)`; the line in policies/index.ts places it in the
- * running order; validation, JSON schema, docs, effectivePolicy and the config dump derive from the definition.
+ * The contract of a policy: a schema, a sentence of documentation, and `compile(config) → Hooks`.
+ * One folder under policies/ exports one `definePolicy(...)`; its line in policies/index.ts sets the running order.
+ * Validation, JSON schema, docs, effectivePolicy and the config dump derive from the definition.
  */
 import type { z } from "zod";
 import type { Clock } from "../base/clock.ts";
@@ -21,27 +21,27 @@ import type { Exchange } from "./exchange.ts";
 import type { Claims } from "./facts.ts";
 import type { Reply } from "./reply.ts";
 
-/** Where a policy stands: on a listener, on a route, on one backend of a route, or on one model of an LLM backend. */
+/** Where a policy is attached: to a listener, a route, one backend of a route, or one model of an LLM backend. */
 export type Scope = "gateway" | "route" | "backend" | "model";
 
-/** A Reply is a normal answer that ends the request phase; a refusal is thrown as a GatewayError. */
+/** A Reply ends the request phase with a normal response; a hook rejects a request by throwing a GatewayError. */
 export type HookResult = Reply | undefined | Promise<Reply | undefined>;
 
 export interface Outcome {
-  /** The status that was sent, or undefined if the connection ended before one was. */
+  /** The status that was sent; undefined if the connection closed before a response head. */
   readonly status: number | undefined;
-  /** `complete`: all was delivered. `aborted`: the client left. `failed`: the answer broke off. */
+  /** `complete`: the whole response was delivered. `aborted`: the client disconnected. `failed`: the response broke off. */
   readonly end: "complete" | "aborted" | "failed";
   readonly responseBytes: number;
 }
 
-/** Who a dry run says is asking: the claims of a token that counts as verified, or a token of which all but the signature is checked. */
+/** The identity given to a dry run: claims that count as verified, or a token whose signature is not checked. */
 export type GivenToken = { readonly claims: Claims } | { readonly token: string };
 
-/** Whom authentication let in when the request was recorded: neither token nor key was kept. */
+/** The identity that authentication established when the request was recorded. Tokens and keys are not recorded. */
 export interface RecordedIdentity {
   readonly claims?: Claims | undefined;
-  /** Keys and users, as principals are shown. */
+  /** API keys and users, in the form of `shownPrincipal`. */
   readonly principals: readonly string[];
 }
 
@@ -51,73 +51,73 @@ export interface RecordedIdentity {
  * treats a promise that arrives anyway as an error (`rejectPromise`), so a rule cannot fail open by not being awaited.
  */
 export interface Hooks {
-  /** The request head is known. */
+  /** Runs when the request head is known. */
   request?(exchange: Exchange): HookResult;
   /**
-   * The request is authenticated and authorised. Returns a charge that is applied only after every admit hook of
-   * every scope agreed; if anything refuses the request later, it is given back: a refused request costs nothing.
+   * Runs when the request is authenticated and authorized. The returned charge is applied only after the admit hooks of
+   * all scopes have agreed, and given back if the request is rejected later: a rejected request costs nothing.
    */
   admit?(exchange: Exchange): Charge | undefined;
   /**
-   * The backend has read the body, where it reads bodies: `facts.llm` and `facts.mcp` are what it will act on, or absent.
-   * For rules that read them; throws a refusal. Runs before anything else answers in the backend's place, too.
+   * Runs when the backend has parsed the body, for rules that read `facts.llm` and `facts.mcp`: they hold what the
+   * backend will act on, or are absent. Also runs before anything responds in the backend's place, such as a cache.
    */
   parsed?(exchange: Exchange): undefined;
-  /** As `admit`, for limits whose key reads what the body says. After all `parsed` hooks. */
+  /** Like `admit`, for limits whose key reads the body. Runs after all `parsed` hooks. */
   admitParsed?(exchange: Exchange): Charge | undefined;
-  /** The body was parsed as an LLM request; the same two steps as `admit`, for token limits. */
+  /** Like `admit`, for token limits: runs when the body was parsed as an LLM request. */
   llmRequest?(exchange: Exchange): Charge | undefined;
-  /** The response head is ready; headers may be changed. A GatewayError thrown here replaces the response. */
+  /** Runs when the response head is ready and may change its headers. A GatewayError thrown here replaces the response. */
   response?(exchange: Exchange): undefined | Promise<void>;
-  /** The response ended, failed, or the client left. Runs exactly once for each scope that was entered. */
+  /** Runs exactly once for each scope that was entered, when the response ended or failed or the client disconnected. */
   settle?(exchange: Exchange, outcome: Outcome): undefined;
-  /** Of a policy that verifies tokens, for a dry run: what `request` does once the token's signature holds. */
+  /** For dry runs of a policy that verifies tokens: does what `request` does once the signature is verified. */
   assume?(exchange: Exchange, given: GivenToken): undefined;
-  /** Of a policy that authenticates, for a rehearsal: what `request` does with a client that was identified before. */
+  /** For rehearsals of a policy that authenticates: does what `request` does with a client that was identified before. */
   recall?(exchange: Exchange, identity: RecordedIdentity): HookResult;
-  /** Its request hook sends something of its own: a dry run leaves the hook out. */
+  /** The request hook sends requests of its own, so a dry run skips it. */
   readonly sends?: true;
-  /** Bodies that must be whole in memory before the hook runs, because an expression reads them. */
+  /** The bodies that must be buffered before the hook runs, because an expression reads them. */
   readonly reads?: { readonly requestBody?: boolean; readonly responseBody?: boolean };
-  /** What it must know of LLM requests that go to backends which do not read bodies themselves. */
+  /** What the hooks read of LLM requests to backends that do not parse bodies themselves. */
   readonly sight?: LlmSight;
-  /** For a hook that reads only some bodies: up to how many bytes this one must be in memory, or undefined. */
+  /** For a hook that reads only some bodies: how many bytes of this one to buffer at most; undefined for none. */
   bodyBytes?(exchange: Exchange): number | undefined;
-  /** Where it reads or adds credentials, beyond the usual headers: hidden wherever requests are shown. */
+  /** Where the policy reads or adds credentials besides the usual headers. Every output redacts these places. */
   readonly credentials?: CredentialPlaces;
-  /** Request headers (lower case) that its request hook takes out or writes over. */
+  /** Request headers (lower case) that the request hook removes or overwrites. */
   readonly replaces?: readonly string[];
-  /** What the pipeline itself does differently: time limits, retries. The innermost scope wins, field by field. */
+  /** Settings of the pipeline itself, such as timeouts and retries. The innermost scope wins, field by field. */
   readonly settings?: Settings;
 }
 
 /**
- * Throws if a hook that must answer at once returned a promise: its rejection would be ignored and the request would
- * pass. Types rule this out for code that is checked; this covers casts and plain JavaScript.
+ * Throws if a synchronous hook returned a promise, because its rejection would be ignored and the request would pass.
+ * The types rule this out for checked code; this covers casts and plain JavaScript.
  */
 export function rejectPromise<Result>(hook: keyof Hooks | keyof Charge, result: Result): Result {
   if (typeof result !== "object" || result === null || !("then" in result)) return result;
-  // The promise's own rejection must not end the process in addition.
+  // Without a handler, the promise's own rejection would end the process.
   void Promise.resolve(result).catch(() => undefined);
   throw new Error(`the ${hook} hook returned a promise; only request, recall and response hooks may wait`);
 }
 
 export interface LlmSight {
-  /** It counts tokens: of every request with a body on its own route, of LLM requests elsewhere. */
+  /** The policy counts tokens: of every request with a body if it is on the route, otherwise of LLM requests. */
   readonly tokens?: boolean;
-  /** The same for limits in shadow mode: nothing is rejected for it. */
+  /** The same for limits in shadow mode, which reject nothing. */
   readonly watchedTokens?: boolean;
-  /** A rule or a key reads `llm.*`: what could be read in two ways must not pass. */
+  /** A rule or a key reads `llm.*`, so bodies that two parsers could read differently are rejected. */
   readonly model?: boolean;
 }
 
-/** What an admission hook does once all agreed. It may still refuse, if others took the last in the meantime. */
+/** The charge of one admission hook, applied once all hooks agreed. It may still reject if another request was faster. */
 export interface Charge {
-  /** Takes what is counted here. */
+  /** Charges the local counters. */
   take(): undefined;
-  /** Gives it back: the request was refused after all. */
+  /** Refunds the charge because the request was rejected. */
   giveBack(): undefined;
-  /** Asks a service that counts with its answer: after everything that is counted here was taken. */
+  /** Calls a service that counts as it responds. Runs after all local counters were charged. */
   confirm?(): Promise<void>;
 }
 
@@ -139,9 +139,9 @@ export interface RetrySettings {
   readonly codes: ReadonlySet<number>;
 }
 
-/** The addresses behind names of Services: they come and go without a new configuration. */
+/** The endpoint addresses of Kubernetes Services, which change without a new configuration. */
 export interface EndpointDirectory {
-  /** `address:port` each. The list is another one only when it changed. */
+  /** Entries are `address:port`. The array identity changes only when its contents do. */
   addresses(service: string): readonly string[];
 }
 
@@ -152,29 +152,29 @@ export interface CompileEnv {
   readonly logger: Logger;
   readonly tasks: Tasks;
   readonly metrics: Metrics;
-  /** Limiters show themselves here for the admin interface; the returned function takes one out again. */
+  /** Where limiters register for the admin interface and for upgrades. */
   readonly limits: LimitRegistry;
-  /** Where everything that requests make the gateway retain is charged. */
+  /** The account for every byte that requests make the gateway retain. */
   readonly memory: MemoryBudget;
-  /** What all threads count in; undefined if there is one thread only. */
+  /** The memory in which all threads count; undefined with a single thread. */
   readonly shared?: SharedMemory | undefined;
-  /** What outlives the process or is shared by replicas; use `storeNamespace`. Operations work once it serves. */
+  /** Data that outlives the process or is shared by replicas; use `storeNamespace`. Usable once the gateway serves. */
   readonly store: Store;
-  /** Signs what clients show again, for example session ids; the same for all replicas. */
+  /** Signs values that clients send back, for example session ids. The same for all replicas. */
   readonly signingKey: SigningKey;
-  /** The name of what the policy stands on, for example `route tools`: for log lines and metrics. */
+  /** The name of what the policy is attached to, for example `route tools`, for log lines and metrics. */
   readonly owner: string;
-  /** The path prefixes by which the route is matched: what a prefix rewrite replaces. */
+  /** The path prefixes that match the route; a prefix rewrite replaces them. */
   readonly matchedPrefixes: readonly string[];
-  /** A path in the configuration file, relative to that file. */
+  /** Resolves a path in the configuration file relative to that file. */
   resolvePath(path: string): string;
-  /** Where Services of a cluster are. */
+  /** The endpoints of a cluster's Services. */
   readonly endpoints?: EndpointDirectory | undefined;
-  /** It comes from a cluster: it must not touch this machine. */
+  /** The policy comes from a cluster, so it must not reach files or addresses of this machine. */
   readonly isConfined?: boolean;
-  /** It is only looked at (validation, rehearsals): nothing may be connected to, not even ahead of the first request. */
+  /** The configuration is only validated or rehearsed, so nothing may be connected to. */
   readonly isDry?: boolean;
-  /** The text of a file that the configuration names, 1 MiB by default; throws an Error that says what is wrong with it. */
+  /** Reads a file that the configuration names, at most 1 MiB by default. Throws an Error that names the problem. */
   readFile(path: string, maxBytes?: number): string;
   /** Returns the resource (buckets, pool, sessions) of an earlier configuration if its definition is unchanged, otherwise opens one. A resource that no configuration acquires is closed. */
   acquire<Resource>(
@@ -182,22 +182,22 @@ export interface CompileEnv {
     definition: unknown,
     open: () => Resource,
     close?: (resource: Resource) => void | Promise<void>,
-    /** Instead of `close` when only a new configuration has no use for it: it may finish what it is doing. */
+    /** Called instead of `close` when a new configuration does not acquire the resource, which may finish its work. */
     retire?: (resource: Resource) => Promise<void>,
   ): Resource;
-  /** Runs when this configuration serves; never, if it is not used. */
+  /** Runs the action when this configuration starts to serve; never if it is discarded. */
   serving(action: () => void): void;
-  /** Something that works but is probably not meant; shown at load and in the admin interface. */
+  /** Reports a valid setting that is probably a mistake, at load and in the admin interface. */
   warn(message: string): void;
 }
 
-/** One rule of a limiter with its living buckets, as the admin interface shows it. */
+/** One rule of a limiter with its current buckets, as the admin interface shows it. */
 export interface LimitView {
   readonly owner: string;
   readonly rule: Readonly<Record<string, unknown>>;
   readonly bucketsInUse: number;
   readonly refusals: number;
-  /** The fullest first (least left). */
+  /** Sorted by remaining units, the emptiest bucket first. */
   readonly buckets: readonly {
     readonly key: string;
     readonly remaining: number;
@@ -206,20 +206,20 @@ export interface LimitView {
   }[];
 }
 
-/** Of a bucket: its key (null: the shared one), how much is used, and when its window began, by the wall clock. */
+/** The used part of a bucket: its key (null for the shared one), the amount, and the start of its window in wall-clock time. */
 export type UsedBucket = readonly [key: string | null, used: number, windowStartMs: number];
 
-/** A rule's buckets, as the process that takes this one's place gets them. */
+/** The buckets of one rule as an in-place upgrade hands them to the new process. */
 export interface HandedLimit {
-  /** The same in both processes. */
+  /** Identifies the rule in both processes. */
   readonly name: string;
-  /** All that is used; or what was used since this was last asked. */
+  /** The amounts used in total, or since the previous call. */
   used(since: "ever" | "last"): readonly UsedBucket[];
-  /** Counts what the process before this one used. */
+  /** Adds the amounts that the previous process used. */
   add(buckets: readonly UsedBucket[]): void;
 }
 
-/** One budget with what was spent of it in this period, the most first. */
+/** One budget and its spending in the current period, sorted by the amount spent. */
 export interface BudgetView {
   readonly name: string;
   readonly owner: string;
@@ -229,16 +229,16 @@ export interface BudgetView {
   readonly hard: boolean;
   readonly period: string;
   readonly resetSeconds: number;
-  /** How many keys have spent something. */
+  /** The number of keys that spent anything. */
   readonly keysInUse: number;
   readonly keys: readonly { readonly key: string; readonly spent: number; readonly remaining: number }[];
 }
 
 export interface LimitRegistry {
-  /** The same for budgets, which are in the store. */
+  /** Like `register`, for budgets, which are kept in the store. */
   registerBudgets(view: (key: string | undefined) => Promise<readonly BudgetView[]>): () => void;
   budgets(key?: string): Promise<readonly BudgetView[]>;
-  /** `key`: the buckets that are wanted, by a part of their key as it is shown or by the whole key. */
+  /** Returns a function that removes the limiter again. `key` selects buckets by a part of the shown key or by the whole key. */
   register(view: (key: string | undefined) => readonly LimitView[], handed?: HandedLimit): () => void;
   handed(): readonly HandedLimit[];
   views(key?: string): readonly LimitView[];
@@ -251,7 +251,7 @@ export interface PathMatch {
 
 export interface ExtraMatch {
   readonly exact: string;
-  /** The path does not name the route's resource: a route whose resource it names takes it. */
+  /** The path does not name the route's resource; a route whose resource it names takes precedence. */
   readonly isShared?: boolean;
 }
 
@@ -260,50 +260,50 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   readonly doc: string;
   readonly scopes: readonly Scope[];
   readonly schema: Schema;
-  /** `innermost`: a route's own replaces the gateway's. Otherwise both run, each in its phase. */
+  /** `innermost`: the route's policy replaces the gateway's. Otherwise both run, each in its phase. */
   readonly merge?: "innermost";
-  /** `security`: if it cannot be compiled its targets are closed, and a reload that removes it is logged. */
+  /** `security`: if the policy cannot be compiled, its targets reject all requests; a reload that removes it is logged. */
   readonly role?: "security";
-  /** No request passes without a credential that it checked: a web page cannot attach one by itself. */
+  /** True if every request needs a credential that the policy checks and that a web page cannot attach by itself. */
   requiresCredential?(config: z.output<Schema>): boolean;
-  /** Host names in its configuration by which clients may call the gateway, for example that of the resource URL. */
+  /** Host names in the configuration under which clients may call the gateway, for example that of the resource URL. */
   trustedHosts?(config: z.output<Schema>): readonly string[];
-  /** Paths that the policy answers besides the route's own matches, for example well-known documents. */
+  /** Paths that the policy serves besides the route's own matches, for example well-known documents. */
   extraMatches?(config: z.output<Schema>): readonly ExtraMatch[];
   compile(config: z.output<Schema>, env: CompileEnv): Hooks;
 }
 
 export interface CompiledPolicy {
   readonly kind: string;
-  /** What it stands on inside of a backend, for example `model fast`: for the trace and the records. */
+  /** What the policy is attached to inside a backend, for example `model fast`; shown in traces and records. */
   readonly of?: string;
   readonly hooks: Hooks;
 }
 
-/** The policies of one scope, sorted into the lists that the pipeline walks: nothing is looked up per request. */
+/** The policies of one scope, sorted at load into the lists that the pipeline runs. */
 export interface CompiledScope {
   readonly phase: Phase;
-  /** As of its policies. */
+  /** The same as `CompiledPolicy.of`. */
   readonly of?: string;
-  /** `request` hooks that run before admission: cors, authentication, authorization. */
+  /** `request` hooks that run before admission: CORS, authentication, authorization. */
   readonly access: readonly CompiledPolicy[];
   /** `admit` hooks; those of gateway and route run together. */
   readonly admit: readonly CompiledPolicy[];
-  /** `request` hooks that run after admission: they shape the request or answer it. */
+  /** `request` hooks that run after admission: they transform the request or respond to it. */
   readonly shape: readonly CompiledPolicy[];
-  /** What runs when the backend has read the body: rules, then limits. */
+  /** Rules, then limits, that run when the backend has parsed the body. */
   readonly parsed: readonly CompiledPolicy[];
   readonly admitParsed: readonly CompiledPolicy[];
   readonly llmRequest: readonly CompiledPolicy[];
-  /** What its policies must know of LLM requests. */
+  /** What the policies read of LLM requests. */
   readonly sight: Required<LlmSight>;
-  /** In the reverse of the running order. */
+  /** In reverse running order. */
   readonly response: readonly CompiledPolicy[];
   readonly settle: readonly CompiledPolicy[];
   readonly settings: Settings;
-  /** Nothing of it runs while the request goes in: most scopes are passed without a closure being made. */
+  /** The scope has no request hooks, so the pipeline skips it without allocating a closure. */
   readonly isTransparent: boolean;
-  /** Of a route: what must come even before the gateway's own access policies, such as the answer to a preflight. */
+  /** Hooks of a route that run before the gateway's access policies, such as the response to a CORS preflight. */
   readonly preface?: CompiledScope;
   readonly readsResponseBody: boolean;
   /** The policies' configuration with secrets redacted, for the trace and the dump. */
