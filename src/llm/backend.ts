@@ -1,6 +1,6 @@
 /**
- * `ai`: LLM providers as a backend. It reads the request, finds out what it asks for, and sends it on in the
- * client's own words where the provider speaks the same dialect, else in translation.
+ * `ai`: LLM providers as a backend. The backend reads a request, applies the prompt policies, selects targets for its model,
+ * and forwards the request unchanged if the provider has the client's dialect, otherwise translated.
  */
 
 import { createIdSource } from "../base/ids.ts";
@@ -15,7 +15,7 @@ import {
   withTree,
 } from "./calls/apply-policies.ts";
 import { DeferredRun } from "./calls/deferred-run.ts";
-import { FailoverCall, sendJson } from "./calls/failover-call.ts";
+import { FailoverCall, type FailoverOptions, sendJson } from "./calls/failover-call.ts";
 import { forwardUnread } from "./calls/passthrough.ts";
 import { prepareCall, type Reading, restoreRecordedCall } from "./calls/prepare-call.ts";
 import {
@@ -27,23 +27,24 @@ import {
   recordRejection,
   UNREADABLE_STREAM,
 } from "./calls/rejections.ts";
-import { createResponseGuards } from "./calls/response-guards.ts";
-import { Settlement } from "./calls/settlement.ts";
+import { createResponseGuards, type ResponseGuards } from "./calls/response-guards.ts";
+import { Settlement, type SettlementOptions } from "./calls/settlement.ts";
 import { createGuardWatch } from "./guards/guarded-text.ts";
 import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
-import { createModelPolicies, innerPolicies } from "./models/model-policies.ts";
-import type { ConditionInput } from "./models/model-table.ts";
+import { createModelPolicies, innerPolicies, type ModelPolicies } from "./models/model-policies.ts";
+import type { Candidate, ConditionInput, ModelTable } from "./models/model-table.ts";
 import { conditionInput, createQuotes, pricesOf } from "./models/quotes.ts";
 import { type AiConfig, aiSchema, aiSchemaWith } from "./models/schema.ts";
 import { dialectOf } from "./request/dialect.ts";
+import type { LlmCall } from "./request/llm-call.ts";
 import { errorBody, errorHeaders, type LlmError } from "./request/llm-errors.ts";
 import { LlmRequestFacts } from "./request/llm-facts.ts";
-import { createResponseCache } from "./response-cache.ts";
+import { createResponseCache, type ResponseCache } from "./response-cache.ts";
 import { createLlmMetrics } from "./usage/llm-metrics.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
-const NOTHING_RUNS: BackendRun = { abort: () => undefined, resume: () => undefined };
+const FINISHED: BackendRun = { abort: () => undefined, resume: () => undefined };
 
 export const ai = defineBackend({
   key: "ai",
@@ -58,19 +59,15 @@ export const ai = defineBackend({
 function compileAi(config: AiConfig, env: BackendEnv): Backend {
   const table = compileModels(config, env);
   const metrics = createLlmMetrics(env.metrics);
-  const settling = {
-    clock: env.clock,
-    metrics,
-    prices: pricesOf(config, env),
-  };
+  const settling: SettlementOptions = { clock: env.clock, metrics, prices: pricesOf(config, env) };
   const quotes = createQuotes(table, settling.prices);
   const cache = config.cache && createResponseCache(config.cache, JSON.stringify(config), env);
-  const asked = (exchange: Exchange): ConditionInput | undefined =>
+  const conditions = (exchange: Exchange): ConditionInput | undefined =>
     table.hasConditions ? conditionInput(exchange, settling.prices) : undefined;
-  const policies = createModelPolicies(table, requestedModel, asked);
+  const policies = createModelPolicies(table, requestedModel, conditions);
   const reading: Reading = { table, policies, maxBodyBytes: config.maxBodyBytes, quotes };
   const ids = createIdSource();
-  const running = {
+  const failover: FailoverOptions = {
     logger: env.logger.for("llm"),
     clock: env.clock,
     metrics,
@@ -80,6 +77,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     newId: () => ids.hex(12),
     nowSeconds: () => Math.floor(env.clock.now() / 1000),
   };
+  const services: CallServices = { table, policies, cache, settling, failover, conditions };
   return {
     facts: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
     defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
@@ -87,71 +85,12 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     prepare: (exchange, needsModel) => prepareCall(exchange, reading, needsModel),
     recall: (exchange, recorded) => restoreRecordedCall(exchange, recorded, quotes),
     ...(policies ? { inner: (exchange: Exchange) => policies.inner(exchange) } : {}),
-    call(exchange, call) {
+    call(exchange, receiver) {
       const llm = LlmRequestFacts.callOf(exchange);
-      if (llm === undefined) {
-        const { llm: sized } = exchange.facts;
-        const dialect = dialectOf(exchange.request.path);
-        return forwardUnread(table, exchange, call, running, sized && new Settlement(settling, sized, dialect));
-      }
-      const settlement = new Settlement(settling, exchange.facts.llm ?? {}, llm.dialect);
-      const refuse = (error: LlmError): BackendRun => {
-        settlement.unused(error.code ?? "");
-        recordRejection(exchange, error);
-        const { errorFormat } = llm.dialect;
-        sendJson(call, error.status, errorBody(errorFormat, error), errorHeaders(errorFormat, error.status));
-        return NOTHING_RUNS;
-      };
-      const start = (policed: PreparedRequest): BackendRun => {
-        if (policed.model === undefined && llm.dialect.format !== "opaque" && !table.hasFixedModels)
-          return refuse(MISSING_MODEL);
-        const candidates = policies
-          ? policies.chosen(llm, policed.model)
-          : table.candidates(policed.model, asked(exchange));
-        if (candidates === undefined) return refuse(modelNotFound(policed.model));
-        if (candidates.length === 0 && table.hasConditions) return refuse(noModelFits(policed.model));
-        const guarding = createResponseGuards(policed, llm.dialect, exchange);
-        if (guarding === "unreadable") return refuse(UNREADABLE_STREAM);
-        const ask = (to: BackendCall): BackendRun => {
-          const { shown, from } = guarding(to);
-          const run = new FailoverCall(running, exchange, shown, policed.llm, candidates, settlement);
-          from(run);
-          run.start();
-          return run;
-        };
-        if (cache === undefined) return ask(call);
-        const { model, llm: sent } = policed;
-        return cache.run(exchange, call, { model, llm: sent, candidates, settlement, ask, through: guarding });
-      };
-      const refused = (error: unknown): BackendRun => {
-        if (error instanceof LlmRejection) return refuse(error.error);
-        throw error;
-      };
-      const policing = applyPolicies(llm, running, createGuardWatch(exchange, "request"));
-      let isAborted = false;
-      const isOver = (): boolean => isAborted;
-      const later = (policed: Promise<PreparedRequest>): BackendRun => {
-        const asked = policed.then(
-          (judged) => () => start(judged),
-          (error: unknown) => () => refused(error),
-        );
-        return new DeferredRun(call, asked, () => {
-          isAborted = true;
-          settlement.unused("aborted");
-        });
-      };
-      if (llm.bytes.length > SLICED_BYTES)
-        return later(
-          inTurns(policing, isOver)
-            .then((policed) => applyWebhooks(policed, running, isOver))
-            .then((policed) => inTurns(withTree(policed, table.possible(policed.model), running), isOver)),
-        );
-      try {
-        const policed = finish(policing);
-        return policed.rules.requestWebhooks ? later(applyWebhooks(policed, running, isOver)) : start(policed);
-      } catch (error) {
-        return refused(error);
-      }
+      if (llm !== undefined) return new ModelCall(services, exchange, receiver, llm).run();
+      const { llm: sized } = exchange.facts;
+      const settlement = sized && new Settlement(settling, sized, dialectOf(exchange.request.path));
+      return forwardUnread(table, exchange, receiver, failover, settlement);
     },
     describe: () => ({
       models: table.names,
@@ -167,4 +106,114 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
       })),
     }),
   };
+}
+
+interface CallServices {
+  readonly table: ModelTable;
+  readonly policies: ModelPolicies | undefined;
+  readonly cache: ResponseCache | undefined;
+  readonly settling: SettlementOptions;
+  readonly failover: FailoverOptions;
+  /** The call as seen by the conditions of virtual models; undefined if there are none. */
+  conditions(exchange: Exchange): ConditionInput | undefined;
+}
+
+/** One LLM call up to the choice of its targets: prompt policies, request guards, candidates, cache. */
+class ModelCall {
+  readonly #services: CallServices;
+  readonly #exchange: Exchange;
+  readonly #receiver: BackendCall;
+  readonly #llm: LlmCall;
+  readonly #settlement: Settlement;
+  #isAborted = false;
+
+  constructor(services: CallServices, exchange: Exchange, receiver: BackendCall, llm: LlmCall) {
+    this.#services = services;
+    this.#exchange = exchange;
+    this.#receiver = receiver;
+    this.#llm = llm;
+    this.#settlement = new Settlement(services.settling, exchange.facts.llm ?? {}, llm.dialect);
+  }
+
+  /** Small requests without webhooks are handled synchronously, large ones in slices. */
+  run(): BackendRun {
+    const { failover, table } = this.#services;
+    const isAborted = (): boolean => this.#isAborted;
+    const applying = applyPolicies(this.#llm, failover, createGuardWatch(this.#exchange, "request"));
+    if (this.#llm.bytes.length > SLICED_BYTES)
+      return this.#startLater(
+        inTurns(applying, isAborted)
+          .then((prepared) => applyWebhooks(prepared, failover, isAborted))
+          .then((prepared) => inTurns(withTree(prepared, table.possible(prepared.model), failover), isAborted)),
+      );
+    try {
+      const prepared = finish(applying);
+      if (prepared.rules.requestWebhooks) return this.#startLater(applyWebhooks(prepared, failover, isAborted));
+      return this.#start(prepared);
+    } catch (error) {
+      return this.#rejectWith(error);
+    }
+  }
+
+  #startLater(preparing: Promise<PreparedRequest>): BackendRun {
+    const ready = preparing.then(
+      (prepared) => () => this.#start(prepared),
+      (error: unknown) => () => this.#rejectWith(error),
+    );
+    return new DeferredRun(this.#receiver, ready, () => {
+      this.#isAborted = true;
+      this.#settlement.unused("aborted");
+    });
+  }
+
+  #start(prepared: PreparedRequest): BackendRun {
+    const { table, cache, policies, conditions } = this.#services;
+    const { dialect } = this.#llm;
+    const { model, llm } = prepared;
+    if (model === undefined && dialect.format !== "opaque" && !table.hasFixedModels) return this.#reject(MISSING_MODEL);
+    const candidates = policies
+      ? policies.chosen(this.#llm, model)
+      : table.candidates(model, conditions(this.#exchange));
+    if (candidates === undefined) return this.#reject(modelNotFound(model));
+    if (candidates.length === 0 && table.hasConditions) return this.#reject(noModelFits(model));
+    const guards = createResponseGuards(prepared, dialect, this.#exchange);
+    if (guards === "unreadable") return this.#reject(UNREADABLE_STREAM);
+    const callProviders = (receiver: BackendCall): BackendRun => this.#callProviders(receiver, llm, candidates, guards);
+    if (cache === undefined) return callProviders(this.#receiver);
+    return cache.run(this.#exchange, this.#receiver, {
+      model,
+      llm,
+      candidates,
+      settlement: this.#settlement,
+      callProviders,
+      guards,
+    });
+  }
+
+  #callProviders(
+    receiver: BackendCall,
+    llm: LlmCall,
+    candidates: readonly Candidate[],
+    guards: ResponseGuards,
+  ): BackendRun {
+    const guarded = guards(receiver);
+    const { failover } = this.#services;
+    const call = new FailoverCall(failover, this.#exchange, guarded.receiver, llm, candidates, this.#settlement);
+    guarded.setUpstream(call);
+    call.start();
+    return call;
+  }
+
+  #rejectWith(error: unknown): BackendRun {
+    if (error instanceof LlmRejection) return this.#reject(error.error);
+    throw error;
+  }
+
+  #reject(error: LlmError): BackendRun {
+    this.#settlement.unused(error.code ?? "");
+    recordRejection(this.#exchange, error);
+    const { errorFormat } = this.#llm.dialect;
+    sendJson(this.#receiver, error.status, errorBody(errorFormat, error), errorHeaders(errorFormat, error.status));
+    return FINISHED;
+  }
 }

@@ -1,6 +1,9 @@
 /**
- * Answers of LLM calls kept in the store: exactly the same request gets the same answer again, as a stream if it was one,
- * for the same user unless the operator shares them. A store that is away means that the provider is asked.
+ * Response cache for LLM calls: an identical request gets the stored response again, as a stream if it was one. Entries
+ * belong to one user unless the operator shares them. If the store is unavailable, the cache is skipped.
+ *
+ * The cache key covers everything that influences the provider's response and who may see it. With per-user entries, a
+ * request without an identity has no key and is never cached. Incomplete, oversized and error responses are not stored.
  */
 
 import { createHash } from "node:crypto";
@@ -12,7 +15,7 @@ import { HeaderList } from "../http/headers.ts";
 import { CACHE_NAMESPACE, storeNamespace } from "../store/store.ts";
 import { DeferredRun } from "./calls/deferred-run.ts";
 import { ResponseFilter } from "./calls/response-filter.ts";
-import type { GuardedReceiver } from "./calls/response-guards.ts";
+import type { GuardedReceiver, ResponseGuards } from "./calls/response-guards.ts";
 import type { Settlement } from "./calls/settlement.ts";
 import { isForwarded } from "./calls/upstream-request.ts";
 import { isEncoded } from "./encoding/decode-response.ts";
@@ -27,10 +30,10 @@ export interface CacheConfig {
 
 export interface CachedCall extends Omit<CacheKeyInput, "scope" | "backend"> {
   readonly settlement: Settlement;
-  /** Asks the providers. */
-  ask(call: BackendCall): BackendRun;
-  /** What a kept answer passes on its way to the client. */
-  through(call: BackendCall): GuardedReceiver;
+  /** Calls the providers. */
+  callProviders(receiver: BackendCall): BackendRun;
+  /** Wraps the receiver with the response guards, which a cached response passes too. */
+  readonly guards: ResponseGuards;
 }
 
 export interface ResponseCache {
@@ -38,10 +41,10 @@ export interface ResponseCache {
 }
 
 const HEADER = "x-gateway-cache";
-/** A stream goes out in pieces, so that a slow client holds up nothing. */
+/** A replayed response is written in chunks, so that it follows back-pressure. */
 const PIECE_BYTES = 16 * 1024;
 
-/** `backend`: its configuration, so that a change forgets what was kept. */
+/** `backend`: the backend's configuration, part of the key so that a change invalidates all entries. */
 export function createResponseCache({ ttl, scope }: CacheConfig, backend: string, env: BackendEnv): ResponseCache {
   const store = storeNamespace(env.store, CACHE_NAMESPACE);
   const { clock, metrics } = env;
@@ -56,7 +59,7 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
     const { inputTokens = 0, outputTokens = 0, cost = 0 } = exchange.facts.llm ?? {};
     const keptAtMs = clock.now();
     const kept: CachedResponse = { ...answer, keptAtMs, tokens: inputTokens + outputTokens, cost };
-    // An answer that cannot be kept is asked for again.
+    // A failed write only costs a cache miss later.
     store.set(key, JSON.stringify(kept), { expiresAtMs: keptAtMs + ttl }).catch(() => undefined);
   }
 
@@ -66,36 +69,36 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
       const key = /\bno-store\b/i.test(wish) ? undefined : cacheKey({ ...cached, backend, scope }, exchange);
       if (key === undefined) {
         outcomes.labels("bypass").add();
-        return cached.ask(new CachingResponse(call, "bypass"));
+        return cached.callProviders(new CachingResponse(call, "bypass"));
       }
-      const ask = (): BackendRun => {
-        // An encoded answer could not be told from another.
+      const callProviders = (): BackendRun => {
+        // Compressed responses cannot be cached.
         exchange.request.headers.set("accept-encoding", "identity");
         outcomes.labels("miss").add();
-        return cached.ask(
+        return cached.callProviders(
           new CachingResponse(call, "miss", {
             hold: (bytes) => exchange.holdResponse(bytes),
             keep: (answer) => keep(key, answer, exchange),
           }),
         );
       };
-      if (/\bno-cache\b/i.test(wish)) return ask();
+      if (/\bno-cache\b/i.test(wish)) return callProviders();
       const replay = (kept: CachedResponse): BackendRun => {
         outcomes.labels("hit").add();
         savedTokens.labels().add(kept.tokens);
         savedDollars.labels().add(kept.cost);
         cached.settlement.replayed();
         exchange.trace?.point({ type: "policyEvent", kind: "llmCache", details: { outcome: "hit" } });
-        return new ReplayedResponse(cached.through(call), kept, clock);
+        return new ReplayedResponse(cached.guards(call), kept, clock);
       };
       const looked = store
         .get(key)
         .catch(() => undefined)
         .then((text) => {
           const kept = text === undefined ? undefined : parseCached(text);
-          // Of another time, before the clock or the configuration was changed.
+          // Expired, or written under another clock or TTL.
           const isOver = kept === undefined || kept.keptAtMs > clock.now() || kept.keptAtMs + ttl <= clock.now();
-          return isOver ? ask : () => replay(kept);
+          return isOver ? callProviders : () => replay(kept);
         });
       return new DeferredRun(call, looked, () => cached.settlement.unused("aborted"));
     },
@@ -108,9 +111,9 @@ class ReplayedResponse implements BackendRun {
   #sent = 0;
   #isOver = false;
 
-  constructor({ shown: call, from }: GuardedReceiver, kept: CachedResponse, clock: Clock) {
+  constructor({ receiver: call, setUpstream }: GuardedReceiver, kept: CachedResponse, clock: Clock) {
     this.#call = call;
-    from(this);
+    setUpstream(this);
     this.#body = bodyOf(kept);
     const headers = new HeaderList();
     for (let i = 0; i + 1 < kept.headers.length; i += 2)
@@ -142,14 +145,14 @@ class ReplayedResponse implements BackendRun {
   }
 }
 
-/** Calls of a model whose answer depends on the request alone. */
+/** Formats whose response depends on the request alone. */
 const CACHED_FORMATS: ReadonlySet<Format> = new Set([
   ...(["chat", "messages", "responses", "generateContent", "converse", "embeddings"] as const),
 ]);
 
 /**
- * Headers that reach the provider and change nothing about its answer: they differ between calls of one client. Any other
- * header may choose an account, carry a credential or change the answer, so it is part of the key, whatever its name is.
+ * Headers that reach the provider but do not change its response and differ between calls of one client. Any other
+ * header may select an account, carry a credential or change the response, so it is part of the key.
  */
 const IRRELEVANT_HEADERS: ReadonlySet<string> = new Set([
   ...["cache-control", "content-type", "date", "dnt", "idempotency-key", "pragma", "priority", "user-agent", "via"],
@@ -158,7 +161,7 @@ const IRRELEVANT_HEADERS: ReadonlySet<string> = new Set([
 ]);
 const IRRELEVANT_PREFIX = /^(?:x-stainless-|x-b3-|x-datadog-|sec-fetch-|sec-ch-)/;
 
-/** Where clients bring keys of their own. */
+/** Headers in which clients send provider keys of their own. */
 const KEY_HEADERS = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 
 export interface CacheKeyInput {
@@ -169,7 +172,7 @@ export interface CacheKeyInput {
   readonly candidates: readonly Candidate[];
 }
 
-/** undefined: this call is neither looked for nor kept. */
+/** Undefined if the call must not be cached. */
 export function cacheKey(question: CacheKeyInput, exchange: Exchange): string | undefined {
   const { llm, scope, candidates } = question;
   const { request } = exchange;
@@ -177,14 +180,14 @@ export function cacheKey(question: CacheKeyInput, exchange: Exchange): string | 
   const owner = ownerOf(exchange, scope, candidates);
   if (owner === undefined) return undefined;
   const hash = createHash("sha256");
-  // Each part with its length: no two requests can be written alike.
+  // Each part is prefixed with its length, so that different requests never hash the same input.
   const add = (part: string | Buffer): void => {
     hash.update(`${Buffer.byteLength(part)}:`);
     hash.update(part);
   };
   for (const part of [question.backend, owner, request.path, withoutKeys(request.query), question.model ?? ""])
     add(part);
-  // Who may answer can depend on more than the request: on conditions over its headers and its sender.
+  // The candidates can depend on conditions over headers and identity, not only on the request.
   add(
     candidates
       .map(({ target, model }) => `${target.name} ${model}`)
@@ -206,7 +209,7 @@ function ownerOf(
   scope: CacheKeyInput["scope"],
   candidates: readonly Candidate[],
 ): string | undefined {
-  // Only the provider can check a key that the client brings: whoever has another one, or none, asks for himself.
+  // Only the provider can verify a key that the client sends, so entries are separate per key.
   const brought = candidates.some(({ target }) => target.credential.kind === "client")
     ? [...KEY_HEADERS.map((name) => request.headers.get(name)), credential?.value, keyParameter(request.query)]
     : [];
@@ -227,11 +230,11 @@ function withoutKeys(query: string): string {
     .join("&");
 }
 
-/** As text in JSON it stays below what a store takes. */
+/** Stays below the value size limit of a store when encoded as JSON. */
 const MAX_KEPT_BYTES = 512 * 1024;
-/** What a piece takes besides its bytes. */
+/** Estimated memory overhead per chunk. */
 const CHUNK_BYTES = 128;
-/** What an answer needs to be read again; the rest is of the provider's one call. */
+/** Headers needed to replay the response; the others belong to one provider call. */
 const KEPT_HEADERS = ["content-type", "x-gateway-dropped"];
 const ERROR_EVENT = /^(?:event: ?(?:error|response\.failed)|data: ?\{"(?:error|type": ?"error)")/m;
 
@@ -259,12 +262,12 @@ export function bodyOf({ body, isBase64 }: CachedResponse): Buffer {
 }
 
 export interface Keep {
-  /** Whether there is memory for that many more bytes. */
+  /** Whether the memory budget allows that many more bytes. */
   hold(bytes: number): boolean;
   keep(answer: Pick<CachedResponse, "headers" | "body" | "isBase64">): void;
 }
 
-/** Passes an answer on, and keeps a copy until its end. */
+/** Forwards a response and collects a copy of it. */
 export class CachingResponse extends ResponseFilter {
   readonly #outcome: "miss" | "bypass";
   readonly #keep: Keep | undefined;
@@ -272,7 +275,7 @@ export class CachingResponse extends ResponseFilter {
   #chunks: Buffer[] = [];
   #bytes = 0;
 
-  /** Without `keep`, only the head says what the cache did. */
+  /** Without `keep`, it only sets the `x-gateway-cache` header. */
   constructor(call: BackendCall, outcome: "miss" | "bypass", keep?: Keep) {
     super(call);
     this.#outcome = outcome;

@@ -1,6 +1,6 @@
 /**
- * The rules of the `ai` policies, applied to a call before a target is chosen: the result is a call like any other,
- * with other bytes.
+ * Applies the `ai` policies (prompt rules and request guards) to a call before a target is chosen. The result is a call
+ * with rewritten bytes.
  */
 
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
@@ -20,12 +20,12 @@ import type { PlanOptions } from "./upstream-request.ts";
 
 export interface PreparedRequest {
   readonly llm: LlmCall;
-  /** What is asked for, after overrides and aliases. */
+  /** The requested model, after overrides and aliases. */
   readonly model: string | undefined;
   readonly rules: PromptRules;
 }
 
-/** What a call asks for after overrides and aliases: the `model` that `applyPolicies` will find. */
+/** The requested model after overrides and aliases, equal to the `model` that `applyPolicies` returns. */
 export function requestedModel({ dialect, scan, rules: list }: LlmCall): string | undefined {
   const rules = mergeRules(list);
   const isEdited = dialect.format !== "opaque" && !scan.isForm;
@@ -34,12 +34,12 @@ export function requestedModel({ dialect, scan, rules: list }: LlmCall): string 
   return (model !== undefined && rules.aliases?.(model)) || model;
 }
 
-/** Throws LlmRejection with what the client is to be told. `watch` hears what guards in shadow mode find. */
+/** Throws LlmRejection. `watch` receives the findings of shadow guards. */
 export function* applyPolicies(llm: LlmCall, env: PlanOptions, watch: GuardWatch): Steps<PreparedRequest> {
   const rules = mergeRules(llm.rules);
-  // What is passed on unread (images, speech, older completions) has no place for messages, but its texts are guarded.
+  // Opaque requests (images, speech, legacy completions) have no messages, but their strings are guarded.
   const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
-  // Nothing but the model is read of a form with files.
+  // Only the model is read from a form with files.
   const edited = editsRequest(applicable) && !llm.scan.isForm ? yield* edit(llm, applicable, env) : llm;
   if (rules.watchedRequests && !edited.scan.isForm) yield* watchRequest(edited, rules.watchedRequests, env, watch);
   const model = edited.dialect.pathModel ?? edited.scan.model;
@@ -51,7 +51,7 @@ export function* applyPolicies(llm: LlmCall, env: PlanOptions, watch: GuardWatch
   };
 }
 
-/** For targets that speak another dialect: the tree of a large request is read in steps before it is planned. */
+/** Parses a large request in slices if a target needs its tree for a translation. */
 export function* withTree(
   policed: PreparedRequest,
   candidates: readonly Candidate[] | undefined,
@@ -70,7 +70,7 @@ function needsTree({ dialect, caching }: LlmCall, { target: { provider }, model 
   return caching !== undefined && hasCacheMarks(format, model);
 }
 
-/** Throws LlmRejection where there is no tree. `purpose` follows "cannot". */
+/** Throws LlmRejection if the body cannot be parsed. `purpose` follows "cannot" in the message. */
 function* treeOf(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleton> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON")
@@ -84,7 +84,7 @@ function* treeOf(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleto
   return tree;
 }
 
-/** The call with other members. `maker` is told of if they cannot be read. */
+/** The call with a new body. `maker` is named in the error if that body is invalid. */
 function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string): Steps<LlmCall> {
   yield;
   const bytes = Buffer.concat(tree.write(value));
@@ -107,7 +107,7 @@ function* edit(llm: LlmCall, rules: PromptRules, env: PlanOptions): Steps<LlmCal
   }
 }
 
-/** The call with the texts that guards by webhook leave. Rejects with LlmRejection. */
+/** The call with the strings that the webhook guards return. Rejects with LlmRejection. */
 export async function applyWebhooks(
   policed: PreparedRequest,
   env: PlanOptions,
@@ -137,7 +137,7 @@ function refuseTokenNumbers(body: Members): void {
   throw new LlmRejection({ status: 400, message, code: "unsupported_format" });
 }
 
-/** The same texts as an enforced guard reads; what it could not read it would reject. */
+/** Reads the same strings as an enforced guard. A body that it cannot read counts as a rejection. */
 function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanOptions, watch: GuardWatch): Steps<void> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");

@@ -1,18 +1,20 @@
 /**
- * A run that begins when something outside has been asked: the cache, or a guard. Until then the client can leave, and then
- * nothing begins.
+ * A backend run that starts after an asynchronous step, such as a cache lookup or a guard webhook. If the client
+ * disconnects first, it never starts.
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 
 export class DeferredRun implements BackendRun {
   #run: BackendRun | undefined = undefined;
   #isAborted = false;
-  readonly #abandoned: () => void;
+  readonly #onAbandoned: () => void;
 
-  /** `asked` resolves with what begins the run. `abandoned`: the client left before it began. */
-  constructor(call: BackendCall, asked: Promise<() => BackendRun>, abandoned: () => void) {
-    this.#abandoned = abandoned;
-    asked
+  /**
+   * `ready` resolves with the function that starts the run. `onAbandoned`: the client disconnected before the start.
+   */
+  constructor(call: BackendCall, ready: Promise<() => BackendRun>, onAbandoned: () => void) {
+    this.#onAbandoned = onAbandoned;
+    ready
       .then((begin) => {
         if (!this.#isAborted) this.#run = begin();
       })
@@ -22,7 +24,7 @@ export class DeferredRun implements BackendRun {
   abort(): void {
     if (this.#isAborted) return;
     this.#isAborted = true;
-    if (this.#run === undefined) this.#abandoned();
+    if (this.#run === undefined) this.#onAbandoned();
     else this.#run.abort();
   }
 

@@ -1,6 +1,6 @@
 /**
- * What is sent to a provider without being an LLM call: a list of models, files, forms. It goes to the first target
- * as it came, with the provider's credential, below the provider's base path.
+ * Forwards requests that are not LLM calls (model lists, files, forms, WebSockets) to the first target: unchanged,
+ * below the provider's base path, with the provider's credential.
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -19,10 +19,10 @@ import { createResponseGuards } from "./response-guards.ts";
 import { PROMPT_ONLY, type ResponseSettlement, type Settlement } from "./settlement.ts";
 import { NO_BETAS, NO_LOSSES, NO_TOOLS, type PlanOptions, upstreamRequest, withoutKey } from "./upstream-request.ts";
 
-/** The provider's own base path takes the place of the client's up to and with its version. */
+/** Matches the client's base path including the version, which the provider's own base path replaces. */
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
 
-/** `settlement`: of what token limits count, which is every request with a body. */
+/** `settlement`: present if token limits count the request, which is the case for every request with a body. */
 export function forwardUnread(
   table: ModelTable,
   exchange: Exchange,
@@ -33,24 +33,23 @@ export function forwardUnread(
   const target = table.targets[0];
   const { request } = exchange;
   if (!target) throw new GatewayError("no_backend");
-  // Among several providers nothing says whose account is meant.
+  // With several providers it is not clear which account is meant.
   if (target.credential.kind === "aws" || (table.isClosed && table.targets.length > 1))
     throw new GatewayError("not_found", { message: "only model calls are supported here" });
   const upgrade = isWebsocket(request) ? "websocket" : undefined;
   const rules = unreadRulesOf(exchange);
   if (upgrade && hasGuards(rules))
     throw new GatewayError("bad_request", { message: "the guards of this route cannot read a WebSocket: use HTTP" });
-  const guarding = createResponseGuards({ rules, model: undefined }, dialectOf(request.path), exchange);
-  if (guarding === "unreadable") throw new GatewayError("bad_request", { message: UNREADABLE_STREAM.message });
-  const { shown, from } = guarding(call);
+  const guards = createResponseGuards({ rules, model: undefined }, dialectOf(request.path), exchange);
+  if (guards === "unreadable") throw new GatewayError("bad_request", { message: UNREADABLE_STREAM.message });
+  const guarded = guards(call);
   const models = modelsPathOf(request.path);
   const suffix = models
     ? `/models${models.name === undefined ? "" : `/${modelName(models.name)}`}`
     : request.path.replace(VERSION, "");
   const query = withoutKey(request.query);
-  // Google's WebSockets lie beside its API, not below it.
+  // Google's WebSocket and upload paths are next to its API base path, not below it.
   const isBeside = upgrade !== undefined && request.path.startsWith("/ws/");
-  // So do its uploads of files.
   const upload = UPLOAD.test(request.path) ? "/upload" : "";
   const own = isBeside ? request.path : `${upload}${target.basePath}${suffix}`;
   const path = withQuery(target.pathOverride ?? own, query);
@@ -86,7 +85,7 @@ export function forwardUnread(
     else sent.headers.set("content-length", String(body.length));
   } else if (body.kind === "none") sent.headers.delete("content-length");
   if (exchange.facts.llm) exchange.facts.llm.provider = target.provider.name;
-  const answer = new NativeResponse(shown, "opaque", settlement ?? NOT_COUNTED, false);
+  const response = new NativeResponse(guarded.receiver, "opaque", settlement ?? NOT_COUNTED, false);
   let hasAnswered = false;
   const send = (): HttpCall => {
     const outgoing = body.kind === "stream" ? { ...sent, body: body.stream } : upgrade ? { ...sent, upgrade } : sent;
@@ -95,12 +94,12 @@ export function forwardUnread(
     return target.upstream.send(outgoing, {
       head: (status, headers) => {
         hasAnswered = true;
-        shown.received(status, headers);
-        answer.head(status, headers);
+        guarded.receiver.received(status, headers);
+        response.head(status, headers);
       },
-      data: (chunk) => answer.data(chunk),
-      end: (trailers) => answer.end(trailers),
-      error: (error) => answer.fail(error),
+      data: (chunk) => response.data(chunk),
+      end: (trailers) => response.end(trailers),
+      error: (error) => response.fail(error),
       upgraded: (status, headers, socket) => call.upgraded(status, headers, socket),
     });
   };
@@ -108,27 +107,27 @@ export function forwardUnread(
   const { method, headers } = sent;
   const signing = target.sign?.({ method, protocol, hostname: host, port, path, headers, body: [] });
   let run: BackendRun | undefined;
-  from({ abort: () => run?.abort(), resume: () => run?.resume() });
+  guarded.setUpstream({ abort: () => run?.abort(), resume: () => run?.resume() });
   run = signing === undefined ? send() : sendLater(signing, send, call);
   return {
     abort() {
       run.abort();
-      // The provider may have worked all the same: what was asked counts, and what was delivered.
-      if (hasAnswered) answer.abort();
+      // The provider may have processed the request, so its input and the delivered output are charged.
+      if (hasAnswered) response.abort();
       else settlement?.used(PROMPT_ONLY);
     },
     resume: () => run.resume(),
   };
 }
 
-/** Slashes belong to the names of models at some providers. */
+/** Some providers have slashes in model names. */
 function modelName(name: string): string {
   const segment = slashedName(name, "%2F");
   if (segment === undefined) throw new GatewayError("bad_request", { message: new ModelNameError().message });
   return segment;
 }
 
-/** The same run, once there is a credential. */
+/** Sends the request once the credential is available. */
 function sendLater(signing: Promise<void>, send: () => HttpCall, call: BackendCall): BackendRun {
   let http: HttpCall | undefined;
   let aborted = false;
@@ -152,7 +151,7 @@ function notReady(error: CredentialError): GatewayError {
 }
 
 function ignore(): void {
-  // Nothing is counted here.
+  // Token limits do not count this request.
 }
 
 const NOT_COUNTED: ResponseSettlement = { firstByte: ignore, used: ignore, unused: ignore };

@@ -1,6 +1,6 @@
 /**
- * Reading a request before any provider is chosen: the body is checked and its call found; lists of models are answered,
- * WebSockets and what is not read are told apart. What is wrong is said in the client's dialect.
+ * Reads a request before a target is chosen: validates the body, extracts the LLM call, answers model lists and
+ * WebSocket upgrades, and detects requests that are forwarded unread. Errors use the client's dialect.
  */
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
@@ -22,7 +22,7 @@ import { modelNotFound, rejection } from "./rejections.ts";
 
 const NO_BYTES = Buffer.alloc(0);
 const NO_NAMES: readonly string[] = [];
-/** A body means nothing with these; what a provider would make of it is unknown. */
+/** Methods without a defined body; providers may treat one differently. */
 const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
 export interface Reading {
@@ -42,7 +42,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
       code: "unexpected_body",
     });
   }
-  // The body of any other method is judged like that of a POST where something must know the model.
+  // If a rule needs the model, bodies of other methods are read like those of a POST.
   const isJudged = request.body.kind !== "none" && (needsModel || exchange.identity.modelAccess !== undefined);
   if (request.method !== "POST" && !isJudged) {
     const models =
@@ -56,7 +56,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
     return models && modelsReply(table, models, exchange.identity.modelAccess, mayUse);
   }
   const { body } = request;
-  // A second attempt: the body was read by the first.
+  // On a retry the body was already read.
   const known = LlmRequestFacts.callOf(exchange);
   if (known) {
     request.body = { kind: "bytes", bytes: known.bytes };
@@ -98,12 +98,12 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   return understood(body.kind === "bytes" ? body.bytes : NO_BYTES);
 }
 
-/** Clients that try a WebSocket first (Codex) must hear at once that there is none. */
+/** Some clients (Codex) try a WebSocket first and need an immediate rejection to fall back to HTTP. */
 function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefined {
   const { path } = exchange.request;
   const [target] = table.targets;
   if (table.targets.length === 1 && target?.provider.upgrades?.(path) === true) {
-    // What goes through it is not read: it needs a budget that is not used up.
+    // The gateway does not read the tunnel, so only exhausted budgets can reject it.
     noteFreeRequest(exchange, modelsInHead(exchange));
     return undefined;
   }
@@ -115,12 +115,12 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
 }
 
 /**
- * What is only stored has no call to read. Anything else is JSON, whatever its content type says: many servers do not look at
- * it. Where the model is judged, so is what is stored, unless it is an upload.
+ * Requests that only store data contain no call. Everything else is read as JSON whatever its content type says,
+ * because many servers ignore the type. If the model matters to a rule, stored data is read too, except uploads.
  */
 function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dialect, isJudged: boolean): boolean {
   if (format !== "opaque") return false;
-  // Google's uploads begin with JSON too.
+  // Google's uploads start with JSON too.
   if (free && UPLOAD.test(path)) return true;
   const type = headers.get("content-type") ?? "";
   if (!free) return body.kind === "none";
@@ -131,7 +131,10 @@ export function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolea
   return FORMS.has(suffix) && /^multipart\/form-data\s*;/i.test(headers.get("content-type") ?? "");
 }
 
-/** Where only one provider can be meant and nobody asks for the model, a form streams unread; so does one that is too long to hold. */
+/**
+ * With a single provider and no rule that needs the model, a form is streamed unread, as is one that exceeds the body
+ * limit.
+ */
 function readsForm(
   { identity: { modelAccess }, request }: Exchange,
   { table, maxBodyBytes }: Reading,
@@ -158,19 +161,21 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
   return undefined;
 }
 
-/** What takes forms; elsewhere a body that says it is one is JSON to servers that do not look at the type. */
+/**
+ * Paths that accept forms. Elsewhere a body declared as a form may be parsed as JSON by servers that ignore the type.
+ */
 const FORMS: ReadonlySet<string> = new Set([
   ...["/videos", "/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations"],
 ]);
 
-/** Token limits count every request with a body: what is not read, by its size. */
+/** Token limits count every request with a body; unread ones by size. */
 function noteUnread(exchange: Exchange, { free }: Dialect): void {
   if (exchange.request.body.kind === "none") return;
   if (free) noteFreeRequest(exchange);
   else noteSizedRequest(exchange);
 }
 
-/** Providers get a path of the gateway's own, but the client's query and headers. */
+/** Providers receive the client's query and headers, which can name models too. */
 function modelsInHead({ request: { query }, sentPairs }: Exchange): readonly string[] {
   const found = new ModelNames();
   modelsInQuery(query, found);
@@ -211,7 +216,7 @@ function* understand(
   return problem && rejection(exchange, dialect, problem);
 }
 
-/** A list of models, and policies of models, hold for every model that a provider may go on to. */
+/** Model lists and model policies apply to every alternative model that the provider may choose. */
 function alternativeProblem(names: readonly string[], table: ModelTable): LlmError | undefined {
   for (const name of names) {
     const possible = table.possible(name);
@@ -226,7 +231,7 @@ function alternativeProblem(names: readonly string[], table: ModelTable): LlmErr
   return undefined;
 }
 
-/** Where Google takes files. */
+/** Google's upload paths. */
 export const UPLOAD = /(?:^|\/)upload\/v1(?:beta)?\//;
 
 export function isWebsocket({ method, headers }: GatewayRequest): boolean {
@@ -237,7 +242,7 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmFacts, quot
   const { request } = exchange;
   const dialect = dialectOf(request.path);
   const { requestModel, maxOutputTokens } = recorded;
-  // What is passed on unread has no call, see `prepareCall`.
+  // Requests forwarded unread have no call.
   const isRead = request.method === "POST" && (requestModel !== undefined || dialect.format !== "opaque");
   const body = { model: dialect.pathModel === undefined ? requestModel : undefined, max_tokens: maxOutputTokens };
   const bytes = Buffer.from(JSON.stringify(body));
@@ -252,7 +257,7 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmFacts, quot
   const facts = new LlmRequestFacts(model, recorded.streaming ?? false, bytes, call);
   if (dialect.free) facts.makeFree();
   facts.estimatedTokens = recorded.estimatedTokens ?? 0;
-  // What became of it: limits are settled with this.
+  // The recorded outcome, which limits are settled with.
   const { responseModel, provider, inputTokens, outputTokens, totalTokens } = recorded;
   if (responseModel !== undefined) facts.responseModel = responseModel;
   if (provider !== undefined) facts.provider = provider;
@@ -262,7 +267,7 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmFacts, quot
   exchange.facts.llm = facts;
 }
 
-/** `access`: what the client's key may use, if that is not everything. `rules`: what the models' own policies say. */
+/** `access`: the models that the client's key may use; undefined for all. `rules`: the authorization of each model. */
 export function modelsReply(
   table: ModelTable,
   path: ModelsPath,
@@ -271,7 +276,7 @@ export function modelsReply(
 ): Reply {
   const { name } = path;
   const mayUse = (model: string): boolean => (access === undefined || access.allows(model)) && rules(model);
-  // Where the provider knows the names, a key with a list says which.
+  // Without a model list in the configuration, only the key's own list is known.
   const names = table.isClosed ? table.names.filter(mayUse) : (access?.names ?? []);
   if (name === undefined) return jsonReply(200, { object: "list", data: names.map(modelObject) });
   if (mayUse(name) && table.possible(name).length > 0) return jsonReply(200, modelObject(name));
@@ -286,7 +291,7 @@ export function modelsReply(
   );
 }
 
-/** There is no time at which a configured name was made; clients only need the member to be there. */
+/** Configured names have no creation time, but clients require the field. */
 function modelObject(id: string) {
   return { id, object: "model", created: 0, owned_by: "gateway" };
 }

@@ -1,7 +1,10 @@
 /**
- * An answer that passes as it came, byte for byte: errors, unknown members, frames of any kind. It is watched for
- * its usage, and only a usage chunk that the client did not ask for is taken out. If it breaks off in the middle of
- * an event stream, the client is told so in its own dialect.
+ * The response of a provider on its way to the client, in two forms.
+ *
+ * `NativeResponse` forwards a response in the client's own dialect byte for byte. It reads the usage from a copy and
+ * removes only a usage event that the client did not request. `TranslatedResponse` converts a response from another
+ * dialect: JSON is held until it is complete, a stream is translated event by event. Errors keep their status and use
+ * the client's error format. If an event stream breaks off, the client receives an error event in its dialect.
  */
 
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
@@ -25,14 +28,14 @@ import { readHeaderUsage } from "../usage/usage.ts";
 import type { ResponseSettlement } from "./settlement.ts";
 import type { UpstreamPlan } from "./upstream-request.ts";
 
-/** One answer of a provider on its way to the client. */
+/** A committed provider response. */
 export interface ProviderResponse {
   head(status: number, headers: HeaderList): void;
   data(chunk: Buffer): boolean;
   end(trailers: readonly string[]): void;
-  /** It broke off. */
+  /** The upstream failed in the middle of the response. */
   fail(error: unknown): void;
-  /** The client left. */
+  /** The client disconnected. */
   abort(): void;
 }
 
@@ -61,7 +64,7 @@ export class NativeResponse implements ProviderResponse {
     const beside = this.#format === "invoke" ? readHeaderUsage(headers) : undefined;
     if (status < 400)
       this.#tap = createUsageTap(contentType, encoding, (report) =>
-        // What stands beside the answer counts all of it.
+        // The header counts the whole response.
         this.#settlement.used(
           report.usage === undefined && beside ? { ...report, usage: beside, uncountedTokens: 0 } : report,
         ),
@@ -77,7 +80,7 @@ export class NativeResponse implements ProviderResponse {
     this.#settlement.firstByte();
     if (!this.#hider) {
       const goOn = this.#call.data(chunk);
-      // Counted after it was sent: the client never waits for our reading.
+      // Counts after sending, so that the client does not wait for it.
       this.#tap?.data(chunk);
       return goOn;
     }
@@ -116,33 +119,32 @@ export function isEventStream(contentType: string | undefined): boolean {
   return contentType?.startsWith("text/event-stream") === true;
 }
 
-/** A broken connection would take the last words with it if it came in the same turn. */
+/** Fails in a later event-loop turn, because closing the connection at once would discard the last chunk. */
 export function failAfter(call: BackendCall, lastWords: Buffer, error: unknown): void {
   call.data(lastWords);
   setImmediate(() => call.fail(error));
 }
 
-/** The blank line in front ends whatever event was cut. */
+/** The leading blank line terminates an event that was cut off. */
 export function brokenStreamEvent(format: Format): Buffer {
   const error = { status: 502, message: "the provider's stream ended early", code: "upstream_error" };
   return Buffer.from(`\n\n${encodeSseEvent(errorEvent(format, error))}`);
 }
 
-/** It is held and parsed whole. */
+/** The response is buffered and parsed as a whole. */
 const MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
-/** Each is looked at in one turn: 0.25 µs. Numbers, as of embeddings, are passed on unseen. */
+/** Each object costs about 0.25 µs of one event-loop turn. Arrays of numbers, as in embeddings, are not inspected. */
 const MAX_RESPONSE_OBJECTS = 200_000;
 const COUNTED_BYTES = 64 * 1024;
 const OPEN_BRACE = 123;
-/** Names the members of the request that the provider was not told. */
+/** Lists the request parameters that the provider does not support. */
 const DROPPED_HEADER = "x-gateway-dropped";
 const AWS_STREAM = "application/vnd.amazon.eventstream";
 
 export interface UpstreamControl {
-  /** Ends the provider's answer when it cannot be translated any further. */
+  /** Aborts the upstream call when its response cannot be translated. */
   stop(): void;
-  /** Nobody waits for the answer any more. */
   isClientGone(): boolean;
 }
 
@@ -210,9 +212,9 @@ export class TranslatedResponse implements ProviderResponse {
   end(trailers: readonly string[]): void {
     if (this.#over) return;
     if (!this.#stream) {
-      // What is counted from the whole answer is settled with it.
+      // If the usage is read from the complete response, `#sendWhole` settles it.
       if (this.#translation.counts === undefined || this.#status >= 400) this.#settle(true);
-      // A small one is sent before the connection is used for anything else.
+      // Small responses are sent synchronously, before the connection is reused.
       if (this.#heldBytes <= SLICED_BYTES) finish(this.#sendWhole());
       else inTurns(this.#sendWhole(), () => this.#source.isClientGone()).catch((error) => this.#call.fail(error));
       return;
@@ -247,7 +249,7 @@ export class TranslatedResponse implements ProviderResponse {
     const take = (type: string, text: string): void => {
       const data = parseEvent(text);
       if (data !== undefined) this.#collect(translation.event(type, data));
-      // An event that cannot be read may have been text: leaving it out would change the answer.
+      // Fails instead of dropping an unreadable event, which may have contained text.
       else if (text !== "" && text.trim() !== "[DONE]") throw new Error("an event of the stream is not a JSON object");
     };
     const reader = isAws
@@ -271,7 +273,7 @@ export class TranslatedResponse implements ProviderResponse {
     return this.#sendCollected();
   }
 
-  /** What was translated so far goes out, then the error in the client's dialect; there is no clean end. */
+  /** Sends the events translated so far, then an error event in the client's dialect, and closes the connection. */
   #breakStream(error: unknown): void {
     this.#over = true;
     this.#source.stop();
@@ -313,7 +315,7 @@ export class TranslatedResponse implements ProviderResponse {
     return this.#call.data(Buffer.from(text));
   }
 
-  /** Nobody waits for the end of an answer that will not be sent. */
+  /** Stops the upstream call, because the response will not be sent. */
   #tooLarge(): void {
     this.#over = true;
     this.#held = [];
@@ -343,7 +345,7 @@ export class TranslatedResponse implements ProviderResponse {
       return;
     }
     const { clientFormat, context } = this.#plan;
-    // Some servers answer 200 with an error inside: an empty answer in the client's dialect would hide it.
+    // Some servers return an error with status 200. Translating it would produce an empty response.
     if (this.#status < 400 && isMembers(parsed?.error)) this.#status = 502;
     let body: Members;
     try {
@@ -370,7 +372,7 @@ export class TranslatedResponse implements ProviderResponse {
     this.#call.end();
   }
 
-  /** By the provider's count, in the answer or beside it; else the estimate of what was asked. */
+  /** Uses the provider's count from the body or a header; otherwise the estimate stands. */
   #count(counts: NonNullable<Translation["counts"]>, answer: Members | undefined, body: Members): Members {
     const headers = this.#headers;
     const tokens = (answer && counts.inputTokens(answer)) ?? (headers && readHeaderUsage(headers)?.inputTokens);
@@ -386,7 +388,7 @@ export class TranslatedResponse implements ProviderResponse {
   }
 }
 
-/** Braces inside of texts count as well: no text has as many. */
+/** Braces inside strings count too; no realistic text has that many. */
 function* hasManyObjects(bytes: Buffer): Steps<boolean> {
   let objects = 0;
   for (let at = 0; at < bytes.length && objects <= MAX_RESPONSE_OBJECTS; at += COUNTED_BYTES) {

@@ -1,6 +1,6 @@
 /**
- * Refusals of the gateway on LLM routes: in the client's dialect, and for the log and `explain` under the codes of the
- * catalogue.
+ * Rejections by the gateway on LLM routes. The client receives them in its dialect; the log and `explain` use the codes
+ * of the error catalogue.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -10,7 +10,7 @@ import { jsonReply, type Reply } from "../../core/reply.ts";
 import { type Dialect, dialectOf } from "../request/dialect.ts";
 import { errorBody, errorHeaders, type LlmError } from "../request/llm-errors.ts";
 
-/** The SDKs of providers read no other shape. A stream that is limited reads the literal text (spec 7). */
+/** Provider SDKs parse only their provider's error format. A rate-limited stream gets the gateway's plain text. */
 export function errorReply(exchange: Exchange, error: GatewayError): Reply | undefined {
   const { status, message, code } = error;
   if (code === "rate_limited" && exchange.facts.llm?.streaming !== false) return undefined;
@@ -41,7 +41,7 @@ export function modelNotFound(model: string | undefined): LlmError {
   };
 }
 
-/** Of a virtual model with conditions. */
+/** For a virtual model with conditions. */
 export function noModelFits(model: string | undefined): LlmError {
   return {
     status: 400,
@@ -57,7 +57,7 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
   415: "unsupported_media_type",
 };
 
-/** The client gets it in its own dialect; the log and `explain` say why, too. */
+/** Records the rejection for the log and `explain`. */
 export function recordRejection(exchange: Exchange, { status, message }: LlmError): void {
   exchange.failure ??= { code: codeOf({ status }), source: "client", message, detail: undefined };
 }

@@ -1,5 +1,5 @@
 /**
- * A call that passes on to another what it does not look at: what looks at heads and bodies extends it.
+ * Base class of response filters: forwards the events that a filter does not inspect to the next receiver.
  */
 import type { Duplex } from "node:stream";
 import type { BackendCall, BackendProblem } from "../../core/backend.ts";

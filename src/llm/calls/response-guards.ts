@@ -1,7 +1,10 @@
 /**
- * Response guards, between an answer and the client. JSON is held until it is whole; of a stream only the last
- * words are held back, because a pattern may go on in the next event. Large events are looked at in turns, and the
- * provider waits meanwhile. A refusal in a stream that has begun is an error event and a broken connection.
+ * Response guards between a provider's response and the client, in three filters: regular expressions first, then
+ * webhooks, and shadow guards nearest to the client, where they see what the enforced guards let through.
+ *
+ * Regular expressions hold JSON until it is complete; of a stream they hold back only the last characters, because a
+ * match may continue in the next event. Webhooks judge a complete response. Shadow guards never delay or change it.
+ * Large events are processed in slices while the provider waits.
  */
 import { InOrder } from "../../base/in-order.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
@@ -27,8 +30,8 @@ import { ResponseFilter } from "./response-filter.ts";
 export const MAX_RESPONSE_BYTES = 4 * 1024 * 1024;
 export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 
-/** What it does with the answer's source: nothing more is wanted, or more can be taken. */
-type AnsweringRun = Pick<BackendRun, "abort" | "resume">;
+/** The upstream call that produces the response. */
+type UpstreamRun = Pick<BackendRun, "abort" | "resume">;
 
 interface GuardedStream {
   readonly guard: StreamGuard;
@@ -47,9 +50,9 @@ export class GuardedResponse extends ResponseFilter {
   #stream: GuardedStream | undefined;
   #over = false;
   #out: string[] = [];
-  #run: AnsweringRun | undefined;
+  #run: UpstreamRun | undefined;
 
-  /** `isClientGone`: nobody waits for the answer any more. */
+  /** `isClientGone`: the client disconnected. */
   constructor(call: BackendCall, guards: readonly TextGuard[], format: Format, isClientGone: () => boolean) {
     super(call);
     this.#isClientGone = isClientGone;
@@ -57,8 +60,8 @@ export class GuardedResponse extends ResponseFilter {
     this.#format = format;
   }
 
-  /** Where the answer comes from. */
-  from(run: AnsweringRun): void {
+  /** Sets the upstream call, before the first byte. */
+  setUpstream(run: UpstreamRun): void {
     this.#run = run;
   }
 
@@ -176,7 +179,9 @@ export class GuardedResponse extends ResponseFilter {
     this.call.end();
   }
 
-  /** Undefined if it cannot be read. Errors of a provider may quote what the model wrote, so they are guarded, too. */
+  /**
+   * Undefined if the body is unreadable. Provider errors are guarded too, because they may quote the model's output.
+   */
   *#guardedWhole(bytes: Buffer, headers: HeaderList): Steps<Buffer | undefined> {
     if (bytes.length === 0) return bytes;
     const body = yield* parseMembersInSteps(bytes);
@@ -203,7 +208,7 @@ export class GuardedResponse extends ResponseFilter {
     if (this.#over) return;
     this.#over = true;
     this.#flush();
-    // A provider whose answer was refused must not go on writing it.
+    // Stops the provider from generating a rejected response.
     this.#run?.abort();
     const rejected = error instanceof GuardRejection;
     const said = {
@@ -244,7 +249,7 @@ function* caught(steps: Steps<SseEvent[]>): Steps<{ events: SseEvent[] } | { err
   }
 }
 
-/** Of a stream, in one step. */
+/** Bytes of a stream parsed per slice. */
 const PARSED_BYTES = 16 * 1024;
 
 export class WebhookGuardedResponse extends ResponseFilter {
@@ -257,7 +262,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
   #bytes = 0;
   #over = false;
 
-  /** `isClientGone`: nobody waits for the answer any more. */
+  /** `isClientGone`: the client disconnected. */
   constructor(
     call: BackendCall,
     format: Format,
@@ -324,7 +329,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
     return shown === body ? bytes : Buffer.from(await this.#run(stringifyInSteps(shown)));
   }
 
-  /** Of an error that is no JSON. */
+  /** Checks an error body that is not JSON. */
   async #judgeText(bytes: Buffer): Promise<Buffer | undefined> {
     if (isEncoded(this.#headers?.get("content-encoding"))) return undefined;
     const [judged = ""] = await this.#judge([bytes.toString("utf8")]);
@@ -356,7 +361,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
   }
 }
 
-/** Undefined if it cannot be read. */
+/** Undefined if the stream is unreadable. */
 function* readStream(bytes: Buffer): Steps<StreamTexts | undefined> {
   const events: SseEvent[] = [];
   const parser = createSseParser((event) => events.push(event), MAX_EVENT_BYTES);
@@ -386,14 +391,14 @@ function* writeStream(found: StreamTexts, judged: readonly string[]): Steps<Buff
   return Buffer.concat(written);
 }
 
-/** Reads the chunks of one answer. */
+/** Inspects the chunks of one response. */
 interface Reader {
   data(chunk: Buffer): void;
-  /** `looked`: nothing is left to look at, which takes some turns if it is much. */
+  /** Calls `looked` when the inspection is complete, in a later turn for large responses. */
   end(looked: () => void): void;
 }
 
-/** Guards in shadow mode stand nearest to the client: they see what the others let through. */
+/** Wraps the receiver if there are shadow guards. */
 export function shadowGuarded(
   call: BackendCall,
   exchange: Exchange,
@@ -435,7 +440,7 @@ class ShadowGuardedResponse extends ResponseFilter {
   }
 
   end(trailers?: readonly string[]): void {
-    // The answer's end waits: what is found must be there when the request is settled.
+    // Delays the end, because the findings must be recorded before the request is settled.
     const looked = (): void => {
       if (this.#hasEnded) return;
       this.#hasEnded = true;
@@ -451,7 +456,7 @@ class ShadowGuardedResponse extends ResponseFilter {
     this.call.fail(error);
   }
 
-  /** Whatever goes wrong here is the guards' own affair. */
+  /** A failure of a shadow guard never affects the response. */
   #look<T>(action: (reader: Reader) => T): T | undefined {
     if (this.#reader === undefined) return undefined;
     try {
@@ -481,7 +486,7 @@ class ShadowGuardedResponse extends ResponseFilter {
       failed,
       isOver: () => this.#reader === undefined || this.#isClientGone(),
     });
-    /** The stream is not held up while a large event is looked at: what comes meanwhile waits, up to a limit. */
+    /** The stream continues while a large event is inspected; waiting events are limited in size. */
     let waitingChars = 0;
     const parser = createSseParser((event) => {
       const size = event.data.length;
@@ -532,22 +537,25 @@ class ShadowGuardedResponse extends ResponseFilter {
 }
 
 export interface GuardedReceiver {
-  /** What the answer is told to. */
-  readonly shown: BackendCall;
-  /** Before the first byte: what the answer comes from is ended when it is refused, and waits while it is looked at. */
-  from(run: Pick<BackendRun, "abort" | "resume">): void;
+  /** Receives the provider's response. */
+  readonly receiver: BackendCall;
+  /** Sets the upstream call before the first byte. Guards abort it on a rejection and pause it while they inspect. */
+  setUpstream(run: Pick<BackendRun, "abort" | "resume">): void;
 }
 
-/** `unreadable`: no guard can read such a stream. */
+/** Wraps the receiver of a response with the guards that apply to it. */
+export type ResponseGuards = (receiver: BackendCall) => GuardedReceiver;
+
+/** `unreadable`: the guards cannot read this kind of stream. */
 export function createResponseGuards(
   { rules, model }: Pick<PreparedRequest, "rules" | "model">,
   { format, pathStream }: Dialect,
   exchange: Exchange,
-): "unreadable" | ((call: BackendCall) => GuardedReceiver) {
+): "unreadable" | ResponseGuards {
   const { responseGuards: guards, responseWebhooks: webhooks, watchedResponses } = rules;
   const isForeignStream = (format === "converse" || format === "invoke") && pathStream === true;
   if ((guards || webhooks) && isForeignStream) return "unreadable";
-  // What is encoded could not be judged.
+  // Guards cannot read compressed responses.
   if (webhooks || guards) exchange.request.headers.set("accept-encoding", "identity");
   return (call) => {
     const watched = shadowGuarded(call, exchange, watchedResponses, isForeignStream);
@@ -559,8 +567,8 @@ export function createResponseGuards(
           () => exchange.isOver,
         )
       : watched;
-    if (guards === undefined) return { shown: judged, from: () => undefined };
+    if (guards === undefined) return { receiver: judged, setUpstream: () => undefined };
     const guarded = new GuardedResponse(judged, guards, format, () => exchange.isOver);
-    return { shown: guarded, from: (run) => guarded.from(run) };
+    return { receiver: guarded, setUpstream: (run) => guarded.setUpstream(run) };
   };
 }

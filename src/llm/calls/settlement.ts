@@ -1,7 +1,7 @@
 /**
- * What a call cost, once, however it ended: the provider's counts, else an estimate of what was asked and delivered,
- * or nothing at all if the provider refused. Goes into the exchange's facts, where limits, log and CEL find it, and
- * into metrics.
+ * Settles a call exactly once, however it ended: with the provider's usage, with an estimate of input and delivered
+ * output, or with zero if the provider rejected it. Writes the result to the exchange's facts, which limits, log and
+ * CEL read, and to the metrics.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -43,12 +43,12 @@ export type ResponseSettlement = Pick<Settlement, "firstByte" | "used" | "unused
 export class Settlement {
   readonly #env: SettlementOptions;
   readonly #facts: LlmFacts;
-  /** Counting tokens or listing models costs nothing and is not an operation of a model. */
+  /** Token counting and model lists are free and are not model operations. */
   readonly #free: boolean;
   readonly #operation: string;
   readonly #startedMs: number;
   #firstByteMs: number | undefined;
-  /** The model's name as the provider is asked for it. */
+  /** The model name sent to the provider. */
   #asked: string | undefined;
   #charged: ((usedTokens: number) => void) | undefined;
   #spent = 0;
@@ -63,13 +63,16 @@ export class Settlement {
     this.#startedMs = env.clock.monotonicMs();
   }
 
-  /** `settle` gets the tokens of the call that begins now. The one before it, at a target that was given up, used none. */
+  /**
+   * Registers the quota charge of the call that starts now. A previous charge, for a failed target, is settled with 0
+   * tokens.
+   */
   chargeQuota(settle: (usedTokens: number) => void): void {
     this.#charged?.(0);
     this.#charged = settle;
   }
 
-  /** Of a request in parts that failed or was given up: what was used before. It is paid whatever comes after. */
+  /** Adds tokens used by a split request that failed or was aborted. They are billed whatever happens later. */
   addSpent(tokens: number): void {
     this.#spent += tokens;
   }
@@ -78,7 +81,7 @@ export class Settlement {
     this.#asked = model === "" ? undefined : model;
   }
 
-  /** The provider knows the model that it was asked for. */
+  /** The provider accepted the requested model. */
   modelAccepted(): void {
     this.#answered = true;
   }
@@ -92,20 +95,20 @@ export class Settlement {
     if (this.#free) this.unused("");
     else {
       settleUsage(this.#facts, report);
-      // Some providers never say their model; it is the one that was asked for.
+      // Some providers do not report the model; it is the requested one.
       if (this.#answered && this.#asked !== undefined) this.#facts.responseModel ??= this.#asked;
       this.#finish(undefined);
     }
   }
 
-  /** The provider was not reached, or refused: nothing was used. `errorType`: a word or a status. */
+  /** The provider was unreachable or rejected the call. `errorType`: a fixed word or a status code. */
   unused(errorType: string): void {
     if (this.#settled) return;
     writeUsage(this.#facts, { inputTokens: 0, outputTokens: 0, totalTokens: 0 });
     this.#finish(errorType);
   }
 
-  /** The answer is one that was paid before: this call costs nothing, and no provider worked for it. */
+  /** The response came from the cache, so the call is free. */
   replayed(): void {
     if (this.#settled) return;
     this.#settled = true;

@@ -1,6 +1,7 @@
 /**
- * One request that a provider takes only in parts: a few calls at a time, which look like one call to whoever asked. The
- * answers come together and in order when the last is whole. The first part that fails is the answer, and ends the others.
+ * One client request that the provider accepts only in parts. Up to eight calls run at a time and look like one call to
+ * the caller: the responses are joined in order when all are complete. The first failed part becomes the response and
+ * aborts the others.
  */
 
 import type { Exchange } from "../../core/exchange.ts";
@@ -14,22 +15,22 @@ import { readHeaderUsage } from "../usage/usage.ts";
 import { type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
 
 const MAX_CALLS_AT_ONCE = 8;
-/** All answers together, with room for what is put around them: one answer is not larger either. */
+/** Limit for all responses together, slightly below the limit of one translated response. */
 const MAX_RESPONSES_BYTES = 15 * 1024 * 1024;
 
 export interface SplitRequest {
   readonly count: number;
-  /** What is sent for one part, signed. */
+  /** The signed request for one part. */
   request(at: number): OutgoingRequest | Promise<OutgoingRequest>;
   send(request: OutgoingRequest, handler: ResponseHandler): HttpCall;
-  /** What a part used, by its answer; undefined if the provider does not say. */
+  /** The tokens that a part used; undefined if the provider does not report them. */
   tokensOf(headers: HeaderList, answer: Buffer): number | undefined;
   estimateOf(at: number): number;
-  /** Puts the sum of what the provider counted, if it counted all, into the head of the whole. */
+  /** Writes the token total into the head of the joined response, or removes it if a part was not counted. */
   total(headers: HeaderList, tokens: number | undefined): void;
-  /** Something came: the provider is not silent. */
+  /** A chunk of a part arrived. */
   partReceived(): void;
-  /** The request failed or was given up: what its parts used until then. */
+  /** Reports the tokens used by the parts of a request that failed or was aborted. */
   spent(tokens: number): void;
 }
 
@@ -41,11 +42,11 @@ export class SplitCall implements HttpCall {
   #next = 0;
   #answered = 0;
   #bytes = 0;
-  /** Of the parts that were answered. */
+  /** Tokens of the completed parts. */
   #tokens = 0;
   #areCounted = true;
   #firstHead: HeaderList | undefined = undefined;
-  /** The one that failed, whose answer is passed on. */
+  /** The failed part, whose response is forwarded. */
   #failed: Part | undefined = undefined;
   #isTold = false;
   #isOver = false;
@@ -77,7 +78,7 @@ export class SplitCall implements HttpCall {
     if (!this.#isOver) this.#parts.partReceived();
   }
 
-  /** A head that is no success: from here on the part is all there is. */
+  /** A part responded with an error status: its response replaces the joined one. */
   fails(part: Part, status: number, headers: HeaderList): void {
     if (this.#isOver || this.#failed) return;
     this.#failed = part;
@@ -87,7 +88,7 @@ export class SplitCall implements HttpCall {
     this.#handler.head(status, headers);
   }
 
-  /** The request is at fault, and says so like a provider does. */
+  /** Rejects the request in the shape of a provider error. */
   refuse(part: Part): void {
     if (this.#isOver || this.#failed) return;
     this.#tell();
@@ -117,7 +118,7 @@ export class SplitCall implements HttpCall {
     this.#handler.error(error);
   }
 
-  /** Answers of one model have one size: that too many were asked for is known early. */
+  /** Embeddings of one model have the same size, so an oversized total is detected early. */
   isTooMuch(bytes: number): boolean {
     return (this.#bytes + bytes) * this.#parts.count > MAX_RESPONSES_BYTES * (this.#answered + 1);
   }
@@ -167,7 +168,7 @@ export class SplitCall implements HttpCall {
     this.#isOver = true;
   }
 
-  /** Once. A part that was asked is paid, whether its answer was heard or not; one that failed is not. */
+  /** Reports spending at most once. Every part that was sent is billed, unless it failed. */
   #tell(): void {
     if (this.#isTold) return;
     this.#isTold = true;
@@ -234,14 +235,16 @@ class Part implements ResponseHandler {
   }
 }
 
-/** Where the models that take one text at a time are, the count stands in the head. */
+/** The response header with the token count of models that accept one text per call. */
 const COUNT_HEADER = "x-amzn-bedrock-input-token-count";
 
 export interface SplitCallHandler extends ResponseHandler {
   partReceived(): void;
 }
 
-/** `first`: signed already. `spent`: what was used, if not all of it is answered. */
+/**
+ * `first`: the signed request of the first part. `spent`: receives the tokens used if the request does not complete.
+ */
 export function sendSplitRequest(
   exchange: Exchange,
   plan: UpstreamPlan,

@@ -1,6 +1,7 @@
 /**
- * What one target is sent: the client's request as it came, with only what must change changed (the model's name,
- * the wish for usage in a stream), or its translation into the provider's dialect.
+ * The request for one target. A native request keeps the client's bytes and changes only the model name, stream usage
+ * and prompt-cache marks. Any other request is translated into the provider's dialect; a list that the provider accepts
+ * only one at a time becomes several bodies.
  */
 import { Readable } from "node:stream";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
@@ -34,27 +35,27 @@ export interface UpstreamPlan {
   readonly call: UpstreamCall;
   readonly path: string;
   readonly body: readonly Buffer[];
-  /** More calls that are made for the same request, each with a body of its own; `body` is that of the first. */
+  /** Bodies of further calls for the same request; `body` is the first. */
   readonly more: readonly (readonly Buffer[])[];
   readonly clientFormat: Format;
-  /** How the answer becomes the client's; undefined when it passes as it is. */
+  /** Translates the response; undefined if it is forwarded unchanged. */
   readonly translation: Translation | undefined;
   readonly context: TranslationContext;
-  /** How a translated stream is written: Google's clients may ask for one JSON array instead of events. */
+  /** Framing of a translated stream: Google's clients can request one JSON array instead of events. */
   readonly framing: "events" | "array";
-  /** The provider was asked for usage that the client did not ask for. */
+  /** The gateway requested usage that the client did not, so it is removed from the stream. */
   readonly hidesUsage: boolean;
 }
 
 export interface PlanOptions {
   readonly maxTreeBytes: number;
-  /** What happens to members that a provider does not know. */
+  /** Handling of parameters that the provider does not support. */
   readonly unsupported: Unsupported;
   newId(): string;
   nowSeconds(): number;
 }
 
-/** Nothing is read of a request that passes as it is. */
+/** For native requests, which are not translated. */
 export const NO_LOSSES = new Losses("refuse");
 export const NO_TOOLS = new Set<string>();
 const NO_MORE: UpstreamPlan["more"] = [];
@@ -70,7 +71,7 @@ export function planRequest(
   const { provider } = target;
   const clientFormat = llm.dialect.format;
   const format = provider.upstreamFormat(clientFormat, model);
-  // Where every call goes to one path, a question that costs nothing would be answered as one that does.
+  // With one path for all calls, a free request would run as a billed one.
   const isElsewhere = llm.dialect.free && (format !== clientFormat || target.pathOverride !== undefined);
   if (format === undefined || isElsewhere) throw unsupported(clientFormat, provider.name);
   const stream = llm.dialect.pathStream ?? llm.scan.stream ?? false;
@@ -151,7 +152,7 @@ function nativeBody(
       if (call.model !== "") insert(`"model":${JSON.stringify(call.model)}`);
     } else if (model !== call.model) edits.push({ ...modelSpan, text: JSON.stringify(call.model) });
   } else if (modelSpan && model !== undefined && withoutCollection(model) !== withoutCollection(call.model)) {
-    // The path names the model; a body that repeats it must name the same.
+    // The path names the model, so a body that repeats it must match.
     const collection = model.slice(0, model.length - withoutCollection(model).length);
     edits.push({ ...modelSpan, text: JSON.stringify(collection + withoutCollection(call.model)) });
   }
@@ -159,14 +160,14 @@ function nativeBody(
     const wish = JSON.stringify({ ...options, include_usage: true });
     const { streamOptionsSpan: span } = scan;
     if (span) {
-      // Something that is no object is the provider's to refuse.
+      // The provider rejects a value that is not an object.
       if (options || llm.bytes.toString("latin1", span.start, span.end) === "null") edits.push({ ...span, text: wish });
     } else insert(`"stream_options":${wish}`);
   }
   return spliceBytes(llm.bytes, edits);
 }
 
-/** Headers between the client and the gateway, and those that tell a provider about the client. */
+/** Headers that concern only the client's connection or identify the client. */
 const WITHHELD: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   ...FORWARDING_HEADERS,
@@ -177,13 +178,16 @@ const WITHHELD: ReadonlySet<string> = new Set([
   "origin",
   "referer",
   "proxy-authorization",
-  // The method that was judged is the one that counts.
+  // Prevents the provider from using another method than the one the policies checked.
   "x-http-method",
   "x-http-method-override",
   "x-method-override",
 ]);
 
-/** Whether a client's header of this name reaches the provider. `isReplaced`: the gateway sends a credential of its own. */
+/**
+ * Whether a client header of this name is forwarded to the provider. `isReplaced`: the gateway sends a credential of
+ * its own.
+ */
 export function isForwarded(name: string, isReplaced: boolean): boolean {
   return (
     !includesHeader(WITHHELD, name) &&
@@ -192,14 +196,14 @@ export function isForwarded(name: string, isReplaced: boolean): boolean {
   );
 }
 
-/** Above this a copy of the pieces costs more than a stream of them. */
+/** Larger bodies are streamed in pieces instead of copied. */
 const COPIED_BYTES = 1024 * 1024;
 
 export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target }: Candidate): OutgoingRequest {
   const headers = new HeaderList();
   const { pairs } = exchange.request.headers;
   const listed = exchange.request.headers.get("connection")?.toLowerCase();
-  // A key of ours replaces whatever the client sent; without one the client's goes into the header the provider reads.
+  // The gateway's key replaces the client's; without one, the client's key moves to the header that the provider reads.
   const key =
     target.credential.kind === "client"
       ? clientKey(exchange, target.credential.explicit)
@@ -220,7 +224,7 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   if (plan.translation) {
     headers.set("content-type", "application/json");
     headers.set("accept", "*/*");
-    // In the body, where the provider reads it.
+    // Betas are in the body in this format.
     if (plan.call.format !== "messages") headers.delete("anthropic-beta");
   }
   const size = plan.body.reduce((sum, piece) => sum + piece.length, 0);
@@ -240,7 +244,7 @@ function streamOptionsOf(llm: LlmCall): Record<string, unknown> | undefined {
   return isMembers(value) ? { ...value } : undefined;
 }
 
-/** Google's clients may send the key in the query; it is the credential then, not a parameter. */
+/** Google's clients can send the key in the query, where it is a credential and not a parameter. */
 export function withoutKey(query: string): string {
   if (!query.includes("key=")) return query;
   return query
@@ -266,7 +270,7 @@ interface TreeEnv {
   newId(): string;
 }
 
-/** At least one body. */
+/** Returns at least one body. */
 export function treeBodies(
   llm: LlmCall,
   call: UpstreamCall,
@@ -310,7 +314,7 @@ interface MarkingEnv {
   newId(): string;
 }
 
-/** The client's request with marks for the prompt cache; undefined if it is too large to be edited. */
+/** The client's request with prompt-cache marks; undefined if it is too large to edit. */
 export function markedBody(
   llm: LlmCall,
   { format, model }: UpstreamCall,

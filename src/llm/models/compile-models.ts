@@ -1,5 +1,5 @@
 /**
- * From the three ways of writing (`provider`, `groups`, `models`) to one table of models.
+ * Compiles the three configuration layouts (`provider`, `groups`, `models`) to one model table.
  */
 import type { BackendEnv } from "../../core/backend.ts";
 import type { CompiledScope } from "../../core/policy.ts";
@@ -78,7 +78,7 @@ function fromModels(
   }
   const seen = new Map<string, number>();
   for (const config of models) {
-    // Entries of one name are deployments of one model: each has a pool and a health of its own.
+    // Entries with the same name are deployments of one model, each with its own pool and health.
     const nth = seen.get(config.name) ?? 0;
     seen.set(config.name, nth + 1);
     const target = openTarget(
@@ -94,7 +94,7 @@ function fromModels(
       env,
     );
     const isPattern = config.name.includes("*");
-    // Through an alias the provider still gets the model's own name.
+    // With an alias, the provider still receives the model's own name.
     const model = config.params.model ?? target.model ?? (isPattern ? undefined : config.name);
     const known: KnownModel = byName.get(config.name) ?? { deployments: [], aliases: new Set(), isPublic: false };
     byName.set(config.name, known);
@@ -135,7 +135,7 @@ interface KnownModel {
 }
 
 function virtualGroups(config: VirtualModelConfig, models: ReadonlyMap<string, KnownModel>): TargetGroup[] {
-  /** Its deployments share the weight. */
+  /** The deployments of a model share its weight. */
   const find = (name: string, weight: number): Deployment[] => {
     const share = (deployments: readonly Deployment[], starred: string | undefined): Deployment[] => {
       const total = deployments.reduce((sum, one) => sum + one.weight, 0);
@@ -192,7 +192,7 @@ function conditionsOf(
   return { accepts, isCheapestFirst: order === "cheapest" };
 }
 
-/** A base URL for a provider with an API of its own is another host and another beginning of its paths. */
+/** For a provider with an API of its own, a base URL replaces the host and the path prefix. */
 function baseOf({ provider, params }: ModelConfig): { hostOverride?: string; pathPrefix?: string } {
   const isCompatible =
     typeof provider === "string" ? provider === "openAI" || provider === "openai" || provider in PRESETS : false;
@@ -216,7 +216,7 @@ function authOf({ params }: ModelConfig): AuthConfig | undefined {
   return typeof params.apiKey === "string" ? { key: params.apiKey } : params.apiKey;
 }
 
-/** A provider's name and the parameters that belong to it, as the object that `ai.provider` takes. */
+/** The provider object as under `ai.provider`, built from a provider name and its parameters. */
 function providerOf({ provider, params, name }: ModelConfig): ProviderConfig {
   if (typeof provider !== "string") return provider;
   const needed = (value: string | undefined, field: string): string => {

@@ -1,6 +1,6 @@
 /**
- * Which answers of a target send a call on to the next one (`ai.failoverOn`). A target that cannot be reached always
- * does. An answer that says something about the request and not about the target does not let the target rest.
+ * Which response statuses make the gateway try the next target (`ai.failoverOn`), and which eject the target.
+ * Unreachable targets always fail over. A status caused by the request does not eject the target.
  */
 import { z } from "zod";
 
@@ -20,9 +20,9 @@ export const failoverOn = z
 export type FailoverCause = (typeof FAILOVER_CAUSES)[number] | number;
 
 export interface FailoverRules {
-  /** `ownKey`: the credential is the gateway's. The client's own would be refused everywhere. */
+  /** `ownKey`: the credential belongs to the gateway. Other targets would reject the client's own key too. */
   onStatus(status: number, ownKey: boolean): boolean;
-  /** Whether the target is to rest after this status. */
+  /** Whether this status ejects the target for a while. */
   ejects(status: number, ownKey: boolean): boolean;
   readonly onContextLength: boolean;
 }
@@ -54,7 +54,7 @@ export function compileFailoverRules(causes: readonly FailoverCause[]): Failover
       if (!ownKey && (status === 401 || status === 403)) return false;
       return (onServerError && status >= 500) || statuses.has(status);
     },
-    // A model that does not exist, or a request that is too long, may be the client's mistake.
+    // A missing model or an oversized request may be the client's mistake.
     ejects: (status, ownKey) =>
       status >= 500 || status === 429 || status === 408 || (ownKey && (status === 401 || status === 403)),
   };

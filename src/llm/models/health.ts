@@ -1,6 +1,6 @@
 /**
- * How the last calls of a target went: one that fails rests for a while and is asked last then, not never. It rests
- * longer each time, or as long as it asked for; the settings are `ai.cooldown`.
+ * Outlier ejection of targets: a failing target is ejected for a while and tried last, not never. The time doubles with
+ * each failure or follows `retry-after`; the settings are `ai.cooldown`.
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
@@ -17,11 +17,11 @@ export const cooldown = z
   .describe("How long a provider that failed is tried last.");
 
 export interface Cooldown {
-  /** Failures in a row that do not count yet. */
+  /** Consecutive failures before the first ejection. */
   readonly allowedFailures: number;
   readonly initialMs: number;
   readonly maxMs: number;
-  /** The longest `retry-after` that is believed. */
+  /** The longest `retry-after` that is followed. */
   readonly maxRetryAfterMs: number;
 }
 

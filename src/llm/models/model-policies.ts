@@ -1,7 +1,7 @@
 /**
- * Policies of models: which apply to a call, by the model that is really asked for, after overrides and aliases. Of a virtual
- * model, targets whose rules deny the call are left out, and then the policies of the first target count. A call never goes
- * on to a model whose policies it has not passed.
+ * Selects the policies that apply to a call by the model it uses after overrides and aliases. For a virtual model,
+ * targets whose rules deny the call are removed, and the policies of the first remaining target apply. A call never
+ * fails over to a model whose policies it has not passed.
  */
 import type { BackendEnv, InnerPolicies } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -27,14 +27,14 @@ export function innerPolicies({ models = [], virtualModels = [] }: AiConfig): re
   return [...of("model", "models", models), ...of("virtual model", "virtualModels", virtualModels)];
 }
 
-/** undefined without policies: then nothing is done per call. */
+/** Undefined if the model has no policies. */
 export function modelScope(kind: Kind, { name, policies }: Policed, env: BackendEnv): CompiledScope | undefined {
   if (policies === undefined || Object.keys(policies).length === 0) return undefined;
   checkFields(name, policies);
   return env.scopeOf?.({ name: `${kind} ${name}`, path: [], policies });
 }
 
-/** What would lead to another model, or comes too late to be read. */
+/** Rejects policies that would change the model or read the body too late. */
 function checkFields(name: string, policies: Readonly<Record<string, unknown>>): void {
   const { ai, transformations } = policies as {
     readonly ai?: { readonly modelAliases?: unknown; readonly overrides?: object; readonly defaults?: object };
@@ -51,7 +51,7 @@ function checkFields(name: string, policies: Readonly<Record<string, unknown>>):
     refuse("transformations.request.body", "the body was read already: use `ai.overrides`");
 }
 
-/** Policies of targets that never stand in for the others of a virtual model. */
+/** Scopes of targets that are never used for failover, because they have policies of their own. */
 export function lonelyScopes(groups: readonly TargetGroup[]): readonly CompiledScope[] {
   const scopes = [...new Set(groups.flatMap(({ targets }) => targets.map(({ scope }) => scope)))];
   return scopes.length < 2 ? [] : scopes.flatMap((scope) => (scope === undefined || isRulesOnly(scope) ? [] : [scope]));
@@ -59,9 +59,9 @@ export function lonelyScopes(groups: readonly TargetGroup[]): readonly CompiledS
 
 export interface ModelPolicies {
   inner(exchange: Exchange): readonly CompiledScope[];
-  /** The candidates that the policies were passed for. `model`: the one that will be asked for. */
+  /** The candidates whose policies the call has passed. `model`: the requested model. */
   chosen(llm: LlmCall, model: string | undefined): readonly Candidate[] | undefined;
-  /** Whether the rules of a model let this client use it. */
+  /** Whether the model's authorization admits this client. */
   mayUse(exchange: Exchange, model: string): boolean;
 }
 
@@ -70,7 +70,7 @@ interface Choice {
   readonly candidates: readonly Candidate[] | undefined;
 }
 
-/** `modelOf`: what a call asks for. `asked`: where models have conditions. undefined: no model has policies. */
+/** `modelOf`: the requested model of a call. `asked`: the input for conditions. Undefined if no model has policies. */
 export function createModelPolicies(
   table: ModelTable,
   modelOf: (llm: LlmCall) => string | undefined,
@@ -82,11 +82,11 @@ export function createModelPolicies(
     inner(exchange) {
       const llm = LlmRequestFacts.callOf(exchange);
       const model = llm === undefined ? exchange.facts.llm?.requestModel : modelOf(llm);
-      // What names no model goes to the only provider that there is, with its credential.
+      // A request without a model goes to the only provider, with its credential.
       if (llm === undefined && model === undefined) return table.targets.length === 1 ? table.scopes : [];
       const candidates = table.candidates(model, asked(exchange));
       const usable = candidates?.filter(({ scope }) => scope === undefined || admits(scope, exchange));
-      // Where none may be used, the first says why.
+      // If every target is denied, the first one reports the reason.
       const able = usable?.length === 0 ? candidates : usable;
       const first = able?.[0]?.scope;
       const kept = able?.filter(({ scope }) => scope === undefined || scope === first || isRulesOnly(scope));
@@ -115,7 +115,7 @@ export function createModelPolicies(
   };
 }
 
-/** What its `authorization` says; limits are not asked. */
+/** Evaluates the scope's `authorization` only; limits are not charged. */
 function admits({ access, effectivePolicy }: CompiledScope, exchange: Exchange): boolean {
   const rules = effectivePolicy.authorization as { readonly mode?: string } | undefined;
   if (rules === undefined || rules.mode === "shadow") return true;
@@ -132,7 +132,7 @@ function admits({ access, effectivePolicy }: CompiledScope, exchange: Exchange):
   }
 }
 
-/** All of its policies are known to agree before a target is chosen. */
+/** Whether the scope has only enforced authorization, which is checked before a target is chosen. */
 function isRulesOnly({ effectivePolicy }: CompiledScope): boolean {
   const rules = effectivePolicy.authorization as { readonly mode?: string } | undefined;
   return Object.keys(effectivePolicy).length === 1 && rules !== undefined && rules.mode !== "shadow";

@@ -1,19 +1,19 @@
 /**
- * Which targets answer for which model: exact names first come first, then patterns with one `*`, in the order of
- * the configuration. A virtual model stands for several: by weight, or by priority.
+ * Maps model names to targets: exact names first, then patterns with one `*`, in configuration order. A virtual model
+ * selects among several models by weight, priority or conditions.
  */
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import { matchPattern } from "../request/named-models.ts";
 import type { Target } from "./target.ts";
 
-/** Targets of equal rank share the calls by weight. */
+/** Targets of equal priority share calls by weight. */
 export interface TargetGroup {
   readonly targets: readonly {
     readonly target: Target;
-    readonly weight: number /** The provider's name of the model, if it is fixed. */;
+    readonly weight: number /** The provider's model name, if it is fixed. */;
     readonly model: string | undefined;
-    /** The policies of the model that it belongs to. */
+    /** The policies of the target's model. */
     readonly scope?: CompiledScope | undefined;
   }[];
 }
@@ -25,23 +25,23 @@ export interface ModelEntry {
   readonly isPublic: boolean;
   /** In order of priority. */
   readonly groups: readonly TargetGroup[];
-  /** Of each group, whether it takes a call. Undefined: each takes all. */
+  /** Per group, whether it accepts a call. Undefined: all groups accept all calls. */
   readonly accepts?: readonly ((asked: ConditionInput) => boolean)[];
   readonly isCheapestFirst?: boolean;
-  /** Policies of a virtual model, besides those of the models that it stands for. */
+  /** Policies of a virtual model, in addition to those of its targets. */
   readonly scope?: CompiledScope | undefined;
 }
 
-/** A call, as conditions see it. */
+/** A call as seen by the conditions of virtual models. */
 export interface ConditionInput {
   readonly attributes: AttributeSource;
-  /** Estimated. */
+  /** Estimated prompt tokens. */
   promptTokens(): number;
-  /** In US dollars; undefined if it is not known. */
+  /** In US dollars; undefined if the price is unknown. */
   priceAt(candidate: Candidate): number | undefined;
 }
 
-/** A target with the model to ask it for. */
+/** A target and the model name to send to it. */
 export interface Candidate {
   readonly target: Target;
   readonly model: string;
@@ -49,21 +49,21 @@ export interface Candidate {
 }
 
 export interface ModelTable {
-  /** The targets for a model in the order in which to try them; undefined if nothing matches, none if no condition is met. */
+  /** The targets for a model in the order to try them. Undefined if no model matches; empty if no condition is met. */
   candidates(model: string | undefined, asked?: ConditionInput): readonly Candidate[] | undefined;
-  /** Some model has conditions: `candidates` must be told of the call. */
+  /** A model has conditions, so `candidates` needs the call. */
   readonly hasConditions: boolean;
-  /** The same in no particular order, without taking anybody's turn. */
+  /** The same targets in no particular order, without advancing the rotation. */
   possible(model: string | undefined): readonly Candidate[];
-  /** The policies of a virtual model of this name. */
+  /** The policies of the virtual model with this name. */
   ownScope(model: string | undefined): CompiledScope | undefined;
   /** All policies of models and virtual models. */
   readonly scopes: readonly CompiledScope[];
   /** The public names, without patterns. */
   readonly names: readonly string[];
-  /** Whether it knows every name by itself: then it answers `/v1/models`. */
+  /** Whether the configuration lists all models, so the gateway answers `/v1/models` itself. */
   readonly isClosed: boolean;
-  /** Whether every target knows its model: then clients need not name one. */
+  /** Whether every target has a fixed model, so clients can omit it. */
   readonly hasFixedModels: boolean;
   readonly targets: readonly Target[];
 }
@@ -139,7 +139,7 @@ function candidateOf({ target, model, scope }: Member, requested: string, starre
   return { target, model: fixed === undefined ? requested : fixed.replace("*", starred), scope };
 }
 
-/** Healthy targets in order of priority, then those that rest, in the same order. */
+/** Healthy targets in order of priority, then ejected ones in the same order. */
 function order(
   entry: CompiledEntry,
   requested: string,
@@ -162,7 +162,7 @@ function order(
   return ejected.length === 0 ? ready : [...ready, ...ejected];
 }
 
-/** Those without a price last; equal ones keep their order. */
+/** Candidates without a price come last; the sort is stable. */
 function sortByPrice(candidates: Candidate[], asked: ConditionInput): void {
   if (candidates.length < 2) return;
   const prices = new Map(candidates.map((one) => [one, asked.priceAt(one) ?? Number.POSITIVE_INFINITY]));
@@ -171,11 +171,11 @@ function sortByPrice(candidates: Candidate[], asked: ConditionInput): void {
 }
 
 interface Rotation {
-  /** All targets of the group, the one whose turn it is first. */
+  /** All targets of the group, starting with the one selected for this call. */
   next(): readonly Member[];
 }
 
-/** Smooth weighted round robin: over any run of calls each target gets its share, evenly spread, without chance. */
+/** Smooth weighted round robin: deterministic, and evenly spread over any sequence of calls. */
 function createRotation(group: TargetGroup): Rotation {
   const { targets } = group;
   if (targets.length === 1) return { next: () => targets };

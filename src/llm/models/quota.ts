@@ -1,6 +1,6 @@
 /**
- * What a deployment may be asked per minute, as its contract says: one that has no more is passed over until its minute ends. A
- * call is admitted while anything is left; its tokens are estimated first, and counted when its answer has ended.
+ * Requests and tokens per minute of a deployment. An exhausted deployment is skipped until its minute ends. A call is
+ * admitted while anything is left; its tokens are estimated first and corrected when the response ends.
  */
 
 import { z } from "zod";
@@ -8,7 +8,7 @@ import type { Clock } from "../../base/clock.ts";
 
 const WINDOW_MS = 60_000;
 
-/** Far above any contract. */
+/** Far above any provider contract. */
 const MAX_PER_MINUTE = 1_000_000_000_000;
 
 export const perMinute = z
@@ -46,15 +46,18 @@ export class Quota {
     return (requests !== undefined && this.#requests >= requests) || (tokens !== undefined && this.#tokens >= tokens);
   }
 
-  /** Until the minute ends, rounded up, at least 1. */
+  /** Seconds until the minute ends, rounded up, at least 1. */
   secondsLeft(): number {
     const nowMs = this.#clock.monotonicMs();
-    // What has passed first: the sum of a start and a minute is rounded, and could be more than a minute away.
+    // Subtracts before adding, because the rounded sum of start and window could exceed a minute.
     const passedMs = nowMs - (this.#windowStartMs ?? nowMs);
     return Math.max(1, Math.ceil((WINDOW_MS - passedMs) / 1000));
   }
 
-  /** A call begins, of so many requests. Returns what puts the real count in the estimate's place, once. */
+  /**
+   * Starts a call that makes this many requests. The returned function replaces the estimate with the actual tokens,
+   * once.
+   */
   begin(estimatedTokens: number, requests = 1): (usedTokens: number) => void {
     this.#refresh();
     this.#windowStartMs ??= this.#clock.monotonicMs();
@@ -66,7 +69,7 @@ export class Quota {
       if (isSettled) return;
       isSettled = true;
       this.#refresh();
-      // What belongs to a minute that has ended is gone with it.
+      // Usage of an earlier minute no longer counts.
       if (this.#windowStartMs === window) this.#tokens = Math.max(0, this.#tokens + usedTokens - estimatedTokens);
     };
   }

@@ -1,6 +1,5 @@
 /**
- * What a call may cost before it is made: by the prices of the targets that could answer it, at the dearest, because any of
- * them may.
+ * Estimates the price of a call before it is made: the highest price among the targets that could serve it.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompileEnv } from "../../core/policy.ts";
@@ -10,16 +9,16 @@ import { estimatedTokens } from "../usage/usage.ts";
 import type { ConditionInput, ModelTable } from "./model-table.ts";
 import type { AiConfig } from "./schema.ts";
 
-/** A file with all that is published is a few megabytes. */
+/** A complete published catalog is a few megabytes. */
 const MAX_CATALOGUE_BYTES = 16 * 1024 * 1024;
 
-/** For comparing prices, where the client does not say how long the answer may be. */
+/** Used to compare prices if the client sets no output limit. */
 const ASSUMED_OUTPUT_TOKENS = 500;
 
-/** `alternatives`: further models that the provider may use for the request, under the provider's names. */
+/** `alternatives`: further models, under the provider's names, that the provider may use for the request. */
 export type Quotes = (model: string | undefined, alternatives?: () => readonly string[]) => Quote;
 
-/** The operator's own prices, and the shipped list for what these do not name. */
+/** The operator's prices, and the shipped list for models they do not include. */
 export function pricesOf(
   { modelCatalog, shippedPrices: usesShipped }: Pick<AiConfig, "modelCatalog" | "shippedPrices">,
   env: Pick<CompileEnv, "readFile">,
@@ -30,7 +29,7 @@ export function pricesOf(
   return own === undefined ? shippedPrices() : eitherCatalogue(own, shippedPrices());
 }
 
-/** The call of this exchange, as conditions of virtual models see it. */
+/** The call as seen by the conditions of virtual models. */
 export function conditionInput(exchange: Exchange, prices: PriceCatalogue | undefined): ConditionInput {
   const { llm } = exchange.facts;
   return {
@@ -44,19 +43,19 @@ export function conditionInput(exchange: Exchange, prices: PriceCatalogue | unde
   };
 }
 
-/** undefined without any prices. */
+/** Undefined if there are no prices. */
 export function createQuotes(table: ModelTable, prices: PriceCatalogue | undefined): Quotes | undefined {
   if (prices === undefined) return undefined;
   return (requested, alternatives) => (inputTokens, outputTokens) => {
     let dearest: number | undefined;
     for (const { target, model } of table.possible(requested)) {
-      // A catalogue may know the client's own word for it.
+      // A catalog may list the name that the client uses.
       const names = requested === undefined ? [model] : [model, requested];
       const price = priceOf(prices, target.provider.name, names, inputTokens, outputTokens);
       if (price !== undefined && (dearest === undefined || price > dearest)) dearest = price;
       for (const name of alternatives?.() ?? []) {
         const other = priceOf(prices, target.provider.name, [name], inputTokens, outputTokens);
-        // An alternative without a price makes the whole call one: the provider may choose it.
+        // The provider may choose the alternative without a price, so the call has no price.
         if (other === undefined) return undefined;
         if (dearest === undefined || other > dearest) dearest = other;
       }

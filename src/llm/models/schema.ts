@@ -1,6 +1,6 @@
 /**
- * What may be written under `ai` (and in the top-level section `llm`): one provider, groups of providers tried in
- * order, or a list of models each with its provider.
+ * Configuration schema of `ai` (and of the top-level section `llm`): one provider, groups of providers in order of
+ * priority, or a list of models each with its provider.
  */
 import { z } from "zod";
 import { celSource, duration, exactlyOneOf, filePath, httpUrl, markLocal, secret } from "../../core/schema.ts";
@@ -94,7 +94,7 @@ const address = markLocal(
 
 const UNSAFE_PATH = "no server would accept this path: it has a dot segment, a backslash or a bad percent encoding";
 
-/** The query, which `pathOverride` may have, can hold anything. */
+/** Ignores the query of `pathOverride`, which may contain anything. */
 function isSafePath(path: string): boolean {
   return pathFault(path.split("?", 1)[0] ?? "") === undefined;
 }
@@ -294,7 +294,7 @@ const cache = z
 export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
 
-/** What may be written, for models with or without policies. */
+/** The schema for models with or without policies. */
 function aiSchemaOf<Model extends z.ZodType, Virtual extends z.ZodType>(modelOf: Model, virtualModelOf: Virtual) {
   return exactlyOneOf(
     z.strictObject({

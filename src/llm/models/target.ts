@@ -1,5 +1,5 @@
 /**
- * One place where a model can be asked: a provider at an address, with a credential and perhaps a fixed model.
+ * A target: a provider at an address, with a credential and optionally a fixed model.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -24,7 +24,7 @@ import type { ProviderConfig } from "./schema.ts";
 export interface Target {
   readonly name: string;
   readonly provider: Provider;
-  /** The model to ask for, whatever the client named. */
+  /** The model to use whatever the client requested. */
   readonly model: string | undefined;
   readonly upstream: Upstream;
   /** The value of the Host header. */
@@ -35,7 +35,7 @@ export interface Target {
   readonly basePath: string;
   readonly pathOverride: string | undefined;
   readonly credential: Credential;
-  /** Puts a credential that must be obtained or computed on a request; undefined where none is needed. */
+  /** Adds a credential that must be obtained or computed to a request; undefined if none is needed. */
   readonly sign: RequestSigner | undefined;
   readonly health: Health;
   readonly quota: Quota | undefined;
@@ -47,7 +47,7 @@ export interface TargetTimeouts {
   readonly idleMs: number | undefined;
 }
 
-/** May answer at once. Fails with CredentialError. */
+/** Returns undefined if it completed synchronously. Rejects with CredentialError. */
 export type RequestSigner = (request: SignedRequest) => Promise<void> | undefined;
 
 export interface TargetOptions {
@@ -60,7 +60,7 @@ export interface TargetOptions {
   readonly timeouts: { readonly firstByte?: number | undefined; readonly idle?: number | undefined } | undefined;
   readonly cooldown: Cooldown;
   readonly perMinute?: PerMinute | undefined;
-  /** Instead of the model in the provider's own settings. */
+  /** Overrides the model in the provider's settings. */
   readonly model?: string | undefined;
 }
 
@@ -105,7 +105,7 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
   };
 }
 
-/** A reload does not give back what was asked. */
+/** The quota survives a reload, so that a reload does not reset its counts. */
 function keptQuota(name: string, perMinute: PerMinute, env: BackendEnv): Quota {
   return env.acquire(`ai-quota ${env.name} ${name}`, perMinute, () => new Quota(env.clock, perMinute));
 }
@@ -115,7 +115,7 @@ function signerFor(credential: Credential, region: string, clock: Clock): Reques
   if (credential.kind !== "token") return undefined;
   return ({ headers }) => {
     const token = credential.token.get();
-    // A bearer token also where the provider's keys have a header of their own.
+    // Access tokens are bearer tokens even if the provider's keys use another header.
     if (typeof token !== "string") return token.then((fresh) => addKey(headers, "bearer", fresh));
     addKey(headers, "bearer", token);
     return undefined;
