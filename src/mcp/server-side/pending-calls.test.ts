@@ -11,7 +11,7 @@ function pending(): PendingCall {
     answered: ignore,
     failed: ignore,
   };
-  return new PendingCall(call, 0, { cancelled: ignore, broke: ignore });
+  return new PendingCall(call, 0, { cancel: ignore, reportDefect: ignore });
 }
 
 function ignore(): void {
@@ -19,52 +19,52 @@ function ignore(): void {
 }
 
 test("an id is never given twice, and an old one finds nothing", () => {
-  const slots = new CallTable();
+  const table = new CallTable();
   const seen = new Set<number>();
   let old = 0;
   for (let round = 0; round < 50; round++) {
     const calls = Array.from({ length: (round % 5) + 1 }, pending);
     for (const call of calls) {
-      const id = slots.add(call);
+      const id = table.add(call);
       assert.ok(!seen.has(id));
       seen.add(id);
-      assert.equal(slots.get(id), call);
+      assert.equal(table.get(id), call);
     }
-    assert.equal(slots.get(old), undefined);
+    assert.equal(table.get(old), undefined);
     for (const call of calls) {
-      assert.equal(slots.take(call.wireId), call);
-      assert.equal(slots.take(call.wireId), undefined);
+      assert.equal(table.take(call.wireId), call);
+      assert.equal(table.take(call.wireId), undefined);
       old = call.wireId;
     }
-    assert.equal(slots.size, 0);
+    assert.equal(table.size, 0);
   }
 });
 
 test("ids rise by one and pass over an old call; thousands at once are kept apart", () => {
-  const slots = new CallTable();
+  const table = new CallTable();
   const old = pending();
-  slots.add(old);
-  for (let i = 0; i < 20; i++) slots.take(slots.add(pending()));
-  assert.equal(slots.add(pending()), 24, "9 and 17 lie where the first call is");
+  table.add(old);
+  for (let i = 0; i < 20; i++) table.take(table.add(pending()));
+  assert.equal(table.add(pending()), 24, "9 and 17 lie where the first call is");
   const many = Array.from({ length: 5_000 }, pending);
-  for (const call of many) slots.add(call);
-  for (const call of many) assert.equal(slots.get(call.wireId), call);
-  assert.equal(slots.get(old.wireId), old);
-  assert.equal(slots.all()[0], old);
-  assert.equal(slots.size, 5_002);
+  for (const call of many) table.add(call);
+  for (const call of many) assert.equal(table.get(call.wireId), call);
+  assert.equal(table.get(old.wireId), old);
+  assert.equal(table.all()[0], old);
+  assert.equal(table.size, 5_002);
 });
 
 test("ids that were never given find nothing", () => {
-  const slots = new CallTable();
-  slots.add(pending());
-  for (const id of [0, -1, 2, 65_537, Number.NaN, 1.5, Number.MAX_SAFE_INTEGER]) assert.equal(slots.get(id), undefined);
+  const table = new CallTable();
+  table.add(pending());
+  for (const id of [0, -1, 2, 65_537, Number.NaN, 1.5, Number.MAX_SAFE_INTEGER]) assert.equal(table.get(id), undefined);
 });
 
 test("all are taken at once", () => {
-  const slots = new CallTable();
+  const table = new CallTable();
   const calls = [pending(), pending(), pending()];
-  for (const call of calls) slots.add(call);
-  slots.take((calls[1] as PendingCall).wireId);
-  assert.deepEqual(slots.takeAll(), [calls[0], calls[2]]);
-  assert.equal(slots.size, 0);
+  for (const call of calls) table.add(call);
+  table.take((calls[1] as PendingCall).wireId);
+  assert.deepEqual(table.takeAll(), [calls[0], calls[2]]);
+  assert.equal(table.size, 0);
 });

@@ -1,62 +1,70 @@
 /**
- * A call on its way to a server, from the moment it is accepted to its answer, failure or cancellation.
+ * Calls in flight to one server, and the table that finds a call by the id it has on the connection (the wire id).
+ * A call is pending from the moment it is accepted until its response, failure, or cancellation.
  */
 import { type Call, type CallHandle, type Failure, serverFailure } from "../protocol/call.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
 
-/** However often a server reports progress, one call does not run longer. */
+/** Upper bound for one call, no matter how often the server reports progress. */
 const MAX_CALL_MS = 3_600_000;
 
-export interface PendingCallEnv {
-  cancelled(pending: PendingCall, reason: string | undefined): void;
-  /** A fault of ours: the answer could not be handed on. */
-  broke(error: unknown): void;
+const INITIAL_TABLE_SIZE = 8;
+
+/** The connection that a call belongs to. */
+export interface CallOwner {
+  cancel(pending: PendingCall, reason: string | undefined): void;
+  /** Logs an exception thrown by a receiver of messages. */
+  reportDefect(error: unknown): void;
 }
 
 export class PendingCall implements CallHandle {
   readonly call: Call;
   readonly startedMs: number;
-  readonly #env: PendingCallEnv;
+  /** The gateway sent this request itself, for example during a handshake. Clients cannot cancel it. */
+  readonly isInternal: boolean;
+  readonly #owner: CallOwner;
+  /** Time of the last sign of progress. */
   activityMs: number;
-  /** 0 until it is sent. */
+  /** 0 until the call is sent. */
   wireId = 0;
-  /** The client's own, as text. */
+  /** The client's progress token, as JSON text. */
   progressToken: string | undefined = undefined;
   wasRepeated = false;
   isOver = false;
 
-  constructor(call: Call, nowMs: number, env: PendingCallEnv) {
+  constructor(call: Call, nowMs: number, owner: CallOwner, isInternal = false) {
     this.call = call;
     this.startedMs = nowMs;
     this.activityMs = nowMs;
-    this.#env = env;
+    this.#owner = owner;
+    this.isInternal = isInternal;
   }
 
-  /** A subscription lasts: it has no time limit, and nothing that a server says besides can belong to it. */
+  /** Subscriptions have no timeout, and messages without a call id never belong to one. */
   get isSubscription(): boolean {
     return this.call.request.method === "subscriptions/listen";
   }
 
-  /** The server is silent about it for too long, or it runs for too long in all. */
-  isOverdue(nowMs: number, timeoutMs: number, isAsking: boolean): boolean {
+  /** A server that waits for the client's answer (`hasOpenQuestions`) is exempt from the inactivity timeout. */
+  isOverdue(nowMs: number, timeoutMs: number, hasOpenQuestions: boolean): boolean {
     if (this.isSubscription) return false;
-    return (nowMs - this.activityMs > timeoutMs && !isAsking) || nowMs - this.startedMs >= MAX_CALL_MS;
+    return (nowMs - this.activityMs > timeoutMs && !hasOpenQuestions) || nowMs - this.startedMs >= MAX_CALL_MS;
   }
 
   cancel(reason: string | undefined): void {
-    if (!this.isOver) this.#env.cancelled(this, reason);
+    if (!this.isOver) this.#owner.cancel(this, reason);
   }
 
   /**
-   * Answers and failures come from timers, exits and sockets that serve other calls too: a fault of ours on the way
-   * to one client must not reach them, and the client must not wait for ever.
+   * Responses and failures are delivered from timers, process exits, and sockets that other calls share. An exception
+   * on the way to one client is contained here, and that client gets a failure instead of waiting forever.
    */
   answer(message: ServerMessage): void {
     this.isOver = true;
     try {
       this.call.answered(message);
     } catch (error) {
-      this.#env.broke(error);
+      this.#owner.reportDefect(error);
       this.fail(serverFailure("the server's response could not be forwarded"));
     }
   }
@@ -66,16 +74,19 @@ export class PendingCall implements CallHandle {
     try {
       this.call.failed(failure);
     } catch (error) {
-      this.#env.broke(error);
+      this.#owner.reportDefect(error);
     }
   }
 }
 
-const FIRST_SIZE = 8;
-
+/**
+ * Pending calls by wire id. Ids increase by one because some servers store them in 32 bits, and continue across
+ * reconnects, so a late response of an old connection never matches a new call. An array that is reused causes less
+ * garbage than a Map (see `base/linked-list.ts`).
+ */
 export class CallTable {
-  /** As long as a power of two; a call is at the lower bits of its id. */
-  #slots: (PendingCall | undefined)[] = new Array(FIRST_SIZE).fill(undefined);
+  /** The length is a power of two. A call is stored at the low bits of its id. */
+  #slots: (PendingCall | undefined)[] = new Array(INITIAL_TABLE_SIZE).fill(undefined);
   #size = 0;
   #nextId = 1;
 
@@ -83,7 +94,7 @@ export class CallTable {
     return this.#size;
   }
 
-  /** Gives it an id that no call of this connection or an earlier one had. */
+  /** Assigns an unused id. Skips ids whose slot is still occupied by an older call. */
   add(pending: PendingCall): number {
     if (this.#size * 2 >= this.#slots.length) this.#grow();
     const mask = this.#slots.length - 1;
@@ -116,12 +127,12 @@ export class CallTable {
 
   takeAll(): PendingCall[] {
     const all = this.all();
-    this.#slots = new Array(FIRST_SIZE).fill(undefined);
+    this.#slots = new Array(INITIAL_TABLE_SIZE).fill(undefined);
     this.#size = 0;
     return all;
   }
 
-  /** Ids that differ in their lower bits also differ in one bit more. */
+  /** Ids that differ in their low bits still differ with one bit more, so no two calls collide. */
   #grow(): void {
     const all = this.all();
     this.#slots = new Array(this.#slots.length * 2).fill(undefined);

@@ -1,7 +1,13 @@
 /**
- * The gateway as a client of one server: a connection, and what is said over it. When it is lost, calls in flight fail at
- * once; the next call brings it up again, with growing pauses, and the owner repeats its handshake.
+ * The gateway's connection to one MCP server: connect, handshake, calls, messages of the server, loss, reconnect.
+ *
+ *   down ─connect→ connecting ─ready→ up ─loss→ down        (the next call connects again, after a backoff)
+ *                                     up ─park→ parked      (released while idle; the next call connects again)
+ *   any state ─close→ closed
+ *
+ * A loss fails all pending calls at once. Calls that arrive while the connection is not up wait for the handshake.
  */
+
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -10,13 +16,14 @@ import type { Span } from "../../json/syntax.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import {
   type Call,
-  type CallHandle,
   type Failure,
   type LoginRequired,
   type Question,
+  type CallHandle,
   type ServerError,
   serverFailure,
 } from "../protocol/call.ts";
+import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.ts";
 import {
   edited,
   idOf,
@@ -26,63 +33,125 @@ import {
   wireIdOf,
   withId,
 } from "../protocol/json-rpc.ts";
-import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
-import { CallTable, PendingCall, type PendingCallEnv } from "./pending-calls.ts";
+import { type CallOwner, CallTable, PendingCall } from "./pending-calls.ts";
 
+/** Calls that wait for the handshake. */
 const MAX_WAITING = 1_000;
+/** Questions of the server that the client has not answered yet. */
+const MAX_QUESTIONS = 1_000;
+
+const FIRST_BACKOFF_MS = 100;
+const MAX_BACKOFF_MS = 10_000;
+/** A connection that stayed up this long was healthy: the backoff restarts from its first step. */
+const HEALTHY_MS = 30_000;
+
+export interface ConnectionOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly targetName: string;
+  requestTimeoutMs(): number;
+  /** Called after each successful handshake. */
+  up(): void;
+  /** The user's access token for this server, if the gateway holds one. It is sent with every message. */
+  authorization?(): string | undefined;
+  /** The client's HTTP headers that the configuration forwards to the target: name, value, … */
+  forwarded(headers: HeaderList): readonly string[] | undefined;
+  /** Opens a channel now or later, or calls `refused`. Returns a function that cancels the attempt. */
+  connect(
+    handlers: ChannelHandlers,
+    opened: (channel: Channel, started: () => void) => void,
+    refused: (reason: string, error: ServerError) => void,
+  ): () => void;
+}
+
+/** Receives the events of a connection that belong to no call. */
+export interface ConnectionListener {
+  /** Runs on each new channel before any call is sent. Must end with `ready` or `refuse`. */
+  handshake(handshake: Handshake): void;
+  notified(message: ServerMessage): void;
+  asked(question: Question): void;
+  /** Whether `asked` can deliver a question that belongs to no call. */
+  canDeliverQuestions(): boolean;
+  /** The connection ended or could not be opened. All pending calls have failed. */
+  lost(loss: ConnectionLoss): void;
+}
+
+export interface ConnectionLoss {
+  /** Completes "target x …". */
+  readonly reason: string;
+  readonly error: ServerError | LoginRequired;
+  /** Consecutive failed attempts to connect. */
+  readonly failedStarts: number;
+  /** The last stderr lines of a child process. */
+  readonly stderr: readonly string[];
+}
+
+export interface Handshake {
+  /** Sets the negotiated protocol version, which HTTP repeats in headers. */
+  setProtocol(era: McpProtocol, version: string): void;
+  /** Without a response, `answer` is undefined and `reason` completes "target x …". */
+  request(
+    method: string,
+    params: string,
+    done: (answer: ServerMessage | undefined, reason: string, error?: LoginRequired) => void,
+  ): void;
+  notify(method: string, params: string): void;
+  ready(): void;
+  /** Rejects a server that responds but cannot be used. `reason` completes "target x …". */
+  refuse(reason: string, error?: LoginRequired): void;
+}
 
 export class ServerConnection {
-  readonly #env: ConnectionOptions;
-  readonly #owner: ConnectionListener;
-  readonly #conversation: Conversation;
-  readonly #pendingEnv: PendingCallEnv;
-  #waiting: PendingCall[] = [];
-  #channel: Channel | undefined = undefined;
-  /** The connection in force: what an older one still reports is ignored. */
-  #current: ChannelHandlers | undefined = undefined;
+  readonly #options: ConnectionOptions;
+  readonly #listener: ConnectionListener;
+  readonly #backoff = new ReconnectBackoff();
   #state: "down" | "parked" | "connecting" | "up" | "closed" = "down";
-  /** Of the last request: handshakes and notifications of ours go with them too. */
-  #headers: readonly string[] | undefined;
-  readonly #pauses = new ReconnectBackoff();
-  #timer: Timer | undefined = undefined;
-  #leaveLine: (() => void) | undefined = undefined;
+  #channel: Channel | undefined = undefined;
+  /** Handlers of the current channel. Events of earlier channels are ignored. */
+  #current: ChannelHandlers | undefined = undefined;
+  #reconnectTimer: Timer | undefined = undefined;
+  #cancelConnect: (() => void) | undefined = undefined;
+  /** Frees the start slot of a child process once its handshake is over. */
   #started: (() => void) | undefined = undefined;
   #loss: ConnectionLoss | undefined = undefined;
-  /** Of the client's request that opens the connection: the handshake is what is sent for it. */
+
+  readonly #calls = new CallTable();
+  #waiting: PendingCall[] = [];
+  #questions: Map<string, Question> | undefined = undefined;
+  /** Forwarded headers of the latest request, reused for handshakes and notifications of the gateway. */
+  #headers: readonly string[] | undefined;
+  /** Traces the handshake if a client's request opened the connection. */
   #wire: WireTap | undefined = undefined;
 
-  constructor(env: ConnectionOptions, owner: ConnectionListener, headers?: HeaderList) {
-    this.#env = env;
-    this.#owner = owner;
-    this.#headers = headers && env.forwarded(headers);
-    this.#pendingEnv = { cancelled: this.#cancel, broke: this.#broke };
-    const own: PendingCallEnv = { cancelled: () => undefined, broke: this.#broke };
-    this.#conversation = new Conversation({ clock: env.clock, send: this.#send, abandon: this.#abandon, own }, owner);
+  constructor(options: ConnectionOptions, listener: ConnectionListener, headers?: HeaderList) {
+    this.#options = options;
+    this.#listener = listener;
+    this.#headers = headers && options.forwarded(headers);
   }
 
   get pendingCalls(): number {
-    return this.#conversation.size + this.#waiting.length;
+    return this.#calls.size + this.#waiting.length;
   }
 
-  /** Why the last connection ended or did not come about; completes "target x …". */
+  /** Why the last connection ended or could not be opened; completes "target x …". */
   get lossReason(): string | undefined {
     return this.#loss?.reason;
   }
 
-  /** There is a connection, or a process that is to become one. */
+  /** Whether a channel exists, even if its handshake is not complete. */
   get isConnected(): boolean {
     return this.#channel !== undefined;
   }
 
-  /** It failed a moment ago; the pause before the next attempt is not over. */
+  /** Whether the connection failed recently and the next attempt is delayed. */
   get isBackingOff(): boolean {
-    return this.#state !== "up" && this.#pauses.leftMs(this.#env.clock.monotonicMs()) > 0;
+    return this.#state !== "up" && this.#backoff.remainingMs(this.#options.clock.monotonicMs()) > 0;
   }
 
   detail(): Record<string, unknown> {
     return {
-      target: this.#env.targetName,
+      target: this.#options.targetName,
       state: this.#state,
       pendingCalls: this.pendingCalls,
       ...(this.#loss && this.#state !== "up" ? { lastError: this.#loss.reason, stderr: this.#loss.stderr } : {}),
@@ -90,55 +159,25 @@ export class ServerConnection {
     };
   }
 
-  /** Brings the connection up if it is down; calls do it by themselves. */
+  // Lifecycle
+
+  /** Connects if the connection is down. `call` does this by itself. */
   connect(wire?: WireTap): void {
     if (this.#state !== "down" && this.#state !== "parked") return;
     this.#wire = wire;
     this.#state = "connecting";
-    const pauseMs = this.#pauses.leftMs(this.#env.clock.monotonicMs());
-    if (pauseMs > 0) this.#timer = this.#env.clock.after(pauseMs, () => this.#open());
+    const delayMs = this.#backoff.remainingMs(this.#options.clock.monotonicMs());
+    if (delayMs > 0) this.#reconnectTimer = this.#options.clock.after(delayMs, () => this.#open());
     else this.#open();
   }
 
-  call(call: Call): CallHandle {
-    const pending = new PendingCall(call, this.#env.clock.monotonicMs(), this.#pendingEnv);
-    if (this.#state === "up") this.#begin(pending);
-    else if (this.#state === "closed") pending.fail(this.#failure("is closed"));
-    else if (this.#waiting.length >= MAX_WAITING)
-      pending.fail(this.#failure("is not ready and has too many waiting requests", "overloaded"));
-    else {
-      // The handshake goes with what this client shows now: what it showed before may have expired.
-      if (call.headers) this.#headers = this.#env.forwarded(call.headers);
-      this.#waiting.push(pending);
-      this.connect();
-    }
-    return pending;
-  }
-
-  /** A notification for the server; lost if there is no connection, since it belongs to one. */
-  notify(text: string, method: string, wire?: WireTap): void {
-    if (this.#state === "up") this.#send({ text, method, wire });
-  }
-
-  /** Ends calls about which the server is silent for too long. Called every now and then. */
-  sweep(nowMs: number): void {
-    const timeoutMs = this.#env.requestTimeoutMs();
-    for (const pending of [...this.#conversation.calls(), ...this.#waiting]) {
-      if (!pending.isOverdue(nowMs, timeoutMs, this.#conversation.isAsking)) continue;
-      pending.cancel("timeout");
-      // What we asked ourselves cannot be cancelled; the connection is of no use without it.
-      if (!pending.isOver) this.#conversation.take(pending.wireId);
-      pending.fail(this.#failure(`did not respond within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout"));
-    }
-  }
-
-  /** Lets the connection go where nothing is under way: the next call brings it up again. Not a loss. */
+  /** Releases an idle connection until the next call. Returns undefined if the connection is in use. */
   park(): Promise<void> | undefined {
-    const isAtWork = this.#waiting.length > 0 || this.#conversation.calls().some((call) => !call.isSubscription);
-    if (this.#state !== "up" || isAtWork || this.#conversation.isAsking) return undefined;
-    const channel = this.#drop(this.#failure("is parked"));
+    const isBusy = this.#waiting.length > 0 || this.#calls.all().some((pending) => !pending.isSubscription);
+    if (this.#state !== "up" || isBusy || this.#hasOpenQuestions) return undefined;
+    const channel = this.#disconnect(this.#failure("is parked"));
     this.#state = "parked";
-    this.#pauses.reset();
+    this.#backoff.reset();
     return channel?.close();
   }
 
@@ -152,40 +191,40 @@ export class ServerConnection {
 
   close(): Promise<void> {
     if (this.#state === "closed") return Promise.resolve();
-    const channel = this.#drop(this.#failure("is closed"));
+    const channel = this.#disconnect(this.#failure("is closed"));
     this.#state = "closed";
     return channel?.close() ?? Promise.resolve();
   }
 
   #open(): void {
-    this.#timer = undefined;
+    this.#reconnectTimer = undefined;
     const handlers: ChannelHandlers = {
       message: (message, about) => {
         if (!this.#isCurrent(handlers)) return;
         try {
-          this.#conversation.received(message, about);
+          this.#received(message, about);
         } catch (error) {
-          this.#broke(error);
+          this.#owner.reportDefect(error);
         }
       },
       failed: (wireId, reason, error) => {
-        if (this.#isCurrent(handlers)) this.#conversation.take(wireId)?.fail(this.#failure(reason, error));
+        if (this.#isCurrent(handlers)) this.#calls.take(wireId)?.fail(this.#failure(reason, error));
       },
       expired: (wireId) => {
-        if (this.#isCurrent(handlers)) this.#renew(wireId);
+        if (this.#isCurrent(handlers)) this.#reopenSession(wireId);
       },
       closed: (reason) => {
         if (this.#isCurrent(handlers)) this.#lost(reason);
       },
     };
     this.#current = handlers;
-    this.#leaveLine = this.#env.connect(
+    this.#cancelConnect = this.#options.connect(
       handlers,
       (channel, started) => {
-        this.#leaveLine = undefined;
+        this.#cancelConnect = undefined;
         this.#channel = channel;
         this.#started = started;
-        this.#owner.handshake(this.#handshaking(handlers));
+        this.#listener.handshake(this.#handshake(handlers));
       },
       (reason, error) => this.#lost(reason, error),
     );
@@ -195,13 +234,13 @@ export class ServerConnection {
     return this.#current === handlers && this.#state !== "closed";
   }
 
-  #handshaking(handlers: ChannelHandlers): Handshake {
+  #handshake(handlers: ChannelHandlers): Handshake {
     const prefix = this.#failure("").message;
     return {
       setProtocol: (era, version) => this.#channel?.setProtocol(era, version),
       request: (method, params, done) => {
         if (!this.#isCurrent(handlers)) return;
-        this.#conversation.request(method, params, {
+        this.#sendInternal(method, params, {
           wire: this.#wire,
           answered: (message) => done(message, ""),
           failed: ({ message, error }) => {
@@ -217,8 +256,8 @@ export class ServerConnection {
         if (!this.#isCurrent(handlers) || this.#state !== "connecting") return;
         this.#state = "up";
         this.#wire = undefined;
-        this.#pauses.up(this.#env.clock.monotonicMs());
-        this.#env.up();
+        this.#backoff.connected(this.#options.clock.monotonicMs());
+        this.#options.up();
         this.#started?.();
         const waiting = this.#waiting;
         this.#waiting = [];
@@ -230,39 +269,15 @@ export class ServerConnection {
     };
   }
 
-  #begin(pending: PendingCall): void {
-    if (this.#channel?.isOverloaded === true) {
-      pending.fail(this.#failure("does not read its input", "overloaded"));
-      return;
-    }
-    if (pending.call.headers) this.#headers = this.#env.forwarded(pending.call.headers);
-    this.#conversation.begin(pending);
-  }
-
-  readonly #send = (message: Outgoing): void => {
-    const headers = withToken(this.#headers, this.#env.authorization?.());
-    this.#channel?.send(headers === undefined ? message : { ...message, headers });
-  };
-
-  readonly #abandon = (wireId: number): void => this.#channel?.abandon(wireId);
-
-  readonly #cancel = (pending: PendingCall, reason: string | undefined): void => {
-    pending.isOver = true;
-    if (pending.wireId !== 0) this.#conversation.abandon(pending, reason);
-    else this.#waiting = this.#waiting.filter((one) => one !== pending);
-  };
-
-  readonly #broke = (error: unknown): void => {
-    const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    this.#env.logger.error("cannot handle a message from an MCP server", { target: this.#env.targetName, reason });
-  };
-
-  /** Opens the session anew and sends the request again that found it gone: once, lest it go round for ever. */
-  #renew(wireId: number | undefined): void {
-    const found = wireId === undefined ? undefined : this.#conversation.take(wireId);
-    this.#env.logger.info("MCP server lost the session", { target: this.#env.targetName });
+  /**
+   * Opens a new session after the server dropped the old one, and resends the request that revealed it, at most once
+   * to avoid a loop.
+   */
+  #reopenSession(wireId: number | undefined): void {
+    const found = wireId === undefined ? undefined : this.#calls.take(wireId);
+    this.#options.logger.info("MCP server lost the session", { target: this.#options.targetName });
     const mayRepeat = found !== undefined && !found.wasRepeated && this.#state === "up";
-    const channel = this.#drop(this.#failure("lost the session"));
+    const channel = this.#disconnect(this.#failure("lost the session"));
     this.#state = "down";
     void channel?.close();
     if (!mayRepeat) {
@@ -276,176 +291,179 @@ export class ServerConnection {
   }
 
   #lost(reason: string, error: ServerError | LoginRequired = "backend_unavailable"): void {
-    this.#pauses.lost(this.#env.clock.monotonicMs(), this.#state === "up");
-    // That a user is not logged in is no fault of the server.
-    const { logger, targetName: target } = this.#env;
+    this.#backoff.lost(this.#options.clock.monotonicMs(), this.#state === "up");
+    // A missing login is not a failure of the server.
+    const { logger, targetName: target } = this.#options;
     logger[typeof error === "object" ? "info" : "warn"]("MCP server failed", { target, reason });
-    const channel = this.#drop(this.#failure(reason, error));
+    const channel = this.#disconnect(this.#failure(reason, error));
     this.#state = "down";
-    this.#loss = { reason, error, failedStarts: this.#pauses.failedStarts, stderr: channel?.stderrTail?.() ?? [] };
+    this.#loss = { reason, error, failedStarts: this.#backoff.failedStarts, stderr: channel?.stderrTail?.() ?? [] };
     void channel?.close();
-    this.#owner.lost(this.#loss);
+    this.#listener.lost(this.#loss);
   }
 
-  /** Fails everything that waits on this connection and forgets it. */
-  #drop(failure: Failure): Channel | undefined {
+  /** Fails all calls, withdraws all questions, and detaches the channel, which the caller must close. */
+  #disconnect(failure: Failure): Channel | undefined {
     this.#current = undefined;
-    this.#timer?.cancel();
-    this.#leaveLine?.();
-    this.#leaveLine = undefined;
+    this.#reconnectTimer?.cancel();
+    this.#cancelConnect?.();
+    this.#cancelConnect = undefined;
     this.#started?.();
     this.#started = undefined;
     const channel = this.#channel;
     this.#channel = undefined;
     const waiting = this.#waiting;
     this.#waiting = [];
-    this.#conversation.end(failure);
+    const sent = this.#calls.takeAll();
+    const questions = this.#questions;
+    this.#questions = undefined;
+    if (questions) for (const question of questions.values()) question.withdrawn?.(undefined);
+    for (const pending of sent) pending.fail(failure);
     for (const pending of waiting) pending.fail(failure);
     return channel;
   }
 
   #failure(what: string, error?: ServerError | LoginRequired): Failure {
-    return serverFailure(`target "${this.#env.targetName}" ${what}`, error);
-  }
-}
-
-/** What a server may have asked without an answer yet. */
-const MAX_QUESTIONS = 1_000;
-
-export interface ConversationEnv {
-  readonly clock: Clock;
-  send(message: Outgoing): void;
-  abandon(wireId: number): void;
-  /** For requests of our own. */
-  readonly own: PendingCallEnv;
-}
-
-/** Who hears what belongs to no call. */
-export interface Listener {
-  notified(message: ServerMessage): void;
-  asked(question: Question): void;
-  /** Whether a question that belongs to no call can be delivered. */
-  canDeliverQuestions(): boolean;
-}
-
-export class Conversation {
-  readonly #env: ConversationEnv;
-  readonly #listener: Listener;
-  readonly #pending = new CallTable();
-  #questions: Map<string, Question> | undefined = undefined;
-
-  constructor(env: ConversationEnv, listener: Listener) {
-    this.#env = env;
-    this.#listener = listener;
+    return serverFailure(`target "${this.#options.targetName}" ${what}`, error);
   }
 
-  get size(): number {
-    return this.#pending.size;
+  // Calls to the server
+
+  call(call: Call): CallHandle {
+    const pending = new PendingCall(call, this.#options.clock.monotonicMs(), this.#owner);
+    if (this.#state === "up") this.#begin(pending);
+    else if (this.#state === "closed") pending.fail(this.#failure("is closed"));
+    else if (this.#waiting.length >= MAX_WAITING)
+      pending.fail(this.#failure("is not ready and has too many waiting requests", "overloaded"));
+    else {
+      // The handshake uses this client's current credentials, because earlier ones may have expired.
+      if (call.headers) this.#headers = this.#options.forwarded(call.headers);
+      this.#waiting.push(pending);
+      this.connect();
+    }
+    return pending;
   }
 
-  /** The server waits for a client's answer: it cannot be blamed for its silence. */
-  get isAsking(): boolean {
-    return this.#questions !== undefined && this.#questions.size > 0;
+  /** Sends a client's notification. It is dropped without a connection, because it belongs to a session. */
+  notify(text: string, method: string, wire?: WireTap): void {
+    if (this.#state === "up") this.#send({ text, method, wire });
   }
 
-  calls(): readonly PendingCall[] {
-    return this.#pending.all();
+  /** Times out overdue calls. The owner calls this periodically. */
+  sweep(nowMs: number): void {
+    const timeoutMs = this.#options.requestTimeoutMs();
+    for (const pending of [...this.#calls.all(), ...this.#waiting]) {
+      if (!pending.isOverdue(nowMs, timeoutMs, this.#hasOpenQuestions)) continue;
+      pending.cancel("timeout");
+      // Internal requests cannot be canceled, so they are removed here.
+      if (!pending.isOver) this.#calls.take(pending.wireId);
+      pending.fail(this.#failure(`did not respond within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout"));
+    }
   }
 
-  begin(pending: PendingCall): void {
-    const wireId = this.#pending.add(pending);
-    const { request, wire } = pending.call;
-    const isAlone = this.#pending.size === 1;
-    this.#env.send({ text: wireText(pending, wireId), wireId, method: request.method, wire, isAlone });
+  readonly #owner: CallOwner = {
+    cancel: (pending, reason) => {
+      if (pending.isInternal) return;
+      pending.isOver = true;
+      if (pending.wireId !== 0) this.#cancelSent(pending, reason);
+      else this.#waiting = this.#waiting.filter((waiting) => waiting !== pending);
+    },
+    reportDefect: (error) => {
+      const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
+      const { logger, targetName: target } = this.#options;
+      logger.error("cannot handle a message from an MCP server", { target, reason });
+    },
+  };
+
+  #begin(pending: PendingCall): void {
+    if (this.#channel?.isOverloaded === true) {
+      pending.fail(this.#failure("does not read its input", "overloaded"));
+      return;
+    }
+    const { request, headers, wire } = pending.call;
+    if (headers) this.#headers = this.#options.forwarded(headers);
+    const wireId = this.#calls.add(pending);
+    const isAlone = this.#calls.size === 1;
+    this.#send({ text: textWithWireId(pending, wireId), wireId, method: request.method, wire, isAlone });
   }
 
-  /** A request of our own, before others may pass. */
-  request(method: string, params: string, call: Pick<Call, "answered" | "failed" | "wire">): void {
+  /** Sends a request of the gateway itself, before clients' calls pass. */
+  #sendInternal(method: string, params: string, receiver: Pick<Call, "answered" | "failed" | "wire">): void {
     const request = { kind: "request", text: "", idStart: 0, idEnd: 0, id: "0", method, params: {} } as const;
-    const { notified, asked } = this.#listener;
-    const whole: Call = {
-      ...call,
+    const call: Call = {
+      ...receiver,
       request,
-      notified: notified.bind(this.#listener),
-      asked: asked.bind(this.#listener),
+      notified: (message) => this.#listener.notified(message),
+      asked: (question) => this.#listener.asked(question),
     };
-    const wireId = this.#pending.add(new PendingCall(whole, this.#env.clock.monotonicMs(), this.#env.own));
-    this.#env.send({ text: requestText(String(wireId), method, params), wireId, method, wire: call.wire });
+    const wireId = this.#calls.add(new PendingCall(call, this.#options.clock.monotonicMs(), this.#owner, true));
+    this.#send({ text: requestText(String(wireId), method, params), wireId, method, wire: receiver.wire });
   }
 
-  /** Takes a call out without telling anybody; undefined if it is not there. */
-  take(wireId: number): PendingCall | undefined {
-    return this.#pending.take(wireId);
-  }
-
-  /** Nobody waits for this call any more: the server is told. */
-  abandon(pending: PendingCall, reason: string | undefined): void {
-    this.#pending.take(pending.wireId);
+  #cancelSent(pending: PendingCall, reason: string | undefined): void {
+    this.#calls.take(pending.wireId);
     // `initialize` must not be cancelled (2025-11-25, cancellation).
     if (pending.call.request.method === "initialize") return;
     const params = { requestId: pending.wireId, ...(reason === undefined ? {} : { reason }) };
-    this.#env.abandon(pending.wireId);
+    this.#channel?.abandon(pending.wireId);
     const method = "notifications/cancelled";
-    this.#env.send({ text: notificationText(method, JSON.stringify(params)), method });
+    this.#send({ text: notificationText(method, JSON.stringify(params)), method });
   }
 
-  /** The connection is gone: every call fails, every question is void. */
-  end(failure: Failure): void {
-    const over = this.#pending.takeAll();
-    const questions = this.#questions;
-    this.#questions = undefined;
-    if (questions) for (const question of questions.values()) question.withdrawn?.(undefined);
-    for (const pending of over) pending.fail(failure);
+  #send(message: Outgoing): void {
+    const headers = withBearerToken(this.#headers, this.#options.authorization?.());
+    this.#channel?.send(headers === undefined ? message : { ...message, headers });
   }
 
-  /** `about` is the call on whose stream the message came, where the transport knows. */
-  received(message: ServerMessage, about: number | undefined): void {
-    if (message.kind === "result" || message.kind === "error") {
-      const pending = this.take(wireIdOf(message));
-      // An answer that nobody asked for, or a second one, is dropped.
-      if (pending === undefined) return;
-      pending.answer(message);
-    } else if (message.kind === "request") this.#ask(message, about);
+  // Messages of the server
+
+  /** `about` is the call whose stream carried the message, where the transport knows it. */
+  #received(message: ServerMessage, about: number | undefined): void {
+    // Unsolicited and duplicate responses find no call and are dropped.
+    if (message.kind === "result" || message.kind === "error") this.#calls.take(wireIdOf(message))?.answer(message);
+    else if (message.kind === "request") this.#question(message, about);
     else this.#notification(message, about);
   }
 
   #notification(message: ServerMessage, about: number | undefined): void {
     if (message.method === "notifications/progress") this.#progress(message);
-    else if (message.method === "notifications/cancelled") this.#withdraw(message);
+    else if (message.method === "notifications/cancelled") this.#withdrawQuestion(message);
     else {
       const subscription = find(message.text, 0, "params", "_meta", SUBSCRIPTION_ID);
-      if (subscription !== undefined) this.#subscribed(message, subscription);
+      if (subscription !== undefined) this.#subscriptionEvent(message, subscription);
       else {
         const isLog = message.method === "notifications/message";
-        const pending = about === undefined ? (isLog ? this.#only() : undefined) : this.#pending.get(about);
+        const pending = about === undefined ? (isLog ? this.#onlyCall() : undefined) : this.#calls.get(about);
         if (pending === undefined) this.#listener.notified(message);
-        else this.#tell(pending, message);
+        else this.#notifyCall(pending, message);
       }
     }
   }
 
+  /** Restores the client's own progress token. */
   #progress(message: ServerMessage): void {
     const token = find(message.text, 0, "params", "progressToken");
-    const pending = token && this.#pending.get(Number(slice(message.text, token)));
+    const pending = token && this.#calls.get(Number(slice(message.text, token)));
     if (!token || pending?.progressToken === undefined) return;
-    this.#tell(pending, edited(message, [{ ...token, text: pending.progressToken }]));
+    this.#notifyCall(pending, edited(message, [{ ...token, text: pending.progressToken }]));
   }
 
-  #subscribed(message: ServerMessage, id: Span): void {
-    const pending = this.#pending.get(Number(slice(message.text, id)));
-    if (pending)
-      this.#tell(pending, edited(message, [{ start: id.start, end: id.end, text: pending.call.request.id }]));
+  /** Restores the client's own subscription id. */
+  #subscriptionEvent(message: ServerMessage, id: Span): void {
+    const pending = this.#calls.get(Number(slice(message.text, id)));
+    if (!pending) return;
+    this.#notifyCall(pending, edited(message, [{ start: id.start, end: id.end, text: pending.call.request.id }]));
   }
 
-  #tell(pending: PendingCall, message: ServerMessage): void {
-    pending.activityMs = this.#env.clock.monotonicMs();
+  #notifyCall(pending: PendingCall, message: ServerMessage): void {
+    pending.activityMs = this.#options.clock.monotonicMs();
     pending.call.notified(message);
   }
 
-  /** The one call that a message can belong to, where the transport does not say; undefined if there are several. */
-  #only(): PendingCall | undefined {
+  /** The only call that a message without an id can belong to; undefined if there are several. */
+  #onlyCall(): PendingCall | undefined {
     let only: PendingCall | undefined;
-    for (const pending of this.#pending.all()) {
+    for (const pending of this.#calls.all()) {
       if (pending.isSubscription) continue;
       if (only !== undefined) return undefined;
       only = pending;
@@ -453,17 +471,22 @@ export class Conversation {
     return only;
   }
 
-  #newest(): PendingCall | undefined {
+  #newestCall(): PendingCall | undefined {
     let newest: PendingCall | undefined;
-    for (const pending of this.#pending.all()) if (!pending.isSubscription) newest = pending;
+    for (const pending of this.#calls.all()) if (!pending.isSubscription) newest = pending;
     return newest;
   }
 
-  #ask(message: ServerMessage, about: number | undefined): void {
+  get #hasOpenQuestions(): boolean {
+    return this.#questions !== undefined && this.#questions.size > 0;
+  }
+
+  /** Routes a request of the server to the call that it belongs to, or to the listener. */
+  #question(message: ServerMessage, about: number | undefined): void {
     const id = idOf(message) as string;
-    // Whether the connection is alive is between the server and us.
+    // Pings check this connection, so the gateway answers them itself.
     if (message.method === "ping") {
-      this.#env.send({ text: `{"jsonrpc":"2.0","id":${id},"result":{}}` });
+      this.#send({ text: `{"jsonrpc":"2.0","id":${id},"result":{}}` });
       return;
     }
     const question: Question = {
@@ -473,29 +496,26 @@ export class Conversation {
       answer: (outcome, wire) => {
         if (this.#questions?.get(id) !== question) return;
         this.#questions.delete(id);
-        const nowMs = this.#env.clock.monotonicMs();
-        for (const pending of this.#pending.all()) pending.activityMs = nowMs;
-        this.#env.send({ text: `{"jsonrpc":"2.0","id":${id},${outcome}}`, wire });
+        const nowMs = this.#options.clock.monotonicMs();
+        for (const pending of this.#calls.all()) pending.activityMs = nowMs;
+        this.#send({ text: `{"jsonrpc":"2.0","id":${id},${outcome}}`, wire });
       },
     };
     this.#questions ??= new Map();
     if (this.#questions.size >= MAX_QUESTIONS) {
-      this.#env.send({
-        text: `{"jsonrpc":"2.0","id":${id},"error":{"code":-32603,"message":"Too many open questions"}}`,
-      });
+      this.#send({ text: `{"jsonrpc":"2.0","id":${id},"error":{"code":-32603,"message":"Too many open questions"}}` });
       return;
     }
-    // An id that is asked again takes the place of the question before.
+    // A question with a reused id replaces the earlier one.
     this.#questions.get(id)?.withdrawn?.(undefined);
     this.#questions.set(id, question);
-    const pending = about === undefined ? this.#only() : this.#pending.get(about);
-    const chosen = pending ?? (this.#listener.canDeliverQuestions() ? undefined : this.#newest());
+    const pending = about === undefined ? this.#onlyCall() : this.#calls.get(about);
+    const chosen = pending ?? (this.#listener.canDeliverQuestions() ? undefined : this.#newestCall());
     if (chosen === undefined) this.#listener.asked(question);
     else chosen.call.asked(question);
   }
 
-  /** The server takes a question back. */
-  #withdraw(message: ServerMessage): void {
+  #withdrawQuestion(message: ServerMessage): void {
     const span = find(message.text, 0, "params", "requestId");
     const id = span && slice(message.text, span);
     const question = id === undefined ? undefined : this.#questions?.get(id);
@@ -506,8 +526,37 @@ export class Conversation {
   }
 }
 
-/** The request under our id. A progress token becomes our id too: several clients may have chosen the same. */
-function wireText(pending: PendingCall, wireId: number): string {
+/** Exponential backoff between connection attempts, so that a server that fails at every start stays cheap. */
+class ReconnectBackoff {
+  /** Consecutive attempts that did not reach a completed handshake. */
+  failedStarts = 0;
+  #losses = 0;
+  #connectedAtMs = 0;
+  #retryAtMs = 0;
+
+  /** Milliseconds until the next attempt; 0 or less if it may start now. */
+  remainingMs(nowMs: number): number {
+    return this.#losses > 0 ? this.#retryAtMs - nowMs : 0;
+  }
+
+  connected(nowMs: number): void {
+    this.failedStarts = 0;
+    this.#connectedAtMs = nowMs;
+  }
+
+  lost(nowMs: number, wasUp: boolean): void {
+    this.#losses = wasUp && nowMs - this.#connectedAtMs > HEALTHY_MS ? 1 : this.#losses + 1;
+    if (!wasUp) this.failedStarts += 1;
+    this.#retryAtMs = nowMs + Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (this.#losses - 1));
+  }
+
+  reset(): void {
+    this.#losses = 0;
+  }
+}
+
+/** The request under its wire id. The progress token also becomes the wire id, because clients' tokens may collide. */
+function textWithWireId(pending: PendingCall, wireId: number): string {
   const { request } = pending.call;
   const id = String(wireId);
   const meta = request.params._meta;
@@ -521,93 +570,7 @@ function wireText(pending: PendingCall, wireId: number): string {
   ]);
 }
 
-const FIRST_PAUSE_MS = 100;
-const MAX_PAUSE_MS = 10_000;
-/** A connection that held this long was sound: the next loss counts as the first again. */
-const SOUND_MS = 30_000;
-
-export class ReconnectBackoff {
-  /** Attempts in a row that did not come about. */
-  failedStarts = 0;
-  #losses = 0;
-  #upSinceMs = 0;
-  #retryAtMs = 0;
-
-  /** Of the pause before the next attempt; 0 or less when it may be made. */
-  leftMs(nowMs: number): number {
-    return this.#losses > 0 ? this.#retryAtMs - nowMs : 0;
-  }
-
-  up(nowMs: number): void {
-    this.failedStarts = 0;
-    this.#upSinceMs = nowMs;
-  }
-
-  lost(nowMs: number, wasUp: boolean): void {
-    this.#losses = wasUp && nowMs - this.#upSinceMs > SOUND_MS ? 1 : this.#losses + 1;
-    if (!wasUp) this.failedStarts += 1;
-    this.#retryAtMs = nowMs + Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#losses - 1));
-  }
-
-  /** It was let go on purpose. */
-  reset(): void {
-    this.#losses = 0;
-  }
-}
-
-export interface ConnectionOptions {
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly targetName: string;
-  requestTimeoutMs(): number;
-  /** A handshake succeeded. */
-  up(): void;
-  /** The access token that goes with every message, where the gateway holds one for the user. */
-  authorization?(): string | undefined;
-  /** What of a client's HTTP headers goes to the target: name, value, … */
-  forwarded(headers: HeaderList): readonly string[] | undefined;
-  /** Brings up a connection now or soon; `refused` if it cannot be. Returns how to give up waiting. */
-  connect(
-    handlers: ChannelHandlers,
-    opened: (channel: Channel, started: () => void) => void,
-    refused: (reason: string, error: ServerError) => void,
-  ): () => void;
-}
-
-export interface ConnectionListener extends Listener {
-  /** Runs on every new connection before calls pass; ends with `ready` or `refuse`. */
-  handshake(io: Handshake): void;
-  /** The connection ended or did not come about; calls in flight have failed. */
-  lost(loss: ConnectionLoss): void;
-}
-
-export interface ConnectionLoss {
-  /** Completes "target x …". */
-  readonly reason: string;
-  readonly error: ServerError | LoginRequired;
-  /** How often in a row the server could not be brought up. */
-  readonly failedStarts: number;
-  /** The last lines that its process wrote, where it is one. */
-  readonly stderr: readonly string[];
-}
-
-export interface Handshake {
-  /** What both sides agreed on: it goes into the headers of HTTP. */
-  setProtocol(era: McpProtocol, version: string): void;
-  /** `answer` is undefined if there is none; the reason then completes "target x …". */
-  request(
-    method: string,
-    params: string,
-    done: (answer: ServerMessage | undefined, reason: string, error?: LoginRequired) => void,
-  ): void;
-  notify(method: string, params: string): void;
-  ready(): void;
-  /** The server is there but will not do; the reason completes "target x …". */
-  refuse(reason: string, error?: LoginRequired): void;
-}
-
-/** Headers with the access token, where there is one: name, value, … */
-export function withToken(
+function withBearerToken(
   headers: readonly string[] | undefined,
   token: string | undefined,
 ): readonly string[] | undefined {
