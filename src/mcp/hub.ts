@@ -48,7 +48,7 @@ export class Hub {
   closed: (() => void) | undefined = undefined;
   readonly sessions: SessionStore;
   readonly resumption: Resumption;
-  readonly #gate: ProcessLimiter;
+  readonly #limiter: ProcessLimiter;
   readonly #task: Task;
   readonly #env: HubEnv;
   names: Names;
@@ -72,7 +72,7 @@ export class Hub {
     this.#logins = logins;
     this.name = env.name;
     this.#task = env.tasks.start("mcp backend", env.name, () => ({
-      children: this.#gate.living,
+      children: this.#limiter.running,
       sessions: this.sessions.size,
       ...failuresOf(this.targets),
       ...this.#tools.report(),
@@ -83,7 +83,9 @@ export class Hub {
       config.targets.map(({ name }) => name),
       config.prefixMode,
     );
-    this.#gate = new ProcessLimiter(gateLimits(config), env.clock, (client, isOwn) => this.#makeRoom(client, isOwn));
+    this.#limiter = new ProcessLimiter(processLimits(config), env.clock, (client, isOwn) =>
+      this.#makeRoom(client, isOwn),
+    );
     this.#retirement = new UpstreamDrain(env.clock, () => this.#closeLeftTargets());
     const records = new SessionRecords({
       backend: env.name,
@@ -132,7 +134,7 @@ export class Hub {
   }
 
   get children(): number {
-    return this.#gate.living;
+    return this.#limiter.running;
   }
 
   /** Another configuration serves: sessions and children whose definition is the same go on, calls are finished. */
@@ -142,7 +144,7 @@ export class Hub {
     this.#logins = logins;
     const hasSameTools = this.#tools.configure(products);
     this.#forwarded = forwardedBy(config);
-    this.#gate.limits = gateLimits(config);
+    this.#limiter.limits = processLimits(config);
     this.sessions.settings = storeSettings(config);
     const before = this.targets;
     const targets = config.targets.map(
@@ -270,7 +272,7 @@ export class Hub {
     return new Target(config, {
       ...this.#env,
       tls,
-      gate: this.#gate,
+      limiter: this.#limiter,
       sizes: () => this.#settings,
       messages: this.#env.memory.messages,
       relaysLogin: () => this.#relaysLogin,
@@ -350,7 +352,7 @@ export function forwardedBy({ targets }: McpConfig): readonly string[] {
   return targets.flatMap(({ mcp, sse, openapi }) => (mcp ?? sse ?? openapi)?.forwardHeaders ?? []);
 }
 
-export function gateLimits(config: McpConfig) {
+export function processLimits(config: McpConfig) {
   const own = config.targets.filter(({ stdio, shared }) => stdio !== undefined && !shared).length;
   return {
     maxChildren: config.maxChildren,

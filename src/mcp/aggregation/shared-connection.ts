@@ -348,7 +348,7 @@ export class ModernSharedUpstream implements Upstream, UpstreamListener {
   }
 
   get pendingCalls(): number {
-    return (this.#legacy?.parkedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
+    return (this.#legacy?.suspendedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
   }
 
   get isBackingOff(): boolean {

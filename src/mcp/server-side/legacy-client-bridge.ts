@@ -1,7 +1,7 @@
 /**
- * A modern server for a client of the legacy era. Every request gets the envelope that the client gave once at
- * `initialize`; a result that asks for input becomes requests to the client, and the call is repeated with its
- * answers; what the client subscribes to is kept as one subscription at the server.
+ * Protocol bridge: a legacy client (2025 and older) at a 2026-07-28 server. Each request gets the envelope that the client
+ * sent once in `initialize`. A result with `input_required` becomes requests to the client, and the call is repeated with
+ * its answers. The client's subscriptions become one subscription at the server.
  */
 
 import { find, findInSteps, members, slice } from "../../json/json-text.ts";
@@ -39,31 +39,31 @@ import type { ParamHeaders } from "./param-headers.ts";
 import { everything, isEmpty } from "./subscription-filter.ts";
 import type { ServerAbout } from "./upstream.ts";
 
-/** A server that still asks after so many rounds will not end. */
+/** Limit of input rounds per call, to stop a server that never finishes. */
 const MAX_ROUNDS = 16;
-/** Questions of one round. */
+/** Limit of questions per round. */
 const MAX_INPUTS = 100;
 
 export interface ModernServer {
   call(call: Call): CallHandle;
-  /** What headers must repeat of a tool's parameters; undefined where the server is not reached over HTTP. */
+  /** Tool parameters that headers repeat; undefined if the server is not reached over HTTP. */
   readonly params: ParamHeaders | undefined;
-  /** A notification that is for the client but belongs to none of its calls. */
+  /** Delivers a notification that belongs to no call. */
   notified(message: ServerMessage): void;
 }
 
 export class LegacyClientBridge {
-  readonly #side: ModernServer;
+  readonly #server: ModernServer;
   readonly #initialize: Readonly<Record<string, unknown>>;
   #about: ServerAbout | undefined = undefined;
   #logLevel: unknown = undefined;
   readonly #uris = new Set<string>();
   #listening: CallHandle | undefined = undefined;
 
-  /** `initialize` is the client's own parameters. */
-  constructor(initialize: Readonly<Record<string, unknown>>, side: ModernServer) {
+  /** `initialize` are the client's `initialize` parameters. */
+  constructor(initialize: Readonly<Record<string, unknown>>, server: ModernServer) {
     this.#initialize = initialize;
-    this.#side = side;
+    this.#server = server;
   }
 
   /** The envelope of every request, as members of `_meta`. */
@@ -74,13 +74,13 @@ export class LegacyClientBridge {
     return `${info}${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_MODERN}",${JSON.stringify(CLIENT_CAPABILITIES)}:${JSON.stringify(capabilities ?? {})}${level}`;
   }
 
-  /** From the answer to `server/discover`: what `initialize` would have said. */
+  /** Translates the response to `server/discover` into one to `initialize`. */
   opened(discovered: ServerMessage, about: ServerAbout): { answer: ServerMessage; about: ServerAbout } {
     const asked = String(this.#initialize.protocolVersion);
     const result = JSON.parse(discovered.text) as { result: { _meta?: Record<string, unknown> } };
     const translated: ServerAbout = {
       protocolVersion: isLegacyVersion(asked) ? asked : LATEST_LEGACY,
-      // The level is ours to keep and to send with every request.
+      // The bridge stores the log level and sends it with every request.
       capabilities: { ...about.capabilities, logging: about.capabilities.logging ?? {} },
       serverInfo: result.result._meta?.[SERVER_INFO] ?? about.serverInfo ?? { name: "server", version: "0" },
       instructions: about.instructions,
@@ -111,7 +111,7 @@ export class LegacyClientBridge {
       case "tools/list":
         return this.#rounds(
           withAnswer(call, (message) => {
-            this.#side.params?.learn(message);
+            this.#server.params?.learn(message);
             return message;
           }),
         );
@@ -123,11 +123,11 @@ export class LegacyClientBridge {
   }
 
   notify(message: ClientNotification): void {
-    // The server hears of nothing else: it has no session to tell it about.
+    // 2026-07-28 has no other client notifications.
     if (message.method === "notifications/initialized") this.listen();
   }
 
-  /** One subscription for everything the client may hear; opened anew when that changes or the server is new. */
+  /** Opens one subscription for all notifications. It is reopened when the filter changes or the server restarts. */
   listen(): void {
     this.#listening?.cancel(undefined);
     this.#listening = undefined;
@@ -137,11 +137,11 @@ export class LegacyClientBridge {
       asClientRequest("subscriptions/listen", JSON.stringify({ notifications: filter })),
       this.envelope(),
     );
-    this.#listening = this.#side.call({
+    this.#listening = this.#server.call({
       request,
       notified: (message) => {
         if (message.method !== "notifications/subscriptions/acknowledged")
-          this.#side.notified(withoutSubscription(message));
+          this.#server.notified(withoutSubscription(message));
       },
       asked: refuseQuestion,
       answered: () => undefined,
@@ -150,12 +150,12 @@ export class LegacyClientBridge {
   }
 
   #rounds(call: Call): CallHandle {
-    return new Rounds(call, this.#side, (request) => withEnvelope(request, this.envelope()));
+    return new Rounds(call, this.#server, (request) => withEnvelope(request, this.envelope()));
   }
 
-  /** The tools' definitions must be known before one is called: they say what headers repeat. */
+  /** Loads the tool list first, because it defines which parameters headers repeat. */
   #callTool(call: Call): CallHandle {
-    const { params } = this.#side;
+    const { params } = this.#server;
     if (params === undefined) return this.#rounds(call);
     const run = (): CallHandle =>
       this.#rounds({ ...withAnswer(call, (message) => message), headers: params.added(call.request, call.headers) });
@@ -164,7 +164,7 @@ export class LegacyClientBridge {
     const go = (): void => {
       running.current = run();
     };
-    running.current = this.#side.call({
+    running.current = this.#server.call({
       request: withEnvelope(asClientRequest("tools/list", "{}"), this.envelope()),
       headers: call.headers,
       notified: () => undefined,
@@ -184,18 +184,18 @@ export class LegacyClientBridge {
   }
 }
 
-/** One call of the client, with as many rounds at the server as it takes. */
+/** One call of the client that may take several requests at the server. */
 class Rounds implements CallHandle {
   readonly #call: Call;
-  readonly #side: ModernServer;
+  readonly #server: ModernServer;
   readonly #prepare: (request: ClientRequest) => ClientRequest;
   #running: CallHandle | undefined = undefined;
   #rounds = 0;
   #isOver = false;
 
-  constructor(call: Call, side: ModernServer, prepare: (request: ClientRequest) => ClientRequest) {
+  constructor(call: Call, server: ModernServer, prepare: (request: ClientRequest) => ClientRequest) {
     this.#call = call;
-    this.#side = side;
+    this.#server = server;
     this.#prepare = prepare;
     this.#send(call.request);
   }
@@ -207,7 +207,7 @@ class Rounds implements CallHandle {
 
   #send(request: ClientRequest): void {
     this.#rounds += 1;
-    this.#running = this.#side.call({
+    this.#running = this.#server.call({
       request: this.#prepare(request),
       headers: this.#call.headers,
       wire: this.#call.wire,
@@ -265,7 +265,7 @@ class Rounds implements CallHandle {
       this.#call.asked(
         this.#question(text, one.start, (outcome) => {
           if (this.#isOver) return;
-          // There is no way to tell the server that the client refused: its call fails instead.
+          // 2026-07-28 cannot report a client's refusal to the server, so the call fails.
           if (!outcome.startsWith('"result":')) this.#refused(outcome);
           else {
             answers.set(one.key, outcome.slice('"result":'.length));
@@ -299,7 +299,7 @@ function methodOf(text: string, at: number): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-/** A method, and parameters that are an object or absent. */
+/** Whether the value has a method, and parameters that are an object or absent. */
 function isQuestion(text: string, at: number): boolean {
   const params = find(text, at, "params");
   return methodOf(text, at) !== undefined && (params === undefined || text[params.start] === "{");

@@ -1,7 +1,6 @@
 /**
- * A target behind a session of the legacy era. The client's own `initialize` opens it and is kept: when the
- * server must be started again, the handshake is repeated in the client's words, and what the client had set
- * (log level, subscriptions) is set again, so that the session goes on as if nothing had happened.
+ * The upstream of a legacy session (2025 and older). It stores the client's `initialize`, log level, and subscriptions,
+ * and repeats them after the server restarts, so that the session continues without the client noticing.
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -28,19 +27,19 @@ import {
   type UpstreamListener,
 } from "./upstream.ts";
 
-/** Subscriptions that are made again after a restart of the server. */
-const MAX_REMEMBERED = 1_000;
-const MAX_REMEMBERED_CHARS = 2_000;
+/** Subscriptions that are restored after the server restarts. */
+const MAX_SUBSCRIPTIONS = 1_000;
+const MAX_SUBSCRIPTION_CHARS = 2_000;
 
 export class LegacyUpstream implements Upstream, ConnectionListener {
   readonly target: Target;
   about: ServerAbout | undefined = undefined;
   readonly #user: UpstreamListener;
-  readonly #link: ServerConnection;
+  readonly #connection: ServerConnection;
   readonly #initialize: ClientRequest;
   readonly #initializeParams: string;
-  /** Set where the server knows only the modern era. */
-  #modern: LegacyClientBridge | undefined = undefined;
+  /** Set if the server supports only 2026-07-28. */
+  #bridge: LegacyClientBridge | undefined = undefined;
   #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
   #isInitialized = false;
   #logLevel: string | undefined = undefined;
@@ -56,12 +55,12 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     this.target = target;
     this.#user = user;
     this.#initialize = initialize;
-    this.#link = new ServerConnection(env, this, headers);
+    this.#connection = new ServerConnection(env, this, headers);
     const params = find(initialize.text, 0, "params");
     this.#initializeParams = params ? slice(initialize.text, params) : "{}";
   }
 
-  /** Takes its place in a session that is open: nobody opens it, the first call does, and all goes on as it was. */
+  /** Joins a session that is already open, replacing `before`. The first call connects it. */
   join(before: Upstream | undefined): void {
     this.#isInitialized = true;
     if (!(before instanceof LegacyUpstream)) return;
@@ -71,67 +70,67 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
   }
 
   get pendingCalls(): number {
-    return this.#link.pendingCalls;
+    return this.#connection.pendingCalls;
   }
 
   get isBackingOff(): boolean {
-    return this.#link.isBackingOff;
+    return this.#connection.isBackingOff;
   }
 
   get lossReason(): string | undefined {
-    return this.#link.lossReason;
+    return this.#connection.lossReason;
   }
 
   get ownsProcess(): boolean {
-    return this.target.config.stdio !== undefined && this.#link.isConnected;
+    return this.target.config.stdio !== undefined && this.#connection.isConnected;
   }
 
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
     this.#opened = done;
-    this.#link.connect(wire);
+    this.#connection.connect(wire);
   }
 
   call(call: Call): CallHandle {
-    if (this.#modern) return this.#modern.call(call);
+    if (this.#bridge) return this.#bridge.call(call);
     this.#remember(call.request);
-    return this.#link.call(call);
+    return this.#connection.call(call);
   }
 
   notify(message: ClientNotification, wire?: WireTap): void {
     if (message.method === "notifications/initialized") this.#isInitialized = true;
-    if (this.#modern) this.#modern.notify(message);
-    else this.#link.notify(message.text, message.method, wire);
+    if (this.#bridge) this.#bridge.notify(message);
+    else this.#connection.notify(message.text, message.method, wire);
   }
 
   reconnect(): void {
-    this.#link.connect();
+    this.#connection.connect();
   }
 
   park(): Promise<void> | undefined {
-    return this.target.config.stdio ? this.#link.park() : undefined;
+    return this.target.config.stdio ? this.#connection.park() : undefined;
   }
 
   sweep(nowMs: number): void {
-    this.#link.sweep(nowMs);
+    this.#connection.sweep(nowMs);
   }
 
   pause(): void {
-    this.#link.pause();
+    this.#connection.pause();
   }
 
   resume(): void {
-    this.#link.resume();
+    this.#connection.resume();
   }
 
   close(): Promise<void> {
-    return this.#link.close();
+    return this.#connection.close();
   }
 
   detail(): Record<string, unknown> {
-    return this.#link.detail();
+    return this.#connection.detail();
   }
 
-  // What the link reports.
+  // ConnectionListener
 
   handshake(io: Handshake): void {
     if (this.target.speaksLegacy === false) {
@@ -169,19 +168,19 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     else this.#user.lost(this, loss);
   }
 
-  /** A server that knows no `initialize` may be one of the modern era. */
+  /** A server that rejects `initialize` may support 2026-07-28. */
   #discover(io: Handshake, refusal: ServerMessage | undefined): void {
-    this.#modern ??= new LegacyClientBridge(this.#initialize.params, {
-      call: (call) => this.#link.call(call),
+    this.#bridge ??= new LegacyClientBridge(this.#initialize.params, {
+      call: (call) => this.#connection.call(call),
       params: this.target.config.mcp ? this.target.params : undefined,
       notified: (message) => this.notified(message),
     });
-    const modern = this.#modern;
+    const modern = this.#bridge;
     io.setProtocol("modern", LATEST_MODERN);
     io.request("server/discover", `{"_meta":{${modern.envelope()}}}`, (answer, reason, error) => {
       const about = answer && readDiscovered(answer);
       if (!answer || !about) {
-        this.#modern = undefined;
+        this.#bridge = undefined;
         this.#refuse(io, refusal ?? answer, reason, error);
         return;
       }
@@ -195,7 +194,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
 
   #refuse(io: Handshake, answer: ServerMessage | undefined, reason: string, error?: LoginRequired): void {
     const opened = this.#opened;
-    // Its own refusal is passed on; a result that is none would look like success.
+    // Only the server's own error is forwarded; a malformed result would look like success.
     if (opened && answer?.kind === "error") {
       this.#opened = undefined;
       opened({ ok: false, answer });
@@ -208,26 +207,26 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     this.#opened = undefined;
     if (opened) {
       this.about = about;
-      // The session may have gone on without it, and its client is long initialized.
-      if (this.#isInitialized) this.#resume(io);
+      // The session may have opened without this target, so its client may already be initialized.
+      if (this.#isInitialized) this.#restore(io);
       else io.ready();
       opened({ ok: true, answer, about });
     } else this.#reopen(io, about);
   }
 
-  /** A new process in an old session: it must speak the revision that the client was told. */
+  /** A restarted server must keep the protocol version that the client negotiated. */
   #reopen(io: Handshake, about: ServerAbout): void {
     if (this.about !== undefined && about.protocolVersion !== this.about.protocolVersion) {
       io.refuse(`answers with protocol version ${about.protocolVersion} after a restart`);
       return;
     }
     this.about = about;
-    this.#resume(io);
+    this.#restore(io);
   }
 
-  /** Tells the server what the client has said before, then lets calls pass. */
-  #resume(io: Handshake): void {
-    if (this.#modern) {
+  /** Repeats the client's settings to a restarted server, then lets calls pass. */
+  #restore(io: Handshake): void {
+    if (this.#bridge) {
       io.ready();
       return;
     }
@@ -247,7 +246,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     else if (method === "resources/subscribe") {
       this.#subscriptions ??= new Set();
       const subscription = JSON.stringify({ uri: request.params.uri });
-      if (this.#subscriptions.size < MAX_REMEMBERED && subscription.length <= MAX_REMEMBERED_CHARS)
+      if (this.#subscriptions.size < MAX_SUBSCRIPTIONS && subscription.length <= MAX_SUBSCRIPTION_CHARS)
         this.#subscriptions.add(subscription);
     } else this.#subscriptions?.delete(JSON.stringify({ uri: request.params.uri }));
   }

@@ -1,8 +1,7 @@
 /**
- * A legacy server for clients of the modern era. The server was initialized once; each request loses its
- * envelope and each result gains what the modern era wants. Where the server asks the client something in the
- * middle of a call, the client's request is answered with `input_required`, the server's call is parked, and the
- * client's retry takes it up again.
+ * Protocol bridge: 2026-07-28 clients at a legacy server (2025 and older). The server is initialized once. Requests lose
+ * their envelope, and results gain the fields that 2026-07-28 requires. If the server asks the client something during a
+ * call, the client's request is answered with `input_required`, the call is suspended, and the client's retry resumes it.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -32,46 +31,47 @@ import { asModernResult, modernResult, withoutEnvelope, withSubscription } from 
 import { acknowledgement, filterOf, honoured, isEmpty, type SubscriptionFilter, wants } from "./subscription-filter.ts";
 import type { ServerAbout } from "./upstream.ts";
 
-/** From the least to the most severe. */
+/** Log levels from least to most severe. */
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-/** Calls that wait for their client to come back. */
-const MAX_PARKED = 100;
-const MAX_PARKED_MS = 10 * 60_000;
+/** Suspended calls that wait for the client's retry. */
+const MAX_SUSPENDED = 100;
+const MAX_SUSPENDED_MS = 10 * 60_000;
 
 export interface LegacyServer {
-  /** To replicas where a client may come back to its call. */
+  /** Reaches replicas where the client may retry its call. */
   readonly relay?: TurnRelay | undefined;
   call(call: Call): CallHandle;
   nowMs(): number;
   token(): string;
 }
 
-interface Parked {
-  readonly turn: Turn;
-  readonly elsewhere: { close(): void } | undefined;
+interface Suspended {
+  readonly call: SuspendableCall;
+  /** Accepts a retry that reaches another replica. */
+  readonly remote: { close(): void } | undefined;
 }
 
-interface Listener {
+interface Subscriber {
   readonly call: Call;
   readonly filter: SubscriptionFilter;
 }
 
 export class ModernClientBridge {
-  readonly #side: LegacyServer;
-  readonly #listeners = new Set<Listener>();
-  /** How many subscriptions want each resource. */
+  readonly #server: LegacyServer;
+  readonly #listeners = new Set<Subscriber>();
+  /** Number of subscriptions per resource. */
   readonly #uris = new Map<string, number>();
-  readonly #parked = new Map<string, Parked>();
+  readonly #suspended = new Map<string, Suspended>();
   #about: ServerAbout;
   #logLevel: string | undefined = undefined;
 
-  constructor(about: ServerAbout, side: LegacyServer) {
+  constructor(about: ServerAbout, server: LegacyServer) {
     this.#about = about;
-    this.#side = side;
+    this.#server = server;
   }
 
-  get parkedCalls(): number {
-    return this.#parked.size;
+  get suspendedCalls(): number {
+    return this.#suspended.size;
   }
 
   get hasListeners(): boolean {
@@ -86,24 +86,21 @@ export class ModernClientBridge {
     }
     if (method === "server/discover") return this.#discover(call);
     if (method === "subscriptions/listen") return this.#listen(call);
-    if (params.requestState !== undefined) return this.#takeUp(call);
-    this.#wantLogs(call);
-    const turn = new Turn(this.#withoutModern(call), {
-      token: this.#side.token,
-      park: (token, parked) => this.#park(token, parked),
-    });
-    turn.start((inner) => this.#side.call(inner));
-    return turn;
+    if (params.requestState !== undefined) return this.#resume(call);
+    this.#raiseLogLevel(call);
+    const suspendable = new SuspendableCall(this.#translated(call), (suspended) => this.#suspend(suspended));
+    suspendable.start((inner) => this.#server.call(inner));
+    return suspendable;
   }
 
-  /** A server was started anew: it knows nothing of what was set. */
+  /** Restores the settings of a restarted server. */
   reopened(about: ServerAbout): void {
     this.#about = about;
     this.#logLevel = undefined;
-    for (const uri of this.#uris.keys()) this.#tellServer("resources/subscribe", { uri });
+    for (const uri of this.#uris.keys()) this.#sendInternal("resources/subscribe", { uri });
   }
 
-  /** The server said something that belongs to no call. */
+  /** Delivers a notification that belongs to no call to matching subscriptions. */
   notified(message: ServerMessage): void {
     const uri = find(message.text, 0, "params", "uri");
     const name = uri && String(JSON.parse(slice(message.text, uri)));
@@ -113,23 +110,23 @@ export class ModernClientBridge {
     }
   }
 
-  /** The server asked something outside of any call: nobody is there to answer. */
+  /** Rejects a question outside of any call, because no client can answer it. */
   asked(question: Question): void {
     question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
   }
 
-  /** Calls whose client did not come back in time end. */
+  /** Cancels suspended calls whose client did not retry in time. */
   sweep(nowMs: number): void {
-    for (const [token, { turn }] of this.#parked)
-      if (nowMs - turn.parkedMs >= MAX_PARKED_MS) this.#unpark(token)?.give();
+    for (const [token, { call }] of this.#suspended)
+      if (nowMs - call.suspendedMs >= MAX_SUSPENDED_MS) this.#takeSuspended(token)?.expire();
   }
 
   close(): void {
-    for (const token of [...this.#parked.keys()]) this.#unpark(token)?.give();
+    for (const token of [...this.#suspended.keys()]) this.#takeSuspended(token)?.expire();
     this.endSubscriptions();
   }
 
-  /** The streams of subscriptions end with their result; clients subscribe anew. */
+  /** Ends all subscription streams with their result, so that clients subscribe again. */
   endSubscriptions(): void {
     for (const listener of [...this.#listeners]) {
       this.#listeners.delete(listener);
@@ -150,15 +147,15 @@ export class ModernClientBridge {
     return { cancel: () => undefined };
   }
 
-  /** The call as the server gets it, and its answer as the client does. */
-  #withoutModern(call: Call): Call {
+  /** Translates the request for the server and the response for the client. */
+  #translated(call: Call): Call {
     const { method } = call.request;
     return {
       request: withoutEnvelope(call.request),
       headers: call.headers,
       wire: call.wire,
       notified: (message) => {
-        if (message.method !== "notifications/message" || isLoudEnough(message, levelOf(call))) call.notified(message);
+        if (message.method !== "notifications/message" || meetsLevel(message, levelOf(call))) call.notified(message);
       },
       asked: (question) => call.asked(question),
       answered: (message) => {
@@ -175,35 +172,39 @@ export class ModernClientBridge {
     };
   }
 
-  #takeUp(call: Call, isRelayed = false): CallHandle {
+  /** Continues a suspended call with the client's retry, which may arrive at another replica. */
+  #resume(call: Call, isRelayed = false): CallHandle {
     const token = String(call.request.params.requestState);
-    const turn = this.#parked.get(token)?.turn;
-    if (turn === undefined && this.#side.relay && !isRelayed) return this.#side.relay.takeUp(token, call);
-    const isSame = turn?.method === call.request.method && turn.name === namedIn(call.request)?.name;
-    if (turn === undefined || !isSame) {
+    const suspended = this.#suspended.get(token)?.call;
+    if (suspended === undefined && this.#server.relay && !isRelayed) return this.#server.relay.takeUp(token, call);
+    const isSame = suspended?.method === call.request.method && suspended.name === namedIn(call.request)?.name;
+    if (suspended === undefined || !isSame) {
       call.failed(UNKNOWN_STATE);
       return { cancel: () => undefined };
     }
-    this.#unpark(token);
-    turn.takeUp(this.#withoutModern(call));
-    return turn;
+    this.#takeSuspended(token);
+    suspended.resume(this.#translated(call));
+    return suspended;
   }
 
-  #park(token: string, turn: Turn): void {
-    turn.parkedMs = this.#side.nowMs();
-    if (this.#parked.size >= MAX_PARKED) {
-      const [oldest] = this.#parked.keys();
-      if (oldest !== undefined) this.#unpark(oldest)?.give();
+  /** Stores the call and returns the token that the client's retry must present. */
+  #suspend(call: SuspendableCall): string {
+    const token = this.#server.token();
+    call.suspendedMs = this.#server.nowMs();
+    if (this.#suspended.size >= MAX_SUSPENDED) {
+      const [oldest] = this.#suspended.keys();
+      if (oldest !== undefined) this.#takeSuspended(oldest)?.expire();
     }
-    const elsewhere = this.#side.relay?.wait(token, (call) => this.#takeUp(call, true));
-    this.#parked.set(token, { turn, elsewhere });
+    const remote = this.#server.relay?.wait(token, (retry) => this.#resume(retry, true));
+    this.#suspended.set(token, { call, remote });
+    return token;
   }
 
-  #unpark(token: string): Turn | undefined {
-    const parked = this.#parked.get(token);
-    this.#parked.delete(token);
-    parked?.elsewhere?.close();
-    return parked?.turn;
+  #takeSuspended(token: string): SuspendableCall | undefined {
+    const suspended = this.#suspended.get(token);
+    this.#suspended.delete(token);
+    suspended?.remote?.close();
+    return suspended?.call;
   }
 
   #listen(call: Call): CallHandle {
@@ -213,7 +214,7 @@ export class ModernClientBridge {
       return { cancel: () => undefined };
     }
     const filter = honoured(asked, this.#about);
-    const listener: Listener = { call, filter };
+    const listener: Subscriber = { call, filter };
     call.notified(asServerMessage(withSubscription(acknowledgement(filter), call.request.id)));
     if (isEmpty(filter)) {
       this.#endListening(listener);
@@ -229,7 +230,7 @@ export class ModernClientBridge {
     };
   }
 
-  #endListening({ call }: Listener): void {
+  #endListening({ call }: Subscriber): void {
     const text = withResultSubscription(resultText("0", "{}"), call.request.id);
     call.answered(asModernResult(asServerMessage(text), "subscriptions/listen", this.#about.serverInfo));
   }
@@ -239,21 +240,21 @@ export class ModernClientBridge {
     const after = before + change;
     if (after <= 0) this.#uris.delete(uri);
     else this.#uris.set(uri, after);
-    if (before === 0 && after > 0) this.#tellServer("resources/subscribe", { uri });
-    else if (before > 0 && after <= 0) this.#tellServer("resources/unsubscribe", { uri });
+    if (before === 0 && after > 0) this.#sendInternal("resources/subscribe", { uri });
+    else if (before > 0 && after <= 0) this.#sendInternal("resources/unsubscribe", { uri });
   }
 
-  /** A legacy server logs for all calls or none: it is set to the finest level that a call wanted. */
-  #wantLogs(call: Call): void {
+  /** A legacy server has one log level for all calls, so it is set to the finest level that any call requested. */
+  #raiseLogLevel(call: Call): void {
     const level = levelOf(call);
     if (level === undefined || this.#about.capabilities.logging === undefined) return;
     if (this.#logLevel !== undefined && LEVELS.indexOf(this.#logLevel) <= LEVELS.indexOf(level)) return;
     this.#logLevel = level;
-    this.#tellServer("logging/setLevel", { level });
+    this.#sendInternal("logging/setLevel", { level });
   }
 
-  #tellServer(method: string, params: object): void {
-    this.#side.call({
+  #sendInternal(method: string, params: object): void {
+    this.#server.call({
       request: asClientRequest(method, JSON.stringify(params)),
       notified: () => undefined,
       asked: (question) => this.asked(question),
@@ -263,13 +264,13 @@ export class ModernClientBridge {
   }
 }
 
-/** Undefined where the client wants no log messages. */
+/** The requested log level; undefined if the client requests no log messages. */
 function levelOf(call: Call): string | undefined {
   const level = (call.request.params._meta as Record<string, unknown> | undefined)?.[LOG_LEVEL];
   return typeof level === "string" && LEVELS.includes(level) ? level : undefined;
 }
 
-function isLoudEnough(message: ServerMessage, level: string | undefined): boolean {
+function meetsLevel(message: ServerMessage, level: string | undefined): boolean {
   const span = find(message.text, 0, "params", "level");
   return (
     level !== undefined &&
@@ -278,7 +279,7 @@ function isLoudEnough(message: ServerMessage, level: string | undefined): boolea
   );
 }
 
-/** What does not exist is now an invalid parameter. */
+/** 2026-07-28 reports a missing resource as an invalid parameter. */
 function asModernError(message: ServerMessage): ServerMessage {
   const code = find(message.text, 0, "error", "code");
   if (!code || Number(slice(message.text, code)) !== LEGACY_RESOURCE_NOT_FOUND) return message;
@@ -289,24 +290,23 @@ function withResultSubscription(text: string, id: string): string {
   return text.replace('"result":{', `"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":${id}}`);
 }
 
-/** What the client must be able to do for each kind of question. */
-const NEEDED = lookupTable<string>({
+/** The client capability that each kind of question requires. */
+const REQUIRED_CAPABILITY = lookupTable<string>({
   "sampling/createMessage": "sampling",
   "elicitation/create": "elicitation",
   "roots/list": "roots",
 });
 
-export interface TurnEnv {
-  token(): string;
-  park(token: string, turn: Turn): void;
-}
-
-export class Turn implements CallHandle {
+/**
+ * One call at a legacy server that may span several requests of a modern client. A question of the server suspends it
+ * under a random token, and the client's retry resumes it. The response may arrive while the call is suspended.
+ */
+class SuspendableCall implements CallHandle {
   readonly method: string;
-  /** What the call is about; a retry must be about the same. */
+  /** The name of the tool, prompt, or resource. A retry must have the same. */
   readonly name: string | undefined;
-  parkedMs = 0;
-  readonly #env: TurnEnv;
+  suspendedMs = 0;
+  readonly #suspend: (call: SuspendableCall) => string;
   #call: Call | undefined;
   #running: CallHandle | undefined = undefined;
   readonly #questions = new Map<string, Question>();
@@ -314,11 +314,12 @@ export class Turn implements CallHandle {
   #isAsking = false;
   #outcome: ((call: Call) => void) | undefined = undefined;
 
-  constructor(call: Call, env: TurnEnv) {
+  /** `suspend` stores the call and returns the token for the retry. */
+  constructor(call: Call, suspend: (call: SuspendableCall) => string) {
     this.method = call.request.method;
     this.name = namedIn(call.request)?.name;
     this.#call = call;
-    this.#env = env;
+    this.#suspend = suspend;
   }
 
   start(send: (call: Call) => CallHandle): void {
@@ -334,20 +335,19 @@ export class Turn implements CallHandle {
     });
   }
 
-  /** The client left while its request waited. */
   cancel(reason: string | undefined): void {
     this.#call = undefined;
     this.#refuseQuestions();
     this.#running?.cancel(reason);
   }
 
-  /** The client does not come back. */
-  give(): void {
+  /** The client sent no retry in time. */
+  expire(): void {
     this.cancel("the client did not send the requested input");
   }
 
-  /** The client's retry: its answers go to the server, and it waits for what comes next. */
-  takeUp(call: Call): void {
+  /** Sends the answers of the client's retry to the server. */
+  resume(call: Call): void {
     this.#call = call;
     const responses = find(call.request.text, 0, "params", "inputResponses");
     const given = new Map(
@@ -364,12 +364,12 @@ export class Turn implements CallHandle {
     }
     const outcome = this.#outcome;
     if (outcome) this.#end(outcome);
-    // What is still open is asked for again.
+    // Questions without an answer are sent again.
     else if (this.#questions.size > 0) this.#askSoon();
   }
 
   #asked(question: Question): void {
-    const needed = NEEDED[question.method];
+    const needed = REQUIRED_CAPABILITY[question.method];
     if (needed === undefined || (this.#call !== undefined && !declares(this.#call, needed))) {
       question.answer(
         `"error":{"code":${needed === undefined ? -32601 : MISSING_CAPABILITY},"message":"The client cannot answer ${question.method}"}`,
@@ -382,7 +382,7 @@ export class Turn implements CallHandle {
     if (this.#call !== undefined) this.#askSoon();
   }
 
-  /** Questions that come together are asked together. */
+  /** Sends questions that arrive together in one response. */
   #askSoon(): void {
     if (this.#isAsking) return;
     this.#isAsking = true;
@@ -391,9 +391,7 @@ export class Turn implements CallHandle {
       const call = this.#call;
       if (call === undefined || this.#questions.size === 0) return;
       this.#call = undefined;
-      const token = this.#env.token();
-      this.#env.park(token, this);
-      call.answered(this.#inputRequired(token));
+      call.answered(this.#inputRequired(this.#suspend(this)));
     });
   }
 

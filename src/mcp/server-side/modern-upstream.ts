@@ -1,6 +1,6 @@
 /**
- * A target behind clients of the modern era. The server is asked what it is (`server/discover`); if it is modern,
- * requests pass as they are, otherwise it is initialized once for these clients and spoken to in its own era.
+ * The upstream of modern clients (2026-07-28). It probes the server with `server/discover`. Requests to a modern server
+ * pass unchanged; a legacy server is initialized once and reached through `ModernClientBridge`.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -31,14 +31,14 @@ import {
 
 const NO_HEADERS = new HeaderList();
 
-/** A legacy server may say nothing at all to a request that it does not know. */
+/** A legacy server may not respond to an unknown request at all. */
 const PROBE_MS = 5_000;
-/** One that has spoken the modern era before is slow rather than another. */
+/** A server that supported 2026-07-28 before is probably just slow. */
 const KNOWN_PROBE_MS = 30_000;
 
 interface Probe {
   isDecided: boolean;
-  isLegacyAsked: boolean;
+  isLegacyTried: boolean;
 }
 
 export interface ModernUpstreamOptions {
@@ -48,7 +48,7 @@ export interface ModernUpstreamOptions {
   token(): string;
 }
 
-/** What the client says of itself, as JSON text. */
+/** The client's description of itself, as JSON text. */
 export interface ClientIdentity {
   /** Members of `_meta`. */
   readonly envelope: string;
@@ -62,12 +62,12 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   readonly #user: UpstreamListener;
   readonly #env: ModernUpstreamOptions;
   readonly #client: ClientIdentity;
-  readonly #link: ServerConnection;
+  readonly #connection: ServerConnection;
   #legacy: ModernClientBridge | undefined = undefined;
   #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
   #skipProbe = false;
-  /** It was asked in both eras, and speaks the modern one. */
-  #isToldTooMuch = false;
+  /** The server received both handshakes and supports 2026-07-28, so it must be restarted for a clean one. */
+  #needsCleanStart = false;
 
   constructor(
     target: Target,
@@ -80,39 +80,43 @@ export class ModernUpstream implements Upstream, ConnectionListener {
     this.#env = env;
     this.#client = client;
     this.#user = user;
-    this.#link = new ServerConnection(env.link, this, headers);
+    this.#connection = new ServerConnection(env.link, this, headers);
   }
 
   get pendingCalls(): number {
-    return this.#link.pendingCalls + (this.#legacy?.parkedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
+    return (
+      this.#connection.pendingCalls +
+      (this.#legacy?.suspendedCalls ?? 0) +
+      (this.#legacy?.hasListeners === true ? 1 : 0)
+    );
   }
 
   get isBackingOff(): boolean {
-    return this.#link.isBackingOff;
+    return this.#connection.isBackingOff;
   }
 
   get lossReason(): string | undefined {
-    return this.#link.lossReason;
+    return this.#connection.lossReason;
   }
 
   get ownsProcess(): boolean {
-    return this.target.config.stdio !== undefined && this.#link.isConnected;
+    return this.target.config.stdio !== undefined && this.#connection.isConnected;
   }
 
   open(done: (outcome: OpenOutcome) => void): void {
     this.#opened = done;
-    this.#link.connect();
+    this.#connection.connect();
   }
 
   call(call: Call): CallHandle {
     const { params } = this.target;
     const { method } = call.request;
-    // Where the server is not reached over HTTP, we are its HTTP side and check what headers repeat.
+    // For servers without HTTP, the gateway is the HTTP endpoint and checks the mirrored headers.
     const problem =
       method === "tools/call" && this.target.config.mcp === undefined
         ? params.problem(call.request, call.headers ?? NO_HEADERS)
         : undefined;
-    // Servers of this era answer in several ways to what it no longer has; the protocol names one.
+    // Servers respond to removed methods in different ways; the gateway returns the specified error.
     if (problem || REMOVED_METHODS.has(method)) {
       call.failed(problem ?? unknownMethod(method));
       return NO_CALL;
@@ -124,40 +128,40 @@ export class ModernUpstream implements Upstream, ConnectionListener {
             return message;
           })
         : call;
-    return this.#legacy ? this.#legacy.call(learning) : this.#link.call(learning);
+    return this.#legacy ? this.#legacy.call(learning) : this.#connection.call(learning);
   }
 
   notify(_message: ClientNotification): void {
-    // There is nothing that a modern client tells a server beyond its requests.
+    // 2026-07-28 has no client notifications.
   }
 
   reconnect(): void {
-    this.#link.connect();
+    this.#connection.connect();
   }
 
   sweep(nowMs: number): void {
-    this.#link.sweep(nowMs);
+    this.#connection.sweep(nowMs);
     this.#legacy?.sweep(nowMs);
   }
 
   pause(): void {
-    this.#link.pause();
+    this.#connection.pause();
   }
 
   resume(): void {
-    this.#link.resume();
+    this.#connection.resume();
   }
 
   close(): Promise<void> {
     this.#legacy?.close();
-    return this.#link.close();
+    return this.#connection.close();
   }
 
   detail(): Record<string, unknown> {
-    return { ...this.#link.detail(), era: this.#legacy ? "legacy" : "modern" };
+    return { ...this.#connection.detail(), era: this.#legacy ? "legacy" : "modern" };
   }
 
-  // What the link reports.
+  // ConnectionListener
 
   handshake(io: Handshake): void {
     if (this.target.speaksModern === false || this.#skipProbe) this.#initialize(io);
@@ -177,16 +181,16 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   }
 
   lost(loss: ConnectionLoss): void {
-    if (this.#isToldTooMuch) {
-      this.#isToldTooMuch = false;
-      this.#link.connect();
+    if (this.#needsCleanStart) {
+      this.#needsCleanStart = false;
+      this.#connection.connect();
       return;
     }
-    // A legacy server may even end over a request that it does not know: it gets another chance without.
+    // A legacy server may exit on an unknown request, so it is retried without the probe.
     const isRefused = loss.error === "overloaded" || typeof loss.error === "object";
     if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && !isRefused) {
       this.#skipProbe = true;
-      this.#link.connect();
+      this.#connection.connect();
       return;
     }
     this.target.failures.add(loss.reason, loss.stderr);
@@ -198,11 +202,11 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   }
 
   /**
-   * A server that is silent for long may be one that knows no such request, or one that is slow to start: it is told both,
-   * and what it answers first decides. One that was told too much is started once more, for the era that it speaks.
+   * A silent server may not know the request, or may be slow to start. After a timeout it also receives `initialize`, and
+   * its first response decides. A modern server that received both is restarted for a clean handshake.
    */
   #probe(io: Handshake): void {
-    const state: Probe = { isDecided: false, isLegacyAsked: false };
+    const state: Probe = { isDecided: false, isLegacyTried: false };
     const timer = this.#env.clock.after(this.target.speaksModern === true ? KNOWN_PROBE_MS : PROBE_MS, () => {
       if (!state.isDecided) this.#initialize(io, state);
     });
@@ -212,13 +216,13 @@ export class ModernUpstream implements Upstream, ConnectionListener {
       timer.cancel();
       const about = answer && readDiscovered(answer);
       if (!answer || !about) {
-        if (!state.isLegacyAsked) this.#initialize(io, state);
+        if (!state.isLegacyTried) this.#initialize(io, state);
         return;
       }
       state.isDecided = true;
       this.target.speaksModern = true;
-      if (state.isLegacyAsked) {
-        this.#isToldTooMuch = true;
+      if (state.isLegacyTried) {
+        this.#needsCleanStart = true;
         io.refuse("was slow to say which protocol it speaks");
         return;
       }
@@ -228,8 +232,8 @@ export class ModernUpstream implements Upstream, ConnectionListener {
     });
   }
 
-  #initialize(io: Handshake, probe: Probe = { isDecided: false, isLegacyAsked: false }): void {
-    probe.isLegacyAsked = true;
+  #initialize(io: Handshake, probe: Probe = { isDecided: false, isLegacyTried: false }): void {
+    probe.isLegacyTried = true;
     io.setProtocol("legacy", LATEST_LEGACY);
     const params = `{"protocolVersion":"${LATEST_LEGACY}","capabilities":${this.#client.capabilities},"clientInfo":${this.#client.clientInfo}}`;
     io.request("initialize", params, (answer, reason, error) => {
@@ -249,7 +253,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
       this.#legacy =
         known ??
         new ModernClientBridge(about, {
-          call: (call) => this.#link.call(call),
+          call: (call) => this.#connection.call(call),
           nowMs: () => this.#env.clock.monotonicMs(),
           token: this.#env.token,
           relay: this.#env.relay,

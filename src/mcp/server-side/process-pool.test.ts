@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { type EvictIdle, ProcessLimiter, type Slot } from "./process-pool.ts";
+import { type EvictIdle, ProcessLimiter, type ProcessSlot } from "./process-pool.ts";
 
 function gate(
   limits: { maxChildren: number; maxConcurrentStarts: number; maxChildrenPerClient?: number },
   makeRoom: EvictIdle = () => false,
 ) {
   const clock = fakeClock();
-  const slots: Slot[] = [];
+  const slots: ProcessSlot[] = [];
   const refusals: string[] = [];
   const it = new ProcessLimiter({ maxChildrenPerClient: limits.maxChildren, ...limits }, clock, makeRoom);
   const enter = (client?: string): (() => void) =>
@@ -29,7 +29,7 @@ test("only so many start at a time, the others follow in order [R47]", () => {
   assert.equal(slots.length, 3);
   slots[1]?.released();
   assert.equal(slots.length, 4);
-  assert.equal(it.living, 3);
+  assert.equal(it.running, 3);
 });
 
 test("whoever waits too long is refused [R47]", async () => {
@@ -64,9 +64,9 @@ test("at the limit of children a new one is refused at once if nothing can go", 
 });
 
 test("at the limit of children an idle session makes room", () => {
-  const made: Slot[] = [];
+  const made: ProcessSlot[] = [];
   const { slots, refusals, enter } = gate({ maxChildren: 1, maxConcurrentStarts: 5 }, () => {
-    made.push(slots[0] as Slot);
+    made.push(slots[0] as ProcessSlot);
     return true;
   });
   enter();
@@ -92,9 +92,9 @@ test("a slot that is given back twice counts once", () => {
   slots[0]?.released();
   slots[0]?.released();
   slots[0]?.started();
-  assert.equal(it.living, 0);
+  assert.equal(it.running, 0);
   enter();
-  assert.equal(it.living, 1);
+  assert.equal(it.running, 1);
 });
 
 test("who waits in line when the last place is taken is refused at once too, not after a minute [R47]", () => {
@@ -118,13 +118,13 @@ test("who waits in line when the last place is taken gets the place of an idle s
   assert.equal(refusals.length, 1, "the one that was promised a place keeps waiting for it");
   slots[0]?.released();
   assert.equal(slots.length, 3);
-  assert.equal(it.living, 2);
+  assert.equal(it.running, 2);
 });
 
 test("a refusal that makes others leave the line, or enter it, disturbs nobody", () => {
   const clock = fakeClock();
   const told: string[] = [];
-  const slots: Slot[] = [];
+  const slots: ProcessSlot[] = [];
   const it = new ProcessLimiter(
     { maxChildren: 1, maxChildrenPerClient: 1, maxConcurrentStarts: 1 },
     clock,
@@ -155,7 +155,7 @@ test("a refusal that makes others leave the line, or enter it, disturbs nobody",
   assert.deepEqual(told, ["one starts", "two starts", "three is refused", "five is refused"]);
   assert.equal(it.waiting, 0);
   for (const slot of slots) slot.released();
-  assert.equal(it.living, 0);
+  assert.equal(it.running, 0);
 });
 
 test("one client cannot take the places of all: its share is refused to it alone [A30]", () => {
@@ -164,7 +164,7 @@ test("one client cannot take the places of all: its share is refused to it alone
   assert.deepEqual(refusals, Array(3).fill("the limit of 2 child processes per client is reached"));
   enter("honest");
   enter("honest");
-  assert.equal(it.living, 4);
+  assert.equal(it.running, 4);
   slots[0]?.released();
   enter("greedy");
   assert.equal(slots.length, 5);
@@ -174,7 +174,7 @@ test("children that wait to be started, and spares that were taken, count as the
   const { it, slots, refusals, enter } = gate({ maxChildren: 9, maxChildrenPerClient: 2, maxConcurrentStarts: 1 });
   const spare = it.spare();
   spare?.started();
-  spare?.belongsTo("greedy");
+  spare?.assignTo("greedy");
   enter("greedy");
   const leave = enter("other");
   enter("greedy");
@@ -185,7 +185,7 @@ test("children that wait to be started, and spares that were taken, count as the
   assert.equal(refusals.length, 1);
   for (const slot of slots) slot.released();
   for (const slot of slots) slot.released();
-  assert.equal(it.living, 0);
+  assert.equal(it.running, 0);
   assert.ok(it.hasShare("greedy") && it.hasShare("other"));
 });
 

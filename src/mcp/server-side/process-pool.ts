@@ -1,16 +1,15 @@
 /**
- * Admission of children: how many may live, and how many may be starting at one time. Starting a process costs
- * far more than running it, so a burst of sessions waits in line here, first come, first served, instead of fighting for
- * the CPU.
+ * Limits on child processes, and spare processes that are started ahead of demand. Starting a process costs far more CPU
+ * than running it, so a burst of sessions waits in a first-come, first-served queue.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
 import type { Channel, ChannelHandlers } from "../transports/transport.ts";
 
-/** SDKs give up after a minute. */
+/** SDKs time out after one minute. */
 const MAX_WAIT_MS = 60_000;
-/** A longer line would not be served in that time. */
-const MAX_LINE = 1_000;
+/** A longer queue could not be served in that time. */
+const MAX_QUEUED = 1_000;
 
 export interface ProcessLimits {
   readonly maxChildren: number;
@@ -18,26 +17,26 @@ export interface ProcessLimits {
   readonly maxConcurrentStarts: number;
 }
 
-export interface Slot {
-  /** The child is ready, or will never be: the next one may start. */
+export interface ProcessSlot {
+  /** The process is ready or has failed, so the next one may start. */
   started(): void;
-  /** A child that nobody waited for is this client's from now on. */
-  belongsTo(client: string | undefined): void;
-  /** The process is gone. */
+  /** Assigns a spare process to a client. */
+  assignTo(client: string | undefined): void;
+  /** The process has exited. */
   released(): void;
 }
 
 interface Waiting {
-  /** Undefined for servers that all clients share. */
+  /** Undefined for servers shared by all clients. */
   readonly client: string | undefined;
-  start(slot: Slot): void;
+  start(slot: ProcessSlot): void;
   refuse(reason: string): void;
   timer: Timer;
-  /** Somebody was ended so that it can start: it is not refused meanwhile. */
-  hasPromise: boolean;
+  /** A session was evicted for this entry, so it stays in the queue. */
+  hasReservation: boolean;
 }
 
-/** Ends an idle session, of the client alone if `isOwn`; false if there is none. */
+/** Ends an idle session (only of this client if `isOwn`). Returns false if there is none. */
 export type EvictIdle = (client: string | undefined, isOwn: boolean) => boolean;
 
 export class ProcessLimiter {
@@ -45,9 +44,9 @@ export class ProcessLimiter {
   readonly #clock: Clock;
   readonly #makeRoom: EvictIdle;
   readonly #waiting: Waiting[] = [];
-  /** Children of each client, those that wait to be started included. */
+  /** Processes per client, including queued ones. */
   readonly #counts = new Map<string, number>();
-  #living = 0;
+  #running = 0;
   #starting = 0;
 
   constructor(limits: ProcessLimits, clock: Clock, makeRoom: EvictIdle) {
@@ -56,32 +55,32 @@ export class ProcessLimiter {
     this.#makeRoom = makeRoom;
   }
 
-  get living(): number {
-    return this.#living;
+  get running(): number {
+    return this.#running;
   }
 
   get waiting(): number {
     return this.#waiting.length;
   }
 
-  /** Calls `start` now or as soon as there is room, or `refuse` if there will be none. Returns how to leave the line. */
-  enter(client: string | undefined, start: (slot: Slot) => void, refuse: (reason: string) => void): () => void {
-    // The process of an ended session is gone soon; until then the client has one more.
+  /** Calls `start` now or when a slot is free, or `refuse`. Returns a function that leaves the queue. */
+  enter(client: string | undefined, start: (slot: ProcessSlot) => void, refuse: (reason: string) => void): () => void {
+    // The evicted session's process exits soon. Until then the client exceeds its limit by one.
     if (!this.hasShare(client) && !this.#makeRoom(client, true)) {
       refuse(`the limit of ${this.limits.maxChildrenPerClient} child processes per client is reached`);
       return () => undefined;
     }
-    if (this.#hasRoom()) {
+    if (this.#hasFreeSlot()) {
       this.#count(client, 1);
       start(this.#take(client));
       return () => undefined;
     }
     const isFull = this.#isFull();
     if (isFull && !this.#makeRoom(client, false)) {
-      refuse(this.#full());
+      refuse(this.#limitReached());
       return () => undefined;
     }
-    if (this.#waiting.length >= MAX_LINE) {
+    if (this.#waiting.length >= MAX_QUEUED) {
       refuse("too many child processes wait to be started");
       return () => undefined;
     }
@@ -94,7 +93,7 @@ export class ProcessLimiter {
         leave();
         refuse("too many child processes are starting");
       }),
-      hasPromise: isFull,
+      hasReservation: isFull,
     };
     const leave = (): void => {
       waiting.timer.cancel();
@@ -107,12 +106,12 @@ export class ProcessLimiter {
     return leave;
   }
 
-  /** A place for a child that nobody waits for: only where there is room, and nobody in line. */
-  spare(): Slot | undefined {
-    return this.#waiting.length === 0 && this.#hasRoom() ? this.#take(undefined) : undefined;
+  /** A slot for a spare process; undefined if no slot is free or requests are queued. */
+  spare(): ProcessSlot | undefined {
+    return this.#waiting.length === 0 && this.#hasFreeSlot() ? this.#take(undefined) : undefined;
   }
 
-  /** Whether the client may have one more child. */
+  /** Whether the client is below its limit. */
   hasShare(client: string | undefined): boolean {
     return client === undefined || this.#countOf(client) < this.limits.maxChildrenPerClient;
   }
@@ -129,22 +128,22 @@ export class ProcessLimiter {
   }
 
   #isFull(): boolean {
-    return this.#living >= this.limits.maxChildren;
+    return this.#running >= this.limits.maxChildren;
   }
 
-  #full(): string {
+  #limitReached(): string {
     return `the limit of ${this.limits.maxChildren} child processes is reached`;
   }
 
-  #hasRoom(): boolean {
+  #hasFreeSlot(): boolean {
     return !this.#isFull() && this.#starting < this.limits.maxConcurrentStarts;
   }
 
-  #take(client: string | undefined): Slot {
-    this.#living += 1;
+  #take(client: string | undefined): ProcessSlot {
+    this.#running += 1;
     this.#starting += 1;
     let isStarting = true;
-    let isLiving = true;
+    let isRunning = true;
     let owner = client;
     const started = (): void => {
       if (!isStarting) return;
@@ -154,14 +153,14 @@ export class ProcessLimiter {
     };
     return {
       started,
-      belongsTo: (next) => {
+      assignTo: (next) => {
         owner = next;
-        if (isLiving) this.#count(owner, 1);
+        if (isRunning) this.#count(owner, 1);
       },
       released: () => {
-        if (!isLiving) return;
-        isLiving = false;
-        this.#living -= 1;
+        if (!isRunning) return;
+        isRunning = false;
+        this.#running -= 1;
         this.#count(owner, -1);
         started();
         this.#next();
@@ -170,21 +169,21 @@ export class ProcessLimiter {
   }
 
   #next(): void {
-    while (this.#hasRoom()) {
+    while (this.#hasFreeSlot()) {
       const next = this.#waiting.shift();
       if (next === undefined) return;
       next.timer.cancel();
       next.start(this.#take(next.client));
     }
-    if (this.#isFull()) this.#answerLine();
+    if (this.#isFull()) this.#rejectQueued();
   }
 
-  /** The last place was taken while others wait for it: they fare as who comes now does, instead of waiting in vain. */
-  #answerLine(): void {
+  /** All slots are taken: queued requests without a reservation evict an idle session or are rejected, like new ones. */
+  #rejectQueued(): void {
     for (const one of [...this.#waiting]) {
-      if (one.hasPromise) continue;
+      if (one.hasReservation) continue;
       if (this.#makeRoom(one.client, false)) {
-        one.hasPromise = true;
+        one.hasReservation = true;
         continue;
       }
       const at = this.#waiting.indexOf(one);
@@ -192,55 +191,55 @@ export class ProcessLimiter {
       this.#waiting.splice(at, 1);
       this.#count(one.client, -1);
       one.timer.cancel();
-      one.refuse(this.#full());
+      one.refuse(this.#limitReached());
     }
   }
 }
 
-/** By then most programs are up: others may start. */
+/** After this time most programs are up, so other processes may start. */
 const START_MS = 2_000;
-
-export interface SpareSlot {
-  started(): void;
-  belongsTo(client: string | undefined): void;
-  released(): void;
-}
-
-export interface SpareEnv {
-  readonly clock: Clock;
-  /** A place for one more child; undefined if there is none now. */
-  slot(): SpareSlot | undefined;
-  open(handlers: ChannelHandlers, gone: () => void): Channel;
-}
 
 interface Spare {
   readonly channel: Channel;
-  readonly slot: SpareSlot;
+  readonly slot: ProcessSlot;
   readonly timer: Timer;
   adopted: ChannelHandlers | undefined;
 }
 
+/**
+ * Processes started ahead of sessions. A spare has received no message and belongs to no user until a session takes it.
+ * A spare that exits is not replaced before the next session opens, so a broken program is not restarted in a loop.
+ */
 export class SpareProcesses {
   readonly #count: number;
-  readonly #env: SpareEnv;
+  readonly #limiter: ProcessLimiter;
+  readonly #clock: Clock;
+  readonly #open: (handlers: ChannelHandlers, gone: () => void) => Channel;
   readonly #spares: Spare[] = [];
   #isClosed = false;
 
-  constructor(count: number, env: SpareEnv) {
+  constructor(
+    count: number,
+    limiter: ProcessLimiter,
+    clock: Clock,
+    open: (handlers: ChannelHandlers, gone: () => void) => Channel,
+  ) {
     this.#count = count;
-    this.#env = env;
+    this.#limiter = limiter;
+    this.#clock = clock;
+    this.#open = open;
   }
 
-  /** Starts what is missing, as far as there is room. */
+  /** Starts missing spares while slots are free. */
   fill(): void {
     while (!this.#isClosed && this.#spares.length < this.#count) {
-      const slot = this.#env.slot();
+      const slot = this.#limiter.spare();
       if (slot === undefined) return;
       this.#spares.push(this.#start(slot));
     }
   }
 
-  /** A child that runs already, which is the caller's now; undefined if there is none. */
+  /** Hands a running spare to the caller; undefined if there is none. */
   take(
     handlers: ChannelHandlers,
     client: string | undefined,
@@ -248,7 +247,7 @@ export class SpareProcesses {
     const spare = this.#spares.shift();
     if (spare === undefined) return undefined;
     spare.adopted = handlers;
-    spare.slot.belongsTo(client);
+    spare.slot.assignTo(client);
     return {
       channel: spare.channel,
       started: () => {
@@ -259,7 +258,7 @@ export class SpareProcesses {
     };
   }
 
-  /** Ends one to make room for a child that somebody waits for. */
+  /** Ends one spare to free a slot for a waiting session. */
   drop(): boolean {
     const spare = this.#spares.pop();
     if (spare === undefined) return false;
@@ -272,7 +271,7 @@ export class SpareProcesses {
     for (const spare of this.#spares.splice(0)) end(spare);
   }
 
-  #start(slot: SpareSlot): Spare {
+  #start(slot: ProcessSlot): Spare {
     const handlers: ChannelHandlers = {
       message: (message: ServerMessage, about) => spare.adopted?.message(message, about),
       failed: (wireId, reason, error) => spare.adopted?.failed(wireId, reason, error),
@@ -285,9 +284,9 @@ export class SpareProcesses {
       },
     };
     const spare: Spare = {
-      channel: this.#env.open(handlers, () => slot.released()),
+      channel: this.#open(handlers, () => slot.released()),
       slot,
-      timer: this.#env.clock.after(START_MS, () => slot.started()),
+      timer: this.#clock.after(START_MS, () => slot.started()),
       adopted: undefined,
     };
     return spare;

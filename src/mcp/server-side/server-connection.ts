@@ -16,14 +16,13 @@ import type { Span } from "../../json/syntax.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import {
   type Call,
+  type CallHandle,
   type Failure,
   type LoginRequired,
   type Question,
-  type CallHandle,
   type ServerError,
   serverFailure,
 } from "../protocol/call.ts";
-import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.ts";
 import {
   edited,
   idOf,
@@ -33,6 +32,7 @@ import {
   wireIdOf,
   withId,
 } from "../protocol/json-rpc.ts";
+import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import { type CallOwner, CallTable, PendingCall } from "./pending-calls.ts";
 

@@ -1,6 +1,6 @@
 /**
- * One configured server: how to bring up a connection to it, and what is known of it. Connections belong to
- * sessions; what a server speaks is remembered here, so that it is found out once.
+ * One configured server: opens channels to it and stores what all sessions share, such as the protocol versions that
+ * it supports. Connections belong to sessions.
  */
 import { cpus } from "node:os";
 import type { Clock } from "../../base/clock.ts";
@@ -17,7 +17,7 @@ import type { RoutedTarget, ServerError } from "../protocol/call.ts";
 import { HttpChannel } from "../transports/http-transport.ts";
 import { openRemoteServer, type RemoteServer } from "../transports/remote-server.ts";
 import { openSseChannel } from "../transports/sse-transport.ts";
-import { childEnvironment, type Environment, openStdioChannel, secretsOf } from "../transports/stdio-transport.ts";
+import { childEnvironment, childSecrets, type Environment, openStdioChannel } from "../transports/stdio-transport.ts";
 import type { Channel, ChannelHandlers } from "../transports/transport.ts";
 import { ParamHeaders } from "./param-headers.ts";
 import { type ProcessLimiter, SpareProcesses } from "./process-pool.ts";
@@ -27,18 +27,18 @@ import type { McpConfig, TargetConfig } from "./target-config.ts";
 export interface TargetOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly gate: ProcessLimiter;
-  /** Of the gateway itself. */
+  readonly limiter: ProcessLimiter;
+  /** The gateway's own environment variables. */
   readonly environment: Environment;
   readonly tls: TlsOptions | undefined;
-  /** A document of a cluster names the server. */
+  /** The server is named by a Kubernetes resource, so its address is restricted. */
   readonly isConfined?: boolean | undefined;
   readonly fetch: Fetch;
-  /** Where large messages of servers are charged. */
+  /** The memory budget that large messages are charged to. */
   readonly messages: MessagePool;
-  /** Whether challenges of a remote server are for its clients. */
+  /** Whether login challenges of a remote server are relayed to clients. */
   relaysLogin(): boolean;
-  /** The limits of messages in both directions, as they are configured now. */
+  /** The currently configured message size limits. */
   sizes(): MessageSizes;
 }
 
@@ -46,14 +46,14 @@ export type MessageSizes = Pick<McpConfig, "maxRequestBytes" | "maxMessageBytes"
 
 export class Target implements RoutedTarget {
   readonly config: TargetConfig;
-  readonly #env: TargetOptions;
+  readonly #options: TargetOptions;
   readonly #childEnv: Record<string, string>;
   readonly #secrets: readonly string[];
-  /** Whether the server answers `initialize`; undefined until it was asked. */
+  /** Whether the server answers `initialize`; undefined until known. */
   speaksLegacy: boolean | undefined = undefined;
-  /** Whether it answers `server/discover`. */
+  /** Whether the server answers `server/discover`; undefined until known. */
   speaksModern: boolean | undefined = undefined;
-  /** Parameters of its tools that headers repeat. */
+  /** Tool parameters that HTTP headers repeat. */
   readonly params = new ParamHeaders();
   readonly failures: ServerFailures;
   #server: RemoteServer | undefined = undefined;
@@ -61,25 +61,23 @@ export class Target implements RoutedTarget {
   readonly #messages: ServerMessages;
   readonly #spares: SpareProcesses | undefined;
 
-  constructor(config: TargetConfig, env: TargetOptions) {
+  constructor(config: TargetConfig, options: TargetOptions) {
     this.config = config;
-    this.#env = env;
-    this.#messages = env.messages.server();
-    this.failures = new ServerFailures(env.clock);
-    this.#childEnv = config.stdio ? childEnvironment(env.environment, config.stdio) : {};
-    this.#secrets = config.stdio ? secretsOf(env.environment, config.stdio) : [];
+    this.#options = options;
+    this.#messages = options.messages.server();
+    this.failures = new ServerFailures(options.clock);
+    this.#childEnv = config.stdio ? childEnvironment(options.environment, config.stdio) : {};
+    this.#secrets = config.stdio ? childSecrets(options.environment, config.stdio) : [];
     const { stdio, spares } = config;
     if (stdio && spares)
-      this.#spares = new SpareProcesses(spares, {
-        clock: env.clock,
-        slot: () => env.gate.spare(),
-        open: (handlers, gone) => this.#child(stdio, handlers, gone),
-      });
+      this.#spares = new SpareProcesses(spares, options.limiter, options.clock, (handlers, gone) =>
+        this.#child(stdio, handlers, gone),
+      );
   }
 
   isDefinedBy(config: TargetConfig, tls: TlsOptions | undefined): boolean {
     const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
-    return same(config, this.config) && (config.stdio !== undefined || same(tls, this.#env.tls));
+    return same(config, this.config) && (config.stdio !== undefined || same(tls, this.#options.tls));
   }
 
   get name(): string {
@@ -92,13 +90,13 @@ export class Target implements RoutedTarget {
     return this.config.stdio ? `stdio:${this.name}` : this.#remote().address;
   }
 
-  /** What the server says, without the secrets of its configuration. */
+  /** Redacts the target's configured secrets from a text. */
   shown(text: string): string {
     if (this.config.openapi) return this.#openApi(this.config.openapi).shown(text);
     return this.config.stdio ? withoutSecrets(text, this.#secrets) : this.#remote().shown(text);
   }
 
-  /** Headers of the client that the configuration lets through: name, value, … */
+  /** The client headers that the configuration forwards: name, value, … */
   forwarded(headers: HeaderList): readonly string[] | undefined {
     const remote = this.config.mcp ?? this.config.sse ?? this.config.openapi;
     if (!remote) return undefined;
@@ -107,7 +105,7 @@ export class Target implements RoutedTarget {
       return value === undefined ? [] : [name, value];
     });
     if (this.config.mcp?.identity) passed.push(...callerHeaders(headers, this.name));
-    // Parameters that a modern server wants mirrored in headers; whoever does not know them passes them on.
+    // Mirrored parameters of 2026-07-28 servers.
     if (!this.config.openapi)
       for (const name of headers.names())
         if (name.startsWith("mcp-param-")) passed.push(name, headers.get(name) as string);
@@ -134,21 +132,21 @@ export class Target implements RoutedTarget {
     if (sse)
       return openSseChannel(
         this.#remote(),
-        this.#env.clock,
+        this.#options.clock,
         handlers,
         (channel) => opened(channel, () => undefined),
         (reason) => refused(reason, "backend_unavailable"),
       );
     if (!stdio) {
-      opened(new HttpChannel(this.#remote(), this.#env.clock, handlers), () => undefined);
+      opened(new HttpChannel(this.#remote(), this.#options.clock, handlers), () => undefined);
       return () => undefined;
     }
-    const spare = this.#env.gate.hasShare(client) ? this.#spares?.take(handlers, client) : undefined;
+    const spare = this.#options.limiter.hasShare(client) ? this.#spares?.take(handlers, client) : undefined;
     if (spare) {
       opened(spare.channel, () => spare.started());
       return () => undefined;
     }
-    return this.#env.gate.enter(
+    return this.#options.limiter.enter(
       client,
       (slot) =>
         opened(
@@ -162,23 +160,23 @@ export class Target implements RoutedTarget {
     );
   }
 
-  /** Starts the children that are to wait for sessions. */
+  /** Starts the spare processes. */
   warmUp(): void {
     this.#spares?.fill();
   }
 
-  /** Sessions that have it may go on for long; no new one gets it, so that nothing needs to wait for one. */
+  /** Closes the spares after the target was removed from the configuration. Existing sessions keep their processes. */
   leave(): void {
     this.#spares?.close();
   }
 
-  /** Ends a child that waits for a session. False if there is none. */
+  /** Ends one spare process. Returns false if there is none. */
   dropSpare(): boolean {
     return this.#spares?.drop() === true;
   }
 
   #child(stdio: NonNullable<TargetConfig["stdio"]>, handlers: ChannelHandlers, gone: () => void): Channel {
-    const { clock, logger } = this.#env;
+    const { clock, logger } = this.#options;
     const options = {
       name: this.name,
       cmd: stdio.cmd,
@@ -186,8 +184,8 @@ export class Target implements RoutedTarget {
       cwd: stdio.cwd,
       env: this.#childEnv,
       secrets: this.#secrets,
-      maxLineBytes: this.#env.sizes().maxMessageBytes,
-      maxWriteBytes: this.#env.sizes().maxRequestBytes,
+      maxLineBytes: this.#options.sizes().maxMessageBytes,
+      maxWriteBytes: this.#options.sizes().maxRequestBytes,
       messages: this.#messages,
       clock,
       logger,
@@ -196,7 +194,7 @@ export class Target implements RoutedTarget {
   }
 
   #openApi(config: OpenApiConfig): OpenApi {
-    const { clock, logger, fetch, tls, isConfined } = this.#env;
+    const { clock, logger, fetch, tls, isConfined } = this.#options;
     this.#api ??= new OpenApi(config, {
       name: this.name,
       clock,
@@ -204,7 +202,7 @@ export class Target implements RoutedTarget {
       fetch,
       tls,
       isConfined,
-      maxMessageBytes: () => this.#env.sizes().maxMessageBytes,
+      maxMessageBytes: () => this.#options.sizes().maxMessageBytes,
     });
     return this.#api;
   }
@@ -215,12 +213,12 @@ export class Target implements RoutedTarget {
     this.#server ??= openRemoteServer(
       {
         ...options,
-        relaysLogin: () => this.#env.relaysLogin(),
-        isConfined: this.#env.isConfined,
-        maxMessageBytes: () => this.#env.sizes().maxMessageBytes,
+        relaysLogin: () => this.#options.relaysLogin(),
+        isConfined: this.#options.isConfined,
+        maxMessageBytes: () => this.#options.sizes().maxMessageBytes,
         messages: this.#messages,
       },
-      this.#env.tls,
+      this.#options.tls,
     );
     return this.#server;
   }
@@ -230,15 +228,19 @@ export function defaultConcurrentStarts(): number {
   return Math.max(1, cpus().length) * 4;
 }
 
-/** Name, value, … by the target's name. */
+/** Identity headers (name, value, …) of one caller, by target name. */
 export type CallerHeaders = ReadonlyMap<string, readonly string[]>;
 
-const ofRequests = new WeakMap<HeaderList, CallerHeaders>();
+const callerHeadersByRequest = new WeakMap<HeaderList, CallerHeaders>();
 
+/**
+ * Attaches the caller's identity headers to one request. The key is the request's header object, so they can never
+ * reach another request, and nothing that prints headers prints them.
+ */
 export function setCallerHeaders(headers: HeaderList, given: CallerHeaders): void {
-  ofRequests.set(headers, given);
+  callerHeadersByRequest.set(headers, given);
 }
 
 export function callerHeaders(headers: HeaderList, target: string): readonly string[] {
-  return ofRequests.get(headers)?.get(target) ?? [];
+  return callerHeadersByRequest.get(headers)?.get(target) ?? [];
 }

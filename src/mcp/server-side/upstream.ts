@@ -1,6 +1,6 @@
 /**
- * One target as one session sees it, in the words of the session's era. Behind it may stand a server of the
- * other era, or a process that other sessions use too: neither shows.
+ * The upstream contract: one target as one session sees it, in the session's protocol version. It hides whether the
+ * server has another protocol version or is shared with other sessions. Also: draining of replaced upstreams.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
@@ -13,7 +13,7 @@ import { isModernVersion } from "../protocol/protocol-version.ts";
 import type { ConnectionLoss } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 
-/** What a server says of itself in `initialize` or `server/discover`. */
+/** The server's response to `initialize` or `server/discover`. */
 export interface ServerAbout {
   readonly protocolVersion: string;
   readonly capabilities: Readonly<Record<string, unknown>>;
@@ -22,7 +22,7 @@ export interface ServerAbout {
 }
 
 export type OpenOutcome =
-  /** `answer` is the server's own, as it came. */
+  /** `answer` is the unmodified response of the server. */
   | { readonly ok: true; readonly answer: ServerMessage; readonly about: ServerAbout }
   | { readonly ok: false; readonly answer: ServerMessage }
   | {
@@ -34,23 +34,22 @@ export type OpenOutcome =
 
 export interface Upstream {
   readonly target: Target;
-  /** Undefined until it was opened. */
+  /** Undefined until the upstream is open. */
   readonly about: ServerAbout | undefined;
-  /** For admission to a session's time to live and the admin interface. */
   readonly pendingCalls: number;
-  /** It failed a moment ago and is not tried again yet. */
+  /** Whether the connection failed recently and the next attempt is delayed. */
   readonly isBackingOff: boolean;
-  /** Why it was lost last; completes "target x …". */
+  /** Why the connection was lost last; completes "target x …". */
   readonly lossReason: string | undefined;
-  /** A process runs for it alone, and ends with it. */
+  /** Whether a child process runs for this upstream alone. */
   readonly ownsProcess?: boolean;
-  /** `wire` is told of the handshake, where it is made for a client's request. */
+  /** `wire` traces the handshake if a client's request caused it. */
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
   call(call: Call): CallHandle;
   notify(message: ClientNotification, wire?: WireTap): void;
-  /** Brings a lost connection up again without waiting for a call. */
+  /** Reconnects a lost connection without waiting for a call. */
   reconnect(): void;
-  /** Lets its process go until it is needed again; undefined if there is none of its own, or it is at work. */
+  /** Stops its own idle process until the next call. Returns undefined if there is none or it is in use. */
   park?(): Promise<void> | undefined;
   sweep(nowMs: number): void;
   pause(): void;
@@ -59,7 +58,7 @@ export interface Upstream {
   detail(): Record<string, unknown>;
 }
 
-/** Whoever uses an upstream: what comes from the server without belonging to a call goes here. */
+/** Receives messages and events of an upstream that belong to no call. */
 export interface UpstreamListener {
   notified(upstream: Upstream, message: ServerMessage): void;
   asked(upstream: Upstream, question: Question): void;
@@ -67,18 +66,18 @@ export interface UpstreamListener {
   lost(upstream: Upstream, loss: ConnectionLoss): void;
 }
 
-/** What a server says of itself: larger than any, and parsed within some milliseconds. */
+/** Larger than any known server description, and parsed within milliseconds. */
 const MAX_ABOUT_TOKENS = 20_000;
-/** HTTP carries it in a header. */
+/** HTTP repeats the version in a header, so its characters are restricted. */
 const VERSION = /^[\w.-]{1,64}$/;
 
-/** From the result of `initialize`; undefined if it has not its form. */
+/** Parses the result of `initialize`; undefined if it is malformed. */
 export function readInitialized(answer: ServerMessage): ServerAbout | undefined {
   const about = readAbout(answer);
   return about && VERSION.test(about.protocolVersion) ? about : undefined;
 }
 
-/** From the result of `server/discover`; undefined if the server does not speak the modern era, whatever it answers. */
+/** Parses the result of `server/discover`; undefined if the server does not support 2026-07-28. */
 export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
   const about = readAbout(answer);
   const span = about && find(answer.text, 0, "result", "supportedVersions");
@@ -88,7 +87,7 @@ export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
     : undefined;
 }
 
-/** Why an answer to `initialize` does not open a session; completes "target x …". */
+/** Why a response to `initialize` opens no session; completes "target x …". */
 export function refusalOf(answer: ServerMessage): string {
   if (answer.kind === "result" && exceedsTokens(answer.text, MAX_ABOUT_TOKENS))
     return `answered initialize with more than ${MAX_ABOUT_TOKENS} values and names`;
@@ -98,7 +97,7 @@ export function refusalOf(answer: ServerMessage): string {
 }
 
 function readAbout(answer: ServerMessage): ServerAbout | undefined {
-  // It is parsed at once, here and by those who translate it.
+  // The response is parsed without slicing, so its size is limited.
   if (answer.kind !== "result" || exceedsTokens(answer.text, MAX_ABOUT_TOKENS)) return undefined;
   const result = resultOf(answer);
   if (aboutKeyProblem(Object.keys(result)) !== undefined) return undefined;
@@ -116,80 +115,82 @@ function resultOf(answer: ServerMessage): Record<string, unknown> {
   return (JSON.parse(answer.text) as { result: Record<string, unknown> }).result;
 }
 
-const LOOK_EVERY_MS = 200;
+const CHECK_INTERVAL_MS = 200;
 
 export interface Drainable {
   readonly pendingCalls: number;
-  /** Ends calls that take too long. */
+  /** Times out overdue calls. */
   sweep(nowMs: number): void;
   close(): Promise<void>;
 }
 
+/** Closes upstreams that a new configuration replaced, once their pending calls have ended. */
 export class UpstreamDrain {
   readonly #clock: Clock;
   readonly #emptied: () => void;
-  readonly #leaving = new Set<Drainable>();
+  readonly #draining = new Set<Drainable>();
   readonly #closing = new Set<Promise<void>>();
   #timer: Timer | undefined = undefined;
 
-  /** `emptied` is called whenever the last one is closed. */
+  /** Calls `emptied` each time the last upstream is closed. */
   constructor(clock: Clock, emptied: () => void) {
     this.#clock = clock;
     this.#emptied = emptied;
   }
 
   get isEmpty(): boolean {
-    return this.#leaving.size === 0 && this.#closing.size === 0;
+    return this.#draining.size === 0 && this.#closing.size === 0;
   }
 
-  add(one: Drainable): void {
-    this.#leaving.add(one);
-    this.#timer ??= this.#clock.every(LOOK_EVERY_MS, this.#look);
-    this.#look();
+  add(upstream: Drainable): void {
+    this.#draining.add(upstream);
+    this.#timer ??= this.#clock.every(CHECK_INTERVAL_MS, this.#check);
+    this.#check();
   }
 
-  /** Waits for nothing any more. */
+  /** Closes all upstreams without waiting for their calls. */
   async close(): Promise<void> {
-    for (const one of this.#leaving) this.#close(one);
+    for (const upstream of this.#draining) this.#close(upstream);
     await Promise.all(this.#closing);
   }
 
-  readonly #look = (): void => {
+  readonly #check = (): void => {
     const nowMs = this.#clock.monotonicMs();
-    for (const one of this.#leaving) {
-      one.sweep(nowMs);
-      if (one.pendingCalls === 0) this.#close(one);
+    for (const upstream of this.#draining) {
+      upstream.sweep(nowMs);
+      if (upstream.pendingCalls === 0) this.#close(upstream);
     }
-    if (this.#leaving.size > 0) return;
+    if (this.#draining.size > 0) return;
     this.#timer?.cancel();
     this.#timer = undefined;
   };
 
-  #close(one: Drainable): void {
-    this.#leaving.delete(one);
-    const closing: Promise<void> = one.close().finally(() => {
+  #close(upstream: Drainable): void {
+    this.#draining.delete(upstream);
+    const closing: Promise<void> = upstream.close().finally(() => {
       this.#closing.delete(closing);
       if (this.isEmpty) this.#emptied();
     });
     this.#closing.add(closing);
-    if (this.#leaving.size > 0) return;
+    if (this.#draining.size > 0) return;
     this.#timer?.cancel();
     this.#timer = undefined;
   }
 }
 
+/** Owns upstreams: a legacy session, a group of modern clients, or a shared connection. The session store evicts idle ones. */
 export interface UpstreamHolder {
   readonly lastUsedMs: number;
-  /** Nobody is connected and nothing runs. */
+  /** No client is connected and no call is pending. */
   readonly isIdle: boolean;
   readonly upstreams: readonly Upstream[];
   sweep(nowMs: number): void;
-  /** `isForGood` false: its client may go on with it, here or in another process. Default: true. */
+  /** With `isForGood: false`, the client may resume it in this or another process. Default: true. */
   end(reason: string, isForGood?: boolean): void;
   detail(): Record<string, unknown>;
 }
 
-/** Whether its end would end a process. */
+/** Whether ending it would end a child process. */
 export function ownsProcess({ upstreams }: UpstreamHolder): boolean {
   return upstreams.some((upstream) => upstream.ownsProcess === true);
 }

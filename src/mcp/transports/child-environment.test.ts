@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { childEnvironment, secretsOf } from "./stdio-transport.ts";
+import { childEnvironment, childSecrets } from "./stdio-transport.ts";
 
 const own = {
   PATH: "/bin",
@@ -51,6 +51,6 @@ test("everything is inherited only where the configuration says so", () => {
 
 test("what a child may print and nobody may read: what the configuration sets, and keys that it inherits", () => {
   const own = { PATH: "/bin", OPENAI_API_KEY: "sk-1", db_password: "p", CITY: "Rome" };
-  assert.deepEqual(secretsOf(own, { env: { ANY: "set" }, inheritEnv: false }), ["set"]);
-  assert.deepEqual(secretsOf(own, { env: { ANY: "set" }, inheritEnv: true }), ["set", "sk-1", "p"]);
+  assert.deepEqual(childSecrets(own, { env: { ANY: "set" }, inheritEnv: false }), ["set"]);
+  assert.deepEqual(childSecrets(own, { env: { ANY: "set" }, inheritEnv: true }), ["set", "sk-1", "p"]);
 });

@@ -1,11 +1,11 @@
 /**
- * Which headers of a client may be configured to reach a server: not those that belong to the protocol or to the
- * connection, because the gateway writes them itself.
+ * Validates names of client headers that the configuration forwards to a server. Headers of the protocol and the
+ * connection are rejected, because the gateway sets them itself.
  */
 import { headerName } from "../../core/schema.ts";
 import { foldHeaderName, HOP_BY_HOP_HEADERS } from "../../http/header-rules.ts";
 
-/** What the gateway says to a server in its own name: a client's value would contradict the message or the connection. */
+/** Set by the gateway; a client's value would contradict the message or the connection. */
 const PROTOCOL_HEADERS: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP_HEADERS,
   ...["host", "expect", "date", "accept", "accept-encoding", "last-event-id"],

@@ -1,7 +1,7 @@
 /**
- * A remote server over streamable HTTP, of either era. Each message is a POST; answers come as JSON or as events
- * on the POST's own stream, which is resumed where the server allows it; the legacy era also has a session and a
- * general stream. A session that the server has forgotten is reported, so that it can be opened anew.
+ * The streamable HTTP transport, for both protocol generations. Each message is a POST. The response is JSON or an event
+ * stream, which is resumed where the server allows it. Legacy servers (2025 and older) also have a session and a general
+ * stream. The channel reports a session that the server dropped, so that the owner can open a new one.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import { InOrder, type InOrderEvents } from "../../base/in-order.ts";
@@ -18,14 +18,14 @@ import type { RemoteServer } from "./remote-server.ts";
 import { type BrokenMessage, type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
 
-/** Calls under way at one server for one session. */
-const MAX_UNDER_WAY = 1_024;
+/** Concurrent HTTP exchanges of one channel. */
+const MAX_EXCHANGES = 1_024;
 const MAX_RESUMES = 10;
 
-/** A notification or an answer of ours is accepted in this time or given up: nobody waits for it. */
+/** Timeout of a POST without a response message, such as a notification. */
 const ACCEPT_MS = 30_000;
 
-/** How long calls wait for the general stream to stand: what a server asks meanwhile would be lost. */
+/** How long messages wait for the general stream. Questions that the server sends before it opens would be lost. */
 const GENERAL_STREAM_MS = 250;
 
 export class HttpChannel implements Channel {
@@ -40,7 +40,7 @@ export class HttpChannel implements Channel {
   #isClosed = false;
   #hasGeneralStream = false;
   #held: Outgoing[] | undefined = undefined;
-  /** Of the last message: the general stream and the end of the session go with them too. */
+  /** Headers of the last message, reused for the general stream and the DELETE that ends the session. */
   #headers: readonly string[] = [];
 
   constructor(server: RemoteServer, clock: Clock, handlers: ChannelHandlers) {
@@ -54,7 +54,7 @@ export class HttpChannel implements Channel {
   }
 
   get isOverloaded(): boolean {
-    return this.#exchanges.size > MAX_UNDER_WAY;
+    return this.#exchanges.size > MAX_EXCHANGES;
   }
 
   setProtocol(era: McpProtocol, version: string): void {
@@ -63,14 +63,14 @@ export class HttpChannel implements Channel {
   }
 
   send(message: Outgoing): void {
-    // In the modern era the end of a stream is the cancellation, and there is nothing else to tell.
+    // In 2026-07-28, closing the stream is the cancellation.
     if (this.#isClosed || (this.#era === "modern" && message.method === "notifications/cancelled")) return;
     if (this.#held) {
       this.#held.push(message);
       return;
     }
     if (message.method === "notifications/initialized" && !this.#hasGeneralStream) this.#hold();
-    // Calls are refused before it comes to this; what nobody waits for is left out.
+    // Calls are rejected earlier. Messages without a response are dropped.
     if (message.wireId === undefined && this.isOverloaded) return;
     const exchange = this.#begin(message.wireId);
     if (message.wireId === undefined) exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
@@ -184,7 +184,7 @@ export class HttpChannel implements Channel {
       if (exchange.isAnswered && (status < 400 || exchange.wireId !== undefined)) return;
       this.#fail(exchange, bodyFailure(this.#server, status, text, problem), login);
     };
-    // Whatever the body says then: what helps is a login.
+    // A required login takes precedence over the body.
     if (login !== undefined || isBlank(text)) after(undefined);
     else this.#read(exchange, text, after);
   }
@@ -194,7 +194,7 @@ export class HttpChannel implements Channel {
     else this.#ended(exchange);
   }
 
-  /** An answer may be cut off on purpose and asked for again (2025-11-25, transports). */
+  /** A server may close the stream early; the client then resumes it (2025-11-25, transports). */
   #ended(exchange: HttpExchange): void {
     if (exchange.isAnswered || exchange.wireId === undefined) {
       this.#forget(exchange);
@@ -236,7 +236,7 @@ export class HttpChannel implements Channel {
         this.#ended(exchange);
         return;
       }
-      // Many servers have no general stream and say so; one that had it is asked again.
+      // Many servers have no general stream. Only one that was open before is reopened.
       this.#release();
       if (!isOpen || this.#isClosed) this.#exchanges.delete(exchange);
       else exchange.timer = this.#clock.after(exchange.retryMs, () => this.#get(exchange));
@@ -259,11 +259,11 @@ export class HttpChannel implements Channel {
     );
   }
 
-  /** The server forgot the session: the request was not looked at and may be sent again. */
+  /** The server dropped the session. It did not process the request, which may be sent again. */
   #expired(exchange: HttpExchange): void {
     this.#sessionId = undefined;
     this.#exchanges.delete(exchange);
-    // The end of this body is not a failure of the request.
+    // Prevents the end of this body from failing the request.
     exchange.isAnswered = true;
     this.#handlers.expired(exchange.wireId);
   }
@@ -293,28 +293,29 @@ export class HttpChannel implements Channel {
 }
 
 function ignore(): void {
-  // Nothing of it matters.
+  // The event needs no action.
 }
 
 const FIRST_RETRY_MS = 1_000;
-/** A server may ask for less; one that ends its streams at once would keep us busy. */
+/** Lower bound for a server's `retry`, so that a server that ends its streams at once is not polled in a loop. */
 const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
 
-export interface HttpExchange {
+/** One POST or GET and its response. */
+interface HttpExchange {
   call: HttpCall | undefined;
-  /** Undefined where no answer is expected. */
+  /** Undefined if no response message is expected. */
   readonly wireId: number | undefined;
   isAnswered: boolean;
   lastEventId: string | undefined;
   retryMs: number;
   resumes: number;
   timer: Timer | undefined;
-  /** From the first large message on. */
+  /** Created with the first large message, which is parsed in slices. */
   texts: InOrder | undefined;
 }
 
-export function createExchange(wireId: number | undefined): HttpExchange {
+function createExchange(wireId: number | undefined): HttpExchange {
   return {
     call: undefined,
     wireId,
@@ -327,8 +328,8 @@ export function createExchange(wireId: number | undefined): HttpExchange {
   };
 }
 
-/** The server may free its session; whether it does is not waited for long. */
-export function endSession(server: RemoteServer, clock: Clock, headers: readonly string[]): Promise<void> {
+/** Asks the server to free its session, without waiting long for the response. */
+function endSession(server: RemoteServer, clock: Clock, headers: readonly string[]): Promise<void> {
   return new Promise((resolve) => {
     const timer = clock.after(FIRST_RETRY_MS, resolve);
     const done = (): void => {
@@ -341,15 +342,15 @@ export function endSession(server: RemoteServer, clock: Clock, headers: readonly
   });
 }
 
-/** What an event says about going on after a break. */
-export function noteEvent(exchange: HttpExchange, event: SseEvent): void {
-  // It goes back in a header.
+/** Records how to resume the stream after this event. */
+function noteEvent(exchange: HttpExchange, event: SseEvent): void {
+  // The id is sent back in a header.
   if (event.id !== undefined && isHeaderValue(event.id)) exchange.lastEventId = event.id;
   if (event.retry !== undefined) exchange.retryMs = Math.max(MIN_RETRY_MS, Math.min(MAX_RETRY_MS, event.retry));
 }
 
-/** `forwarded` are the client's own: name, value, … */
-export function protocolHeaders(
+/** `forwarded` are headers of the client: name, value, … */
+function protocolHeaders(
   message: Outgoing,
   forwarded: readonly string[],
   era: McpProtocol,
@@ -370,11 +371,12 @@ export function protocolHeaders(
   return headers;
 }
 
-/** Of the body of a failure; secrets in it are hidden before some of it is shown. */
-const MAX_SAID_CHARS = 64 * 1024;
+/** How much of an error body is searched for secrets before its start is shown. */
+const MAX_ERROR_BODY_CHARS = 64 * 1024;
 const SHOWN_CHARS = 200;
 
-export function readText(
+/** Parses messages in the order of arrival, large ones in slices. */
+function readText(
   exchange: HttpExchange,
   text: string,
   events: () => InOrderEvents,
@@ -390,14 +392,14 @@ export function readText(
   exchange.texts.run(steps, isSmall, done);
 }
 
-/** Once everything that came before is read. */
-export function afterTexts({ texts }: HttpExchange, last: () => void): void {
+/** Runs `last` after all earlier messages are parsed. */
+function afterTexts({ texts }: HttpExchange, last: () => void): void {
   if (texts === undefined) last();
   else texts.afterwards(last);
 }
 
-/** Returns why there is no answer in them; undefined where nothing is wrong. */
-export function takeMessages(
+/** Delivers messages. Returns why they contain no valid response, or undefined. */
+function takeMessages(
   exchange: HttpExchange,
   messages: ParsedMessages,
   handlers: ChannelHandlers,
@@ -410,7 +412,7 @@ export function takeMessages(
       broken(message);
     } else if (message.kind === "request" || message.kind === "notification")
       handlers.message(message, exchange.wireId);
-    // Its own answer is all that the stream of a request may bring; other calls have theirs.
+    // The stream of a request may only carry the response to that request.
     else if (exchange.wireId !== undefined && wireIdOf(message) !== exchange.wireId)
       problem = "answered under an id that is not the request's";
     else {
@@ -421,17 +423,21 @@ export function takeMessages(
   return problem;
 }
 
-export function isBlank(text: string): boolean {
-  return text.length < MAX_SAID_CHARS && text.trim() === "";
+function isBlank(text: string): boolean {
+  return text.length < MAX_ERROR_BODY_CHARS && text.trim() === "";
 }
 
-/** Why a body that was no answer failed the call. */
-export function bodyFailure(server: RemoteServer, status: number, text: string, problem: string | undefined): string {
+/** The failure reason for a body that contains no response message. */
+function bodyFailure(server: RemoteServer, status: number, text: string, problem: string | undefined): string {
   if (status < 300) return problem ?? "sent no response";
-  const said = server.shown(text.slice(0, MAX_SAID_CHARS).trim()).slice(0, SHOWN_CHARS);
-  return said === "" ? `answered with status ${status}` : `answered with status ${status}: ${said}`;
+  const excerpt = server.shown(text.slice(0, MAX_ERROR_BODY_CHARS).trim()).slice(0, SHOWN_CHARS);
+  return excerpt === "" ? `answered with status ${status}` : `answered with status ${status}: ${excerpt}`;
 }
 
+/**
+ * Methods that are safe to send twice. If a kept-alive connection turns out to be closed, such a request is sent once
+ * more over another connection. A tool call is not, because the server may have started it.
+ */
 const REPEATABLE: ReadonlySet<string> = new Set([
   "initialize",
   "notifications/initialized",
@@ -446,6 +452,6 @@ const REPEATABLE: ReadonlySet<string> = new Set([
   "completion/complete",
 ]);
 
-export function mayRepeat(method: string | undefined): boolean {
+function mayRepeat(method: string | undefined): boolean {
   return method !== undefined && REPEATABLE.has(method);
 }

@@ -1,6 +1,6 @@
 /**
- * A remote MCP server as HTTP sees it: its address, its connections, and the headers that every request carries.
- * Nothing of the client's request is among them unless the configuration names it.
+ * The HTTP client for one remote MCP server: connection pool, configured headers, size limits, and memory accounting.
+ * Headers of the client's request are sent only if the configuration names them.
  */
 
 import { type MessageRoom, type ServerMessages, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
@@ -24,12 +24,12 @@ import { LOGIN_REQUIRED, type LoginRequired } from "../protocol/call.ts";
 export interface RemoteOptions {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** Challenges of the server reach clients: they log in there themselves. */
+  /** Whether the server's login challenges are relayed, because clients log in there themselves. */
   relaysLogin?(): boolean;
   readonly isConfined?: boolean | undefined;
   /** The largest event or body. */
   maxMessageBytes(): number;
-  /** Where large events and bodies are charged. */
+  /** The memory budget that large events and bodies are charged to. */
   readonly messages: ServerMessages;
 }
 
@@ -37,9 +37,9 @@ export interface RemoteServer {
   readonly url: URL;
   /** `host:port`. */
   readonly address: string;
-  /** A text of the server without the keys that it was sent, should it repeat them. */
+  /** Redacts the configured secrets from a text of the server. */
   shown(text: string): string;
-  /** Whether an answer asks for a login, or for another one. */
+  /** The login that a response requires; undefined if none. */
   loginOf(status: number, headers: HeaderList): LoginRequired | undefined;
   send(request: RemoteRequest, handler: RemoteHandler): HttpCall;
   close(): void;
@@ -47,26 +47,26 @@ export interface RemoteServer {
 
 export interface RemoteRequest {
   readonly method: "GET" | "POST" | "DELETE";
-  /** Default: the configured URL's. */
+  /** Default: the path of the configured URL. */
   readonly path?: string;
-  /** name, value, …; they win over the configured ones of the same name. */
+  /** Name, value, …; they override configured headers of the same name. */
   readonly headers: readonly string[];
   readonly body?: string;
-  /** It may reach the server twice. */
+  /** The request is safe to send twice. */
   readonly mayRepeat?: boolean;
-  /** Told what is sent and what comes back; undefined unless somebody watches. */
+  /** Records what is sent and received; undefined unless the request is traced. */
   readonly wire?: WireTap | undefined;
 }
 
 export interface RemoteHandler {
   head(status: number, headers: HeaderList): void;
-  /** An event of an event stream; returns false to pause. */
+  /** One event of an event stream. */
   event(event: SseEvent): void;
-  /** The whole body of any other answer, up to the limit. */
+  /** The whole body of a response that is not an event stream. */
   body(text: string): void;
-  /** Whether reading goes on. */
+  /** Whether the receiver can take more data. */
   mayRead(): boolean;
-  /** Calls back once everything that was received so far is parsed; default: it is. */
+  /** Calls back once everything received so far is parsed. Without it, data counts as parsed at once. */
   afterParsing?(parsed: () => void): void;
   end(): void;
   error(reason: string): void;
@@ -101,16 +101,16 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
       const outgoing = { method: request.method, path: request.path ?? url.pathname + url.search, headers, body };
       const { wire } = request;
       const repeats = request.mayRepeat === true;
-      if (wire === undefined) return new Reading(pool, outgoing, handler, options, repeats);
+      if (wire === undefined) return new RemoteCall(pool, outgoing, handler, options, repeats);
       const hiddenQuery = [...url.searchParams.keys()];
       wire.attempt(address, { over: "http", scheme, request: outgoing, hiddenHeaders, hiddenQuery });
-      return new Reading(pool, outgoing, tapped(handler, wire, address), options, repeats);
+      return new RemoteCall(pool, outgoing, tapped(handler, wire, address), options, repeats);
     },
     close: () => pool.close(),
   };
 }
 
-/** Longer ones are not passed on. */
+/** Longer challenges are not relayed. */
 const MAX_CHALLENGE_CHARS = 4_096;
 
 function loginOf(status: number, headers: HeaderList, isRelayed: boolean): LoginRequired | undefined {
@@ -118,12 +118,12 @@ function loginOf(status: number, headers: HeaderList, isRelayed: boolean): Login
   const text = isRelayed ? headers.get("www-authenticate") : undefined;
   const challenge =
     text !== undefined && text.length <= MAX_CHALLENGE_CHARS && /^bearer\b/i.test(text) ? text : undefined;
-  // A token for less than is asked: the client may get another one (RFC 6750 section 3.1).
+  // The token's scope is insufficient: the client may request another token (RFC 6750 section 3.1).
   if (status === 403) return challenge?.includes("insufficient_scope") ? { status, challenge } : undefined;
   return challenge === undefined ? LOGIN_REQUIRED : { status, challenge };
 }
 
-/** The same handler, and the trace hears of the head or that there is none. */
+/** Wraps a handler to record the response head, or its absence, in the trace. */
 function tapped(handler: RemoteHandler, wire: WireTap, address: string): RemoteHandler {
   let hasHead = false;
   return {
@@ -140,26 +140,26 @@ function tapped(handler: RemoteHandler, wire: WireTap, address: string): RemoteH
   };
 }
 
-/** As they stand in the URL, without decoding. */
+/** Query values as written in the URL, without decoding. */
 function rawValues(search: string): string[] {
   return search.split("&").map((part) => part.slice(part.indexOf("=") + 1));
 }
 
 const STALLED_MESSAGE = "took too long to send a large message while other servers waited for memory";
 
-/** One answer while it arrives. */
-class Reading implements HttpCall, ResponseHandler {
+/** One request and its response while it arrives. */
+class RemoteCall implements HttpCall, ResponseHandler {
   readonly #pool: HttpPool;
   readonly #request: OutgoingRequest;
   #call: HttpCall;
-  /** A connection that was closed meanwhile is no reason to fail. */
+  /** Whether to send the request again if the pooled connection was already closed. */
   #mayRepeat: boolean;
   readonly #handler: RemoteHandler;
   readonly #maxBytes: number;
   readonly #messages: ServerMessages;
-  /** From the first large message on. */
+  /** Memory of a large message that is being received. */
   #room: MessageRoom | undefined = undefined;
-  /** The room of the last large message until it is parsed. */
+  /** Memory of the last large message until it is parsed. */
   #parsing: MessageRoom | undefined = undefined;
   #status = 0;
   #parser: SseParser | undefined = undefined;
@@ -199,7 +199,7 @@ class Reading implements HttpCall, ResponseHandler {
     this.#status = status;
     const isEvents = headers.get("content-type")?.toLowerCase().startsWith("text/event-stream") === true;
     if (isEvents && status === 200)
-      // An event may end the call while others wait behind it in the same chunk.
+      // An event may end the call while more events of the same chunk follow.
       this.#parser = createSseParser((event) => {
         if (!this.isOver) this.#handler.event(event);
       }, this.#maxBytes);
@@ -215,7 +215,7 @@ class Reading implements HttpCall, ResponseHandler {
         if (this.#body.bytes > this.#maxBytes) throw new BodyTooLarge(this.#maxBytes);
       }
     } catch (error) {
-      // Who has left needs no reason.
+      // The call was aborted, so no reason is reported.
       if (this.isOver) {
         this.#room?.release();
         throw error;
@@ -231,7 +231,7 @@ class Reading implements HttpCall, ResponseHandler {
     return this.#handler.mayRead() && hasRoom;
   }
 
-  /** False: there is no room for more of the message. */
+  /** Returns false if the memory budget is exhausted. */
   #charge(heldBytes: number): boolean {
     if (this.#room === undefined) {
       if (heldBytes <= SMALL_MESSAGE_BYTES || this.isOver) return true;
@@ -251,7 +251,7 @@ class Reading implements HttpCall, ResponseHandler {
     return true;
   }
 
-  /** A message that was received is charged until it is parsed; the next large one has a room of its own. */
+  /** Keeps the message charged until it is parsed. The next large message is charged separately. */
   #releaseParsed(): void {
     const room = this.#room;
     this.#room = undefined;

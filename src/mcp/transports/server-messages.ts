@@ -1,7 +1,7 @@
 /**
- * The one place where the text of a server becomes messages. A message that passes is valid JSON with no repeated
- * keys and has the form of JSON-RPC, so that whatever reads parts of it later cannot fail. What does not pass keeps
- * its reason and, where it can be read, the call that it answers: that call fails, nothing waits for it in vain.
+ * Parses the text of a server into messages. An accepted message is valid JSON-RPC without repeated keys, so later
+ * readers of its parts cannot fail. A rejected message carries the reason and, where readable, the id of the call it
+ * responds to, so that the call fails instead of waiting.
  */
 
 import { finish, type Steps } from "../../base/turns.ts";
@@ -19,20 +19,20 @@ const NINE = 57;
 const OPEN_ARRAY = 91;
 const OPEN_OBJECT = 123;
 
-/** Ids of a server's questions are kept and echoed. */
+/** Ids of a server's requests are stored and echoed. */
 const MAX_ID_CHARS = 1024;
-/** A batch is taken apart at once. */
+/** A batch is split without slicing, so its size is limited. */
 const MAX_BATCH_CHARS = 1024 * 1024;
-/** Messages of a batch that are read in one step. */
+/** Messages of a batch parsed per slice. */
 const BATCH_STEP = 256;
-/** An error is parsed at once; clients show its message to people. */
+/** An error object is parsed without slicing, so its size is limited. */
 const MAX_ERROR_CHARS = 256 * 1024;
 
 export interface BrokenMessage {
   readonly kind: "broken";
-  /** The call that it is meant to answer; 0 if that is unknown. */
+  /** The id of the call that it responds to; 0 if unknown. */
   readonly wireId: number;
-  /** The id of a question that waits for an answer, as text. */
+  /** The JSON text of the id if the message is a request of the server. */
   readonly questionId: string | undefined;
   /** Completes "target x …". */
   readonly reason: string;
@@ -40,7 +40,7 @@ export interface BrokenMessage {
 
 export type ParsedMessages = readonly (ServerMessage | BrokenMessage)[];
 
-/** `parseServerText` in steps, since a large text would hold up everybody else. */
+/** Like `parseServerText`, in slices, so that a large text does not block other requests. */
 export function* parseServerTextInSteps(text: string): Steps<ParsedMessages> {
   const start = skipSpace(text, 0);
   const first = text.charCodeAt(start);
@@ -49,9 +49,9 @@ export function* parseServerTextInSteps(text: string): Steps<ParsedMessages> {
   const problem = yield* jsonProblemInSteps(text, MAX_SERVER_DEPTH, top);
   const reason = problem === undefined ? undefined : `answered with invalid JSON: ${problem}`;
   const isLarge = text.length > MAX_BATCH_CHARS;
-  // What follows on a fault may name the call; in a large text nobody looks for it.
+  // The call id may follow the invalid part; it is searched for in small texts only.
   if (first === OPEN_OBJECT) return [readOne(text, reason, reason === undefined || isLarge ? top : members(text, 0))];
-  // Servers of the 2025-03-26 revision may send batches; a line of a log may begin with a bracket, too.
+  // 2025-03-26 servers may send batches. A log line may also start with a bracket.
   if (isLarge) return [broken("", NO_PARTS, `sent a batch of more than ${MAX_BATCH_CHARS} characters`)];
   const read: (ServerMessage | BrokenMessage)[] = [];
   for (const span of elements(text, start)) {
@@ -63,12 +63,12 @@ export function* parseServerTextInSteps(text: string): Steps<ParsedMessages> {
   return read;
 }
 
-/** Each message of a line, an event or a body. None if it is no JSON at all, as a line that a program logs. */
+/** The messages of a line, event, or body. Empty if the text is not JSON, such as a log line. */
 export function parseServerText(text: string): ParsedMessages {
   return finish(parseServerTextInSteps(text));
 }
 
-/** Fails the call that a broken message answers, or tells the server that its question cannot be read. */
+/** Fails the call that a broken message responds to, or rejects the server's request. */
 export function reportBroken(
   broken: BrokenMessage,
   handlers: Pick<ChannelHandlers, "failed">,
@@ -127,7 +127,7 @@ function readOne(text: string, invalid: string | undefined, top: readonly Member
   return { kind: id === undefined ? "notification" : "request", text, idStart, idEnd, method: name };
 }
 
-/** What keeps valid JSON from being a message. */
+/** Why valid JSON is not a JSON-RPC message; undefined if it is one. */
 function formProblem(text: string, { id, method, params, result, error }: Parts): string | undefined {
   if (method !== undefined) {
     if (result !== undefined || error !== undefined) return "sent a message that is both a request and an answer";

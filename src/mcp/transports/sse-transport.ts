@@ -1,7 +1,6 @@
 /**
- * A remote server of the old HTTP+SSE transport (2024-11-05): one event stream for everything the server says,
- * and an endpoint, named on that stream, that messages are posted to. The endpoint must be of the same origin:
- * a server cannot send our messages elsewhere.
+ * The HTTP+SSE transport (2024-11-05): one event stream for all messages of the server, and an endpoint, announced on
+ * that stream, that receives POSTs. The endpoint must have the same origin, so a server cannot redirect messages.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -14,7 +13,7 @@ import { type ParsedMessages, parseServerTextInSteps, reportBroken } from "./ser
 import type { Channel, ChannelHandlers } from "./transport.ts";
 
 const OPEN_TIMEOUT_MS = 30_000;
-/** A message is accepted in this time or given up. */
+/** Timeout for the server to accept a message. */
 const ACCEPT_MS = 30_000;
 const MAX_POSTS = 1_024;
 
@@ -24,7 +23,7 @@ interface Post {
   call: HttpCall | undefined;
 }
 
-/** Calls `opened` when the server has named its endpoint. Returns how to give up. */
+/** Calls `opened` when the server has announced its endpoint. Returns a function that cancels the attempt. */
 export function openSseChannel(
   server: RemoteServer,
   clock: Clock,
@@ -70,7 +69,7 @@ export function openSseChannel(
       if (isOver || endpoint === undefined) return;
       const headers = ["content-type", "application/json", "accept", "application/json", ...(message.headers ?? [])];
       const { wireId } = message;
-      // Calls are refused before it comes to this; what nobody waits for is left out.
+      // Calls are rejected earlier. Messages without a response are dropped.
       if (wireId === undefined && posts.size > MAX_POSTS) return;
       let status = 0;
       const failed = (reason: string): void => {
@@ -161,7 +160,7 @@ export function openSseChannel(
   return () => stop();
 }
 
-/** Path and query of an endpoint of the same origin. */
+/** The endpoint's path and query; undefined if its origin differs. */
 function resolve(endpoint: string, base: URL): string | undefined {
   try {
     const url = new URL(endpoint.trim(), base);

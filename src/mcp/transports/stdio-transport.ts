@@ -1,6 +1,9 @@
 /**
- * A child process as a channel: one message per line. Lines that are no messages are counted and left out, since
- * many programs print a greeting to stdout before they speak the protocol.
+ * The stdio transport: a server as a child process with one JSON-RPC message per line. Lines that are not messages are
+ * counted and ignored, because many programs print a greeting to stdout first.
+ *
+ * The child leads its own process group and never outlives the gateway: closing stdin asks it to exit, then SIGTERM and
+ * SIGKILL go to the whole group. If the gateway is killed, the system closes stdin. No shell is involved.
  */
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
@@ -32,7 +35,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
     ignoredLines += 1;
     if (ignoredLines > 10) return;
     const fields = { target: options.name, reason, line: shown(text).slice(0, 200) };
-    // Once for people: a server that logs to stdout, or does not speak MCP at all, is silent otherwise.
+    // Logged once at `info`: otherwise a server that logs to stdout, or is no MCP server, would look silent.
     if (ignoredLines === 1) logger.info("ignored a line on stdout: MCP servers must log to stderr", fields);
     else logger.debug("ignored a line on stdout", fields);
   };
@@ -76,7 +79,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       });
     },
   });
-  // Asynchronous also in what it throws: a process that cannot be stopped must not keep its end from being told.
+  // An async function turns exceptions into rejections, so a failing stop cannot prevent `closed`.
   const stop = async (): Promise<void> => {
     await child.stop();
     gone();
@@ -111,11 +114,11 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   };
 }
 
-/** A child that does not read its stdin gets no more than this queued; then calls fail instead of piling up. */
+/** Limit of queued input for a child that does not read stdin. Beyond it, calls fail instead of piling up. */
 const MAX_QUEUED_BYTES = 4 * 1024 * 1024;
-/** Between the end of stdin and TERM, and between TERM and KILL. */
+/** Delay between closing stdin and SIGTERM, and between SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
-/** A child that has exited may have left lines in the pipe; a grandchild may keep the pipe open for ever. */
+/** Time to read lines left in the pipe after the child exits. A grandchild may keep the pipe open forever. */
 const LAST_LINES_MS = 50;
 const PAGE_BYTES = 4096;
 
@@ -126,12 +129,11 @@ export interface StdioProcessOptions {
   readonly args: readonly string[];
   readonly cwd: string | undefined;
   readonly env: Readonly<Record<string, string>>;
-  /** What it was given and may print: taken out of what is logged and told of it. */
+  /** Secrets passed to the child. They are redacted from logs and error messages. */
   readonly secrets: readonly string[];
-  /** The longest line that it may print, and the longest message that it is sent. */
   readonly maxLineBytes: number;
   readonly maxWriteBytes: number;
-  /** Where long lines are charged. */
+  /** The memory budget that long lines are charged to. */
   readonly messages: ServerMessages;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -139,19 +141,20 @@ export interface StdioProcessOptions {
 
 export interface StdioHandlers {
   line(text: string): void;
-  /** Calls back once all lines so far are parsed; default: they are. */
+  /** Calls back once all lines received so far are parsed. Without it, lines count as parsed at once. */
   afterParsing?(parsed: () => void): void;
-  /** Once, when nothing more will come; `reason` completes the sentence "the process …". */
+  /** Called once, at the end of all output. `reason` completes the sentence "the process …". */
   exited(reason: string): void;
 }
 
+/** Starts, reads, writes, and stops one child process. */
 export class StdioProcess {
   readonly #options: StdioProcessOptions;
   readonly #handlers: StdioHandlers;
   readonly #splitter: LineSplitter;
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable> | undefined;
   #stderr: StderrTail | undefined = undefined;
-  /** From the first long line on, until it is parsed. */
+  /** Memory of a long line that is being received. */
   #room: MessageRoom | undefined = undefined;
   #parsing: MessageRoom | undefined = undefined;
   #isPaused = false;
@@ -178,11 +181,11 @@ export class StdioProcess {
         env: { ...options.env },
         stdio: ["pipe", "pipe", "pipe"],
         shell: false,
-        // A session and process group of its own: signals reach everything the child starts.
+        // A separate process group, so that signals reach everything the child starts.
         detached: process.platform !== "win32",
         windowsHide: true,
       });
-      // Without descriptors to spare (EMFILE) there are no streams and no process, only an error in the next turn.
+      // If the process is out of file descriptors (EMFILE), spawn returns no streams and emits an error later.
       const hasStreams = (child.stdout as Readable | undefined) !== undefined;
       this.#child = hasStreams ? child : undefined;
       if (child.pid !== undefined) this.#unlist = listChild(child.pid);
@@ -202,7 +205,7 @@ export class StdioProcess {
     return this.#isOver;
   }
 
-  /** The child reads slower than we write, and what waits for it has reached the limit. */
+  /** The child reads slower than the gateway writes, and the queue has reached its limit. */
   get isOverloaded(): boolean {
     return this.#queuedBytes > MAX_QUEUED_BYTES;
   }
@@ -212,12 +215,12 @@ export class StdioProcess {
   }
 
   /**
-   * The first line of a turn of the event loop is written at once, the others together: 2.3 times less work under load.
-   * `isAlone`: no others are to be expected, and so none are waited for.
+   * Writes the first line of an event-loop turn at once and the others in one batch, which takes 2.3 times less CPU
+   * under load. With `isAlone` no other line is expected, so no batch is started.
    */
   write(line: string, isAlone = false): void {
     if (this.#isOver) return;
-    // Calls are refused before; a child that asks and asks without reading our answers would fill our memory.
+    // Calls are rejected earlier. This stops a child that keeps asking without reading the answers.
     if (this.#queuedBytes > 2 * MAX_QUEUED_BYTES + this.#options.maxWriteBytes) {
       this.kill("was stopped because it does not read its input");
       return;
@@ -232,7 +235,7 @@ export class StdioProcess {
     setImmediate(this.#flush);
   }
 
-  /** Stops reading the child's output; it will block once the pipe is full. */
+  /** Stops reading the child's output. The child blocks once the pipe is full. */
   pause(): void {
     this.#isPaused = true;
     this.#child?.stdout.pause();
@@ -247,7 +250,7 @@ export class StdioProcess {
     return this.#stderr?.lines() ?? [];
   }
 
-  /** Resident memory of the child, where the system tells. */
+  /** Resident memory of the child; undefined if `/proc` is not available. */
   memoryBytes(): number | undefined {
     if (this.pid === undefined || this.#isGone) return undefined;
     try {
@@ -258,7 +261,7 @@ export class StdioProcess {
     }
   }
 
-  /** Asks, then forces. Resolves when no process of the group is left. */
+  /** Closes stdin, then escalates to signals. Resolves when the whole process group is gone. */
   stop(): Promise<void> {
     if (this.#isGone) return Promise.resolve();
     const gone = new Promise<void>((resolve) => {
@@ -276,14 +279,14 @@ export class StdioProcess {
     return gone;
   }
 
-  /** At once, for a child that broke the rules. */
+  /** Kills a misbehaving child at once. */
   kill(reason: string): void {
     this.#signal("SIGKILL");
     this.#over(reason);
   }
 
   #listen(child: ChildProcessByStdio<Writable, Readable, Readable>): void {
-    // A defect of ours costs this child and not the others.
+    // A defect in the gateway ends this child only, not the others.
     const giveUp = (): void => this.kill("was stopped because its output could not be handled");
     const received = (chunk: Buffer): boolean => {
       contain(() => {
@@ -304,14 +307,14 @@ export class StdioProcess {
         this.#stderr.push(chunk);
       }, giveUp),
     );
-    // A child that is gone or does not read makes writes fail; its exit says the rest.
+    // Writes fail if the child is gone. The exit event reports the reason.
     child.stdin.on("error", ignore);
     child.stdout.on("error", ignore);
     child.stderr.on("error", ignore);
     child.once("error", (error) => {
       if (child.pid === undefined) this.#over(this.#startFailure(error));
     });
-    // What this throws would keep Node from telling us that the streams are closed.
+    // An exception here would keep Node from emitting `close`.
     child.once("exit", (code, signal) =>
       contain(() => {
         this.#exitReason = signal === null ? `exited with code ${code}` : `was terminated by ${signal}`;
@@ -322,7 +325,7 @@ export class StdioProcess {
     child.once("close", () => this.#over(this.#exitReason ?? "closed its streams"));
   }
 
-  /** Stops reading while there is no room for more of a long line. */
+  /** Charges a long line to the memory budget, and pauses reading while the budget is exhausted. */
   #charge(heldBytes: number): void {
     if (this.#isOver) return;
     if (heldBytes <= SMALL_MESSAGE_BYTES) {
@@ -364,22 +367,22 @@ export class StdioProcess {
     this.#room?.release();
     this.#parsing?.release();
     this.#batch = "";
-    let told = reason;
+    let fullReason = reason;
     contain(() => {
       const last = this.#stderr?.likelyCause();
-      if (last !== undefined) told = `${reason}: ${last.slice(0, 200)}`;
+      if (last !== undefined) fullReason = `${reason}: ${last.slice(0, 200)}`;
     }, ignore);
-    // A grandchild may hold the other ends for ever: nothing of it is read any more.
+    // A grandchild may hold the other ends open forever, so the gateway closes its own.
     this.#child?.stdout.destroy();
     this.#child?.stderr.destroy();
     if (this.pid === undefined) this.#gone();
-    this.#handlers.exited(told);
+    this.#handlers.exited(fullReason);
   }
 
-  /** The leader has exited: whatever it left behind in its group follows. */
+  /** Terminates the rest of the process group after its leader exited. */
   #sweepGroup(): void {
     this.#timer?.cancel();
-    // After KILL there is nothing more to do; who is still listed waits for the system to clear him away.
+    // After SIGKILL nothing is left to do; remaining entries are zombies that the system reaps.
     if (this.#wasKilled || !this.#signal("SIGTERM")) {
       this.#gone();
       return;
@@ -399,7 +402,7 @@ export class StdioProcess {
     if (waiting) for (const resolve of waiting) resolve();
   }
 
-  /** False if there is nobody left to get it. */
+  /** Returns false if no process is left to receive the signal. */
   #signal(signal: NodeJS.Signals): boolean {
     const pid = this.pid;
     if (pid === undefined || this.#isGone) return false;
@@ -419,7 +422,7 @@ export class StdioProcess {
   }
 }
 
-/** What mends it. The system says ENOENT for a missing program, a missing folder, and a whole command line alike. */
+/** A hint on how to fix it. ENOENT stands for a missing program, a missing folder, and a whole command line. */
 function startHint(code: string | undefined, cmd: string, cwd: string | undefined): string {
   if (code === "EACCES") return ": it is not executable";
   if (code !== "ENOENT") return "";
@@ -430,7 +433,7 @@ function startHint(code: string | undefined, cmd: string, cwd: string | undefine
 }
 
 function ignore(): void {
-  // Nothing to do: see above.
+  // The exit event reports the failure.
 }
 
 const LF = 10;
@@ -443,6 +446,7 @@ export class LineTooLong extends ExpectedError {
   }
 }
 
+/** Splits a byte stream into lines. It holds one incomplete line at most, up to a limit, and copies the bytes it keeps. */
 export class LineSplitter {
   readonly #onLine: (line: string) => void;
   readonly #maxBytes: number;
@@ -453,18 +457,18 @@ export class LineSplitter {
     this.#maxBytes = maxBytes;
   }
 
-  /** Bytes of the line that has not ended yet. */
+  /** Bytes of the incomplete line. */
   get heldBytes(): number {
     return this.#held?.bytes ?? 0;
   }
 
-  /** Throws LineTooLong, after the lines before it. Lines arrive without their end; empty ones are left out. */
+  /** Delivers complete, non-empty lines without their line ends. Throws LineTooLong after delivering earlier lines. */
   push(chunk: Buffer): void {
     const lines: string[] = [];
     try {
       this.#split(chunk, lines);
     } finally {
-      // Only now: whoever takes a line may let others read into the same buffer.
+      // Delivered last, because a receiver may cause another read into the same buffer.
       for (const line of lines) this.#onLine(line);
     }
   }
@@ -498,7 +502,7 @@ export class LineSplitter {
   #hold(bytes: Buffer): void {
     this.#held ??= new TextPieces();
     this.#held.add(bytes);
-    // A CR at the end is none of the line, if the LF comes.
+    // A trailing CR may be half of a CRLF and does not count.
     const isOver = this.#held.bytes > this.#maxBytes + (bytes[bytes.length - 1] === CR ? 1 : 0);
     if (isOver) throw new LineTooLong(this.#maxBytes);
   }
@@ -506,11 +510,11 @@ export class LineSplitter {
 
 const KEPT_LINES = 20;
 const MAX_LINE_CHARS = 1024;
-/** Enough for a stack trace at once; more in one second is a flood. */
+/** Enough for one stack trace per second; more counts as a flood. */
 const LOGGED_LINES_PER_SECOND = 50;
-/** What Node and npm print below the reason of a crash: stack frames, closing brackets, versions, the way to a log file. */
-const SAYS_NOTHING = /^(?:\s+at |[\s\])},]*$|Node\.js v\d|npm (?:error|ERR!) A complete log of this run)/;
-const SAYS_WHY =
+/** Lines that Node and npm print below the cause of a crash: stack frames, closing brackets, versions, log paths. */
+const NOISE = /^(?:\s+at |[\s\])},]*$|Node\.js v\d|npm (?:error|ERR!) A complete log of this run)/;
+const CAUSE =
   /(?:Error|Exception)(?: \[\w+\])?:|\berror:|\bfatal\b|\bcannot\b|\bcould not\b|\bnot found\b|\bmissing\b|\brequired\b|\bdenied\b/i;
 
 export interface StderrTailOptions {
@@ -521,6 +525,7 @@ export interface StderrTailOptions {
   readonly secrets: readonly string[];
 }
 
+/** Drains stderr, logs it up to a rate limit, and keeps the last lines for error messages and the admin interface. */
 export class StderrTail {
   readonly #clock: Clock;
   readonly #logger: Logger;
@@ -545,23 +550,23 @@ export class StderrTail {
     for (const part of parts) this.#line(part);
   }
 
-  /** The last lines, oldest first, with what stands there without a line end. */
+  /** The last lines, oldest first, including an unfinished one. */
   lines(): string[] {
-    return this.#partial.trim() === "" ? [...this.#lines] : [...this.#lines, this.#shown(this.#partial)];
+    return this.#partial.trim() === "" ? [...this.#lines] : [...this.#lines, this.#redacted(this.#partial)];
   }
 
-  /** The line that most likely says why the child ended: seldom the last one. */
+  /** The line that most likely explains why the child ended, which is seldom the last one. */
   likelyCause(): string | undefined {
-    const lines = this.lines().filter((line) => !SAYS_NOTHING.test(line));
-    return lines.findLast((line) => SAYS_WHY.test(line)) ?? lines.at(-1);
+    const lines = this.lines().filter((line) => !NOISE.test(line));
+    return lines.findLast((line) => CAUSE.test(line)) ?? lines.at(-1);
   }
 
-  #shown(line: string): string {
+  #redacted(line: string): string {
     return withoutSecrets(line, this.#secrets);
   }
 
   #line(raw: string): void {
-    const line = this.#shown(raw).trimEnd().slice(0, MAX_LINE_CHARS);
+    const line = this.#redacted(raw).trimEnd().slice(0, MAX_LINE_CHARS);
     if (line === "") return;
     this.#lines.push(line);
     if (this.#lines.length > KEPT_LINES) this.#lines.shift();
@@ -612,14 +617,14 @@ const ALLOWED = new Set([
 
 const ALLOWED_PREFIXES = ["LC_", "XDG_", "NPM_CONFIG_", "UV_", "PIP_"];
 
-/** Package managers take registry credentials from variables too: these are for the operator to pass by `env`. */
+/** Registry credentials of package managers. The operator passes them explicitly with `env`. */
 const CREDENTIAL = /AUTH|TOKEN|PASSWORD|PASSWD|SECRET|USERNAME$/;
 
-/** In what a child inherits, the names of what it must not be quoted with. */
+/** Names of inherited variables whose values are redacted from the child's output. */
 const LIKELY_SECRET = /KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH/;
 
-/** What a child was given and may print: everything that the configuration sets, and inherited keys. */
-export function secretsOf(
+/** Values to redact from the child's output: all configured variables, and inherited ones that look secret. */
+export function childSecrets(
   own: Environment,
   options: { readonly env: Readonly<Record<string, string>>; readonly inheritEnv: boolean },
 ): string[] {
@@ -627,6 +632,10 @@ export function secretsOf(
   return [...Object.values(options.env), ...inherited.flatMap((name) => own[name] ?? [])];
 }
 
+/**
+ * The child's environment: an allowlist of the gateway's variables plus the configured ones. The child is foreign code,
+ * so it gets what `npx`, `uvx` and most programs need to run, and no keys or tokens of the gateway.
+ */
 export function childEnvironment(
   own: Environment,
   options: { readonly env: Readonly<Record<string, string>>; readonly inheritEnv: boolean },
@@ -640,7 +649,7 @@ export function childEnvironment(
 }
 
 function isAllowed(name: string, value: string): boolean {
-  // An exported shell function: its text would be run by a shell that the child starts.
+  // An exported shell function would be executed by any shell that the child starts.
   if (value.startsWith("()")) return false;
   const upper = name.toUpperCase();
   if (ALLOWED.has(upper)) return true;

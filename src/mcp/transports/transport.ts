@@ -1,6 +1,6 @@
 /**
- * A connection to one instance of a server that carries whole JSON-RPC messages: a child's pipes, a streamable
- * HTTP session, or the old pair of event stream and POST. What is said over it is not its concern.
+ * The contract of all transports: a channel carries whole JSON-RPC messages to one instance of a server and back.
+ * Transports do not interpret the messages.
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { LoginRequired } from "../protocol/call.ts";
@@ -9,45 +9,45 @@ import type { McpProtocol } from "../protocol/protocol-version.ts";
 
 export interface Outgoing {
   readonly text: string;
-  /** Our own id if it is a request. */
+  /** The gateway's id, if the message is a request. */
   readonly wireId?: number;
-  /** What HTTP headers repeat of the body (2026-07-28). */
+  /** Repeated in an HTTP header (2026-07-28). */
   readonly method?: string;
-  /** More HTTP headers: name, value, … */
+  /** Additional HTTP headers: name, value, … */
   readonly headers?: readonly string[];
-  /** Told what goes out and what comes back; undefined unless somebody watches. */
+  /** Records what is sent and received; undefined unless the request is traced. */
   readonly wire?: WireTap | undefined;
-  /** A request while no other is under way. */
+  /** No other request is in flight on this connection. */
   readonly isAlone?: boolean;
 }
 
 export interface Channel {
   /** For the trace and the log: `stdio:<name>` or `host:port`. */
   readonly address: string;
-  /** What waits to be sent has reached a limit: new calls are better refused. */
+  /** The send queue has reached its limit, so new calls should be rejected. */
   readonly isOverloaded: boolean;
-  /** What was agreed with the server; HTTP carries it in headers. */
+  /** Sets the negotiated protocol version, which HTTP repeats in headers. */
   setProtocol(era: McpProtocol, version: string): void;
   send(message: Outgoing): void;
-  /** Nobody waits for this answer any more. */
+  /** The response to this request is no longer needed. */
   abandon(wireId: number): void;
   pause(): void;
   resume(): void;
-  /** Resolves when nothing is left of it. Handlers are not called any more. */
+  /** Resolves when all resources are released. Handlers are not called after `close`. */
   close(): Promise<void>;
   /** For the admin interface. */
   detail(): Record<string, unknown>;
-  /** What a process last wrote to stderr. */
+  /** The last stderr lines of a child process. */
   stderrTail?(): readonly string[];
 }
 
 export interface ChannelHandlers {
-  /** `about` is the request on whose stream the message came, where the transport knows. */
+  /** `about` is the id of the request whose stream carried the message, where the transport knows it. */
   message(message: ServerMessage, about: number | undefined): void;
-  /** A request will get no answer; the channel itself may go on. */
+  /** A request failed. The channel itself stays usable. */
   failed(wireId: number, reason: string, error?: LoginRequired): void;
-  /** The server forgot the session. The request on which it showed, if any, was not looked at. */
+  /** The server dropped the session. It did not process the given request, if any. */
   expired(wireId: number | undefined): void;
-  /** Nothing more will come. */
+  /** The channel ended. */
   closed(reason: string): void;
 }
