@@ -60,7 +60,7 @@ export const MCP_LIMITS = {
       "where the id of a larger message is looked for",
       "413 without the id",
     ],
-    ["MAX_LINE", "mcp/server-side/process-pool.ts", "starts that wait in line", "503"],
+    ["MAX_QUEUED", "mcp/server-side/process-pool.ts", "starts that wait in line", "503"],
     [
       "MAX_NAME_CHARS",
       "mcp/protocol/message-rules.ts",
@@ -199,14 +199,14 @@ export const MCP_LIMITS = {
       "the session gives the server up",
     ],
     [
-      "MAX_PAUSE_MS",
+      "MAX_BACKOFF_MS",
       "mcp/server-side/server-connection.ts",
       "pause between two attempts to connect",
       "it grows no further",
     ],
     ["MAX_WAITING", "mcp/server-side/server-connection.ts", "calls that wait for a connection to a server", "503"],
     [
-      "MAX_UNDER_WAY",
+      "MAX_EXCHANGES",
       "mcp/transports/http-transport.ts",
       "calls under way at one remote server in one session",
       "calls fail",
@@ -246,12 +246,12 @@ export const MCP_LIMITS = {
     ["MAX_BYTES", "mcp/session/event-log.ts", "their size", "the oldest is dropped"],
     ["KEPT_MS", "mcp/session/event-log.ts", "their age", "dropped"],
     [
-      "MAX_PARKED",
+      "MAX_SUSPENDED",
       "mcp/server-side/modern-client-bridge.ts",
       "calls that wait for their client to come back",
       "the call fails",
     ],
-    ["MAX_PARKED_MS", "mcp/server-side/modern-client-bridge.ts", "how long they wait", "the call is given up"],
+    ["MAX_SUSPENDED_MS", "mcp/server-side/modern-client-bridge.ts", "how long they wait", "the call is given up"],
     [
       "MAX_PAGES",
       "mcp/aggregation/name-index.ts",
@@ -275,7 +275,7 @@ export const MCP_LIMITS = {
     ["MAX_SERVER_DEPTH", "json/validate-json.ts", "nesting of a server's message", "the call fails"],
     ["MAX_ATOM_CHARS", "json/validate-json.ts", "a name or number in a server's message", "the call fails"],
     ["MAX_OPEN_NAMES", "json/validate-json.ts", "names of one object in a server's message", "the call fails"],
-    ["MAX_SAID_CHARS", "mcp/transports/http-transport.ts", "what is read of the body of a failed call", "cut"],
+    ["MAX_ERROR_BODY_CHARS", "mcp/transports/http-transport.ts", "what is read of the body of a failed call", "cut"],
     ["MAX_INPUTS", "mcp/server-side/legacy-client-bridge.ts", "questions of one round", "the call fails"],
     [
       "MAX_POSTS",
