@@ -161,13 +161,13 @@ export const RUNNING_LIMITS = {
       "an error that says so",
     ],
     [
-      "MAX_REMEMBERED",
+      "MAX_SUBSCRIPTIONS",
       "mcp/server-side/legacy-upstream.ts",
       "subscriptions of a session at one server",
       "not made again after a restart of the server",
     ],
     [
-      "MAX_REMEMBERED_CHARS",
+      "MAX_SUBSCRIPTION_CHARS",
       "mcp/server-side/legacy-upstream.ts",
       "the parameters of one of them",
       "not made again after a restart of the server",
