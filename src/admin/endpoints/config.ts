@@ -1,6 +1,6 @@
 /**
- * `POST /debug/cel`: tries an expression on a recent request, or on attributes given as JSON, and shows every part of
- * it with its value. Sees what the trace shows: credentials are redacted here too.
+ * `POST /debug/cel` evaluates an expression on a recent request, or on attributes given as JSON, and shows each part
+ * with its value; credentials are redacted as in the trace. `/config_dump` returns the loaded configuration (spec 4.2).
  */
 
 import { inTurns } from "../../base/turns.ts";

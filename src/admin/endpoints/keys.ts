@@ -1,6 +1,6 @@
 /**
- * `/keys`: API keys of the store. GET lists them without the keys themselves, which nobody knows; POST makes one, and its
- * answer is the only time that the key is shown, or revokes one.
+ * `/keys`: API keys in the store. GET lists them without the keys themselves, which are not stored. POST creates a key,
+ * which is shown only in that response, or revokes one.
  */
 import { z } from "zod";
 import { keyRequest, type StoredKey, type StoredKeys } from "../../identity/passwords/stored-keys.ts";
@@ -11,7 +11,7 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 const order = z.union([z.strictObject({ make: keyRequest }), z.strictObject({ revoke: z.string().min(1).max(64) })]);
 
 export interface KeyStore extends StoredKeys {
-  /** What it spent in the period of its budget. */
+  /** The amount spent in the current budget period. */
   spent(key: StoredKey): Promise<number | undefined>;
   nowMs(): number;
 }
@@ -63,7 +63,7 @@ async function readJson(request: AdminRequest): Promise<unknown> {
   }
 }
 
-/** Of a union, what the closest alternative says. */
+/** For a union, the message of the closest branch. */
 function problemOf({ issues: [issue] }: z.ZodError): string {
   const inner = issue?.code === "invalid_union" ? issue.errors.flat().find(({ path }) => path.length > 0) : issue;
   return inner === undefined

@@ -1,6 +1,9 @@
 /**
- * `POST /debug/mcp/sessions` with `{"end": "3f9c02a1…"}` ends one MCP session, by what is shown of its id: its client gets 404
- * and opens another one. What is shown of two sessions is hardly ever the same; then neither is ended.
+ * MCP endpoints. `/debug/mcp/sessions` ends a session by the shown part of its ID; its client gets 404 and opens
+ * another. `/debug/mcp/connections` lists, tests and revokes accounts that users connected with `oauth`, without
+ * showing tokens. `/debug/mcp/tools` lists the tools of every server (a POST, because it opens connections) and
+ * compares them with the lock file. `/debug/mcp/lock` shows the differences and accepts them, if the tool and its entry
+ * are still those that were shown.
  */
 
 import { z } from "zod";
@@ -45,7 +48,7 @@ function shownIdOf(body: Buffer): string | undefined {
   try {
     const { end } = JSON.parse(body.toString()) as { end?: unknown };
     if (typeof end !== "string" || end.length < 8 || end.length > 16) return undefined;
-    // Without the sign that something was left out, which few keyboards have.
+    // Accepts the ID without the ellipsis.
     return end.endsWith("…") ? end : `${end}…`;
   } catch {
     return undefined;
@@ -93,7 +96,7 @@ function questionOf(body: Buffer): { readonly action: "test" | "revoke"; readonl
     const { action, id } = JSON.parse(body.toString()) as { action?: unknown; id?: unknown };
     if ((action === "test" || action === "revoke") && typeof id === "string" && id !== "") return { action, id };
   } catch {
-    // Said by the answer.
+    // The response says so.
   }
   return undefined;
 }
@@ -121,7 +124,7 @@ export function mcpToolsEndpoint(topology: () => Topology): AdminEndpoint {
   };
 }
 
-/** Those whose servers can be asked for their tools. */
+/** Backends whose servers can be queried. */
 export function inspectedBackends({ listeners }: Topology): Backend[] {
   const all = listeners.flatMap(({ routes }) =>
     routes.flatMap((route) => route.backends.map(({ backend }) => backend)),
@@ -161,7 +164,7 @@ const questionSchema = z.strictObject({
 
 type Accepted = z.output<typeof acceptedSchema>;
 
-/** Refused tools that an answer names; the rest is counted. */
+/** The maximum number of rejected tools in a response; the rest is counted. */
 const SHOWN = 20;
 const NOT_ALLOWED = "accepting tools is not allowed; set `config.allowConfigEdit: true`, or use `gwctl mcp lock`";
 
@@ -180,7 +183,7 @@ export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): Ad
       if (lockFile === undefined) return textAnswer(409, "this backend has no lock file that could be written\n");
       const only = accept && new Set(accept.map(({ target }) => target));
       const inspected = await inspectedTargets(backend, request.withheld, only);
-      // From here to the written file nothing else runs: of two operators at once, the second sees what the first wrote.
+      // Synchronous up to the file write, so that concurrent operators see each other's change.
       const locked = lockedTools(lockFile);
       if ("problem" in locked) return textAnswer(409, `${locked.problem}\n`);
       const changes = changesSince(locked.tools, inspected);
@@ -219,7 +222,7 @@ function review(
   };
 }
 
-/** The change, or why it is not accepted. */
+/** The change, or the reason why it was rejected. */
 function choose(
   { target, tool, hash }: Accepted,
   changes: readonly ToolChange[],
@@ -248,7 +251,7 @@ function refusalText(refusals: readonly string[]): string {
 function lockedTools(file: string): { readonly tools: LockedTools } | { readonly problem: string } {
   try {
     const tools = readLockFile(file);
-    // The gateway was loaded with one. A file with the accepted tools alone would withhold all others.
+    // The lock file disappeared after the load. A new file with only the accepted tools would withhold all others.
     return tools ? { tools } : { problem: `${file} does not exist any more; write it with \`gwctl mcp lock\`` };
   } catch (error) {
     return { problem: (error as Error).message };

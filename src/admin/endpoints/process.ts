@@ -1,5 +1,7 @@
 /**
- * `/healthz/live`, `/healthz/ready` and `/metrics`: for orchestrators and scrapers; also on `config.statsAddr`.
+ * Endpoints for the process: `/healthz/live`, `/healthz/ready` and `/metrics` (also on `config.statsAddr`), `/memory`,
+ * `/logging` (GET reads the log filter, POST sets it), `/quitquitquit` (graceful shutdown), `/upgrade` (starts the
+ * program on disk and hands over to it), and the index page.
  */
 
 import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
@@ -81,7 +83,7 @@ export function loggingEndpoint(logging: Logging): AdminEndpoint {
   };
 }
 
-/** A part of the gateway that holds memory: counts, and bytes where they are known. */
+/** The memory use of a component: counts, and bytes if known. */
 export type MemoryParts = Readonly<Record<string, () => unknown>>;
 
 export function memoryEndpoint(parts: MemoryParts): AdminEndpoint {
@@ -107,7 +109,7 @@ export function memoryEndpoint(parts: MemoryParts): AdminEndpoint {
             availableBytes: space.space_available_size,
           })),
         },
-        // Buffers are counted in both: `arrayBuffers` is part of `external`.
+        // `arrayBuffers` is part of `external`.
         external: { bytes: external, arrayBufferBytes: arrayBuffers },
         parts: Object.fromEntries(Object.entries(parts).map(([name, read]) => [name, read()])),
       });

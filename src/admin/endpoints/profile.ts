@@ -1,6 +1,7 @@
 /**
- * `/debug/pprof/profile` and `/debug/pprof/heap` (spec 4.2, 8): profiles in the pprof format, readable by
- * `go tool pprof`. The profiler is native code and loaded when it is first asked for; one profile at a time.
+ * `/debug/pprof/profile` and `/debug/pprof/heap` (spec 4.2, 8): profiles in the pprof format for `go tool pprof`. The
+ * native profiler is loaded at first use, and one profile runs at a time. Allocations are sampled from the start of the
+ * process, one per 512 KiB, so that a heap profile includes all live ones.
  */
 
 import { Session } from "node:inspector";
@@ -48,7 +49,7 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
     const frequency = numberParameter(query, FREQUENCY);
     if (!frequency.ok) return frequency.refusal;
     if (busy) return textAnswer(409, BUSY);
-    // Whoever asks for the head alone gets no profile, and must not keep others from theirs.
+    // A HEAD request takes no profile and does not block others.
     if (method === "HEAD") return { status: 200, type: PPROF_TYPE, body: "" };
     busy = true;
     let pprof: Pprof;
@@ -97,7 +98,7 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
             },
           );
         });
-        // A reader that leaves ends the profile: nothing goes on measuring for nobody (R42).
+        // The profile stops when the client disconnects (R42).
         sink.onClose(() => void stop());
       },
     };
@@ -172,7 +173,7 @@ interface Sample {
   readonly nodeId: number;
 }
 
-/** Where it does not run (other platforms), profiles are well-formed and empty (spec 4.2). */
+/** On unsupported platforms, profiles are valid and empty (spec 4.2). */
 export const noHeapSampling: HeapSampling = {
   read: () => Promise.resolve(emptyRoot()),
   stop: () => undefined,

@@ -1,6 +1,7 @@
 /**
- * `/debug/requests`: the last requests, newest first, so that one can look after something happened; `?id=` tells the
- * story of one, `?follow=true` is a live stream of summaries for the UI.
+ * `/debug/requests` lists recent requests, newest first; `?id=` shows one in detail, `?follow=true` streams summaries.
+ * `/debug/history` returns up to a day of traffic. `/debug/trace` (spec 4.2, 6) streams the events of the next request;
+ * its first bytes are a comment that the trace is armed. Experimental (spec 9).
  */
 import type { Clock } from "../../base/clock.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
@@ -23,7 +24,7 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 
 const LIMIT = { name: "limit", min: 1, max: RECENT_REQUESTS, default: 100 };
 const SINCE = { name: "since", min: 0, max: Number.MAX_SAFE_INTEGER, default: 0 };
-/** Each open page of the UI holds one; more are forgotten tabs or a loop. */
+/** Each open page of the UI uses one stream. */
 const MAX_FOLLOWERS = 8;
 
 export function requestsEndpoint(recent: RecentRequests, facts: FactRing, clock: Clock): AdminEndpoint {
@@ -98,7 +99,7 @@ export function historyEndpoint(history: TrafficHistory): AdminEndpoint {
 const WANTED = 0;
 const UNFINISHED = 1;
 const COUNT = { name: "count", min: 1, max: 1000, default: 1 };
-/** What is known when a request arrives, before any policy has looked at it. */
+/** Attributes available before any policy runs. */
 const KNOWN_AT_ARRIVAL = new Set(["request", "source", "client", "env", "proxy"]);
 
 export function traceEndpoint(hub: TraceHub<Exchange>, clock: Clock): AdminEndpoint {
@@ -119,14 +120,14 @@ function watch({ query, quota }: AdminRequest, hub: TraceHub<Exchange>, clock: C
 
   if (hub.isFull()) return textAnswer(429, `${MAX_WATCHERS} traces are open already; close one and try again\n`);
   return eventStreamAnswer(clock, (stream) => {
-    // Other threads may take some of the requests that are wanted, or all of them.
+    // Other threads may trace some or all of the requested number.
     const shared = quota && new Int32Array(quota);
     let unfinished = count.value;
     const withdraw = hub.wait({
       count: count.value,
       matches: shared ? (exchange) => matcher(exchange) && claims(shared) : matcher,
       begin: (exchange) => ({
-        // Several requests share the stream, and may overlap: each event then says whose it is.
+        // Requests in the stream may overlap, so each event has its request ID.
         event: (event) => stream.data(count.value === 1 ? event : { ...event, requestId: exchange.id }),
         finished() {
           unfinished = shared ? Atomics.sub(shared, UNFINISHED, 1) - 1 : unfinished - 1;
@@ -144,7 +145,7 @@ function claims(shared: Int32Array): boolean {
   return Atomics.sub(shared, WANTED, 1) > 0;
 }
 
-/** A test for the exchange, or what is wrong with the expression. */
+/** A predicate, or the error in the expression. */
 function matcherOf(source: string | null): ((exchange: Exchange) => boolean) | string {
   if (source === null || source.trim() === "") return () => true;
   let expression: Expression;

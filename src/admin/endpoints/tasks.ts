@@ -1,6 +1,6 @@
 /**
- * `/debug/tasks` (spec 4.2): the living tree of the process: listeners with their connections and requests, MCP
- * sessions, child processes with pid, age and memory, background loops.
+ * `/debug/tasks` (spec 4.2): the task tree of the process: listeners with their connections and requests, MCP sessions,
+ * child processes with PID, age and memory, and background loops.
  */
 import { readFile } from "node:fs/promises";
 import type { TaskReport, Tasks } from "../../base/tasks.ts";
@@ -8,7 +8,7 @@ import type { InFlightReport, RecentRequests } from "../../pipeline/records/rece
 import { type AdminEndpoint, jsonAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
-/** With thousands of open streams the oldest are the interesting ones; the count is complete. */
+/** Lists the oldest requests only; the count is complete. */
 const MAX_REQUESTS = 200;
 
 export function tasksEndpoint(tasks: Tasks, recent: RecentRequests, uptimeMs: () => number): AdminEndpoint {
@@ -27,7 +27,7 @@ export function tasksEndpoint(tasks: Tasks, recent: RecentRequests, uptimeMs: ()
   };
 }
 
-/** How many of each kind are alive, over the whole tree. */
+/** The number of tasks per kind. */
 export function countTasks(
   reports: readonly TaskReport[],
   counts: Record<string, number> = {},
@@ -39,7 +39,7 @@ export function countTasks(
   return counts;
 }
 
-/** Requests hang below their listener; they are not registered one by one, because that would cost each of them. */
+/** Requests are listed under their listener and not registered as tasks, to keep requests cheap. */
 function withRequests(task: TaskReport, requests: readonly InFlightReport[]): TaskReport {
   const own = task.kind === "listener" ? requests.filter(({ listener }) => listener === task.name) : [];
   if (own.length === 0) return task;
@@ -52,7 +52,7 @@ function withRequests(task: TaskReport, requests: readonly InFlightReport[]): Ta
   return { ...task, children: [...(task.children ?? []), ...children] };
 }
 
-/** Whoever starts a child process reports its pid; what it weighs is for us to look up. */
+/** Adds the memory of child processes by PID. */
 async function withMemory(task: TaskReport): Promise<TaskReport> {
   const pid = task.detail?.pid;
   const rssBytes = typeof pid === "number" ? await residentBytes(pid) : undefined;

@@ -1,6 +1,7 @@
 /**
- * `POST /debug/what-if`: what would become of a request, without sending it. The answer is the report of a dry run of the
- * configuration that serves.
+ * Dry-run endpoints. `POST /debug/what-if` reports what the running configuration would do with a request. `POST
+ * /debug/rehearse` compares a new configuration with the running one on recent requests. `GET /debug/recording` streams
+ * the recorded requests as JSON lines, without bodies and credentials.
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
@@ -14,7 +15,7 @@ import { type AdminEndpoint, type AdminRequest, type AdminSink, jsonAnswer, text
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 const USAGE = 'send JSON: {"request": {"method", "url", …}, "claims" | "token", "repeat"}';
-/** The dry run works on the thread that serves. */
+/** Bounded, because the dry run uses the serving thread. */
 const MAX_REPEATS = 1_000;
 
 const question = z.strictObject({
@@ -71,7 +72,7 @@ export type RehearseAnswer =
 
 /** Rejects with an Error; `isBusy` says whether another rehearsal runs. */
 export interface RehearseParts {
-  /** `left`: nobody waits for it any more. */
+  /** `left` is aborted when the client disconnects. */
   rehearse(
     after: readonly SourceText[],
     facts: readonly Uint8Array[] | undefined,
@@ -80,7 +81,7 @@ export interface RehearseParts {
   isBusy(error: unknown): boolean;
 }
 
-/** Large configurations are generated; as JSON their texts grow. */
+/** Allows large generated configurations, which grow when encoded as JSON. */
 const MAX_REHEARSED_BYTES = 16 * 1024 * 1024;
 
 export function rehearseEndpoint(parts: RehearseParts): AdminEndpoint {
@@ -114,10 +115,10 @@ function sourcesIn(text: string): readonly SourceText[] {
   return [{ file: "<rehearsed>", text }];
 }
 
-/** Below the time that readers wait for a byte. */
+/** Below the idle timeout of clients. */
 const STILL_THERE_MS = 5_000;
 const JSON_LINES = "application/jsonl";
-/** A reader that is slower loses lines rather than holding memory. */
+/** A slower reader loses lines. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
 export function recordingEndpoint(facts: FactRing, clock: Clock): AdminEndpoint {
@@ -139,7 +140,7 @@ export function recordingEndpoint(facts: FactRing, clock: Clock): AdminEndpoint 
   };
 }
 
-/** A segment at a time, so that traffic goes on in between. */
+/** Written in segments, to yield to traffic. */
 function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
   let isOpen = true;
   sink.onClose(() => {
@@ -158,7 +159,7 @@ function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
   next(0);
 }
 
-/** The first line is empty: from then on nothing is missed. More empty ones say that the gateway is still there. */
+/** The first empty line marks the start of the recording; later empty lines are heartbeats. */
 function followed(facts: FactRing, clock: Clock, sink: AdminSink): void {
   sink.write("\n");
   const timer = clock.every(STILL_THERE_MS, () => void sink.write("\n"));

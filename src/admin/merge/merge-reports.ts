@@ -1,17 +1,19 @@
 /**
- * Reports of several threads as one: requests in the order of their end, tasks of the same name as one, memory added up
- * and told by thread, backends with the connections and sessions of all.
+ * Merges the reports of worker threads: requests by end time, tasks by name, memory in total and per thread, backends
+ * with all connections and sessions, traffic history by time slot, and metrics by series. The 95th percentile of a slot
+ * is the largest of the threads, an upper bound. All metrics are additive: counters, histogram buckets, and gauges that
+ * count.
  */
 import type { HistoryPoint, HistoryReport } from "../../observe/trace/request-record.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Numbers that say which, not how many. */
+/** Numbers that identify and must not be added. */
 const NAMES = new Set(["port", "pid", "thread", "limit", "capacity", "weight"]);
 
 export function mergeRequests(reports: readonly Json[], limit: number): Json {
   const [first = {}] = reports;
-  // Older ones have no number of their own: their time orders them.
+  // Requests without a sequence number are ordered by time.
   const requests = reports
     .flatMap((report) => listOf(report.requests))
     .sort((a, b) => Number(b.seq) - Number(a.seq) || (String(a.time) < String(b.time) ? 1 : -1));
@@ -47,7 +49,7 @@ export function mergeMemory(own: Json, reports: readonly Json[]): Json {
     ...own,
     heap: { ...all.map((report) => recordOf(report.heap)).reduce(added), limitBytes: recordOf(own.heap).limitBytes },
     external: all.map((report) => recordOf(report.external)).reduce(added),
-    // What limits hold lies in memory that all threads share.
+    // Rate limit buckets are in shared memory and counted once.
     parts: { ...parts, limits: recordOf(own.parts).limits },
     threads,
   };
@@ -124,7 +126,7 @@ function mergeMirror(one: Json, other: Json): Json {
 
 const LIVING = ["connections", "sessions", "children"];
 
-/** The configuration is that of the main thread; what lives of it, in the other threads. */
+/** The configuration is from the main thread, the run-time state from the worker threads. */
 export function mergeDumps(own: Json, dumps: readonly Json[]): Json {
   const backends = listOf(own.backends).map((backend, index) => {
     const living = dumps.map((dump) => listOf(dump.backends)[index]).filter((one) => one?.name === backend.name);
@@ -137,7 +139,7 @@ export function mergeDumps(own: Json, dumps: readonly Json[]): Json {
   return { ...own, backends };
 }
 
-/** Counts are added, lists are joined, things of the same name are one, and the rest is what the first said. */
+/** Adds numbers, joins lists, merges items by name, and otherwise takes the first value. */
 function added(one: Json, other: Json): Json {
   const result: Record<string, unknown> = { ...one };
   for (const [name, value] of Object.entries(other)) result[name] = addedValue(name, one[name], value);

@@ -1,7 +1,7 @@
 /**
- * Streams of all threads as one. The first comment of each thread says the same: one is passed on, when all are ready.
- * The stream ends when one thread says so (the last request that was wanted is traced) and the others have told what they had
- * said by then, or when all threads are gone.
+ * Merges the event streams of worker threads. The ready comment is sent once, when all threads are ready. The stream
+ * ends when one thread ends it (the last requested trace is complete) and the others have sent their pending events, or
+ * when all threads are gone.
  */
 import type { AdminAnswer, AdminSink } from "../server/endpoint.ts";
 
@@ -11,7 +11,7 @@ export function mergeStreams(answers: readonly AdminAnswer[]): AdminAnswer {
   const refused = answers.find((answer) => !("stream" in answer));
   const [first] = answers;
   if (refused !== undefined || first === undefined) {
-    // Those who agreed must not wait for a reader that never comes.
+    // Closes the other streams if one thread rejects the request.
     for (const answer of answers) if ("stream" in answer) answer.stream(closedSink);
     return refused ?? { status: 503, type: "text/plain", body: "no thread is running\n" };
   }
@@ -36,7 +36,7 @@ function join(answers: readonly Streamed[], sink: AdminSink): void {
     isOver = true;
     for (const one of closers) one();
   };
-  /** What the others have sent may still be on its way. */
+  /** Waits for events in flight. */
   const finish = (): void => {
     if (!isEnding) {
       isEnding = true;

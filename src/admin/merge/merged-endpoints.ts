@@ -1,7 +1,6 @@
 /**
- * The admin interface of a process with several threads: THE list of how their answers become one. What is not in the
- * list the main thread answers alone, from what it knows itself: the configuration, and the limits, which lie in memory
- * that all threads share.
+ * The admin interface with worker threads: the table of how their responses are merged. The main thread alone answers
+ * endpoints that are not listed, such as the configuration and the rate limits, which are in shared memory.
  */
 import type { InspectedBackend } from "../../core/backend.ts";
 import type { HistoryReport } from "../../observe/trace/request-record.ts";
@@ -28,7 +27,7 @@ import {
 } from "./merge-reports.ts";
 import { mergeStreams } from "./merge-streams.ts";
 
-/** Asks every thread that runs. */
+/** Sends the request to every running thread. */
 export type AskThreads = (request: AdminRequest) => Promise<readonly AdminAnswer[]>;
 
 type Json = Readonly<Record<string, unknown>>;
@@ -83,7 +82,7 @@ const MERGES: Readonly<Record<string, Merge>> = {
     const body = await request.body();
     const again = { ...request, body: () => Promise.resolve(body) };
     const mine = await own(again);
-    // Each thread remembers tokens for some seconds: they forget what was revoked.
+    // Each thread caches tokens for some seconds, so a revocation is sent to all.
     if (mine.status === 200) await ask(again);
     return mine;
   },

@@ -1,6 +1,6 @@
 /**
- * One admin request that another thread answers: the request goes over a message port of its own, the answer comes back
- * as a value, or as chunks while somebody reads them. The port closes with the answer, or with the thread.
+ * An admin request that another thread answers over its own message port, with a value or with chunks. The port closes
+ * with the response or with the thread.
  */
 import type { MessagePort } from "node:worker_threads";
 import {
@@ -51,7 +51,7 @@ export async function remoteRequest(request: AdminRequest): Promise<RemoteReques
   };
 }
 
-/** In the thread that answers. */
+/** Runs in the answering thread. */
 export async function answerRemote(
   asked: RemoteRequest,
   endpoints: readonly AdminEndpoint[],
@@ -121,7 +121,7 @@ export async function answerRemote(
   send({ kind: "stream", head });
 }
 
-/** In the thread that asks. A thread that dies meanwhile answers 503. */
+/** Runs in the requesting thread. If the other thread dies, the response is 503. */
 export function readRemote(port: MessagePort): Promise<AdminAnswer> {
   return new Promise((resolve) => {
     let sink: AdminSink | undefined;

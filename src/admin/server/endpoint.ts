@@ -1,19 +1,20 @@
 /**
- * What an admin endpoint is: a path, the methods it takes, and a sentence for the index page. Only server.ts knows
- * the HTTP server; an endpoint sees a request as data and answers with a value or a stream.
+ * The interface of an admin endpoint: a path, its methods, and a sentence for the index page. Only server.ts uses the
+ * HTTP server; an endpoint receives a request as data and returns a value or a stream. Numeric query parameters out of
+ * range are rejected with the range.
  */
 import type { InspectedBackend } from "../../core/backend.ts";
 import { safeJson } from "../../json/safe-json.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
 
 export interface AdminRequest {
-  /** As it was sent: a HEAD comes to the GET handler, and a stream that it answers with is not begun. */
+  /** The method as sent: HEAD uses the GET handler, and its stream is not started. */
   readonly method: string;
   readonly path: string;
   readonly query: URLSearchParams;
   /** Up to 1 MiB, or what the endpoint takes; rejects with BodyTooLarge. */
   body(): Promise<Buffer>;
-  /** Aborted when the client left before it had its answer: long work for it can end. */
+  /** Aborted when the client disconnects before the response, to stop long work. */
   readonly left?: AbortSignal | undefined;
   /** Several threads are asked at once and share this: how many requests may still be traced, and how many have to end. */
   readonly quota?: SharedArrayBuffer | undefined;
@@ -37,9 +38,9 @@ export type AdminAnswer =
       stream(sink: AdminSink): void;
     };
 
-/** A streamed answer. A reader that is slow loses data rather than slowing the gateway. */
+/** A streamed response. A slow reader loses data instead of slowing the gateway. */
 export interface AdminSink {
-  /** Returns false when the reader is behind; what is written then is still buffered. */
+  /** Returns false if the reader is behind; the data is still buffered. */
   write(chunk: string | Buffer): boolean;
   end(): void;
   onClose(callback: () => void): void;

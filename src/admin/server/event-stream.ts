@@ -1,6 +1,6 @@
 /**
- * One reader of a server-sent event stream: comments and `data:` lines, a sign of life each second. A reader that is
- * slow or gone loses events, with a count, and never slows what it watches (R41).
+ * A server-sent event stream to one reader, with a heartbeat each second. A slow reader loses events, which are
+ * counted, and never slows the gateway (R41).
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -53,7 +53,7 @@ function serve(clock: Clock, sink: AdminSink, open: (stream: EventStream) => () 
   }
 
   const timer = clock.every(KEEP_ALIVE_MS, () => {
-    // A reader that is behind is alive enough, and comments are not worth counting as lost.
+    // Skips the heartbeat while the reader is behind.
     if (sink.bufferedBytes() === 0) write(": keep-alive\n\n");
   });
   sink.onClose(stop);

@@ -1,6 +1,7 @@
 /**
- * The admin interface's HTTP server: binds where the configuration says, guards every request, finds the endpoint,
- * and writes its answer. Unauthenticated by design, therefore loopback-only by default.
+ * The HTTP server of the admin interface: binds the configured address, checks each request, and calls the endpoint. It
+ * is unauthenticated by design and therefore on loopback by default. Any web page can send requests to loopback (DNS
+ * rebinding, cross-site requests), so Host and Origin are checked on every request.
  */
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -12,7 +13,7 @@ import { type AdminAnswer, type AdminEndpoint, type AdminSink, textAnswer } from
 import { ADMIN_PATHS } from "./paths.ts";
 
 const MAX_BODY_BYTES = 1024 * 1024;
-/** Pages, scrapers and terminals; more is a loop, and must not take the descriptors of the requests. */
+/** Enough for pages, scrapers and terminals, without using up file descriptors. */
 const MAX_CONNECTIONS = 256;
 /** As long as listeners give: a busy machine may open a connection and send seconds later. */
 const HEADERS_TIMEOUT_MS = 10_000;
@@ -35,11 +36,11 @@ export async function openAdminServer(
   endpoints: readonly AdminEndpoint[],
   logger: Logger,
   audience: "operators" | "scrapers" = "operators",
-  /** A socket that listens already and stands in for an address. */
+  /** An inherited listening socket for an address. */
   inherited: (host: string) => number | undefined = () => undefined,
 ): Promise<AdminServer> {
   if (address.kind === "off") return { url: undefined, port: undefined, close: () => undefined };
-  // Scrapers come by whatever name the network gives us; on loopback even they have no reason for another one.
+  // Scrapers may use any host name, except on loopback.
   const isOpen = audience === "scrapers" && address.kind === "tcp" && !address.hosts.every(isLoopbackName);
   const checksHost = address.kind === "tcp" && !isOpen;
   const servers: Server[] = [];
@@ -175,7 +176,7 @@ function sinkOf(res: ServerResponse): AdminSink {
     write: (text) => res.write(text),
     end: () => void res.end(),
     onClose(callback) {
-      // The reader may have left while the answer was being made.
+      // The client may have disconnected meanwhile.
       if (res.destroyed) queueMicrotask(callback);
       else res.on("close", callback);
     },
@@ -183,7 +184,7 @@ function sinkOf(res: ServerResponse): AdminSink {
   };
 }
 
-/** A socket file that nobody listens on is left over from a crash; a live one belongs to somebody. */
+/** Removes a stale socket file of a crashed process, but not one in use. */
 async function removeStaleSocket(path: string): Promise<void> {
   let isSocket: boolean;
   try {
@@ -209,14 +210,14 @@ export interface GuardedRequest {
   readonly path: string;
   readonly host: string | undefined;
   readonly origin: string | undefined;
-  /** `sec-fetch-site` and `sec-fetch-mode`: what a browser says about who sends the request, and why. */
+  /** The browser's `sec-fetch-site` and `sec-fetch-mode` headers. */
   readonly fetchSite: string | undefined;
   readonly fetchMode: string | undefined;
   /** The address on which the connection arrived; undefined where Host says nothing, as on a unix socket. */
   readonly localAddress: string | undefined;
 }
 
-/** The reason for a refusal, or undefined. */
+/** The reason for rejecting the request, or undefined. */
 export function refusalOf(request: GuardedRequest): string | undefined {
   if (request.localAddress !== undefined) {
     const name = hostName(request.host ?? "");

@@ -1,7 +1,7 @@
 /**
- * `/ui/api/call`: the playgrounds' way to the gateway's own listeners. The page lives on another port and a listener
- * owes it no CORS headers, so the request goes through here. Only listeners of this process can be named, never an
- * address. The answer is one JSON object per line: the head, pieces of the body as they come, the end.
+ * `/ui/api/call`: sends playground requests to the gateway's own listeners, because the page is on another port and
+ * listeners send it no CORS headers. Only listeners of this process can be named, never an address. The response is
+ * JSON lines: the head, body chunks as they arrive, and the end.
  */
 import { StringDecoder } from "node:string_decoder";
 import { z } from "zod";

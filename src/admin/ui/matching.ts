@@ -1,6 +1,5 @@
 /**
- * `/ui/api/matching`: which of some recent requests a CEL expression is true for. The table's filter asks for many
- * at once what `/debug/cel` answers for one.
+ * `/ui/api/matching`: evaluates a CEL expression for many recent requests at once, for the filter of the request table.
  */
 import { z } from "zod";
 import { type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";

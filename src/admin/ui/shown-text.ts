@@ -1,7 +1,8 @@
 /**
- * A configuration text as the UI may show it: as written, comments and order included, with each secret replaced by
- * a numbered mark, and the way back. What is secret is said by the schema and by header names, as in the dump;
- * `${VAR}` stays, because it names a secret without telling it.
+ * The configuration text for the UI's editor: as written, with each secret replaced by a numbered marker, and the
+ * reverse. The schema and header names determine secrets, as in the dump; `${VAR}` stays, because it does not reveal
+ * the value. In a text that does not parse, everything after a name that sounds like a secret is hidden, to the end of
+ * its line and block.
  */
 import {
   type Alias,

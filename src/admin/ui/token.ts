@@ -1,7 +1,7 @@
 /**
- * `/ui/api/token`: the last leg of the playground's login. Identity providers rarely allow a page of ours to call
- * their token endpoint, so the gateway does. The endpoint is never taken from the page: it is the one that the
- * listener's own authorization-server metadata names, so this cannot be used to reach other addresses.
+ * `/ui/api/token`: exchanges the authorization code of the playground's login, because identity providers rarely allow
+ * the page to call their token endpoint. The endpoint comes from the listener's own authorization server metadata,
+ * never from the page, so it cannot be used to reach other addresses.
  */
 import { z } from "zod";
 import { type Fetch, type FetchResponse, parseHttpUrl } from "../../http/fetch.ts";

@@ -1,6 +1,6 @@
 /**
- * What a viewer of the UI on a gateway sees of the configuration dump and of requests: less than an operator. It is built
- * from what may be shown, so that a field that is added to the dump is hidden from viewers until it is listed here.
+ * The data that viewers of the UI on a gateway see of the configuration dump and of requests, less than operators. It
+ * is an allowlist: a new field is hidden from viewers until it is listed here.
  */
 import { z } from "zod";
 import type { UiAnswer } from "../../backends/ui/source.ts";

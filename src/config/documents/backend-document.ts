@@ -1,7 +1,10 @@
 /**
- * A Backend document (our own group): MCP servers, an LLM provider or an HTTP server outside of the cluster, as an entry of
- * `backends[]` that HTTPRoutes refer to. In a cluster it reads no file, starts no process and reaches no unix socket;
- * secrets are named by `secretRef`. One that is not valid answers its share of the requests with 500.
+ * Backends of routes in resource documents. A Backend document (our own group) describes MCP servers, an LLM provider
+ * or an HTTP server outside the cluster. A backendRef names a Backend or a Service (in files, an entry of `services`).
+ * A BackendTLSPolicy sets the TLS of a Service; of two for the same port, the older applies. In a cluster, a Backend
+ * reads no file, starts no process and reaches no unix socket; secrets are named by `secretRef`. An invalid reference
+ * keeps its share of the requests, which get 500, because giving its share to the others would hide the mistake. A
+ * Service whose TLS policy is invalid is closed rather than reached without TLS.
  */
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";
@@ -32,7 +35,7 @@ import {
   type Verdict,
 } from "./documents.ts";
 
-/** What a Backend can be, of all the kinds of `backends[]`. */
+/** The kinds of `backends[]` that a Backend document supports. */
 const KINDS = ["mcp", "ai", "host"];
 
 export const backendSpecSchema = exactlyOneOf(
@@ -51,7 +54,7 @@ export type ReadBackend =
   | { readonly backend: Readonly<Record<string, unknown>> }
   | { readonly path: readonly (string | number)[]; readonly message: string };
 
-/** `reader` is the document that will be compiled with it: what a secret grants, it may read. */
+/** `reader` is the document that is compiled with the backend and may read its granted secrets. */
 export function readBackend(
   value: unknown,
   namespace: string,
@@ -73,7 +76,7 @@ export function readBackend(
   return { path: ["spec", ...(issue?.path ?? []).map(asPart)], message: issue?.message ?? "not valid" };
 }
 
-/** What its status says, whoever refers to it. */
+/** The status of the Backend. */
 export function backendOutcome(document: ResourceDocument, problems: ProblemList, cluster?: Cluster): BackendOutcome {
   const read = readBackend(document.value, identityOf(document).namespace, document, cluster);
   if ("backend" in read)
@@ -90,7 +93,7 @@ function asPart(part: PropertyKey): string | number {
 export interface ReadTlsPolicy {
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
-  /** As `backendTLS` has it; `root` is the text. */
+  /** The fields of `backendTLS`; `root` is PEM text. */
   readonly tls: BackendTls | undefined;
 }
 
@@ -142,7 +145,7 @@ function readRoot({ group = "", kind, name }: Fields, namespace: string, cluster
   }
 }
 
-/** undefined: one of them is not understood, and could have been the one that protects. */
+/** Undefined if a policy is invalid, because it could have been the one that applies. */
 function readNames(written: unknown): string[] | undefined {
   const names = listOf(written).map((one) => {
     const { type, hostname, uri } = fieldsOf(one);
@@ -152,7 +155,7 @@ function readNames(written: unknown): string[] | undefined {
   return names.includes(undefined) ? undefined : (names as string[]);
 }
 
-/** Whether an older policy is for one of the same targets. */
+/** Whether an older policy has one of the same targets. */
 export function isTlsPolicyConflicted(policy: KubernetesObject, cluster: Cluster): boolean {
   const namespace = policy.metadata.namespace ?? "";
   return targetedServices(policy).some(({ name, sectionName }) => {
@@ -161,7 +164,7 @@ export function isTlsPolicyConflicted(policy: KubernetesObject, cluster: Cluster
   });
 }
 
-/** The one for this port: one that names it counts before one for all ports. */
+/** The policy for this port; one that names the port takes precedence. */
 export function tlsPolicyOf(
   cluster: Cluster,
   namespace: string,
@@ -186,7 +189,7 @@ function inOrder(policies: readonly KubernetesObject[]): KubernetesObject[] {
   return [...policies].sort((one, other) => (key(one) < key(other) ? -1 : 1));
 }
 
-/** What a Service's backend gets: its TLS, with the certificates as a text that `document` may read. */
+/** The TLS settings of a Service, with the certificates as a text that `document` may read. */
 export function tlsOfService(
   cluster: Cluster,
   document: ResourceDocument,
@@ -205,7 +208,7 @@ export function tlsOfService(
 export type FoundBackend =
   | {
       readonly backend: Readonly<Record<string, unknown>>;
-      /** Why it must not be asked, although the reference is right. */
+      /** Why the backend must not be used, although the reference is valid. */
       readonly closed?: string;
     }
   | {
@@ -215,7 +218,7 @@ export type FoundBackend =
 
 export type FindBackend = (reference: Fields, namespace: string) => FoundBackend;
 
-/** `appProtocol` of a Service port that speaks HTTP/2 without TLS. */
+/** The `appProtocol` of a Service port with HTTP/2 over cleartext. */
 const H2C = "kubernetes.io/h2c";
 
 type Services = ResourceInput["standalone"]["services"];
@@ -254,12 +257,12 @@ export function backendsOfFiles(
   };
 }
 
-/** The name alone, of `namespace/name:port`. */
+/** The name in `namespace/name:port`. */
 function serviceName(key: string): string {
   return key.slice(key.indexOf("/") + 1).replace(/:\d+$/, "");
 }
 
-/** `route` is the document whose backendRefs are looked up. */
+/** `route` is the document with the backendRefs. */
 export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): FindBackend {
   const { kind: routeKind } = identityOf(route);
   const isGrpc = routeKind === "GRPCRoute";
@@ -285,7 +288,7 @@ export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): Fi
     if (!cluster.mayRefer(from, { group, kind, namespace: inNamespace, name })) return notPermitted(shown);
     const service = cluster.service(inNamespace, name, reference.port);
     if (service === undefined) return { reason: "BackendNotFound", message: `${shown} was not found` };
-    // A name that a tenant chose could be one that only the gateway can reach.
+    // Rejected, because a tenant could choose a host name that only the gateway can reach.
     if (service.type === "ExternalName")
       return { reason: "UnsupportedProtocol", message: `${shown} is of type ExternalName, which is not supported` };
     if (service.port === undefined)
@@ -335,7 +338,7 @@ function resolved(
   if (found === undefined) return { reason: "BackendNotFound", message: `Backend ${key} was not found` };
   const read = readBackend(found, namespace, route, cluster);
   if ("backend" in read) return read;
-  // What is wrong with a document of another namespace is told to its own users.
+  // Problems of a document in another namespace are shown only in its own status.
   const why = namespace === referrer ? `: ${pathText(read.path)}: ${read.message}` : "";
   return { reason: "InvalidBackend", message: `Backend ${key} is not valid${why}` };
 }

@@ -1,6 +1,7 @@
 /**
- * What a cluster has, as the translation of documents asks for it: Services and their endpoints, Secrets, labels of
- * namespaces, and who may refer to what. Pure: made from a list of objects, it never changes.
+ * An immutable view of the objects of a cluster, for the translation of documents: Services and their endpoints,
+ * Secrets, namespace labels, and ReferenceGrants. Without a grant, a reference across namespaces is rejected, which
+ * protects the secrets of one tenant from another.
  */
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 
@@ -10,14 +11,14 @@ interface ClusterService {
 }
 
 export interface Cluster {
-  /** undefined: there is no such Service. */
+  /** Undefined if the Service does not exist. */
   service(namespace: string, name: string, port: unknown): ClusterService | undefined;
-  /** One of our own or of another kind, by its name. */
+  /** Finds an object by kind and name. */
   object(kind: string, namespace: string, name: string): KubernetesObject | undefined;
   objects(kind: string): readonly KubernetesObject[];
-  /** The BackendTLSPolicies of a namespace that name this Service. */
+  /** The BackendTLSPolicies in the namespace that target this Service. */
   tlsPolicies(namespace: string, service: string): readonly KubernetesObject[];
-  /** The texts of a Secret's keys. */
+  /** The values of a Secret. */
   secret(namespace: string, name: string): ReadonlyMap<string, string> | undefined;
   mayRefer(from: Referrer, to: Referent): boolean;
   namespaceFits(namespace: string, selector: unknown): boolean;
@@ -65,11 +66,11 @@ export function createCluster(objects: readonly KubernetesObject[]): Cluster {
 
 export interface TargetedService {
   readonly name: string;
-  /** The name of a port; undefined for all of them. */
+  /** The name of a port; undefined for all ports. */
   readonly sectionName: string | undefined;
 }
 
-/** The Services that a BackendTLSPolicy is for. */
+/** The Services that a BackendTLSPolicy targets. */
 export function targetedServices(policy: KubernetesObject): TargetedService[] {
   return listOf(specOf(policy).targetRefs).flatMap((reference) => {
     const { group = "", kind, name, sectionName } = fieldsOf(reference);
@@ -78,7 +79,7 @@ export function targetedServices(policy: KubernetesObject): TargetedService[] {
   });
 }
 
-/** Endpoints of every Service port that has some: `namespace/name:port` → addresses. They change more often than all else. */
+/** The endpoints of all Service ports: `namespace/name:port` → addresses. They change more often than other objects. */
 export function allEndpoints(objects: readonly KubernetesObject[]): ReadonlyMap<string, readonly string[]> {
   const slices = new Map<string, KubernetesObject[]>();
   for (const object of objects) {
@@ -107,9 +108,7 @@ function textsOf({ data }: KubernetesObject): ReadonlyMap<string, string> {
   );
 }
 
-/**
- * Label selectors as Kubernetes has them. What is not understood selects nothing.
- */
+/** Kubernetes label selectors. An invalid selector selects nothing. */
 
 type Labels = Readonly<Record<string, string>>;
 
@@ -143,15 +142,13 @@ function holds(expression: unknown, labels: ReadonlyMap<string, string>): boolea
   }
 }
 
-/**
- * A port of a Service → the addresses of its ready pods, from the EndpointSlices that belong to it.
- */
+/** The addresses of the ready pods of a Service port, from its EndpointSlices. */
 
-/** The label by which a slice names its Service. */
+/** The label with the Service of a slice. */
 const SERVICE_LABEL = "kubernetes.io/service-name";
 
 interface ServicePort {
-  /** Empty where the Service has only one. */
+  /** Empty if the Service has one port. */
   readonly name: string;
   readonly port: number;
   readonly appProtocol: string | undefined;
@@ -170,7 +167,7 @@ function portOf(service: KubernetesObject, port: unknown): ServicePort | undefin
 /** `address:port`, sorted, each once. */
 function endpointsOf(slices: readonly KubernetesObject[], port: ServicePort): readonly string[] {
   const ready = new Set<string>();
-  // While a deployment goes away, what still serves is better than nothing.
+  // If no pod is ready, pods that are terminating but still serving are used.
   const ending = new Set<string>();
   for (const slice of slices) {
     if (slice.addressType !== "IPv4" && slice.addressType !== "IPv6") continue;
@@ -208,7 +205,7 @@ export interface ObjectMetadata {
   readonly [field: string]: unknown;
 }
 
-/** `namespace/name`; of what has no namespace, `/name`. */
+/** `namespace/name`, or `/name` for cluster-scoped objects. */
 export function objectKey(object: KubernetesObject): string {
   return keyOf(object.metadata.namespace ?? "", object.metadata.name);
 }
@@ -227,7 +224,7 @@ export function groupOf(apiVersion: string): string {
   return slash < 0 ? "" : apiVersion.slice(0, slash);
 }
 
-/** Whether a value is an object of a cluster: it has the fields by which it is found. */
+/** Whether a value is a Kubernetes object with a kind and a name. */
 export function isKubernetesObject(value: unknown): value is KubernetesObject {
   const { apiVersion, kind, metadata } = fieldsOf(value);
   return (
@@ -259,7 +256,7 @@ function says(grant: KubernetesObject, from: Referrer, to: Referent): boolean {
     const { group, kind, namespace } = fieldsOf(one);
     return group === from.group && kind === from.kind && namespace === from.namespace;
   });
-  // No name: all of that kind. A name that is no text is a mistake, and grants nothing.
+  // Without a name, grants all objects of the kind. A name that is not a string grants nothing.
   const isTo = listOf(spec.to).some(
     (one) =>
       isObject(one) &&

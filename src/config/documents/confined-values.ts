@@ -1,7 +1,7 @@
 /**
- * Values of a cluster's document, before they are held against their schema: every `{ secretRef: { name, key } }`
- * where a secret may stand gives way to the Secret's text, and whatever would touch this machine (a file, a process, a
- * unix socket, its own credentials) is a fault. The schema says where both are.
+ * Prepares values of a cluster document for validation: replaces each `{ secretRef: { name, key } }` by the text of the
+ * Secret, and rejects values that would access this machine (a file, a process, a unix socket, its credentials). The
+ * schema marks both kinds of fields.
  */
 import type { z } from "zod";
 import { isSecretSchema, localUseOf } from "../../core/schema.ts";
@@ -19,7 +19,7 @@ export interface Confined {
 export interface ConfinedContext {
   readonly cluster: Cluster;
   readonly document: SourceDocument;
-  /** Who refers: its namespace is where a Secret is looked for, and another one's needs a grant. */
+  /** The referring document. Secrets are read from its namespace; those of another namespace need a grant. */
   readonly referrer: Referrer;
 }
 
@@ -52,7 +52,7 @@ export function confinedValues(schema: z.ZodType, value: unknown, path: Path, co
       faults.push({ path: [...at, "secretRef"], message: found.problem });
       return "";
     }
-    // A text from a file often ends with a line break that nobody meant.
+    // A value created from a file often ends with an unintended line break.
     if (isSecret) return found.text.replace(/\r?\n$/, "");
     return context.document.confined?.grant(found.reference, found.text) ?? "";
   }
@@ -68,7 +68,7 @@ function secretText(written: Readonly<Record<string, unknown>>, { cluster, refer
   const namespace = textOf(written.namespace) ?? referrer.namespace;
   if (name === undefined || key === undefined) return { problem: "`name` and `key` are needed" };
   const reference = `${namespace}/${name}`;
-  // Granted or not is said first: whether a Secret of another namespace exists is nobody's business.
+  // Checks the grant first, so that the message does not reveal whether a Secret in another namespace exists.
   if (!cluster.mayRefer(referrer, { group: "", kind: "Secret", namespace, name }))
     return { problem: `Secret ${reference} is in another namespace, whose ReferenceGrants do not allow this` };
   const secret = cluster.secret(namespace, name);

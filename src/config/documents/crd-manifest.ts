@@ -1,5 +1,8 @@
 /**
- * The CRDs as the manifests that stand in kubernetes/: a test holds the files against this.
+ * Generates the CRD manifests in kubernetes/; a test compares the files. Zod schemas are converted to structural
+ * schemas. Constraints that these cannot express (unions, key patterns) are checked by the gateway and reported in the
+ * status. An API server drops unknown fields and nulls, which could remove a misspelled security setting before the
+ * gateway sees it, so `isOpen` marks where these are preserved.
  */
 import { stringify } from "yaml";
 import { z } from "zod";
@@ -13,7 +16,7 @@ import { partsOf, specSchema } from "./policy-spec.ts";
 
 const HEADER = "# Generated from the schemas in src by `npm run generate`: do not edit.\n";
 
-/** File name → text. */
+/** Maps file names to texts. */
 export function crdManifests(): Readonly<Record<string, string>> {
   return {
     "gatewaypolicy-crd.yaml": manifestOf(gatewayPolicyCrd(policies)),
@@ -26,8 +29,8 @@ function manifestOf(crd: Schema): string {
 }
 
 /**
- * The CustomResourceDefinition of Backend, made from the same schemas that validate `backends[]`. Unknown fields and nulls
- * come through everywhere: dropped by the API server, a misspelt credential or filter would leave the backend open.
+ * The CRD of Backend, from the schemas of `backends[]`. Unknown fields and nulls are preserved everywhere, because
+ * dropping a misspelled credential or filter would leave the backend open.
  */
 
 export function backendCrd(): Schema {
@@ -77,12 +80,9 @@ export function backendCrd(): Schema {
   };
 }
 
-/**
- * The CustomResourceDefinition of GatewayPolicy, made from the same schemas that validate documents here. What spans
- * several fields becomes a validation rule.
- */
+/** The CRD of GatewayPolicy, from the schemas of its parts. Constraints across fields become validation rules. */
 
-/** Where a misspelt or empty protection would otherwise be dropped by the API server, besides the protections themselves. */
+/** Additional paths where the API server would drop a misspelled or empty security setting. */
 const OPEN = new Set(["", "traffic", "backend", "backend.mcp", "targetRefs[]"]);
 
 const EXTRA: StructuralOptions["extra"] = {
@@ -141,7 +141,7 @@ export function gatewayPolicyCrd(policies: readonly PolicyDefinition[]): Schema 
           served: true,
           storage: true,
           subresources: { status: {} },
-          // The status puts the ancestor first that says "False": a column shows only one.
+          // The column shows the first ancestor, and the status lists failed ones first.
           additionalPrinterColumns: [
             column(
               "Accepted",
@@ -173,7 +173,7 @@ export function gatewayPolicyCrd(policies: readonly PolicyDefinition[]): Schema 
   };
 }
 
-/** What a path has below the other; empty if it is not below. */
+/** The rest of a path below a prefix; empty if it is not below it. */
 function after(path: string, above: string): string {
   return path.startsWith(above) ? path.slice(above.length) : "";
 }
@@ -186,9 +186,7 @@ function conditionPath(type: string, field: string): string {
   return `.status.ancestors[0].conditions[?(@.type=="${type}")].${field}`;
 }
 
-/**
- * The status parts of our own kinds, as the Gateway API has them.
- */
+/** The status schema of our own kinds, following the Gateway API. */
 
 const CONDITIONS = {
   type: "array",
@@ -251,9 +249,9 @@ export interface Rule {
 }
 
 export interface StructuralOptions {
-  /** Whether unknown fields of the object at this path, and nulls at it, must come through. */
+  /** Whether unknown fields and nulls at this path must be preserved. */
   isOpen(path: string): boolean;
-  /** Keywords that the object at a path has besides, for example validation rules. */
+  /** Additional keywords of the object at a path, for example validation rules. */
   readonly extra: Readonly<Record<string, Schema>>;
 }
 
@@ -317,7 +315,7 @@ function structural(schema: Schema, path: string, options: StructuralOptions): S
     ...(options.isOpen(path) && path !== "" && !path.endsWith("[]") ? { nullable: true } : {}),
     ...options.extra[path],
   };
-  // The text itself, or where it stands: no type that an API server has.
+  // A string or a reference to one has no structural type.
   if (schema.isSecret === true) return { ...described(schema, "A text, or `{secretRef}`."), ...ANYTHING, ...extra };
   if (schema.isReadable === true) return { ...described(schema, ""), ...SECRET_REF, ...extra };
   const union = [schema.anyOf, schema.oneOf].find(Array.isArray) as Schema[] | undefined;
@@ -339,7 +337,7 @@ function objectSchema(schema: Schema, path: string, options: StructuralOptions):
   const below = (name: string): string => (path === "" ? name : `${path}.${name}`);
   const properties =
     named && Object.fromEntries(named.map(([name, field]) => [name, structural(field, below(name), options)]));
-  // An API server takes either named fields or a map, not both.
+  // A structural schema allows either named fields or a map, not both.
   const isMap = isObject(additionalProperties);
   return {
     ...kept(schema),
@@ -388,7 +386,7 @@ function described({ description }: Schema, more: string): Schema {
 
 function kept(schema: Schema): Schema {
   const result: Schema = {};
-  // A default is given as the gateway holds it: a duration in milliseconds is not one that a document could write.
+  // Omits defaults that differ from the written form, for example durations in milliseconds.
   const { default: value, ...rest } = schema;
   if (typeof value === "number" && schema.type === "string") return kept(rest);
   for (const keyword of KEPT)
@@ -396,7 +394,7 @@ function kept(schema: Schema): Schema {
   return result;
 }
 
-/** "A whole number" is written as the range of exact doubles, which says nothing to a reader. */
+/** Omits the range of safe integers, which tells the reader nothing. */
 function isSafeBound(value: unknown): boolean {
   return value === Number.MAX_SAFE_INTEGER || value === Number.MIN_SAFE_INTEGER;
 }

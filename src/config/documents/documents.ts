@@ -1,7 +1,7 @@
 /**
- * What resource documents (GatewayPolicy, Gateway, HTTPRoute) go in as and come out as. The functions of this folder
- * are pure: documents may come from files or from a cluster, and the status goes back to whoever brought them.
- * Nothing here throws for a bad document: it gets a status and a problem, and the others are not affected.
+ * The input and output of the translation of resource documents (GatewayPolicy, Gateway, HTTPRoute). The functions in
+ * this folder are pure: documents come from files or from a cluster, and the caller writes the statuses. An invalid
+ * document never throws; it gets a status and a problem with its position and name, and does not affect the others.
  */
 import type { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";
@@ -12,26 +12,26 @@ import { isObject, textOf } from "../text/value-shapes.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
 import type { Cluster } from "./cluster.ts";
 
-/** The group of our own kinds; the only place where it is spelled out. */
+/** The API group of our own kinds. */
 export const POLICY_API_GROUP = "policy.gateway.internal";
 export const POLICY_API_VERSION = `${POLICY_API_GROUP}/v1alpha1`;
 export const GATEWAY_API_GROUP = "gateway.networking.k8s.io";
-/** Who writes our part of a status; others may write theirs beside it. */
+/** The controller name in statuses; other controllers write their own entries. */
 export const CONTROLLER_NAME = `${POLICY_API_GROUP}/gateway`;
-/** Standalone gateways and routes have no namespace, and documents may leave theirs out. */
+/** The namespace of standalone gateways and routes, and of documents without one. */
 export const DEFAULT_NAMESPACE = "default";
 
 /** One parsed document that has a `kind`; for documents of a cluster, `file` says where they came from. */
 export type ResourceDocument = SourceDocument;
 
-/** A gateway or route of the standalone configuration that policies may target, after names were given. */
+/** A gateway or route of the standalone configuration that policies may target. */
 export interface StandaloneTarget {
   readonly name: string;
-  /** The policy kinds that stand on it already: they win over a resource's setting of the same kind. */
+  /** Its own policy kinds, which take precedence over those of documents. */
   readonly policyKinds: readonly string[];
   /** For routes: the gateways that serve it. */
   readonly gateways?: readonly string[];
-  /** For gateways: a Gateway document cannot take the same port. */
+  /** For gateways: ports that a Gateway document cannot use. */
   readonly port?: number;
 }
 
@@ -48,17 +48,17 @@ export interface ResourceInput {
   };
   /** The list of all policies, for their schemas and roles. */
   readonly policies: readonly PolicyDefinition[];
-  /** The schema of one entry of `routes[]`: what documents are translated to is held against it. */
+  /** The schema of an entry of `routes[]`, which validates translated routes. */
   readonly routeSchema: z.ZodType;
   /** Which headers are sensitive besides the usual ones: the specs that come back are to be shown. */
   readonly redaction?: Redaction;
   /** Wall clock, for lastTransitionTime. */
   readonly nowMs: number;
-  /** Set: the documents come from a cluster, which this is. They touch nothing of this machine. */
+  /** Set if the documents come from a cluster; they cannot access this machine. */
   readonly cluster?: Cluster;
-  /** The cluster as one document sees it: for whoever notes what it refers to. */
+  /** Returns the cluster for one document, to record the objects that it uses. */
   recorded?(document: ResourceDocument, cluster: Cluster): Cluster;
-  /** What the last load returned: conditions that did not change keep their time. */
+  /** The result of the last load: unchanged conditions keep their time. */
   readonly previous?: readonly PolicyResource[];
 }
 
@@ -69,15 +69,15 @@ export interface ResourceResult {
   readonly routes: readonly WrittenRoute[];
   /** Policies to compile on a gateway or route besides its own, in this order. They are valid by their schemas. */
   readonly attachments: readonly Attachment[];
-  /** Targets that must answer every request with `policy_invalid` until the document is mended. */
+  /** Targets that reject every request with `policy_invalid` until the document is fixed. */
   readonly closures: readonly Closure[];
-  /** What became of each Gateway and HTTPRoute: what their status says. */
+  /** The outcome of each Gateway and HTTPRoute, for its status. */
   readonly gatewayOutcomes: readonly GatewayOutcome[];
   readonly routeOutcomes: readonly RouteOutcome[];
   readonly backendOutcomes: readonly BackendOutcome[];
   /** Every GatewayPolicy with its status, in the order of the documents. */
   readonly policies: readonly PolicyResource[];
-  /** Mistakes in documents: to log as warnings, never a reason not to start. */
+  /** Problems in documents, logged as warnings; they never prevent the start. */
   readonly problems: readonly ConfigError[];
 }
 
@@ -88,7 +88,7 @@ export interface WrittenGateway {
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls?: {
     readonly certificates: readonly ListenerCertificate[];
-    /** Host names of listeners that share the port: a connection for one is not used for another. */
+    /** Host names of listeners on the same port: a connection for one is not used for another. */
     readonly parts?: readonly string[];
   };
   readonly document: ResourceDocument;
@@ -99,7 +99,7 @@ export interface WrittenGateway {
 export interface ListenerCertificate {
   readonly cert: string;
   readonly key: string;
-  /** The host names that it is shown for; without them, those in it. */
+  /** The host names of the certificate; if absent, those in it. */
   readonly hosts?: readonly string[];
 }
 
@@ -113,18 +113,18 @@ export interface WrittenRoute {
     readonly policies?: Readonly<Record<string, unknown>>;
     readonly backends?: readonly Record<string, unknown>[];
   };
-  /** Why every request must be refused, if a part of the rule cannot be honoured. */
+  /** Why every request is rejected, if a part of the rule is not supported. */
   readonly closed?: string;
   /** Host names that belong to other listeners of the same port. */
   readonly except?: readonly string[];
-  /** Backends that stand for a reference which leads nowhere, by their index: why each refuses its requests. */
+  /** Unresolved backend references by index, with the reason. */
   readonly closedBackends?: ReadonlyMap<number, string>;
   readonly document: ResourceDocument;
   /** The rule in its document. */
   readonly path: Path;
 }
 
-/** Whether something is so, and why: one condition of a status, before it has a time. */
+/** A status condition without its time. */
 export interface Verdict {
   readonly isTrue: boolean;
   readonly reason: string;
@@ -175,7 +175,7 @@ export interface TargetName {
 export interface Attachment {
   readonly target: TargetName;
   readonly kind: string;
-  /** The configuration after validation: what `PolicyDefinition.compile` takes. */
+  /** The validated configuration for `PolicyDefinition.compile`. */
   readonly config: unknown;
   /** The same as it would be written under `policies`: for dumps, where the schema says what is secret. */
   readonly written: unknown;

@@ -1,8 +1,7 @@
 /**
- * A Gateway document (gateway.networking.k8s.io) → gateways of the standalone configuration: one for each port, since
- * listeners that share a port differ only in their host names. What cannot be served (other protocols, ports that are
- * taken, HTTPS without a certificate, listeners that contradict each other) is reported and left out; the other
- * listeners are served.
+ * Translates a Gateway document (gateway.networking.k8s.io) to gateways of the standalone configuration, one per port,
+ * because listeners on the same port differ only in their host names. Listeners that cannot be served (other protocols,
+ * ports in use, HTTPS without a certificate, conflicts) are reported and skipped; the others are served.
  */
 
 import { checkCertificates } from "../../http/certificates.ts";
@@ -32,7 +31,7 @@ interface TranslatedGateway {
 const NO_CONFLICT: Verdict = { isTrue: false, reason: "NoConflicts", message: "No conflicts" };
 const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Gateway accepted" };
 
-/** `takenPorts` gets the ports that this document takes; in a cluster each Gateway has an address of its own. */
+/** Adds the ports of this document to `takenPorts`. In a cluster, each Gateway has its own address. */
 export function translateGateway(
   document: ResourceDocument,
   takenPorts: Set<number>,
@@ -103,7 +102,10 @@ function shortName(namespace: string, name: string): string {
   return namespace === DEFAULT_NAMESPACE ? name : `${namespace}/${name}`;
 }
 
-/** The key under `gateways` of each port. In a cluster the port tells them apart, which stays when listeners are renamed. */
+/**
+ * The key under `gateways` for each port. In a cluster it contains the port, which does not change when listeners are
+ * renamed.
+ */
 function namesOfPorts(
   read: readonly ReadListener[],
   prefix: string,
@@ -136,11 +138,11 @@ function acceptance(listeners: readonly ListenerOutcome[]): Verdict {
   const bad = listeners.filter(({ accepted, resolvedRefs }) => !accepted.isTrue || !resolvedRefs.isTrue);
   if (bad.length === 0 && listeners.length > 0) return ACCEPTED;
   const message = `Listeners that are not valid: ${bad.map(({ name }) => name).join(", ") || "there are none"}`;
-  // Valid ones are served all the same.
+  // Valid certificates are still served.
   return { isTrue: listeners.some(({ accepted }) => accepted.isTrue), reason: "ListenersNotValid", message };
 }
 
-/** Listeners of one port must speak one protocol and have different host names; none of two that contradict is preferred. */
+/** Listeners on a port must use one protocol and different host names; conflicting listeners are all rejected. */
 function conflictsOf(read: readonly ReadListener[]): Map<ReadListener, Verdict> {
   const conflicts = new Map<ReadListener, Verdict>();
   for (const one of read) {
@@ -161,8 +163,8 @@ function conflictsOf(read: readonly ReadListener[]): Map<ReadListener, Verdict> 
 }
 
 /**
- * One listener of a Gateway document: what it asks for, and whether it can be had. A listener that cannot be served is
- * still known by its name: routes may name it, and its status says what is wrong.
+ * A listener of a Gateway document and whether it can be served. A rejected listener is kept by name, because routes
+ * may refer to it and its status shows the problem.
  */
 
 /** In files no Secret is read: the files of an HTTPS listener are named by these keys of `tls.options`. */
@@ -199,7 +201,7 @@ interface ListenerContext {
   readonly problems: ProblemList;
 }
 
-/** undefined: it has neither a name nor a port by which it could be told from others. */
+/** Undefined if it has no name or no port. */
 function readListener(written: unknown, path: Path, context: ListenerContext): ReadListener | undefined {
   const { problems } = context;
   if (!isObject(written)) {

@@ -1,7 +1,7 @@
 /**
- * A GatewayPolicy document → policies attached to gateways and routes, and its status. Parts are independent: an
- * invalid one leaves the others standing. But an authentication or authorization that cannot be understood or
- * attached closes its targets (500 `policy_invalid`): it never leaves them open.
+ * Translates a GatewayPolicy document to policies on gateways and routes, and computes its status. Parts are
+ * independent: an invalid part does not affect the others. An authentication or authorization part that is invalid or
+ * cannot be attached closes its targets (500 `policy_invalid`) and never leaves them open.
  */
 
 import { nearestName, suggestion } from "../../cel/values/nearest-name.ts";
@@ -35,14 +35,14 @@ import type { GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
 
 interface PolicyContext extends Targets {
   readonly parts: readonly Part[];
-  /** The policy kinds that stand on a target already, with who put them there. */
+  /** The policy kinds already on a target, with their source. */
   takenKinds(target: TargetName): Map<string, string>;
   readonly nowMs: number;
   readonly previous: PolicyResource | undefined;
   readonly cluster: Cluster | undefined;
-  /** The spec as it may be shown. */
+  /** The redacted spec. */
   shown(spec: unknown): unknown;
-  /** Another document has the same name: this one does not count. */
+  /** Another document has the same name, so this one is ignored. */
   readonly isDuplicate: boolean;
 }
 
@@ -112,7 +112,7 @@ export function translatePolicy(
       }
     }
   }
-  // A document that does not count as a whole may hold a protection too: its targets wait, closed, until it does.
+  // A rejected document may contain a security policy, so its targets stay closed until it is fixed.
   if (isRefused && securityFault === undefined && validParts.some(({ isSecurity }) => isSecurity))
     securityFault = faults[0];
   const isProtection = securityFault !== undefined || validParts.some(({ isSecurity }) => isSecurity);
@@ -125,7 +125,7 @@ export function translatePolicy(
 
   const shownSpec = context.shown(value.spec);
   const metadata = metadataOf(value, { namespace, name }, shownSpec, context.previous);
-  // A policy without any target says nothing; one whose targets are not there yet may find them later.
+  // A policy without targets is an error; targets that do not exist yet may appear later.
   const hasValidPart =
     !isRefused && outcomes.length > 0 && (targets.length === 0 ? validParts.length > 0 : attachments.length > 0);
   const accepted = withNotes(acceptance(faults, hasValidPart, closures.length > 0), repeated);
@@ -176,12 +176,9 @@ function metadataOf(
   return { ...written, ...identity, generation: typeof written.generation === "number" ? written.generation : counted };
 }
 
-/**
- * The parts of a policy's spec, held against their schemas. A field that nobody knows may have been meant to protect:
- * such a mistake counts as one of security.
- */
+/** Validates the parts of a spec. An unknown field may be a misspelled security setting and is treated as one. */
 
-/** One valid part, as the policies that it stands for. */
+/** A valid part with its policies. */
 interface ValidPart {
   readonly path: Path;
   readonly isSecurity: boolean;
@@ -247,17 +244,18 @@ function pathBelow(path: Path, text: string): Path {
       ];
 }
 
-/** A misspelt field that was to protect its targets: judged by its name, its nearest neighbour, and what it holds. */
+/**
+ * Whether an unknown field was probably a security setting, judged by its name, the nearest known name, and its
+ * content.
+ */
 function mayProtect(field: string, value: unknown, known: readonly string[]): boolean {
   if (/auth/i.test(field) || /auth/i.test(nearestName(field, known) ?? "")) return true;
   return isObject(value) && Object.entries(value).some(([name, inner]) => mayProtect(name, inner, []));
 }
 
-/**
- * The entries of a policy's targetRefs → the gateways and routes that they stand for, or why they stand for none.
- */
+/** Resolves the targetRefs of a policy to gateways and routes, or to the reason why not. */
 
-/** The Gateway API allows no more. */
+/** The limit of the Gateway API. */
 const MAX_TARGETS = 16;
 const NOT_FOUND = " was not found";
 
@@ -275,9 +273,9 @@ interface ResolvedTarget {
 interface ResolvedTargets {
   readonly outcomes: readonly TargetOutcome[];
   readonly targets: readonly ResolvedTarget[];
-  /** Targets of references that are wrong in another field: surely meant, but not reached. */
+  /** Targets of references that are invalid in another field. */
   readonly meant: readonly ResolvedTarget[];
-  /** Where an entry names a target that an earlier one names: it counts once. */
+  /** Entries that repeat an earlier target count once. */
   readonly repeated: readonly string[];
 }
 

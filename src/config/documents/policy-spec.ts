@@ -1,7 +1,7 @@
 /**
- * The parts of a GatewayPolicy's spec and the policies they stand for. `spec.traffic` takes every policy that may
- * stand on a gateway or route, under its own name or the one that the Gateway API world uses; `spec.backend.mcp`
- * takes the two MCP policies. The table is made from the list of policies, so a new policy needs no line here.
+ * The parts of a GatewayPolicy spec and their policies. `spec.traffic` accepts every policy of gateways and routes,
+ * under its own name or the name used by the Gateway API; `spec.backend.mcp` accepts the two MCP policies. Derived from
+ * the list of policies.
  */
 
 import { z } from "zod";
@@ -16,13 +16,13 @@ export interface Part {
   readonly field: readonly string[];
   readonly schema: z.ZodType;
   readonly doc: string;
-  /** An authentication or authorization: if it cannot be attached, its targets are closed. */
+  /** Authentication or authorization: if it cannot be attached, its targets are closed. */
   readonly isSecurity: boolean;
-  /** The policies that it stands for, as written in the standalone document. */
+  /** The policies of the part, as written in the standalone configuration. */
   toPolicies(value: unknown): readonly { readonly definition: PolicyDefinition; readonly written: unknown }[];
 }
 
-/** Names that differ from the standalone document's. */
+/** Names that differ from the standalone configuration. */
 const FIELDS = lookupTable<readonly string[]>({
   jwtAuth: ["traffic", "jwtAuthentication"],
   apiKey: ["traffic", "apiKeyAuthentication"],
@@ -36,7 +36,7 @@ const TIMEOUTS = z.strictObject({
   backendRequest: duration().optional().describe("The same for each attempt."),
 });
 
-/** Made once per list of policies: a cluster may have thousands of documents. */
+/** Cached per list of policies, because a cluster may have thousands of documents. */
 const madeParts = new WeakMap<readonly PolicyDefinition[], readonly Part[]>();
 const madeSchemas = new WeakMap<readonly PolicyDefinition[], ReturnType<typeof createSpecSchema>>();
 
@@ -49,7 +49,7 @@ export function partsOf(policies: readonly PolicyDefinition[]): readonly Part[] 
   return parts;
 }
 
-/** The whole spec: for the CRD, and to know what in it is secret. */
+/** The complete spec, for the CRD and for redaction. */
 export function specSchema(policies: readonly PolicyDefinition[]): ReturnType<typeof createSpecSchema> {
   let schema = madeSchemas.get(policies);
   if (schema === undefined) {
@@ -114,7 +114,7 @@ function createParts(policies: readonly PolicyDefinition[]): Part[] {
   return parts;
 }
 
-/** Policies of one kind that may stand on one target side by side; of the others only one can. */
+/** Policy kinds that may occur several times on a target. */
 export const STACKING_KINDS: ReadonlySet<string> = new Set([
   "rateLimit", // each has its own buckets
   "budgets", // each is asked
@@ -177,7 +177,7 @@ export interface UnknownField {
   readonly known: readonly string[];
 }
 
-/** Sorts the fields of a spec into known parts and fields that nobody knows. */
+/** Splits the fields of a spec into known parts and unknown fields. */
 export function findParts(
   spec: Readonly<Record<string, unknown>>,
   parts: readonly Part[],

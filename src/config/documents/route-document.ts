@@ -1,7 +1,8 @@
 /**
- * An HTTPRoute or GRPCRoute document (gateway.networking.k8s.io) → routes of the standalone configuration, one for each rule.
- * A part of a rule that we cannot honour closes the rule (500): serving it without would be something else than what
- * was asked for.
+ * Translates an HTTPRoute or GRPCRoute document (gateway.networking.k8s.io) to routes of the standalone configuration,
+ * one per rule, and its parentRefs to the gateways and host names that serve it. A rule with an unsupported part is
+ * closed (500), because serving it without that part would not be what was requested. Listeners on the same port stay
+ * separate: a request belongs to the listener with the most specific host name.
  */
 import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
@@ -41,9 +42,9 @@ interface RouteContext {
   readonly isCluster: boolean;
 }
 
-/** What a reference that leads nowhere is compiled to: it is closed, nothing is ever sent there. */
+/** The placeholder backend of an unresolved reference; it rejects every request. */
 const NOWHERE = { host: "reference.invalid:1" };
-/** The Gateway API has no limit; ours is that of the policy `retry`. */
+/** The limit of the policy `retry`; the Gateway API has none. */
 const MOST_RETRIES = 10;
 const RESOLVED: Verdict = { isTrue: true, reason: "ResolvedRefs", message: "All references resolved" };
 
@@ -104,7 +105,7 @@ export function translateRoute(
   };
 }
 
-/** A redirect that names neither a scheme nor a port keeps the port of the listener, whatever the client called it. */
+/** A redirect without scheme and port keeps the port of the listener, regardless of the Host header. */
 function withPort(fields: RuleContent["fields"], port: number | undefined): RuleContent["fields"] {
   const redirect = fieldsOf(fields.policies?.requestRedirect);
   if (port === undefined || fields.policies?.requestRedirect === undefined) return fields;
@@ -129,7 +130,7 @@ interface RuleContent {
   readonly fields: Pick<WrittenRoute["route"], "matches" | "policies" | "backends">;
   readonly closed: string | undefined;
   readonly closedBackends: ReadonlyMap<number, string>;
-  /** The first reference that leads nowhere. */
+  /** The first unresolved reference. */
   readonly unresolved: Verdict | undefined;
 }
 
@@ -154,7 +155,7 @@ function translateRule(
   const matches: Record<string, unknown>[] = [];
   for (const [i, match] of listOf(rule.matches).entries()) {
     const translated = isObject(match) ? translate(match) : "expected an object";
-    // A match that cannot be told must not become a match of everything: the rule keeps the others.
+    // An unsupported match must not match everything, so it is dropped and the rule keeps the others.
     if (typeof translated === "string") problems.add([...path, "matches", i], `${translated}; this match is ignored`);
     else matches.push(translated);
   }
@@ -168,7 +169,7 @@ function translateRule(
         ? { reason: "InvalidKind", message: "requests can be mirrored to a Service only" }
         : findBackend(reference, namespace);
     if ("backend" in found) {
-      // A copy whose answer nobody reads needs no HTTP/2. It would not use the TLS of its Service.
+      // A mirrored request needs no HTTP/2, and does not use the TLS of its Service.
       const { protocol: _, policies, ...backend } = found.backend;
       if (policies === undefined && found.closed === undefined) return backend;
       problems.add([...at, "filters", index], "requests cannot be mirrored over TLS; nothing is mirrored there");
@@ -218,7 +219,7 @@ function translateRule(
   };
 }
 
-/** Attempts after the first, as ours. What is not given has our default. */
+/** The attempts after the first. Absent fields have the default of `retry`. */
 function retriesOf(written: unknown): Record<string, unknown> {
   if (!isObject(written)) return {};
   const { attempts, codes, backoff } = written;
@@ -231,7 +232,7 @@ function retriesOf(written: unknown): Record<string, unknown> {
   return { retry };
 }
 
-/** Zero means no limit there; ours is then the default of the backend. */
+/** Zero means no limit in the Gateway API, and the default of the backend here. */
 function timeoutsOf(written: unknown): Record<string, unknown> {
   if (!isObject(written)) return {};
   const isSet = (value: unknown): boolean => value !== undefined && !/^0(?:ms|s|m|h)?$/.test(String(value));
@@ -243,17 +244,17 @@ function timeoutsOf(written: unknown): Record<string, unknown> {
 }
 
 /**
- * Filters of HTTPRoute rules → policies as the standalone configuration writes them. A filter that we cannot honour
- * is never skipped: it may be what protects the backend, so the rule is closed instead.
+ * Translates filters of HTTPRoute rules to policies. An unsupported filter is never skipped, because it may protect the
+ * backend: the rule is closed instead.
  */
 
 interface TranslatedFilters {
   readonly policies: Readonly<Record<string, unknown>>;
-  /** The first filter that cannot be honoured. */
+  /** The first unsupported filter. */
   readonly unsupported: { readonly index: number; readonly reason: string } | undefined;
 }
 
-/** Gives the policy's kind and configuration, or the reason why there is none. */
+/** Returns the policy kind and configuration, or the reason why there is none. */
 type Filter = (fields: Fields) => readonly [kind: string, config: unknown] | string;
 
 const FILTERS = lookupTable<{ readonly field: string; readonly translate: Filter }>({
@@ -270,7 +271,7 @@ const FILTERS = lookupTable<{ readonly field: string; readonly translate: Filter
   CORS: { field: "cors", translate: cors },
 });
 
-/** `findMirror` gives what stands behind the reference of a RequestMirror, or nothing: then nothing is mirrored. */
+/** `findMirror` resolves the reference of a RequestMirror; if undefined, nothing is mirrored. */
 function translateFilters(
   filters: readonly unknown[],
   findMirror: (reference: Fields, index: number) => Fields | undefined,
@@ -315,7 +316,7 @@ function headerChanges({ set, add, remove }: Fields): Record<string, unknown> {
   };
 }
 
-/** `[{ name, value }]` as an object; anything else is left for the policy's schema to refuse. */
+/** Converts `[{ name, value }]` to an object; the schema of the policy rejects anything else. */
 function namedValues(list: unknown): unknown {
   if (!Array.isArray(list)) return list;
   return Object.fromEntries(list.filter(isObject).map(({ name, value }) => [String(name), value]));
@@ -365,7 +366,7 @@ function filtersOf(holder: Fields): readonly unknown[] {
  * Matches of HTTPRoute and GRPCRoute rules → `matches[]` of the standalone configuration.
  */
 
-/** The match as written there, or what is not supported. */
+/** The match, or the reason why it is not supported. */
 function translateMatch({ path, headers, queryParams, method }: Fields): Record<string, unknown> | string {
   const translatedPath = path === undefined ? {} : translatePath(path);
   if (typeof translatedPath === "string") return translatedPath;
@@ -381,7 +382,7 @@ function translateMatch({ path, headers, queryParams, method }: Fields): Record<
   };
 }
 
-/** A call of gRPC is a request whose path is `/service/method`. */
+/** A gRPC call has the path `/service/method`. */
 export function translateGrpcMatch({ method, headers }: Fields): Record<string, unknown> | string {
   const path = method === undefined ? { pathPrefix: "/" } : grpcPath(method);
   if (typeof path === "string") return path;
@@ -433,7 +434,7 @@ interface Parents {
   readonly parents: readonly { readonly parentRef: Fields; readonly accepted: Verdict }[];
 }
 
-/** Gateways that serve the route under the same host names; the names are empty where any will do. */
+/** Gateways that serve the route under the same host names; empty means any name. */
 interface ServedBy {
   readonly gateways: readonly string[];
   readonly hostnames: readonly string[];
@@ -451,7 +452,7 @@ interface ParentContext {
   readonly kind: string;
   readonly gateways: TargetTable<GatewayTarget>;
   readonly problems: ProblemList;
-  /** A Gateway that is not known is somebody else's, and not a mistake. */
+  /** An unknown Gateway belongs to another controller. */
   readonly isCluster: boolean;
 }
 
@@ -512,7 +513,7 @@ function verdictOf(named: number, admitted: number, fitting: number, gateway: Ob
   return no("NoMatchingListenerHostname", "with a hostname in common with this route");
 }
 
-/** The host names of other listeners of the port that this listener's own covers: they belong to those. */
+/** Host names of more specific listeners on the same port, which this listener must not serve. */
 function moreSpecific(listener: GatewayListener, all: readonly GatewayListener[]): string[] {
   return all.flatMap(({ gateway, port, hostname }) =>
     gateway !== undefined && port === listener.port && hostname !== undefined && hostname !== listener.hostname
@@ -574,7 +575,7 @@ function findParent(
  * The host names under which a listener serves a route: those of the route that the listener's own name covers.
  */
 
-/** An empty list: any name. undefined: they have none in common, the listener does not serve the route. */
+/** An empty list means any name. Undefined if the route and the listener have no host name in common. */
 function commonHostnames(route: readonly string[], listener: string | undefined): string[] | undefined {
   if (listener === undefined || listener === "*") return [...route];
   if (route.length === 0) return [listener];

@@ -1,7 +1,8 @@
 /**
- * What a data plane gets: the documents of its Gateway, whatever they refer to and may, and the endpoints, which change
- * most and need no new configuration. The version tells two sets of documents apart; statuses and bookkeeping of the
- * cluster are left out, so that writing a status is no change.
+ * The snapshot for a data plane: the documents of its Gateway, the objects that they are allowed to use, and the
+ * endpoints, which change most often and need no reload. The version identifies the documents; it ignores statuses and
+ * other bookkeeping, so that writing a status is not a change. Documents of a cluster cannot access this machine, and
+ * read only the secrets granted to them.
  */
 import { createHash } from "node:crypto";
 import { fieldsOf, isObject, listOf } from "../text/value-shapes.ts";
@@ -11,7 +12,7 @@ import { type Cluster, isKubernetesObject, type KubernetesObject, keyOf, objectK
 export interface Snapshot {
   /** `namespace/name` of the Gateway. */
   readonly gateway: string;
-  /** Of the documents alone. */
+  /** The version of the documents, without endpoints. */
   readonly version: string;
   readonly documents: readonly KubernetesObject[];
   /** `namespace/name:port` → addresses. */
@@ -28,7 +29,7 @@ export function createSnapshot(
   return { gateway, version, documents: kept, endpoints };
 }
 
-/** Throws for anything that is no snapshot. */
+/** Throws if the text is not a snapshot. */
 export function parseSnapshot(text: string): Snapshot {
   const { gateway, version, documents, endpoints } = fieldsOf(JSON.parse(text));
   if (typeof gateway !== "string" || typeof version !== "string" || !Array.isArray(documents) || !isObject(endpoints))
@@ -57,7 +58,7 @@ function withoutBookkeeping({ apiVersion, kind, metadata, status: _, ...rest }: 
   };
 }
 
-/** A cluster that remembers which Services, Secrets and namespaces were asked for: these belong into a snapshot. */
+/** A cluster that records the Services, Secrets and namespaces that a document uses, for its snapshot. */
 export function recordingCluster(cluster: Cluster): { readonly cluster: Cluster; used(): KubernetesObject[] } {
   const used = new Map<string, KubernetesObject>();
   const take = (kind: string, namespace: string, name: string): void => {
@@ -81,7 +82,7 @@ export function recordingCluster(cluster: Cluster): { readonly cluster: Cluster;
         for (const { metadata } of found) take("BackendTLSPolicy", namespace, metadata.name);
         return found;
       },
-      // Asked for only after the reference was found to be permitted.
+      // Recorded only after the reference was permitted.
       secret(namespace, name) {
         take("Secret", namespace, name);
         return cluster.secret(namespace, name);
@@ -105,11 +106,11 @@ export function gatewayKey(gateway: KubernetesObject): string {
   return keyOf(gateway.metadata.namespace ?? "", gateway.metadata.name);
 }
 
-/** What a document of a cluster may read: the texts that were granted to it. */
+/** The texts that a cluster document may read. */
 export interface Confinement {
   /** The name under which the text can be read instead of a file. */
   grant(reference: string, text: string): string;
-  /** Throws for everything that was not granted. */
+  /** Throws for a text that was not granted. */
   readText(name: string): string;
 }
 

@@ -1,7 +1,6 @@
 /**
- * The status of a GatewayPolicy (spec 2.6): for every Gateway that it reaches, and for every target that it does not
- * reach, whether it was accepted and whether it is attached. A condition's time changes only when its status does, so
- * that a reload that changes nothing shows nothing new.
+ * Computes the status of a GatewayPolicy (spec 2.6): for each Gateway that it reaches and each target that it does not,
+ * whether it was accepted and attached. The time of a condition changes only with its status.
  */
 import {
   type AncestorStatus,
@@ -13,11 +12,11 @@ import {
   type Verdict,
 } from "./documents.ts";
 
-/** The Gateway API allows no more. */
+/** The limit of the Gateway API. */
 const MAX_ANCESTORS = 16;
 const MAX_MESSAGE_BYTES = 32_768;
 
-/** What became of one entry of targetRefs. */
+/** The outcome of one entry of targetRefs. */
 export interface TargetOutcome {
   readonly reference: ObjectReference;
   /** The Gateways that it is reached through; empty if it is not attached. */
@@ -48,7 +47,7 @@ export function statusOf(
   const add = (reference: ObjectReference, isAccepted: Verdict, attached: Verdict): void => {
     const key = `${reference.group} ${referenceText(reference)}`;
     const before = ancestors.get(key);
-    // One Gateway may be reached by several targets: what fails is what is shown.
+    // Several targets may reach the same Gateway; a failure takes precedence.
     if (before === undefined || (before.attached.isTrue && !attached.isTrue))
       ancestors.set(key, { reference, accepted: isAccepted, attached });
   };
@@ -61,11 +60,11 @@ export function statusOf(
       for (const gateway of outcome.gateways)
         add(gateway, isAccepted, accepted.isTrue ? attachedTo(reached, outcomes) : NOT_ATTACHED);
   }
-  // Without any usable target the policy itself is the only place to say so.
+  // Without a usable target, the policy itself is the ancestor.
   if (ancestors.size === 0)
     add(policy, accepted, { ...NOT_ATTACHED, message: "Not attached: the policy has no usable target" });
 
-  // What failed comes first: whoever looks at one entry only (a column of kubectl) must not be told that all is well.
+  // Failures come first, because a kubectl column shows only the first entry.
   const rank = ({ accepted: isAccepted, attached }: { accepted: Verdict; attached: Verdict }): string =>
     `${Number(isAccepted.isTrue)}${Number(attached.isTrue)}`;
   const order = (one: { reference: ObjectReference; accepted: Verdict; attached: Verdict }): string =>
@@ -93,7 +92,7 @@ function attachedTo(reached: readonly TargetOutcome[], outcomes: readonly Target
   };
 }
 
-/** An API server takes no longer one, and then no status at all. */
+/** The API server rejects a status with a longer message. */
 export function conditionMessage(message: string): string {
   if (Buffer.byteLength(message) <= MAX_MESSAGE_BYTES) return message;
   const end = " … (cut)";

@@ -1,7 +1,7 @@
 /**
- * All documents of one load → additions to the standalone configuration, and the status of every GatewayPolicy.
- * Gateways first, then the routes that name them, then the policies that stand on both; within a kind, the older
- * document wins a conflict, then the name that sorts first (as the Gateway API has it).
+ * Translates all documents of a load to additions to the standalone configuration, and computes the status of each
+ * GatewayPolicy: first Gateways, then routes, then policies. In a conflict the older document wins, then the name that
+ * sorts first, as in the Gateway API.
  */
 
 import type { z } from "zod";
@@ -46,7 +46,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   const { standalone } = input;
   const clusterFor = (document: ResourceDocument): Cluster | undefined =>
     input.cluster && (input.recorded?.(document, input.cluster) ?? input.cluster);
-  // Documents of a cluster reach nothing that this machine's own configuration has.
+  // Documents of a cluster cannot refer to the standalone configuration.
   const isCluster = input.cluster !== undefined;
   const findBackendFor = (document: ResourceDocument): FindBackend => {
     const cluster = clusterFor(document);
@@ -184,7 +184,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   };
 }
 
-/** Made once for a list of policies: each is a tree of schemas. */
+/** Cached per list of policies. */
 const madeParts = new WeakMap<readonly PolicyDefinition[], ReturnType<typeof makeParts>>();
 
 function makeParts(policies: readonly PolicyDefinition[]) {
@@ -198,7 +198,7 @@ function partsAndSchema(policies: readonly PolicyDefinition[]): ReturnType<typeo
 }
 
 const KINDS = ["Gateway", "HTTPRoute", "GRPCRoute", "GatewayPolicy", "Backend"];
-/** Kinds that stand in the same folder in practice and mean nothing to us. */
+/** Kinds that are commonly in the same folder, and are ignored. */
 const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "CustomResourceDefinition"]);
 
 function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
@@ -218,7 +218,7 @@ function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
   });
 }
 
-/** A document of our own group with a kind that does not exist may be a protection that is spelled wrong. */
+/** A document of our own group with an unknown kind may be a misspelled security policy. */
 function kindOf(document: ResourceDocument): string {
   const { kind, apiVersion } = identityOf(document);
   const isPolicy = apiVersion.startsWith(`${POLICY_API_GROUP}/`) && !KINDS.includes(kind);
@@ -242,7 +242,7 @@ function inOrder(documents: readonly ResourceDocument[], kind: string): Resource
     .map(({ document }) => document);
 }
 
-/** What a rule became, held against the schema of routes: a rule that fails it is closed, or left out if even that fails. */
+/** Validates a translated rule. An invalid rule is closed, or dropped if that is invalid too. */
 function checkedRoute(written: WrittenRoute, input: ResourceInput, list: ProblemList): WrittenRoute[] {
   const parsed = input.routeSchema.safeParse(written.route);
   if (parsed.success) return [written];
