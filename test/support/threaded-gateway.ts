@@ -59,9 +59,14 @@ export interface ThreadedGateway {
   json<Answer>(path: string): Promise<Answer>;
 }
 
-export async function startThreaded(t: TestContext, config: string, node: string): Promise<ThreadedGateway> {
+export async function startThreaded(
+  t: TestContext,
+  config: string,
+  node: string,
+  nodeFlags: readonly string[] = [],
+): Promise<ThreadedGateway> {
   const file = configFile(t, config);
-  const command = [node, "--import", KILL, BUNDLE];
+  const command = [node, ...nodeFlags, "--import", KILL, BUNDLE];
   const gateway = startGatewayProcess(t, ["-f", file], { command, patienceMs: PATIENCE_MS });
   const port = await gateway.port("main");
   const adminUrl = await gateway.adminUrl();
