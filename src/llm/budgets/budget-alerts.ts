@@ -1,6 +1,6 @@
 /**
- * Soft alerts: a log line, a metric and a call of a webhook when the spending of a key reaches a percentage of its budget.
- * Once per key, percentage and period, whichever replica sees it first: the store says who tells it.
+ * Budget alerts: a log line, a metric and a webhook call when the spending of a key reaches a percentage of its budget.
+ * Sent once per key, percentage and period; the store decides which replica sends it.
  */
 
 import { type Clock, wait } from "../../base/clock.ts";
@@ -25,14 +25,14 @@ export interface AlertServices {
 
 const TIMEOUT_MS = 5_000;
 const MAX_RESPONSE_BYTES = 64 * 1024;
-/** Before each further attempt. */
+/** Delays before each retry. */
 const PAUSES_MS = [1_000, 5_000];
-/** Alerts that this process knows to be told; beyond it the store is asked again. */
+/** Alerts known to be sent; when the set is full it is cleared and the store decides again. */
 const MAX_REMEMBERED = 10_000;
 
 export class BudgetAlerts {
   readonly #services: AlertServices;
-  readonly #told = new Set<string>();
+  readonly #sent = new Set<string>();
   readonly #count: Family<Counter>;
 
   constructor(services: AlertServices) {
@@ -44,34 +44,34 @@ export class BudgetAlerts {
     ]);
   }
 
-  /** The account's total is this now. */
+  /** Checks the account's new total against the alert percentages. */
   check(account: Account, total: number, webhook: Webhook | undefined): void {
     const { budget, key } = account;
     for (const percent of budget.alertAt) {
       if (total * 100 < budget.limit * percent) return;
       const name = `alerts/${percent}/${budget.limit}/${key}`;
-      if (this.#told.has(name)) continue;
-      this.#tellOnce(name, account, total, percent, webhook).catch((error) =>
+      if (this.#sent.has(name)) continue;
+      this.#sendOnce(name, account, total, percent, webhook).catch((error) =>
         this.#services.logger.warn("a budget alert could not be sent", { budget: budget.name, reason: String(error) }),
       );
     }
   }
 
-  async #tellOnce(
+  async #sendOnce(
     name: string,
     account: Account,
     total: number,
     percent: number,
     webhook: Webhook | undefined,
   ): Promise<void> {
-    if (this.#told.size >= MAX_REMEMBERED) this.#told.clear();
-    this.#told.add(name);
+    if (this.#sent.size >= MAX_REMEMBERED) this.#sent.clear();
+    this.#sent.add(name);
     try {
       const { expiresAtMs } = account;
       if (!(await this.#services.store.replace(name, undefined, "1", { expiresAtMs }))) return;
     } catch (error) {
-      // The next call of the same key tries again.
-      this.#told.delete(name);
+      // The next call with the same key tries again.
+      this.#sent.delete(name);
       throw error;
     }
     const { budget, owner } = account;

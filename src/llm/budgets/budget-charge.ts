@@ -1,7 +1,10 @@
 /**
- * What one call takes from its budgets: an estimate is reserved in the store before the call, what a stream writes is added
- * while it runs, and at its end the real amount takes their place. If one budget refuses, nothing stays taken from
- * the others. The call belongs to the period in which it was admitted.
+ * The charge of one LLM call to its budgets. An estimate is reserved in the store before the call, streamed output is
+ * added while it runs, and the actual amount replaces both at the end. If one budget rejects the call, reservations in
+ * the others are released. The call belongs to the period in which it was admitted.
+ *
+ * A call without a price is rejected if a hard budget counts dollars, because it would be free. Response headers show
+ * the budget with the smallest remaining share, or the one that rejected the call.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -15,14 +18,14 @@ import type { Webhook } from "./budget-alerts.ts";
 import type { BudgetBooks } from "./ledger.ts";
 import type { StreamProgress } from "./stream-progress.ts";
 
-/** Amounts as counted in the store. */
+/** Amounts are in integer units, as stored. */
 export interface Claim {
   readonly account: Account;
-  /** Of the question: reserved before the call. At least 1. */
+  /** The estimated input, reserved before the call. At least 1. */
   readonly estimate: number;
-  /** The most that the answer may cost, where the budget reserves it and the request says it; else 0. */
+  /** The maximum output, if the budget reserves it and the request limits it; otherwise 0. */
   readonly output: number;
-  /** What so many tokens of an answer cost. */
+  /** The price of this many output tokens. */
   priceOf(tokens: number): number;
 }
 
@@ -37,9 +40,9 @@ export class BudgetCharge implements Charge {
   readonly #settings: ChargeSettings;
   readonly #claims: readonly Claim[];
   readonly #exchange: Exchange;
-  /** What stands in the store for each claim. */
+  /** The amount in the store for each claim. */
   readonly #taken: number[];
-  /** What the answer has cost so far, by claim. */
+  /** The price of the output so far, by claim. */
   readonly #written: number[];
   #isOver = false;
 
@@ -51,13 +54,13 @@ export class BudgetCharge implements Charge {
     this.#written = claims.map(() => 0);
   }
 
-  /** Nothing is counted in this process alone. */
+  /** Budgets are counted in the store only. */
   take(): undefined {}
 
   async confirm(): Promise<void> {
     const refusals = await Promise.all(this.#claims.map((claim, i) => this.#reserve(claim, i)));
     const refusal = refusals.find((one) => one !== undefined);
-    // The client left meanwhile, or one of the budgets has nothing left.
+    // Releases reservations if the client disconnected or a budget rejected the call.
     if (this.#isOver || refusal !== undefined) this.#release();
     if (refusal !== undefined) throw refusal;
   }
@@ -67,20 +70,20 @@ export class BudgetCharge implements Charge {
     this.#release();
   }
 
-  /** A stream has written so many more tokens. */
+  /** A stream has produced this many more tokens. */
   progressed(tokens: number): void {
     if (this.#isOver) return;
     for (const [i, claim] of this.#claims.entries()) {
       const before = Math.max(0, (this.#written[i] as number) - claim.output);
       const written = (this.#written[i] as number) + claim.priceOf(tokens);
       this.#written[i] = written;
-      // What was reserved for the answer is used up first.
+      // Uses the reservation for the output first.
       const more = Math.max(0, written - claim.output) - before;
       if (more > 0) this.#add(i, more);
     }
   }
 
-  /** The call ended. `used` says what it cost by a claim's account; undefined: nothing is known, what was taken stays. */
+  /** The call ended. `used` returns its price for a claim; if undefined, the charged amount stays. */
   settle(used: (claim: Claim) => number | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -133,7 +136,7 @@ export class BudgetCharge implements Charge {
 
 export interface WantedBudget {
   readonly budget: Budget;
-  /** As it stands in the store. */
+  /** As stored. */
   readonly key: string | undefined;
 }
 
@@ -154,10 +157,10 @@ export function claimsOf(
     if (budget.unit === "tokens") return { account, estimate: input, output, priceOf: (tokens) => tokens };
     const cost = quote(input, 0);
     if (cost === undefined && budget.isHard && unpriced === "refuse" && !LlmRequestFacts.isFree(llm))
-      throw refuseUnpriced(llm);
+      throw unpricedModel(llm);
     const counted = (inputTokens: number, outTokens: number): number =>
       toCounted("cost", quote(inputTokens, outTokens) ?? 0);
-    // At least one billionth: concurrent calls must not all pass on the last of it.
+    // At least one billionth, so that concurrent calls do not all pass on the last unit.
     const estimate = Math.max(1, counted(input, 0));
     return { account, estimate, output: counted(0, output), priceOf: (tokens) => counted(0, tokens) };
   });
@@ -170,7 +173,7 @@ export function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: 
   charge.settle(({ account: { budget }, estimate }) => {
     if (budget.unit === "tokens") {
       const recounted = estimatedTokens(llm);
-      // The estimate of an upload is known when it went through.
+      // The size of an upload is known only after it was sent.
       return used ?? (recounted === estimate ? undefined : recounted);
     }
     if (used === undefined) return undefined;
@@ -179,7 +182,7 @@ export function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: 
   });
 }
 
-/** A stream's words are charged while it runs. */
+/** Charges a stream while it runs. */
 export function watchStream(progress: StreamProgress, charge: BudgetCharge, { response }: Exchange): void {
   if (response?.source !== "upstream" || response.status >= 300) return;
   if (response.headers.get("content-type")?.startsWith("text/event-stream") !== true) return;
@@ -187,7 +190,7 @@ export function watchStream(progress: StreamProgress, charge: BudgetCharge, { re
   response.observers = [...(response.observers ?? []), observer];
 }
 
-function refuseUnpriced(llm: LlmFacts | undefined): GatewayError {
+function unpricedModel(llm: LlmFacts | undefined): GatewayError {
   const model = llm?.requestModel;
   return new GatewayError("unpriced_model", {
     ...(model === undefined
@@ -203,7 +206,7 @@ export interface BudgetReading {
 
 const NAMES = ["x-budget-name", "x-budget-unit", "x-budget-limit", "x-budget-remaining", "x-budget-reset"] as const;
 
-/** All budgets of a request, whatever scope they stand in. */
+/** The budget readings of a request, across all scopes. */
 const readings = new WeakMap<Exchange, BudgetReading[]>();
 
 export function readingOf({ budget, period }: Account, total: number, nowMs: number): BudgetReading {

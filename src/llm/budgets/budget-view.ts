@@ -1,6 +1,6 @@
 /**
- * What was spent of a budget in this period, for the admin interface, read from the store page by page. A budget shows a
- * list that a person can read; a search goes through all keys.
+ * The spending of a budget in the current period, for the admin interface, read from the store page by page. The view
+ * shows the largest keys; a search covers all keys.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -9,9 +9,9 @@ import { counterOf, type Store } from "../../store/store.ts";
 import { accountsPrefix, type Budget, fromCounted, ownerOf, periodOf, secondsLeft, shownUnit } from "./budget.ts";
 
 const MAX_SHOWN = 20;
-/** Of those that a search found. */
+/** Limit for search results. */
 const MAX_FOUND = 100;
-/** A Redis that others use too is looked through for so long. */
+/** Scan limit, for a Redis that is shared with other programs. */
 const MAX_LOOK_MS = 5_000;
 
 export async function budgetView(

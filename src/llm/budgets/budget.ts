@@ -1,36 +1,39 @@
 /**
- * A budget: how much may be spent per period, and under which name in the store each key's spending is counted. The same
- * name, unit and period mean the same counters, wherever the budget stands.
+ * Budgets, their periods and amounts. A budget limits the spending per key and period. Budgets with the same name, unit
+ * and period share their counters, wherever they are configured.
+ *
+ * Periods are calendar days, weeks from Monday and months in UTC, so that all replicas agree. Amounts are integers:
+ * tokens, or billionths of a dollar, which represent the price of one token exactly.
  */
 
 export interface Budget {
   readonly name: string;
   readonly unit: BudgetUnit;
-  /** As counted in the store. */
+  /** In integer units, as stored. */
   readonly limit: number;
   readonly per: PeriodUnit;
-  /** False: it only alerts. */
+  /** False: the budget only alerts. */
   readonly isHard: boolean;
-  /** A call must fit with all it may write. */
+  /** A call is admitted only if its maximum output fits too. */
   readonly reservesOutput: boolean;
-  /** Percentages, in order. */
+  /** Percentages in ascending order. */
   readonly alertAt: readonly number[];
 }
 
-/** One key's part of a budget in one period. */
+/** The spending of one key in one period. */
 export interface Account {
   readonly budget: Budget;
   readonly period: Period;
-  /** In the store. */
+  /** The counter's key in the store. */
   readonly key: string;
   readonly expiresAtMs: number;
-  /** For people. */
+  /** Shown to people. */
   readonly owner: string;
 }
 
 export const NO_KEY = "(no key)";
 
-/** `key`: undefined for what all share that have none. */
+/** `key`: undefined for the account shared by all calls without a key. */
 export function accountOf(budget: Budget, key: string | undefined, shown: string, nowMs: number): Account {
   const period = periodOf(budget.per, nowMs);
   return {
@@ -42,12 +45,12 @@ export function accountOf(budget: Budget, key: string | undefined, shown: string
   };
 }
 
-/** What the accounts of a budget begin with. */
+/** The store prefix of a budget's accounts. */
 export function accountsPrefix({ name, unit, per }: Budget, period: Period): string {
   return `${name}/${unit}/${per}/${period.name}/`;
 }
 
-/** The key of an account that was found under that prefix. */
+/** The owner of an account found under that prefix. */
 export function ownerOf(rest: string): string {
   return rest === SHARED ? NO_KEY : rest.slice(OWN.length);
 }
@@ -74,17 +77,17 @@ export function periodOf(unit: PeriodUnit, nowMs: number): Period {
     return { name: isoDay(startMs).slice(0, "2026-11".length), startMs, endMs: Date.UTC(year, month + 1, 1) };
   }
   const today = Date.UTC(year, month, date);
-  // Sunday is day 0 of JavaScript's week and the last of ours.
+  // JavaScript's weeks start on Sunday.
   const startMs = unit === "day" ? today : today - ((now.getUTCDay() + 6) % 7) * DAY_MS;
   return { name: isoDay(startMs), startMs, endMs: startMs + (unit === "day" ? DAY_MS : 7 * DAY_MS) };
 }
 
-/** What is counted is kept for as long again: a clock that jumps to the next period and back finds it. */
+/** Counters are kept for one more period, so that a clock that jumps ahead and back finds them. */
 export function keptUntilMs({ startMs, endMs }: Period): number {
   return endMs + (endMs - startMs);
 }
 
-/** Until the period ends, rounded up, at least 1. */
+/** Seconds until the period ends, rounded up, at least 1. */
 export function secondsLeft({ endMs }: Period, nowMs: number): number {
   return Math.max(1, Math.ceil((endMs - nowMs) / 1000));
 }
@@ -97,7 +100,7 @@ export type BudgetUnit = "cost" | "tokens";
 
 const PER_DOLLAR = 1_000_000_000;
 
-/** In dollars. Sums up to several times as much are exact in billionths. */
+/** In dollars. Sums of several times this amount are exact in billionths. */
 export const MAX_COST = 1_000_000;
 export const MAX_BUDGET_TOKENS = 1_000_000_000_000;
 
@@ -109,7 +112,7 @@ export function fromCounted(unit: BudgetUnit, counted: number): number {
   return unit === "tokens" ? counted : counted / PER_DOLLAR;
 }
 
-/** As headers and people read it: dollars with up to six digits behind the point, rounded down. */
+/** Formats an amount for headers and people: dollars with up to six decimals, rounded down. */
 export function shownAmount(unit: BudgetUnit, counted: number): string {
   if (unit === "tokens") return String(counted);
   return (Math.floor(counted / 1000) / 1_000_000).toFixed(6).replace(/\.?0+$/, "");

@@ -1,7 +1,7 @@
 /**
- * What was spent, in the store, where all replicas count. An addition that certainly did not arrive waits and is made
- * again every second; one that may have arrived is not repeated, because it would count twice. At most one ledger per
- * process, so that what waits is seen in one place.
+ * The ledger of spending in the store, shared by all replicas, with the budget state that survives a reload. An
+ * addition that definitely failed is queued and retried every second. One with an unknown outcome is not repeated,
+ * because it might count twice. There is one ledger per process.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { CompileEnv } from "../../core/policy.ts";
@@ -13,11 +13,11 @@ import { BudgetAlerts } from "./budget-alerts.ts";
 import { StreamProgress } from "./stream-progress.ts";
 
 const RETRY_AFTER_MS = 1_000;
-/** Counters whose changes wait for the store. */
+/** Maximum number of queued counters. */
 const MAX_WAITING = 100_000;
 
 export interface SpendingCounter {
-  /** In the store. */
+  /** The counter's key in the store. */
   readonly key: string;
   readonly expiresAtMs: number;
 }
@@ -44,12 +44,12 @@ export class Ledger {
     return this.#waiting.size;
   }
 
-  /** Adds the amount if the total then is within the ceiling. Rejects with StoreUnavailable. */
+  /** Adds the amount if the total stays within the ceiling. Rejects with StoreUnavailable. */
   reserve(counter: SpendingCounter, amount: number, ceiling: number): Promise<AddResult> {
     return this.#store.add(counter.key, amount, { limit: ceiling, expiresAtMs: counter.expiresAtMs });
   }
 
-  /** Adds what was spent, or gives back; 0 reads. Resolves with the total, if the store said it; never rejects. */
+  /** Adds an amount, which may be negative or 0. Resolves with the total if the store returned it; never rejects. */
   async add(counter: SpendingCounter, amount: number): Promise<number | undefined> {
     try {
       return (await this.#store.add(counter.key, amount, { expiresAtMs: counter.expiresAtMs })).total;
@@ -59,7 +59,7 @@ export class Ledger {
     }
   }
 
-  /** The last attempt to write down what waits. */
+  /** Makes a last attempt to write the queued amounts. */
   async close(): Promise<void> {
     this.#retrying?.cancel();
     this.#retrying = undefined;
@@ -85,7 +85,7 @@ export class Ledger {
     for (const [key, { amount, expiresAtMs }] of [...this.#waiting]) {
       this.#waiting.delete(key);
       await this.add({ key, expiresAtMs }, amount);
-      // The store is still away: the others would fail alike.
+      // The store is still unavailable, so the others would fail too.
       if (this.#waiting.has(key)) return;
     }
     if (this.#waiting.size > 0) return;

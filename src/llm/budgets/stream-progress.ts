@@ -1,7 +1,7 @@
 /**
- * What streams in flight have written so far, charged once per second: a process that is killed in the middle of a long
- * answer loses a second of spending, not the answer. Bytes are counted as they pass; how many tokens they are is
- * estimated from the last chunk of each second, so that a stream costs one look per second.
+ * Charges the output of running streams once per second, so that a killed process loses one second of spending. Bytes
+ * are counted as they pass; tokens are estimated from the last chunk of each second, so a stream costs one parse per
+ * second.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -12,10 +12,10 @@ import { estimateTextTokens } from "../usage/estimate-tokens.ts";
 import { textOf } from "../usage/event-content.ts";
 
 const TICK_MS = 1_000;
-/** More than a chunk of a model's words; larger ones are read up to here. */
+/** Longer than a typical chunk; only this much of a larger one is read. */
 const MAX_LOOK_BYTES = 64 * 1024;
 
-/** Gets the tokens that were written since the last time. */
+/** Receives the tokens produced since the last call. */
 export type Progressed = (tokens: number) => void;
 
 export class StreamProgress {
@@ -46,7 +46,7 @@ export class StreamProgress {
   }
 
   #tick(): void {
-    for (const meter of this.#streams) meter.tell();
+    for (const meter of this.#streams) meter.report();
   }
 }
 
@@ -64,7 +64,7 @@ class StreamMeter {
     this.#last = chunk;
   }
 
-  tell(): void {
+  report(): void {
     const last = this.#last;
     if (last === undefined) return;
     const looked = last.subarray(0, MAX_LOOK_BYTES);
@@ -85,7 +85,7 @@ function tokensIn(chunk: Buffer): number {
   try {
     parser.push(chunk);
   } catch {
-    // An event beyond all measure: the answer's end settles it.
+    // The event is too large; the end of the response settles it.
   }
   return tokens;
 }

@@ -98,7 +98,7 @@ function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string)
 function* edit(llm: LlmCall, rules: PromptRules, env: PlanOptions): Steps<LlmCall> {
   const tree = yield* treeOf(llm, env, "pass the prompt policies");
   try {
-    if (rules.requestGuards) refuseTokenNumbers(tree.value);
+    if (rules.requestGuards) rejectTokenNumbers(tree.value);
     const value = yield* applyRules(tree.value, llm.dialect.format, rules, tree.resolve);
     return yield* rewritten(llm, tree, value, "a prompt policy");
   } catch (error) {
@@ -118,7 +118,7 @@ export async function applyWebhooks(
   const run = <T>(steps: Steps<T>): T | Promise<T> =>
     llm.bytes.length > SLICED_BYTES ? inTurns(steps, isOver) : finish(steps);
   const tree = await run(treeOf(llm, env, "pass the guards"));
-  refuseTokenNumbers(tree.value);
+  rejectTokenNumbers(tree.value);
   const found = new BodyTexts(tree.value, { direction: "request", resolve: tree.resolve });
   const { texts } = found;
   try {
@@ -131,7 +131,7 @@ export async function applyWebhooks(
   }
 }
 
-function refuseTokenNumbers(body: Members): void {
+function rejectTokenNumbers(body: Members): void {
   if (!hasTokenNumbers(body)) return;
   const message = "the guards of this route cannot read a prompt of token numbers: send it as text";
   throw new LlmRejection({ status: 400, message, code: "unsupported_format" });

@@ -82,7 +82,7 @@ export class GuardedResponse extends ResponseFilter {
       try {
         parser.push(chunk);
       } catch (error) {
-        order.afterwards(() => this.#refuse(error));
+        order.afterwards(() => this.#reject(error));
       }
       return order.isBusy ? false : this.#flush();
     }
@@ -139,7 +139,7 @@ export class GuardedResponse extends ResponseFilter {
   #guard(steps: Steps<SseEvent[]>, isSmall: boolean): void {
     this.#stream?.order.run(caught(steps), isSmall, (outcome) => {
       if (this.#over) return;
-      if ("error" in outcome) this.#refuse(outcome.error);
+      if ("error" in outcome) this.#reject(outcome.error);
       else this.#take(outcome.events);
     });
   }
@@ -204,7 +204,7 @@ export class GuardedResponse extends ResponseFilter {
     return Buffer.from(JSON.stringify(errorBody(this.#format, error)));
   }
 
-  #refuse(error: unknown): void {
+  #reject(error: unknown): void {
     if (this.#over) return;
     this.#over = true;
     this.#flush();
@@ -284,7 +284,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
     if (this.#over) return true;
     this.#bytes += chunk.length;
     this.#held.push(chunk);
-    if (this.#bytes > MAX_RESPONSE_BYTES) this.#refuseUnread(`the answer is larger than ${MAX_RESPONSE_BYTES} bytes`);
+    if (this.#bytes > MAX_RESPONSE_BYTES) this.#rejectUnread(`the answer is larger than ${MAX_RESPONSE_BYTES} bytes`);
     return true;
   }
 
@@ -304,7 +304,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
       const judged = isEventStream(this.#headers?.get("content-type"))
         ? await this.#judgeStream(bytes)
         : await this.#judgeJson(bytes);
-      if (judged === undefined) this.#refuseUnread("it cannot be read");
+      if (judged === undefined) this.#rejectUnread("it cannot be read");
       else this.#send(this.#status, judged);
     } catch (error) {
       if (!(error instanceof GuardRejection)) throw error;
@@ -354,7 +354,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
     this.call.end();
   }
 
-  #refuseUnread(why: string): void {
+  #rejectUnread(why: string): void {
     this.#over = true;
     this.#held = [];
     this.call.fail(new GatewayError("backend_response_invalid", { detail: `the response guards: ${why}` }));

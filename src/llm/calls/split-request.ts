@@ -38,9 +38,9 @@ export class SplitCall implements HttpCall {
   readonly #parts: SplitRequest;
   readonly #handler: ResponseHandler;
   readonly #open = new Set<Part>();
-  readonly #answers: Buffer[] = [];
+  readonly #responses: Buffer[] = [];
   #next = 0;
-  #answered = 0;
+  #completed = 0;
   #bytes = 0;
   /** Tokens of the completed parts. */
   #tokens = 0;
@@ -48,7 +48,7 @@ export class SplitCall implements HttpCall {
   #firstHead: HeaderList | undefined = undefined;
   /** The failed part, whose response is forwarded. */
   #failed: Part | undefined = undefined;
-  #isTold = false;
+  #isReported = false;
   #isOver = false;
 
   constructor(parts: SplitRequest, handler: ResponseHandler) {
@@ -64,7 +64,7 @@ export class SplitCall implements HttpCall {
   abort(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#tell();
+    this.#report();
     this.#close(undefined);
   }
 
@@ -79,61 +79,61 @@ export class SplitCall implements HttpCall {
   }
 
   /** A part responded with an error status: its response replaces the joined one. */
-  fails(part: Part, status: number, headers: HeaderList): void {
+  respondedWithError(part: Part, status: number, headers: HeaderList): void {
     if (this.#isOver || this.#failed) return;
     this.#failed = part;
     this.#open.delete(part);
-    this.#tell();
+    this.#report();
     this.#close(part);
     this.#handler.head(status, headers);
   }
 
   /** Rejects the request in the shape of a provider error. */
-  refuse(part: Part): void {
+  reject(part: Part): void {
     if (this.#isOver || this.#failed) return;
-    this.#tell();
+    this.#report();
     part.http?.abort();
-    this.fails(part, 400, HeaderList.of({ "content-type": "application/json" }));
+    this.respondedWithError(part, 400, HeaderList.of({ "content-type": "application/json" }));
     const message = "the answers to all parts of the request are too large together: send fewer at once";
-    this.passes(Buffer.from(JSON.stringify({ message })));
-    this.passesEnd([]);
+    this.forward(Buffer.from(JSON.stringify({ message })));
+    this.forwardEnd([]);
   }
 
-  passes(chunk: Buffer): boolean {
+  forward(chunk: Buffer): boolean {
     return this.#isOver || this.#handler.data(chunk);
   }
 
-  passesEnd(trailers: string[]): void {
+  forwardEnd(trailers: string[]): void {
     if (this.#isOver) return;
     this.#handler.end(trailers);
     this.#isOver = true;
   }
 
-  breaks(part: Part, error: HttpClientError): void {
+  failed(part: Part, error: HttpClientError): void {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#open.delete(part);
-    this.#tell();
+    this.#report();
     this.#close(part);
     this.#handler.error(error);
   }
 
   /** Embeddings of one model have the same size, so an oversized total is detected early. */
-  isTooMuch(bytes: number): boolean {
-    return (this.#bytes + bytes) * this.#parts.count > MAX_RESPONSES_BYTES * (this.#answered + 1);
+  exceedsLimit(bytes: number): boolean {
+    return (this.#bytes + bytes) * this.#parts.count > MAX_RESPONSES_BYTES * (this.#completed + 1);
   }
 
-  answered(part: Part, headers: HeaderList, answer: Buffer): void {
+  completed(part: Part, headers: HeaderList, answer: Buffer): void {
     if (this.#isOver || this.#failed) return;
     this.#open.delete(part);
     const tokens = this.#parts.tokensOf(headers, answer);
     this.#tokens += tokens ?? this.#parts.estimateOf(part.at);
     if (tokens === undefined) this.#areCounted = false;
     if (part.at === 0) this.#firstHead = headers;
-    this.#answers[part.at] = answer;
+    this.#responses[part.at] = answer;
     this.#bytes += answer.length;
-    this.#answered += 1;
-    if (this.#answered < this.#parts.count) this.#fill();
+    this.#completed += 1;
+    if (this.#completed < this.#parts.count) this.#fill();
     else this.#finish();
   }
 
@@ -149,7 +149,7 @@ export class SplitCall implements HttpCall {
             if (!this.#isOver && this.#failed === undefined) part.http = this.#parts.send(ready, part);
           })
           .catch((error: Error) => {
-            if (this.#failed === undefined) this.breaks(part, new HttpClientError("connect", error.message, error));
+            if (this.#failed === undefined) this.failed(part, new HttpClientError("connect", error.message, error));
           });
     }
   }
@@ -160,8 +160,8 @@ export class SplitCall implements HttpCall {
     for (const name of ["content-length", "content-encoding", "etag"]) headers.delete(name);
     headers.set("content-type", "application/json");
     this.#parts.total(headers, this.#areCounted ? this.#tokens : undefined);
-    const pieces = this.#answers.flatMap((answer, at) => (at === 0 ? [answer] : [COMMA, answer]));
-    this.#isTold = true;
+    const pieces = this.#responses.flatMap((answer, at) => (at === 0 ? [answer] : [COMMA, answer]));
+    this.#isReported = true;
     this.#handler.head(200, headers);
     if (!this.#isOver) this.#handler.data(Buffer.concat([BEGIN, ...pieces, END]));
     if (!this.#isOver) this.#handler.end([]);
@@ -169,9 +169,9 @@ export class SplitCall implements HttpCall {
   }
 
   /** Reports spending at most once. Every part that was sent is billed, unless it failed. */
-  #tell(): void {
-    if (this.#isTold) return;
-    this.#isTold = true;
+  #report(): void {
+    if (this.#isReported) return;
+    this.#isReported = true;
     let tokens = this.#tokens;
     for (const { at, http } of this.#open) if (http !== undefined) tokens += this.#parts.estimateOf(at);
     this.#parts.spent(tokens);
@@ -203,35 +203,35 @@ class Part implements ResponseHandler {
 
   head(status: number, headers: HeaderList): void {
     if (status >= 200 && status < 300) this.#headers = headers;
-    else this.#whole.fails(this, status, headers);
+    else this.#whole.respondedWithError(this, status, headers);
   }
 
   data(chunk: Buffer): boolean {
-    if (this.#headers === undefined) return this.#whole.passes(chunk);
+    if (this.#headers === undefined) return this.#whole.forward(chunk);
     this.#whole.partReceived();
     this.#held.push(chunk);
     this.#heldBytes += chunk.length;
-    if (this.#whole.isTooMuch(this.#heldBytes)) this.#whole.refuse(this);
+    if (this.#whole.exceedsLimit(this.#heldBytes)) this.#whole.reject(this);
     return true;
   }
 
   end(trailers: string[]): void {
     const headers = this.#headers;
     if (headers === undefined) {
-      this.#whole.passesEnd(trailers);
+      this.#whole.forwardEnd(trailers);
       return;
     }
     const encoding = headers.get("content-encoding");
     const raw = this.#held.length === 1 && this.#held[0] ? this.#held[0] : Buffer.concat(this.#held);
     const answer = isEncoded(encoding) ? decodeAnswer(raw, encoding) : raw;
     if (answer === undefined)
-      this.#whole.breaks(this, new HttpClientError("response", "the provider's answer cannot be decoded"));
-    else if (this.#whole.isTooMuch(answer.length)) this.#whole.refuse(this);
-    else this.#whole.answered(this, headers, answer);
+      this.#whole.failed(this, new HttpClientError("response", "the provider's answer cannot be decoded"));
+    else if (this.#whole.exceedsLimit(answer.length)) this.#whole.reject(this);
+    else this.#whole.completed(this, headers, answer);
   }
 
   error(error: HttpClientError): void {
-    this.#whole.breaks(this, error);
+    this.#whole.failed(this, error);
   }
 }
 

@@ -1,8 +1,11 @@
 /**
- * Where AWS keys come from when the configuration does not hold them: the places and variables that AWS's own tools
- * use, in their order. Each place says whether it is there; the first that is there counts, and if it fails nothing
- * behind it is tried, so that a mistake does not end up as somebody else's role. Not supported: single sign-on,
- * `credential_process` and roles assumed through profiles.
+ * AWS credentials: where keys come from, and how requests are signed (Signature Version 4).
+ *
+ * Keys that are not in the configuration come from the sources of AWS's own tools, in their order: environment, shared
+ * credentials file, web identity, container agent, instance metadata (version 2 only). The first source that is
+ * configured counts; if it fails, no later one is tried, so that a mistake does not select another role. Responses are
+ * size-limited, redirects are not followed, and errors never quote a response. Not supported: single sign-on,
+ * `credential_process`, and roles assumed through profiles.
  */
 
 import { createHash, createHmac, type Hash, type Hmac } from "node:crypto";
@@ -47,7 +50,7 @@ function requireProfile(profile: string, variables: Variables): Lease<AwsKeys> {
   );
 }
 
-/** Undefined if there is no such file, no such profile, or it holds no keys. */
+/** Undefined if the file or the profile does not exist, or the profile has no keys. */
 function readProfile(profile: string, variables: Variables): Lease<AwsKeys> | undefined {
   const path = sharedFile(variables);
   if (path === undefined) return undefined;
@@ -61,7 +64,7 @@ function readProfile(profile: string, variables: Variables): Lease<AwsKeys> | un
   const accessKeyId = settings.get("aws_access_key_id");
   const secretAccessKey = settings.get("aws_secret_access_key");
   if (!accessKeyId || !secretAccessKey) return undefined;
-  // The file may be rewritten by whoever renews it: it is looked at again.
+  // Another program may renew the file, so it is read again later.
   return {
     value: { accessKeyId, secretAccessKey, sessionToken: settings.get("aws_session_token") },
     expiresAtMs: undefined,
@@ -74,7 +77,7 @@ function sharedFile(variables: Variables): string | undefined {
   return home ? `${home}/.aws/credentials` : undefined;
 }
 
-/** The settings of one section of an INI file; a line that is no setting is passed over, as AWS's tools do. */
+/** Reads one section of an INI file. Other lines are ignored, as AWS's tools do. */
 function readSection(text: string, section: string): Map<string, string> {
   const settings = new Map<string, string>();
   let inside = false;
@@ -98,7 +101,7 @@ export interface AwsKeys {
 export type Variables = Readonly<Record<string, string | undefined>>;
 
 export interface AwsSourceOptions {
-  /** A profile of the shared credentials file: then only that is looked at. */
+  /** A profile of the shared credentials file; if set, no other source is used. */
   readonly profile: string | undefined;
   readonly region: string;
   readonly variables: Variables;
@@ -107,13 +110,13 @@ export interface AwsSourceOptions {
 }
 
 const TIMEOUT_MS = 5_000;
-/** The metadata service is on the same machine, or nowhere. */
+/** The metadata service is on the same machine, so it responds at once or not at all. */
 const INSTANCE_TIMEOUT_MS = 1_000;
 const MAX_BYTES = 64 * 1024;
 const CONTAINER_HOST = "http://169.254.170.2";
 const INSTANCE_HOST = "http://169.254.169.254";
 const INSTANCE_TOKEN_SECONDS = "300";
-/** Where a key may be fetched without encryption: the machine itself and the agents' fixed addresses. */
+/** Hosts that may serve keys over plain HTTP: the local machine and the fixed addresses of the agents. */
 const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"]);
 
 export async function webIdentityKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
@@ -124,7 +127,7 @@ export async function webIdentityKeys(options: AwsSourceOptions): Promise<Lease<
     Version: "2011-06-15",
     RoleArn: variables.AWS_ROLE_ARN ?? "",
     RoleSessionName: variables.AWS_ROLE_SESSION_NAME || `gateway-${clock.now()}`,
-    // Read each time: the token beside a pod is replaced every hour.
+    // Read for each request, because Kubernetes rotates the token file.
     WebIdentityToken: readFileSync(variables.AWS_WEB_IDENTITY_TOKEN_FILE ?? "", "utf8").trim(),
   });
   const text = await ask(options, "the AWS token service", {
@@ -185,7 +188,7 @@ function credentialsIn(body: Members | undefined): Members | undefined {
   return isMembers(result) && isMembers(result.Credentials) ? result.Credentials : undefined;
 }
 
-/** Older token services answer in XML whatever was asked for; four plain elements need no parser. */
+/** Older token services always respond in XML; four plain elements need no parser. */
 function fromXml(text: string): Members {
   const element = (name: string): string | undefined => new RegExp(`<${name}>([^<]*)</${name}>`).exec(text)?.[1];
   return Object.fromEntries(
@@ -196,7 +199,7 @@ function fromXml(text: string): Members {
 function keysOf(body: Members | undefined, tokenName: string): Lease<AwsKeys> {
   const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Expiration } = body ?? {};
   const sessionToken = body?.[tokenName];
-  // The token service counts seconds in JSON; everybody else writes a date.
+  // The token service returns seconds in JSON, the others a date.
   const expiresAtMs = typeof Expiration === "number" ? Expiration * 1000 : Date.parse(String(Expiration));
   if (
     typeof accessKeyId !== "string" ||
@@ -261,7 +264,7 @@ async function load(
         port,
         path: pathname,
         query: Object.fromEntries(new URLSearchParams(query)),
-        // Only what we write is signed: a header that a proxy on the way changes would break the signature.
+        // Signs only headers that the gateway writes, because proxies may change others.
         headers: {
           host,
           "content-type": headers.get("content-type") ?? "application/json",
@@ -274,7 +277,7 @@ async function load(
   };
 }
 
-/** The hash interface of the signer over node's own hashes. */
+/** Adapts Node's hashes to the signer's interface; its JavaScript hash takes a second for a 20 MB body. */
 class NodeSha256 {
   #hash: Hash | Hmac;
   readonly #secret: string | Uint8Array | undefined;

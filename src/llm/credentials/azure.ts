@@ -1,7 +1,7 @@
 /**
- * Access tokens of Microsoft Entra ID for Azure: of an application with a secret, of a workload with a federated token
- * (Kubernetes), or of the machine's managed identity (App Service and its kin, else a virtual machine). Settings that
- * are not given are read from the variables that Azure's own tools read.
+ * Access tokens of Microsoft Entra ID for Azure: for an application with a secret, a workload with a federated token
+ * (Kubernetes), or the machine's managed identity (App Service or virtual machine). Missing settings are read from the
+ * environment variables of Azure's own tools.
  */
 import { readFileSync } from "node:fs";
 import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
@@ -18,7 +18,7 @@ export interface EntraSettings {
   readonly clientSecret?: string | undefined;
 }
 
-/** Throws an Error if an application is named only in part. */
+/** Throws an Error if an application is only partly configured. */
 export function entraTokenSource(
   settings: EntraSettings,
   environment: Readonly<Record<string, string | undefined>>,
@@ -36,7 +36,7 @@ export function entraTokenSource(
     if (secret) return () => exchangeForm(options, WHO, url, { ...form, client_secret: secret });
     if (tokenFile) {
       return async () => {
-        // It is renewed in its file.
+        // The token file is rotated.
         const assertion = readFileSync(tokenFile, "utf8").trim();
         const proof = { client_assertion_type: ASSERTION_TYPE, client_assertion: assertion };
         return exchangeForm(options, WHO, url, { ...form, ...proof });

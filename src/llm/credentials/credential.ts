@@ -1,7 +1,7 @@
 /**
- * The credential for a provider: a configured key, a file that somebody renews, the client's own, an AWS signature or
- * a Google access token. A configured one replaces whatever the client sent; it goes only where the configuration
- * says, never to a place that a request names.
+ * The credential for a provider: a configured key, a key file, the client's own key, an AWS signature, or an access
+ * token of Google or Azure. A configured credential replaces the client's. It is sent only to the configured address,
+ * never to one that a request names.
  */
 import { readFileSync } from "node:fs";
 import { z } from "zod";
@@ -22,14 +22,14 @@ export type Credential =
   | { readonly kind: "key"; read(): string }
   | { readonly kind: "token"; readonly token: Renewable<string> }
   | { readonly kind: "aws"; readonly keys: Renewable<AwsKeys> }
-  /** `explicit`: also a credential that authentication has read and withheld. */
+  /** `explicit`: includes a credential that an authentication policy consumed. */
   | { readonly kind: "client"; readonly explicit: boolean };
 
 const FILE_CHECK_MS = 5_000;
 
 export type CredentialEnv = Pick<BackendEnv, "clock" | "fetch" | "logger" | "resolvePath" | "environment" | "acquire">;
 
-/** `name`: of the target, for log lines. `region`: where an AWS token service is asked. */
+/** `name`: the target, for log lines. `region`: the region of the AWS token service. */
 export function compileCredential(
   config: AuthConfig | undefined,
   name: string,
@@ -77,7 +77,7 @@ function googleToken(config: NonNullable<AuthConfig["google"]>, name: string, en
       ? environment.GOOGLE_APPLICATION_CREDENTIALS || undefined
       : env.resolvePath(config.keyFile);
   const keySource = (file: string): TokenSource => googleKeySource(readFileSync(file, "utf8"), { clock, fetch });
-  // Read at load, so that a wrong file fails there, and again for each token: keys are rotated.
+  // Read at load, so that an invalid file is a configuration error, and again for each token, because keys are rotated.
   if (path !== undefined) keySource(path);
   const obtain: TokenSource =
     path === undefined
@@ -96,7 +96,7 @@ function entraToken(config: NonNullable<AuthConfig["azure"]>, name: string, env:
   );
 }
 
-/** The file is read at load, so that a wrong path fails there, and again at most every few seconds. */
+/** Reads the file at load, so that a wrong path is a configuration error, and again at most every few seconds. */
 function fileReader(path: string, clock: Clock): () => string {
   let key = readFileSync(path, "utf8").trim();
   if (key === "") throw new Error(`${path} is empty`);
@@ -107,14 +107,14 @@ function fileReader(path: string, clock: Clock): () => string {
       try {
         key = readFileSync(path, "utf8").trim() || key;
       } catch {
-        // Being replaced right now: the last good key serves on.
+        // The file is being replaced; the last key stays in use.
       }
     }
     return key;
   };
 }
 
-/** Sets the key in the provider's own header. `headers` has no credential any more when this runs. */
+/** Adds the key in the provider's own header. `headers` must not contain a credential. */
 export function addKey(headers: HeaderList, form: CredentialForm, key: string): void {
   switch (form) {
     case "bearer":
@@ -122,7 +122,7 @@ export function addKey(headers: HeaderList, form: CredentialForm, key: string): 
       headers.add("authorization", `Bearer ${key}`);
       break;
     case "x-api-key":
-      // Subscription tokens of Anthropic are bearer tokens, its keys are not.
+      // Anthropic's subscription tokens are bearer tokens, its API keys are not.
       if (key.startsWith("sk-ant-oat")) headers.add("authorization", `Bearer ${key}`);
       else headers.add("x-api-key", key);
       break;
@@ -131,7 +131,7 @@ export function addKey(headers: HeaderList, form: CredentialForm, key: string): 
   }
 }
 
-/** The key that the client sent, in whichever header, or undefined. */
+/** The key that the client sent in any supported header or in the query. */
 export function clientKey(exchange: Exchange, explicit: boolean): string | undefined {
   const { headers } = exchange.request;
   const direct =
@@ -146,7 +146,7 @@ export function clientKey(exchange: Exchange, explicit: boolean): string | undef
   return header === "authorization" ? bearer(value) : value;
 }
 
-/** Google's clients may send the key as a query parameter. */
+/** Google's clients can send the key as a query parameter. */
 function queryKey(query: string): string | undefined {
   return query.includes("key=") ? (new URLSearchParams(query).get("key") ?? undefined) : undefined;
 }
@@ -155,13 +155,13 @@ function bearer(value: string | undefined): string | undefined {
   return value !== undefined && /^bearer /i.test(value) ? value.slice("bearer ".length).trim() : undefined;
 }
 
-/** The provider did not accept it. */
+/** Called after the provider rejected the credential. */
 export function invalidateCredential(credential: Credential): void {
   if (credential.kind === "token") credential.token.invalidate();
   else if (credential.kind === "aws") credential.keys.invalidate();
 }
 
-/** For the operator as much as for the client: it says what can be set. */
+/** Lists the options, because operators read it too. */
 export const MISSING_AWS_KEYS: LlmError = {
   status: 401,
   message: `this provider needs AWS credentials: \`auth.aws\` with keys or a profile, \`auth.aws: {}\` for ${AWS_SOURCES}, or \`auth.key\``,

@@ -1,7 +1,7 @@
 /**
- * A secret that lives for a while: obtained when the first call needs it, renewed before it ends, one request for it
- * at a time however many calls wait. While a renewal fails the last good one serves until it ends; after a failure
- * the next attempt waits, so that a token server that is down is not asked once per call.
+ * A secret with an expiry: obtained when the first call needs it and renewed before it expires, with one request at a
+ * time however many calls wait. If a renewal fails, the current secret is used until it expires. Failed renewals back
+ * off, so that a token server that is down is not called once per request.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -9,14 +9,14 @@ import type { Logger } from "../../observe/log/logger.ts";
 
 export interface Lease<Value> {
   readonly value: Value;
-  /** Wall clock, milliseconds since the epoch; undefined for what does not end but may change (a file). */
+  /** Milliseconds since the epoch; undefined for a value without expiry that may change, such as a file. */
   readonly expiresAtMs: number | undefined;
 }
 
 export interface Renewable<Value> {
-  /** At once while it is good. Rejects with CredentialError. */
+  /** Returns synchronously while the value is valid. Rejects with CredentialError. */
   get(): Value | Promise<Value>;
-  /** The provider did not accept it: the next call gets another one, if this one is not new. */
+  /** The provider rejected the value: the next call obtains a new one, unless this one is recent. */
   invalidate(): void;
 }
 
@@ -28,7 +28,7 @@ export interface RenewalOptions<Value> {
   obtain(): Promise<Lease<Value>>;
 }
 
-/** The gateway has no credential to send. The message goes to the client and says nothing of what is inside. */
+/** The gateway has no credential to send. The client sees the message, which reveals no details. */
 export class CredentialError extends Error {
   readonly retryAfterSeconds: number;
 
@@ -39,12 +39,12 @@ export class CredentialError extends Error {
   }
 }
 
-/** Providers hand out the same token until a few minutes before its end. */
+/** Providers return the same token until a few minutes before it expires. */
 const RENEW_BEFORE_MS = 4 * 60_000;
-/** Clocks differ, and a call takes a moment to arrive. */
+/** Allows for clock skew and the time until the request arrives. */
 const USABLE_UNTIL_MS = 15_000;
 const LOOK_AGAIN_MS = 60_000;
-/** A provider that refuses everything must not cause a request for a token with every call. */
+/** Prevents a token request per call if a provider rejects everything. */
 const NEW_MS = 60_000;
 const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 30_000;
@@ -72,7 +72,7 @@ export function createRenewable<Value>({ name, clock, logger, obtain }: RenewalO
       failures = 0;
       const { expiresAtMs } = fresh;
       const leftMs = (expiresAtMs ?? clock.now() + LOOK_AGAIN_MS) - clock.now();
-      // A short-lived one is renewed in the middle of its life.
+      // Renews a short-lived value after half of its lifetime.
       renewAtMs = clock.now() + (expiresAtMs === undefined ? leftMs : Math.max(leftMs - RENEW_BEFORE_MS, leftMs / 2));
       return fresh.value;
     } catch (error) {
@@ -80,7 +80,7 @@ export function createRenewable<Value>({ name, clock, logger, obtain }: RenewalO
       renewAtMs = clock.now() + Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.min(failures, 5));
       failures += 1;
       const fields = { credential: name, error: error instanceof Error ? error.message : String(error) };
-      // Once per outage: the retries would fill the log.
+      // Warns once per outage, to keep retries from filling the log.
       if (failures === 1) logger.warn("cannot get the provider's credential", fields);
       else logger.debug("still cannot get the provider's credential", fields);
       throw unavailable();
@@ -98,7 +98,7 @@ export function createRenewable<Value>({ name, clock, logger, obtain }: RenewalO
       }
       inFlight ??= renew();
       if (!good) return inFlight;
-      // Nobody waits for this renewal, and nobody needs to hear that it failed.
+      // The renewal runs in the background, and `renew` has logged a failure.
       inFlight.catch(() => undefined);
       return good.value;
     },
@@ -110,7 +110,7 @@ export function createRenewable<Value>({ name, clock, logger, obtain }: RenewalO
   };
 }
 
-/** One that was given and never changes. */
+/** A configured value that never changes. */
 export function fixedValue<Value>(value: Value): Renewable<Value> {
   return { get: () => value, invalidate: () => undefined };
 }

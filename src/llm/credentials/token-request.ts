@@ -1,6 +1,5 @@
 /**
- * One question to a token server: an access token with its end, or an error that says who answered what and never quotes
- * a secret.
+ * Requests an access token from a token server. Errors name the server and the status, and never quote a secret.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -16,7 +15,7 @@ export interface TokenSourceOptions {
   readonly fetch: Fetch;
 }
 
-/** Obtains a token each time it is called. */
+/** Obtains a new token on each call. */
 export type TokenSource = () => Promise<Lease<string>>;
 
 export function exchangeForm(
@@ -44,15 +43,15 @@ export async function readToken(
   const body = parseMembers(response.body.toString("utf8")) ?? {};
   if (response.status !== 200) throw new Error(`${who} answered with status ${response.status}${reasonOf(body)}`);
   const { access_token: token, expires_in: lifetime } = body;
-  // Azure's machines say it as a string.
+  // Azure's metadata service returns a string.
   const seconds = typeof lifetime === "string" ? Number(lifetime) : lifetime;
-  // It goes into a header: visible characters only.
+  // The token becomes a header value, so only visible characters are allowed.
   if (typeof token !== "string" || !/^[\x21-\x7e]+$/.test(token) || typeof seconds !== "number" || !(seconds > 0))
     throw new Error(`${who} answered without access_token and expires_in`);
   return { value: token, expiresAtMs: clock.now() + seconds * 1000 };
 }
 
-/** The error codes of OAuth are words (RFC 6749 section 5.2); anything else is not repeated. */
+/** OAuth error codes are fixed words (RFC 6749 section 5.2); anything else is not repeated. */
 function reasonOf({ error }: Members): string {
   return typeof error === "string" && /^[a-z_]{1,64}$/.test(error) ? ` (${error})` : "";
 }

@@ -75,7 +75,7 @@ test("weights are shared out evenly, without chance", () => {
   assert.ok(!picks.includes("bb"));
 });
 
-test("priorities are tried in order, a target that rests last", () => {
+test("priorities are tried in order, ejected targets last", () => {
   const table = tableOf(
     [model("a"), model("b"), model("x/*", { params: { model: "*" } })],
     [

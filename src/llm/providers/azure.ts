@@ -28,7 +28,7 @@ export function azure(options: AzureOptions): Provider {
     ...shared,
     basePath: "/openai",
     readsForms: true,
-    // The responses API never had deployments in its path.
+    // The Responses API has no deployments in its path.
     path: (call, basePath) =>
       withQuery(
         call.format === "responses"

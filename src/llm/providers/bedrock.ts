@@ -26,7 +26,7 @@ export function bedrock(region: string): Provider {
   };
 }
 
-/** ARNs hold slashes, which Bedrock wants encoded; the signature covers them, so nothing on the way may decode them. */
+/** ARNs contain slashes, which Bedrock expects encoded. The signature covers them, so no hop may decode them. */
 function modelId(model: string): string {
   const id = model.startsWith("arn:") ? slashedName(model, "%2F") : pathSegment(model);
   if (id === undefined) throw new ModelNameError();
@@ -38,7 +38,7 @@ function verbOf({ format, stream }: UpstreamCall): string {
   return stream ? "converse-stream" : "converse";
 }
 
-/** `anthropic.claude-…`, with or without a region before it; also at the end of an inference profile's ARN. */
+/** Matches `anthropic.claude-…` with or without a region prefix, also at the end of an inference profile's ARN. */
 const CLAUDE = /(?:^|[./])anthropic\.claude/;
 
 function bedrockFormat(client: Format, model: string): Format | undefined {

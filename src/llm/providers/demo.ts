@@ -1,6 +1,7 @@
 /**
- * The demo provider's words: deterministic answers with usage, for chat, responses and embeddings, whole or as a
- * stream. It needs no network and no key; other dialects reach it by translation, like any chat provider.
+ * The demo provider: deterministic responses with usage for chat, responses and embeddings, whole or streamed, without
+ * network or key. Other dialects are translated, as for any chat provider. It has the interface of a connection pool,
+ * so that failover, usage, translation and back-pressure work as with a real provider.
  */
 import { createHash } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -154,7 +155,7 @@ function modelOf(body: Members): string {
   return typeof body.model === "string" ? body.model : DEMO_MODEL;
 }
 
-/** The text of the last message of the user; parts are joined. */
+/** The text of the last user message, with its parts joined. */
 function lastUserText(messages: unknown): string {
   if (typeof messages === "string") return messages;
   if (!Array.isArray(messages)) return "";
@@ -165,7 +166,7 @@ function lastUserText(messages: unknown): string {
   return content.flatMap((part) => (isMembers(part) && typeof part.text === "string" ? [part.text] : [])).join(" ");
 }
 
-/** The same text always gets the same vector of length 1. */
+/** Returns the same unit vector for the same text. */
 function embed(text: string): number[] {
   const bytes = createHash("sha256").update(text).digest();
   const raw = Array.from({ length: DIMENSIONS }, (_, i) => (bytes[i] as number) - 127.5);
@@ -178,7 +179,7 @@ export function demoInputTokens(body: Members): number {
   return estimateTextTokens(Buffer.from(typeof prompt === "string" ? prompt : lastUserText(prompt)));
 }
 
-/** What a call is sent through: a pool, or the demo. */
+/** Sends a call: a connection pool, or the demo. */
 export interface Upstream {
   send(request: OutgoingRequest, handler: ResponseHandler): HttpCall;
 }
@@ -196,7 +197,7 @@ export function createDemoUpstream(clock: Clock, delayMs: number): Upstream {
     send(request, handler) {
       const run = new DemoRun(clock, delayMs);
       const attempt = new HttpAttempt(run, handler);
-      // Like a network, it never answers before the caller holds the call.
+      // Like a network, it never calls back before `send` has returned.
       queueMicrotask(() => run.start(attempt, request));
       return attempt;
     },
@@ -218,7 +219,7 @@ class DemoRun implements Carrier {
     this.#delayMs = delayMs;
   }
 
-  /** What is under way looks at the attempt before each step. */
+  /** Running steps check `attempt.isOver` first. */
   stop(): void {
     this.#events = [];
   }

@@ -19,7 +19,7 @@ export function gemini(): Provider {
     upgrades: (path) => path.startsWith("/ws/google.ai.generativelanguage."),
     path(call, basePath) {
       if (call.format === "embedContent") return `${basePath}/models/${encodeModel(call.model)}:batchEmbedContents`;
-      // Files, caches, interactions: what is not a model's own call.
+      // Paths that are not calls of a model: files, caches, interactions.
       if (call.format === "opaque" && !call.suffix.includes(":")) return withQuery(basePath + call.suffix, call.query);
       return geminiPath(call, `${basePath}/models/${encodeModel(call.model)}`);
     },
@@ -32,7 +32,7 @@ export function geminiFormat(client: Format): Format | undefined {
   return client === "opaque" ? client : undefined;
 }
 
-/** Verbs follow the model's name behind a colon. A stream that we asked for comes as server-sent events. */
+/** The verb follows the model's name after a colon. Streams are requested as server-sent events. */
 export function geminiPath(call: UpstreamCall, modelPath: string): string {
   const verb = call.suffix.slice(call.suffix.lastIndexOf(":") + 1);
   const isNative = call.suffix.includes(":");
@@ -40,7 +40,7 @@ export function geminiPath(call: UpstreamCall, modelPath: string): string {
   return call.stream ? `${modelPath}:streamGenerateContent?alt=sse` : `${modelPath}:generateContent`;
 }
 
-/** Slashes belong to the names of tuned models. */
+/** Names of tuned models contain slashes. */
 function encodeModel(model: string): string {
   const name = slashedName(model, "/");
   if (name === undefined) throw new ModelNameError();

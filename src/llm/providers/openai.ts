@@ -1,17 +1,17 @@
 /**
- * OpenAI, and every server that speaks its API. Chat, responses and embeddings are native; what else lies below the
- * same base path (images, audio, moderation) passes as it is. Other dialects become chat; so do responses where a server
- * has only chat.
+ * OpenAI, servers with a compatible API, and presets for well-known ones. Chat, responses and embeddings are native;
+ * other paths below the base path (images, audio, moderation) are forwarded unchanged. Other dialects become chat, as
+ * do responses if a server has only chat.
  */
 import { type Format, isConversation } from "../request/dialect.ts";
 import { CHAT_HABITS, type ChatHabits, type Provider, withQuery } from "../request/provider.ts";
 
 const NATIVE = new Set<Format>(["chat", "embeddings", "opaque"]);
-/** OpenAI's newer models refuse the older member. */
+/** OpenAI's newer models reject `max_tokens`. */
 export const OPENAI_CHAT: ChatHabits = { ...CHAT_HABITS, maxTokens: "max_completion_tokens", topK: false };
 
 export interface CompatibleOptions {
-  /** Whether chat streams carry usage if they are asked to. */
+  /** Whether chat streams include usage on request. */
   readonly streamUsage: boolean;
   readonly responses: boolean;
   readonly chat: ChatHabits;
@@ -45,16 +45,16 @@ export function openAiCompatible(name: string, baseUrl: string, options: Compati
   };
 }
 
-/** What names a newer version of the API does not lie below the older one (`/v2/rerank`). */
+/** Paths of a newer API version are not below the older one (`/v2/rerank`). */
 function pathBelow(basePath: string, suffix: string): string {
   return suffix.startsWith("/v2/") ? basePath.replace(/(?:\/compatibility)?\/v1$/, "") + suffix : basePath + suffix;
 }
 
 interface Preset {
   readonly baseUrl: string;
-  /** It has the Responses API. */
+  /** The server has the Responses API. */
   readonly responses?: true;
-  /** It refuses `stream_options`; its streams carry usage all the same. */
+  /** The server rejects `stream_options` but always sends usage in streams. */
   readonly streamUsage?: false;
 }
 
@@ -74,10 +74,10 @@ export const PRESETS = {
   xai: { baseUrl: "https://api.x.ai/v1", responses: true },
 } as const satisfies Readonly<Record<string, Preset>>;
 
-/** They refuse members that they do not know. */
+/** These servers reject unknown parameters. */
 const WITHOUT_TOP_K = new Set(["cerebras", "cohere", "deepseek", "groq", "xai"]);
 
-/** How a provider of this name wants chat requests. */
+/** The chat parameters that a provider of this name supports. */
 export function habitsOf(name: string): ChatHabits {
   if (name === "openai") return OPENAI_CHAT;
   if (name === "mistral" || name === "api.mistral.ai")

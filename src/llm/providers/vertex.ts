@@ -39,7 +39,7 @@ export function vertex(options: VertexOptions): Provider {
     needsAdapting: (call) => call.format === "messages",
     adaptBody(body, call) {
       const { model: _inPath, ...rest } = body;
-      // Counting is the one call whose body names the model here.
+      // Token counting is the only call with the model in the body.
       return { anthropic_version: CLAUDE_VERSION, ...(call.counts ? { model: call.model } : {}), ...rest };
     },
   };
