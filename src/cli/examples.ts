@@ -1,5 +1,5 @@
 /**
- * THE examples of `--help`, by command. Every command that does something has at least one; a test holds it to that.
+ * The examples of `--help`, by command. A test checks that every command has at least one.
  */
 import type { Command } from "commander";
 

@@ -1,6 +1,6 @@
 /**
- * The command tree of gwctl. Commands are loaded when they are called; help and version need nothing else.
- * Every failure is one line that says what to do.
+ * The command tree of gwctl. Commands are loaded when they are called, so that help and version are fast. Every failure
+ * is one line that says how to fix it.
  */
 import { Command, CommanderError } from "commander";
 import { VERSION } from "../base/version.ts";
@@ -10,7 +10,7 @@ import { CliError, type Terminal } from "./terminal/terminal.ts";
 
 /** Resolves with the exit code: 0 done, 1 failed, 2 wrong usage. */
 export async function runGwctl(argv: readonly string[], terminal: Terminal): Promise<number> {
-  // What follows `--` belongs to curl, whatever it looks like.
+  // Everything after `--` belongs to curl.
   const dashes = argv.indexOf("--");
   const request = dashes < 0 ? undefined : argv.slice(dashes + 1);
   const own = dashes < 0 ? argv : argv.slice(0, dashes);
@@ -40,7 +40,7 @@ function listed(commands: readonly string[]): string {
 }
 
 function createProgram(terminal: Terminal, request: readonly string[] | undefined): Command {
-  // The flags that select a gateway may stand before, between and after the words of a command.
+  // The flags that select a gateway are accepted before, between and after the words of a command.
   const program = withTarget(new Command("gwctl"))
     .description("Inspects a running gateway: what happened to a request, and why.")
     .version(`gwctl ${VERSION}`, "-V, --version")
@@ -256,7 +256,7 @@ Common commands:
   return program;
 }
 
-/** What was said before or between the words of a command counts for it, unless it was said again at its end. */
+/** Flags before or between the words apply unless repeated at the end. */
 function inheritFlags(command: Command): void {
   for (let above = command.parent; above; above = above.parent)
     for (const [name, value] of Object.entries(above.opts()))
@@ -352,9 +352,7 @@ function addProfile(proxy: Command, terminal: Terminal): void {
     );
 }
 
-/**
- * A command that is asked for without the words before it: `gwctl trace` for `gwctl proxy trace`.
- */
+/** Suggests the full command for a shortened one: `gwctl proxy trace` for `gwctl trace`. */
 
 /** The whole commands that end with the first word, if no command begins with any of them. */
 function misplacedCommand(program: Command, argv: readonly string[]): readonly string[] {

@@ -1,6 +1,6 @@
 /**
- * The demo MCP server of the embedded default: a few tools over stdio, so that the gateway can be tried without
- * installing anything. It speaks the protocol by hand and depends on nothing; it ends when its stdin does.
+ * The demo MCP server of the embedded configuration: a few tools over stdio, without dependencies. It exits when its
+ * stdin closes.
  */
 import type { Readable } from "node:stream";
 import { systemClock, wait } from "../base/clock.ts";
@@ -65,7 +65,7 @@ const TOOLS: Readonly<Record<string, Tool>> = {
   },
 };
 
-/** Answers the lines that come in until there are no more. */
+/** Handles lines until stdin closes. */
 function serve(input: Readable, write: (line: string) => void): void {
   const cancelled = new Set<unknown>();
   const send = (message: object): void => write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
@@ -79,7 +79,7 @@ function serve(input: Readable, write: (line: string) => void): void {
       void answer(message.id, message.method, message.params ?? {});
     }
   };
-  // Only LF ends a message: Node's own line reader would also end one at U+2028, which may stand in a string.
+  // Only LF ends a message. Node's line reader also splits at U+2028, which may be in a string.
   let rest = "";
   input.setEncoding("utf8").on("data", (chunk: string) => {
     const lines = (rest + chunk).split("\n");
@@ -121,7 +121,7 @@ function serve(input: Readable, write: (line: string) => void): void {
         send({ method: "notifications/progress", params: { progressToken: token, progress: done, total } });
     };
     const text = await tool.run((params.arguments ?? {}) as Arguments, progress, () => cancelled.has(id));
-    // A cancelled request gets no answer.
+    // A canceled request gets no response.
     if (!cancelled.delete(id)) send({ id, result: { content: [{ type: "text", text }] } });
   }
 }

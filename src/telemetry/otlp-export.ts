@@ -1,6 +1,7 @@
 /**
- * The official OpenTelemetry exporters: protobuf over HTTP/1.1 or gRPC, with the retries that the protocol asks for. They
- * read no environment variables, because everything about an export stands in the configuration.
+ * Exports signals with the official OpenTelemetry exporters: protobuf over HTTP/1.1 or gRPC, with the retries of the
+ * protocol. They read no environment variables; the configuration has all settings. Each signal has a bounded queue and
+ * one export at a time; drops are counted, and adding never waits.
  */
 import type { IOtlpExportDelegate } from "@opentelemetry/otlp-exporter-base";
 import { createOtlpHttpExportDelegate, httpAgentFactoryFromOptions } from "@opentelemetry/otlp-exporter-base/node-http";
@@ -24,7 +25,7 @@ import type { OtlpSettings } from "./settings.ts";
 import type { ReadableLogRecord, ReadableSpan, ResourceMetrics } from "./signals.ts";
 
 interface Sender<Payload> {
-  /** Rejects when the collector has not taken it. */
+  /** Rejects if the collector did not accept the batch. */
   send(payload: Payload): Promise<void>;
   close(): void;
 }
@@ -123,18 +124,18 @@ function grpcDelegate<Payload, Response>(
 }
 
 /**
- * What waits to be exported, in bounded memory: a queue, one export at a time, and a count of what was dropped because
- * the queue was full or the collector did not take it. Whoever adds something never waits.
+ * A bounded export queue with one export at a time. Counts the records dropped because the queue was full or the
+ * collector failed.
  */
 
 interface ExportQueueEnv<Item> {
   readonly clock: Clock;
   readonly limits?: ExportQueueLimits;
-  /** Resolves when the collector has taken them; rejects when it has not, after the retries of the protocol. */
+  /** Resolves when the collector accepted the batch; rejects after the retries of the protocol. */
   send(items: Item[]): Promise<void>;
   dropped(count: number, reason: "queue_full" | "export_failed"): void;
   exported(count: number): void;
-  /** How exports go, when that changes. */
+  /** Called when exports start to fail or recover. */
   changed(failure: Error | undefined): void;
 }
 
@@ -144,12 +145,12 @@ interface ExportQueueLimits {
   readonly delayMs: number;
 }
 
-/** A batch is written in one go: this many spans hold the event loop for about 2 ms. */
+/** Serializing this many spans blocks the event loop for about 2 ms. */
 const LIMITS: ExportQueueLimits = { items: 4_096, batch: 256, delayMs: 1_000 };
 
 export interface ExportQueue<Item> {
   add(item: Item): void;
-  /** Everything that waits is sent, up to the limit; what is left is dropped. */
+  /** Sends the queue within the time limit and drops the rest. */
   close(limitMs: number): Promise<void>;
   readonly size: number;
 }

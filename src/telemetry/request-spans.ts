@@ -1,6 +1,6 @@
 /**
- * The spans of one request, built when it has ended from what was noted while it ran: the request itself, the phases of
- * its policies, the call to an LLM or to MCP servers, and each attempt at a target.
+ * Builds the spans of a request after it has ended: the request, the policy phases, the call to an LLM or MCP servers,
+ * and each attempt.
  */
 
 import {
@@ -55,7 +55,7 @@ interface SpanPart {
   readonly startMs: number;
   readonly endMs: number;
   readonly attributes: Attributes;
-  /** Why it failed; undefined if it did not. */
+  /** The failure reason, if any. */
   readonly error?: string | undefined;
 }
 
@@ -139,7 +139,7 @@ function phasePart(
   };
 }
 
-/** The call to a model or to MCP servers, told in these attributes; undefined for plain HTTP. */
+/** The attributes of a call to a model or MCP servers; undefined for plain HTTP. */
 function callOf(
   exchange: Exchange,
   outcome: Outcome,
@@ -226,8 +226,8 @@ function asReadable(
 }
 
 /**
- * What spans say about a request, under the names of the semantic conventions for HTTP, generative AI and MCP. Only what
- * the trace may show, too: no header, no body, no argument; queries, reasons and URIs are redacted as there.
+ * Span attributes of a request, named by the semantic conventions for HTTP, generative AI and MCP. They include no
+ * header, body or argument; queries, reasons and URIs are redacted as in the trace.
  */
 
 function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redaction): Attributes {
@@ -301,7 +301,7 @@ function addMcp(to: Attributes, mcp: McpFacts): void {
   if (mcp.outcome !== undefined && mcp.outcome !== "ok") to[ATTR_ERROR_TYPE] = mcp.outcome;
 }
 
-/** One after the other into one object: spreading several into one costs more than writing the span. */
+/** Assigns into one object, because spreading several objects costs more than writing the span. */
 function add(to: Attributes, name: string, value: string | number | undefined): void {
   if (value !== undefined) to[name] = value;
 }

@@ -1,7 +1,7 @@
 /**
- * OpenTelemetry for one process: decides which requests are traced, builds their spans when they end, and exports spans,
- * metrics and log records. Loaded only where `config.telemetry.otlp` is set. A collector that is slow or gone costs
- * dropped records, which are counted, and never a request.
+ * OpenTelemetry for one process: samples requests, builds their spans when they end, and exports spans, metrics and log
+ * records. Loaded only if `config.telemetry.otlp` is set. A slow or unavailable collector causes dropped records, which
+ * are counted, and never affects a request.
  */
 
 import type { Clock } from "../base/clock.ts";
@@ -40,12 +40,12 @@ export interface TelemetryEnv {
 }
 
 export interface Telemetry {
-  /** A request arrives: whether it is traced is decided now. */
+  /** Makes the sampling decision when a request arrives. */
   begin(exchange: Exchange): void;
   settled(exchange: Exchange, outcome: Outcome): void;
-  /** Undefined where log records are not exported. */
+  /** Undefined if log records are not exported. */
   readonly log: ((entry: LogEntry) => void) | undefined;
-  /** Sends what waits, within the limit. */
+  /** Flushes the queues within the time limit. */
   close(limitMs: number): Promise<void>;
 }
 
@@ -142,8 +142,8 @@ function countersOf({ metrics, logger }: TelemetryEnv) {
 }
 
 /**
- * Decides when a request arrives whether it is traced, and what its backends are told: the client's `traceparent` as it
- * came, one of ours that says "not sampled", or that of our own span.
+ * Samples a request and determines the `traceparent` for its backends: the client's unchanged, a new one that is not
+ * sampled, or that of the gateway's span.
  */
 
 const TRACE_BYTES = 16;
@@ -169,7 +169,7 @@ export function createSampling(
     const isSampled = parent !== undefined && followsClient ? parent.sampled : ratio >= 1 || random() < ratio;
     if (!isSampled && parent !== undefined) return;
     const traceId = parent?.traceId ?? ids.hex(TRACE_BYTES);
-    // The state belongs to the trace that the client named, and we begin another.
+    // `tracestate` belongs to the client's trace, and this is a new trace.
     if (parent === undefined && headers.has("tracestate")) headers.delete("tracestate");
     if (!isSampled) {
       exchange.traceparent = formatTraceparent({ traceId, spanId: newSpanId(), sampled: false });

@@ -1,5 +1,5 @@
 /**
- * One request to the API server of a kubeconfig, and its own words if it refuses.
+ * Sends a request to the API server of a kubeconfig, and reports its error message.
  */
 import { openFetcher } from "../../http/client/fetcher.ts";
 import type { Cluster } from "../../kubernetes/kubeconfig.ts";

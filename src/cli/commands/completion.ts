@@ -1,6 +1,6 @@
 /**
- * Shell completion, made from the command tree itself: `source <(gwctl completion bash)`. Request ids, backends and
- * keys of limits come from the gateway that runs on this machine.
+ * Shell completion, generated from the command tree: `source <(gwctl completion bash)`. Request IDs, backends and limit
+ * keys come from the gateway on this machine; without one, completion prints nothing.
  */
 import type { Command } from "commander";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
@@ -11,7 +11,7 @@ import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";
 import { type Fields, listOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
-/** What may follow a command, or a flag of it, beyond its own words: fixed words, or names that are asked for. */
+/** The values that may follow a command or flag: fixed words, or names from the gateway. */
 const VALUES: readonly (readonly [path: string, flag: string, values: readonly string[] | string])[] = [
   ["explain", "", "requests"],
   ["cel", "--request", "requests"],
@@ -88,7 +88,7 @@ complete -o default -F _gwctl gwctl
 `;
 }
 
-/** In a string of the shell: the words themselves, or a question to the gateway. */
+/** A shell string with the words, or with a command that reads them from the gateway. */
 function source(values: readonly string[] | string): string {
   if (typeof values !== "string") return values.join(" ");
   return `$(gwctl \${port:+-p "$port"} complete-names ${values} 2>/dev/null)`;
@@ -122,7 +122,7 @@ function fishSource(values: readonly string[] | string): string {
 }
 
 const MAX_NAMES = 100;
-/** A shell evaluates what it completes: names with anything else in them are left out. */
+/** The shell evaluates completions, so names with other characters are skipped. */
 const SAFE_NAME = /^[A-Za-z0-9][A-Za-z0-9._:/@=-]*$/;
 
 const READERS: Readonly<Record<string, (admin: AdminClient) => Promise<string[]>>> = {

@@ -1,7 +1,7 @@
 /**
- * The curl arguments of inject mode (spec 4.4). curl runs without a shell, connected to the gateway's listener
- * whatever the URL says; so only arguments that shape the request are taken, and those that would send it elsewhere,
- * write files, read a configuration or start a second request are refused.
+ * The curl arguments of inject mode (spec 4.4). curl runs without a shell and always connects to the gateway's
+ * listener. Only arguments that shape the request are accepted; those that would send it to another host, write files,
+ * read a configuration or start a second request are rejected.
  */
 import { usageError } from "../terminal/terminal.ts";
 

@@ -1,6 +1,6 @@
 /**
- * `gwctl import <kind> <file>`: another program's configuration as one of ours, on standard output. What was left out and what
- * works differently stands in comments at its top; the gateway's own loader has accepted the rest.
+ * `gwctl import <kind> <file>`: converts another program's configuration and prints the result. Comments at the top
+ * list what was omitted and what works differently. The result was validated by the gateway's own loader.
  */
 import { readFileSync } from "node:fs";
 import { importAgentgateway } from "../import/agentgateway.ts";

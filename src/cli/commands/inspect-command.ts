@@ -1,5 +1,6 @@
 /**
- * `gwctl proxy memory|tasks|limits`, `gwctl budgets` and `gwctl cel`: what the admin interface says, as a table or as JSON.
+ * `gwctl proxy memory|tasks|limits`, `gwctl budgets` and `gwctl cel`: data of the admin interface as a table or as
+ * JSON.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -92,9 +93,7 @@ function judgement(text: string, display: string): Judgement {
   throw new CliError(`${display} did not evaluate the expression: is that a gateway's admin interface?`);
 }
 
-/**
- * Budgets and what was spent of them as a table: the fullest first, what is used up in red.
- */
+/** Budgets with their spending as a table: the fullest first, exhausted ones in red. */
 
 const NEARLY_FULL = 0.8;
 
@@ -138,7 +137,7 @@ function toneOf(share: number): Tone | undefined {
  * `/memory` as a table: what the process takes, V8's heap by space, and what the parts of the gateway hold.
  */
 
-/** Above this share of its limit the heap is close to ending the process. */
+/** Above this share of its limit, the heap is close to exhaustion. */
 const HEAP_WARN_SHARE = 0.8;
 
 export function memoryText(memory: Fields, paint: Paint): string {

@@ -1,6 +1,7 @@
 /**
- * `gwctl mcp lock`: writes down what the tools of every MCP server are now, so that a gateway with `toolsLock` keeps
- * from its clients what changes later. Shows what is different first; suspicious tools are left out unless accepted.
+ * `gwctl mcp lock` writes the current tools of every MCP server to the lock file, so that a gateway with `toolsLock`
+ * withholds later changes. It shows the differences first and omits suspicious tools unless accepted. `gwctl mcp
+ * connections` lists accounts that users connected at MCP servers with `oauth`; `--test` and `--revoke` take an ID.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -64,7 +65,7 @@ export async function mcpLock(name: string | undefined, flags: McpLockFlags, ter
     terminal.err(`all tools are as ${flags.lockFile} says\n`);
     return;
   }
-  // Servers that the configuration does not name any more are left out; of those of other backends nothing is known.
+  // Drops servers that the configuration no longer has; keeps those of other backends.
   const present = new Map(inspected.map(({ target }) => [target, locked.get(target) ?? new Map()]));
   const tools = withChanges(flags.backend === undefined ? present : new Map([...locked, ...present]), accepted);
   orFail(() => writeLockFile(flags.lockFile, tools), `cannot write ${flags.lockFile}: `);
@@ -99,7 +100,7 @@ async function inspect(
   }
 }
 
-/** What does not fit on a line of the terminal goes on below it, further in. */
+/** Wraps long lines with deeper indentation. */
 function describeChange(
   { target, tool, state, difference, suspicious }: Change,
   columns = Number.POSITIVE_INFINITY,
@@ -143,7 +144,7 @@ interface Connection {
   readonly renews: boolean;
 }
 
-/** The server and its authorization server may both be asked. */
+/** Allows for a request to the server and one to its authorization server. */
 const CONNECTION_TIMEOUT_MS = 60_000;
 
 export async function mcpConnections(

@@ -1,5 +1,5 @@
 /**
- * Opens what a command talks to. What a cluster needs is loaded only for a target in one.
+ * Opens the gateway that a command talks to. Code for clusters is loaded only for a target in one.
  */
 import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
 import { createAdminClient } from "../instance/admin-client.ts";

@@ -1,5 +1,7 @@
 /**
- * `gwctl proxy log`: reads or sets the log filter of a running gateway, until its next start.
+ * Commands for the process of a running gateway: `gwctl proxy log` reads or sets the log filter until the next start,
+ * `gwctl upgrade` starts the program on disk and hands over to it, `gwctl proxy profile cpu|heap` (spec 4.4) writes a
+ * profile for `go tool pprof`.
  */
 
 import { accessSync, constants, statSync } from "node:fs";
@@ -65,7 +67,7 @@ export async function upgrade(name: string | undefined, flags: TargetFlags, term
 
 export const DEFAULT_SECONDS = 30;
 const MAX_SECONDS = 300;
-/** What encoding and sending may take beyond the profile itself. */
+/** Additional time for encoding and sending the profile. */
 const SLACK_MS = 15_000;
 /** How every profile begins. */
 const GZIP = Buffer.of(0x1f, 0x8b);
@@ -109,7 +111,7 @@ function secondsOf(text: string | undefined): number {
   return seconds;
 }
 
-/** Before half a minute is spent: a profile that cannot be written is lost. */
+/** Checked before the profile starts, because a profile that cannot be written is lost. */
 function checkPlace(named: string | undefined): void {
   const file = named ?? ".";
   try {
@@ -123,7 +125,7 @@ function checkPlace(named: string | undefined): void {
 
 function write(file: string, body: Buffer, wasNamed: boolean): void {
   try {
-    // A name that we made up must not hit somebody's file; one that the user gave is his to overwrite.
+    // A generated name must not overwrite a file; a name given by the user may.
     if (wasNamed) replaceFile(file, body);
     else createFile(file, body);
   } catch (error) {

@@ -1,7 +1,7 @@
 /**
- * `gwctl replay`: sends the requests of a recording to a gateway, at their pace or another, and compares what it answers with
- * what was recorded: statuses, and with `--policies` routes and verdicts, which the gateway's own recording tells. Credentials
- * are not in a recording: `--header` adds one.
+ * `gwctl record` saves requests of a gateway to a file, without bodies and credentials, sampled and bounded. `gwctl
+ * replay` sends them to a gateway, at their original or another pace, and compares the responses: statuses, and with
+ * `--policies` routes and policy results from the gateway's own recording. `--header` adds a credential.
  */
 import { randomBytes } from "node:crypto";
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
@@ -25,7 +25,7 @@ export interface ReplayFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** Throws, for exit code 1, if an answer differs. */
+/** Throws, for exit code 1, if a response differs. */
 export async function replay(file: string, flags: ReplayFlags, terminal: Terminal): Promise<void> {
   const speed = flags.speed === "max" ? undefined : numberOf("--speed", flags.speed, 0.01, 1000);
   const concurrency = numberOf("--concurrency", flags.concurrency, 1, 256);
@@ -63,8 +63,8 @@ export async function replay(file: string, flags: ReplayFlags, terminal: Termina
   } finally {
     sender.close();
   }
-  const told = flags.policies ? await toldBy(flags, terminal, prefix) : undefined;
-  const report = comparison(replayed, told, lines.length - sent.length);
+  const recorded = flags.policies ? await recordedBy(flags, terminal, prefix) : undefined;
+  const report = comparison(replayed, recorded, lines.length - sent.length);
   terminal.out(
     flags.output === "json"
       ? printable(`${JSON.stringify(report, null, 2)}\n`)
@@ -85,7 +85,7 @@ function readRecording(file: string): RecordedLine[] {
 }
 
 /** What the gateway itself recorded of these requests. */
-async function toldBy(flags: ReplayFlags, terminal: Terminal, prefix: string): Promise<Map<string, RecordedLine>> {
+async function recordedBy(flags: ReplayFlags, terminal: Terminal, prefix: string): Promise<Map<string, RecordedLine>> {
   const { admin } = await openTarget(undefined, flags, terminal);
   try {
     const text = (await admin.get(ADMIN_PATHS.recording)).body.toString("utf8");
@@ -109,9 +109,7 @@ function headerOf(text: string): readonly [string, string] {
   return [text.slice(0, colon).trim().toLowerCase(), text.slice(colon + 1).trim()];
 }
 
-/**
- * What a replay found: how many answers are as recorded, and what differs, the same differences together.
- */
+/** The result of a replay: the number of equal responses, and the differences, grouped. */
 
 export interface Replayed {
   readonly line: RecordedLine;
@@ -142,13 +140,13 @@ export interface ReplayReport {
 
 export function comparison(
   replayed: readonly Replayed[],
-  told: ReadonlyMap<string, RecordedLine> | undefined,
+  recorded: ReadonlyMap<string, RecordedLine> | undefined,
   leftOut: number,
 ): ReplayReport {
   const differences = new Map<string, Difference>();
   let same = 0;
   for (const one of replayed) {
-    const found = differencesOf(one, told?.get(one.id));
+    const found = differencesOf(one, recorded?.get(one.id));
     if (found.length === 0) same += 1;
     for (const [what, recorded, got] of found) {
       const request = `${one.line.method} ${one.line.path}`;
@@ -170,13 +168,14 @@ export function comparison(
 
 type Found = readonly [what: Difference["what"], recorded: string, replayed: string];
 
-function differencesOf({ line, status, error }: Replayed, told: RecordedLine | undefined): Found[] {
+function differencesOf({ line, status, error }: Replayed, recorded: RecordedLine | undefined): Found[] {
   if (error !== undefined) return [["failed", String(line.status), error]];
   const found: Found[] = [];
-  if (line.status !== status) found.push(["status", withCode(line.status, line.code), withCode(status, told?.code)]);
-  if (told === undefined) return found;
-  if (told.route !== line.route) found.push(["route", line.route ?? "(none)", told.route ?? "(none)"]);
-  const [before, after] = [line.policies.join(", "), told.policies.join(", ")];
+  if (line.status !== status)
+    found.push(["status", withCode(line.status, line.code), withCode(status, recorded?.code)]);
+  if (recorded === undefined) return found;
+  if (recorded.route !== line.route) found.push(["route", line.route ?? "(none)", recorded.route ?? "(none)"]);
+  const [before, after] = [line.policies.join(", "), recorded.policies.join(", ")];
   if (before !== after) found.push(["policies", before, after]);
   return found;
 }
@@ -205,11 +204,9 @@ export function replayText({ sent, same, leftOut, differences }: ReplayReport, p
   return `${table([head, ...rows], { paint, maxLastChars: MESSAGE_CHARS })}${summary}`;
 }
 
-/**
- * Sends one recorded request again, with an id of its own, and tells the status. Bodies of answers are read and thrown away.
- */
+/** Sends one recorded request with a new ID and returns the status. Response bodies are discarded. */
 
-/** Belong to the connection, to the body that there is not, or to the recording's gateway. */
+/** Headers of the connection, of the missing body, or of the recording gateway. */
 const NOT_SENT: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   "expect",
@@ -282,7 +279,7 @@ export async function record(name: string | undefined, flags: RecordFlags, termi
   const seconds = flags.seconds === undefined ? undefined : numberOf("--seconds", flags.seconds, 1, 86_400);
   const { admin } = await openTarget(name, flags, terminal);
   try {
-    // Others on this machine need not see who asked for what.
+    // Readable by the owner only.
     const file = openFile(flags.output);
     let written = 0;
     let bytes = 0;

@@ -1,5 +1,6 @@
 /**
- * `gwctl shadow report`: who would be denied by policies in shadow mode, how often, by which rule.
+ * `gwctl shadow report` lists requests that policies in shadow mode would have denied, by rule and subject. `gwctl
+ * mirror report` lists how responses of mirrors differ from those of the backends.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";

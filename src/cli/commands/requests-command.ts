@@ -1,5 +1,5 @@
 /**
- * `gwctl requests` and `gwctl explain <id>`: the last requests, and the story of one as a person would tell it.
+ * `gwctl requests` and `gwctl explain <id>`: recent requests as a table, and the details of one.
  */
 import { StringDecoder } from "node:string_decoder";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
@@ -74,7 +74,7 @@ export async function explain(
     const found = await admin.json<{ requests: RequestDetail[] }>(path, "requests");
     const newest = found.requests[0];
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(found.requests, null, 2)}\n`));
-    else if (newest) terminal.out(told(newest, found.requests.length - 1, paintOf(terminal)));
+    else if (newest) terminal.out(describeRequest(newest, found.requests.length - 1, paintOf(terminal)));
   } finally {
     admin.close();
   }
@@ -87,7 +87,7 @@ function checkOutput(format: string | undefined): void {
 
 const VERDICT_TONES: Readonly<Record<string, Tone>> = { refused: "bad", answered: "good" };
 
-function told(request: RequestDetail, older: number, paint: Paint): string {
+function describeRequest(request: RequestDetail, older: number, paint: Paint): string {
   const { columns = Number.POSITIVE_INFINITY } = paint;
   const lines = request.story.map((sentence) => `${wrapWords(printable(sentence), columns).join("\n")}\n`);
   if (request.steps.length > 0) {
@@ -133,7 +133,7 @@ export async function follow(admin: AdminClient, options: FollowOptions, termina
     if (!options.isShown(record)) return;
     terminal.out(options.isJson ? printable(`${JSON.stringify(record)}\n`) : followRow(record, paint));
   };
-  // Followed before the past is read, so that nothing falls in between; what comes meanwhile waits.
+  // Subscribes before reading the past requests, so that none is missed; new ones are queued meanwhile.
   let early: RequestRecord[] | undefined = [];
   const lines = lineReader((line) => {
     if (!line.startsWith(DATA)) return;
@@ -182,7 +182,7 @@ const WIDTHS = [12, 16, 6, 8, 28, 12, 12, 0];
 const WIDE_COLUMNS = 125;
 const NARROW_HEAD = [...HEAD.slice(0, 5), "ROUTE, SUBJECT, REASON"];
 const NARROW_WIDTHS = WIDTHS.slice(0, 5);
-/** A reason is never cut: its end says how to fix it. Only a runaway one is. */
+/** Reasons are not truncated, because their end says how to fix the problem; this limit is for extreme ones. */
 
 export function requestsText(records: readonly RequestRecord[], paint: Paint): string {
   return table([HEAD, ...records.map(row)], { paint, maxLastChars: MESSAGE_CHARS });

@@ -1,5 +1,6 @@
 /**
- * `gwctl status`: the whole gateway on one screen. Exit code 0 if it serves, also with problems: scripts read `-o json`.
+ * `gwctl status`: the whole gateway on one screen. The exit code is 0 if it serves, even with problems; scripts read
+ * `-o json`.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { RequestRecord } from "../../observe/trace/request-record.ts";
@@ -72,7 +73,7 @@ async function readFacts(admin: AdminClient, nowMs: number): Promise<StatusFacts
   };
 }
 
-/** A gateway that is not ready says so with 503: that is an answer, not a failure. */
+/** A gateway that is not ready responds with 503, which is not a failure of this command. */
 async function readinessOf(admin: AdminClient): Promise<string> {
   try {
     return (await admin.get(ADMIN_PATHS.ready)).body.toString().trim();
@@ -100,9 +101,7 @@ function jsonOf(facts: StatusFacts): Fields {
   };
 }
 
-/**
- * One gateway on one screen: whether it serves, what it serves, and what is wrong with it in sentences.
- */
+/** One screen: readiness, what is served, and problems as sentences. */
 
 /** One screen: the rest has its own command. */
 const MAX_ROWS = 8;

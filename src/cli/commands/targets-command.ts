@@ -1,5 +1,5 @@
 /**
- * `gwctl proxy targets`: the MCP servers behind a gateway, which of them are down, why, and what they last wrote.
+ * `gwctl proxy targets`: the MCP servers behind a gateway, which of them are down, why, and their last stderr output.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -25,7 +25,7 @@ export async function targets(name: string | undefined, flags: TargetsFlags, ter
     const found = mcpServersOf(dump, report.tasks);
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(found, null, 2)}\n`));
     else if (found.length === 0) terminal.err("no MCP servers\n");
-    else terminal.out(told(found, paintOf(terminal)));
+    else terminal.out(targetTable(found, paintOf(terminal)));
   } finally {
     admin.close();
   }
@@ -33,7 +33,7 @@ export async function targets(name: string | undefined, flags: TargetsFlags, ter
 
 const TONES = { up: "good", failing: "bad", idle: "dim" } as const;
 
-function told(found: readonly McpServer[], paint: Paint): string {
+function targetTable(found: readonly McpServer[], paint: Paint): string {
   const rows = found.map((server): Cell[] => {
     const { backend, target, state, lastError, agoMs } = server;
     const when = agoMs === undefined ? "" : `${ageText(agoMs)} ago: `;

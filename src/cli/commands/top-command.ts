@@ -1,6 +1,7 @@
 /**
- * `gwctl top`: the busiest routes, tools, models and keys of the last minute, again and again until Ctrl-C. It asks for the
- * newest requests at each look and knows from their numbers how many there were, so a busy gateway pays no more for it.
+ * `gwctl top`: the busiest routes, tools, models and keys of the last minute, refreshed until Ctrl-C. Each refresh
+ * reads only the newest requests and computes the total from their sequence numbers, so the cost does not grow with
+ * traffic.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
@@ -20,7 +21,7 @@ export interface TopFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** As many as the gateway tells at once. */
+/** The maximum number of requests in one response. */
 const RECORDS = 500;
 const WINDOW_MS = 60_000;
 const MIN_WINDOW_MS = 1_000;
@@ -50,7 +51,7 @@ export async function top(name: string | undefined, flags: TopFlags, terminal: T
         terminal.out(terminal.isInteractive && !flags.once ? CLEAR_SCREEN + screen : screen);
       }
       if (flags.once) return;
-      // Not on the clock of the terminal, whose timers let the process end.
+      // Not the terminal's clock, whose timers do not keep the process alive.
       await sleep(intervalMs);
     }
   } finally {
@@ -85,7 +86,7 @@ function createWatch(admin: AdminClient): Watch {
       }
       const first = lastSeq;
       const last = records[0]?.seq;
-      // Numbers go up by one per request: what is between two looks is known even where only the newest are told.
+      // Sequence numbers increase by one per request, so the count between two refreshes is exact.
       const count = first === undefined || last === undefined ? records.length : last - first;
       lastSeq = last ?? lastSeq;
       const recent = records.filter(({ time }) => Date.parse(time) > nowMs - WINDOW_MS);
@@ -125,16 +126,13 @@ function secondsOf(text: string): number {
   return seconds;
 }
 
-/**
- * Who uses the gateway most, from the requests that ended lately: by route, MCP tool, model and key. Pure: records go in,
- * a screen comes out.
- */
+/** Aggregates recent requests by route, MCP tool, model and key. Pure functions from records to a screen. */
 
 export type TopKind = "route" | "tool" | "model" | "key";
 
 export const TOP_KINDS: readonly TopKind[] = ["route", "tool", "model", "key"];
 
-/** Records of one look at the gateway; each stands for `weight` requests if there were more than it tells. */
+/** The records of one refresh; each represents `weight` requests. */
 export interface Look {
   readonly atMs: number;
   readonly weight: number;

@@ -20,10 +20,10 @@ export interface TraceFlags extends TargetFlags {
   readonly file?: string;
 }
 
-/** A request that was sent and not traced is not one of this gateway's, or was refused before it had a head. */
+/** A request without a trace reached another gateway, or was rejected before its head was parsed. */
 const TRACE_LIMIT_MS = 3_000;
 const BROKEN_OFF = "the trace ended early and later events are missing: is the gateway still running?";
-/** curl must not learn of a proxy: the request goes to the listener. */
+/** Removes proxy variables, because curl must connect to the listener. */
 const PROXY_VARIABLE = /^(?:https?|all|ftp|no)_proxy$/i;
 
 export async function trace(
@@ -102,13 +102,13 @@ async function show(
     () => screen.complete(),
     (error) => {
       failure = error;
-      // What came before it broke is worth a look; without any of it there is nothing to stay for.
+      // Shows the events received before the stream broke, if any.
       if (shown === 0) screen.close();
       else screen.status((error as Error).message);
     },
   );
   await screen.closed;
-  // The user may leave while the gateway still waits: nothing is left to hear.
+  // The user quit while the gateway still waits.
   void running;
   if (failure) throw failure;
 }
@@ -145,7 +145,7 @@ async function inject(
   terminal: Terminal,
   flags: TraceFlags,
 ): Promise<void> {
-  // Other traffic goes on: the id finds our own request among it.
+  // The ID identifies the injected request among other traffic.
   const requestId = injected.requestId ?? `gwctl-${randomBytes(6).toString("hex")}`;
   const localPort = await target.listenerPort(port);
   const scheme = await schemeOf(target, port);
@@ -168,7 +168,7 @@ async function inject(
     );
     const said = printable(`${answer.stdout}${answer.stderr}`).trim();
     if (said !== "") view.status(said);
-    // curl fails by `--fail` or a broken answer too; the trace tells, if there is one.
+    // curl also fails for `--fail` or a broken response; the trace is shown if there is one.
     const isWhole = await Promise.race([
       open.ended,
       view.closed.then(() => true),
@@ -186,7 +186,7 @@ async function inject(
   }
 }
 
-/** The URL's scheme and host shape the request; how the listener is spoken to is the gateway's to say. */
+/** The URL determines the scheme and host of the request; the gateway determines the protocol of the listener. */
 async function schemeOf(target: Target, port: number): Promise<"http" | "https" | undefined> {
   const { listeners } = await target.admin.json<ListenerDump>(ADMIN_PATHS.configDump, "listeners");
   const found = Array.isArray(listeners) ? listeners.find((listener) => listener?.port === port) : undefined;

@@ -1,5 +1,5 @@
 /**
- * `gwctl what-if <method> <url>`: what a gateway would do with a request, policy by policy, without sending it.
+ * `gwctl what-if <method> <url>`: shows what a gateway would do with a request, policy by policy, without sending it.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -88,7 +88,7 @@ function questionOf(method: string, url: string, flags: WhatIfFlags, terminal: T
       mcp: isMcp ? { method: mcpMethod, tool, arguments: args, prompt, resource } : undefined,
     },
     claims: claims === undefined ? undefined : jsonObject("--claims", claims),
-    // A token on the command line stands in the list of processes.
+    // A token on the command line is visible in the process list.
     token: token === "-" ? terminal.readStdin().trim() : token,
     repeat,
   };

@@ -1,6 +1,6 @@
 /**
- * Talks to one gateway's admin interface: over loopback, a unix socket, or a connection that somebody else opened
- * (a port-forward). Every failure becomes one line that says what to do.
+ * The client of a gateway's admin interface: over loopback, a unix socket, or a port-forward. Every failure becomes one
+ * line that says how to fix it.
  */
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import type { Duplex } from "node:stream";
@@ -29,7 +29,7 @@ export interface AdminClient {
   /** Rejects unless the status is 2xx. */
   get(path: string, options?: CallOptions): Promise<AdminAnswer>;
   post(path: string, options?: CallOptions): Promise<AdminAnswer>;
-  /** `field` is one that the answer of a gateway has: whatever else answers there is not taken for one. */
+  /** `field` must be in the response, to detect a server that is not a gateway. */
   json<T>(path: string, field: keyof T & string): Promise<T>;
   stream(path: string, onChunk: (chunk: Buffer) => void): Promise<AdminStream>;
   close(): void;
@@ -139,11 +139,11 @@ function follow(response: IncomingMessage, onChunk: (chunk: Buffer) => void): Ad
   return { ended, stop: () => void response.destroy() };
 }
 
-/** What the gateway says is shown whole: the end of a message often says how to fix it. */
+/** Messages of the gateway are not truncated, because their end often says how to fix the problem. */
 const MAX_SAID_CHARS = 4_000;
 
 function refused(what: string, { statusCode = 0, statusMessage = "" }: IncomingMessage, body: Buffer): CliError {
-  // Indented from the second line on: what another server says cannot pass for a line of ours.
+  // Indents further lines, so that another server's text cannot look like our own.
   const said = printable(errorText(body.toString().trim())).slice(0, MAX_SAID_CHARS).replaceAll("\n", "\n  ");
   const isElsewhere = statusCode < 400 || (statusCode === 404 && !OWN_NOT_FOUND.test(said));
   return new CliError(`${what} returned ${statusCode} ${statusMessage}: ${isElsewhere ? IS_IT_A_GATEWAY : said}`);

@@ -1,6 +1,6 @@
 /**
- * Which gateway a command talks to: the one on this machine (`--local`, also when nothing is said), on another port
- * or socket, or one in a cluster (`gateway/<name>`). The flags are the same for every command.
+ * Selects the gateway of a command: the one on this machine (`--local`, the default), on another port or socket, or in
+ * a cluster (`gateway/<name>`). All commands have the same flags.
  */
 import type { Command } from "commander";
 import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";

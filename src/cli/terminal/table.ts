@@ -1,7 +1,7 @@
 /**
- * Columns of text, as wide as their widest cell; the last one is left ragged. The first row is the head. On a terminal that is
- * too narrow, cells are broken at words, columns that say nothing are left out, and a long last cell stands below its row:
- * nothing is cut because a window is small.
+ * Formats tables. Columns are as wide as their widest cell, and the first row is the header. On a narrow terminal,
+ * cells wrap at words, empty columns are dropped, and a long last cell moves below its row, so that nothing is
+ * truncated.
  */
 import { type Paint, printable, type Tone } from "./terminal.ts";
 

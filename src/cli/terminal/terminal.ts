@@ -1,6 +1,5 @@
 /**
- * What gwctl sees of its surroundings: standard streams, environment, the time. Passed in, so that a command can be
- * run inside a test.
+ * The environment of gwctl: standard streams, variables, and time. Passed in, so that tests can run commands.
  */
 import { readFileSync } from "node:fs";
 import { parse, stringify } from "yaml";
@@ -10,7 +9,7 @@ import { escapeControls } from "../../observe/log/logger.ts";
 export interface Terminal {
   out(text: string): void;
   err(text: string): void;
-  /** Somebody looks at standard output and can press keys. */
+  /** Standard output is a terminal, and keys can be read. */
   readonly isInteractive: boolean;
   readonly hasColor: boolean;
   /** How wide it is; undefined in a pipe or a file. */
@@ -21,7 +20,7 @@ export interface Terminal {
 }
 
 export function processTerminal(environment: Terminal["environment"]): Terminal {
-  // `gwctl … | head` closes the pipe: that is an end, not a failure.
+  // `gwctl … | head` closes the pipe, which is not a failure.
   process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
   const isInteractive = process.stdout.isTTY === true && process.stdin.isTTY === true && environment.TERM !== "dumb";
   return {
@@ -45,8 +44,7 @@ export function printable(text: string): string {
 }
 
 /**
- * How a command ends when it cannot do what was asked: one line that says what to do, and an exit code.
- * 1: it failed. 2: it was called wrongly.
+ * The failure of a command: one line that says how to fix it, and an exit code. 1: the command failed. 2: wrong usage.
  */
 
 export class CliError extends Error {

@@ -1,6 +1,6 @@
 /**
- * What the detail pane shows of one event: the event itself with bodies decoded, the snapshot at that moment, or
- * what changed since the snapshot before. Pure: events in, lines out.
+ * The detail pane of an event: the event with decoded bodies, its snapshot, or the changes since the previous snapshot;
+ * and the waterfall of request phases. Pure functions from events to lines.
  */
 import type { JsonObject, TraceEvent } from "../../observe/trace/events.ts";
 import { printable } from "../terminal/terminal.ts";
@@ -126,7 +126,7 @@ export interface Bar {
   readonly failed: boolean;
 }
 
-/** The lanes of a trace, in the order in which they begin. Each retry has a lane of its own. */
+/** The rows of the waterfall in order of start; each retry has its own row. */
 export function barsOf(events: readonly TraceEvent[]): Bar[] {
   const bars: Bar[] = [];
   let phaseStart = 0;

@@ -1,6 +1,6 @@
 /**
- * Where events come from: a gateway's `/debug/trace` stream, or a saved trace (JSON lines, or the stream's own text).
- * Both are the same lines to whoever shows them.
+ * Sources of trace events: the `/debug/trace` stream of a gateway, or a saved trace (JSON lines or the stream text);
+ * and the interface of trace views.
  */
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
@@ -13,10 +13,10 @@ const MAX_FILE_BYTES = 64 * 1024 * 1024;
 const DATA = "data:";
 
 export interface TraceListener {
-  /** The gateway waits for a request now. */
+  /** The trace is armed. */
   armed(): void;
   event(event: TraceEvent): void;
-  /** The gateway could not send everything, because this end was slow. */
+  /** The gateway dropped events because this client was slow. */
   dropped(note: string): void;
 }
 
@@ -82,6 +82,6 @@ export function rawLine(event: TraceEvent): string {
 export interface TraceView {
   event(event: TraceEvent): void;
   status(text: string): void;
-  /** Resolves when the user has seen enough; a list has nobody to wait for. */
+  /** Resolves when the user quits; a list resolves at once. */
   readonly closed: Promise<void>;
 }

@@ -6,7 +6,7 @@ import { printable } from "../terminal/terminal.ts";
 
 /** A row of a list; the rest is in the detail pane. */
 const MAX_ROW_CHARS = 120;
-/** Where there is no detail pane, the end of a refusal's reason says the mend. */
+/** Long enough for the end of a rejection reason, which says how to fix it. */
 const MAX_LINE_CHARS = 1_000;
 
 const LABELS: Readonly<Record<TraceMessage["type"], string>> = {

@@ -1,6 +1,6 @@
 /**
- * How the MCP servers behind a gateway fare, from its configuration and what lives in it. A server that no session ever
- * reached is known by its failure alone, or not at all.
+ * The state of the MCP servers behind a gateway, from its configuration and its tasks. A server that no session reached
+ * is known only by its failure.
  */
 import { type Fields, fieldsOf, listOf, stringsOf } from "./units.ts";
 
@@ -32,7 +32,7 @@ function stateOf(backend: string, target: string, living: Fields | undefined): M
   const links = listOf(living?.children).flatMap((task) => linksOf(task, target));
   const sessions = links.filter(({ state }) => state === "up").length;
   const down = links.find(({ state }) => state === "down");
-  // Kept by the backend: a session that never came about leaves nothing of its own.
+  // Failures recorded by the backend, because a session that failed to open has no task.
   const failure = listOf(fieldsOf(living?.detail).failures).find((one) => one.target === target);
   const isFailing = down !== undefined || (sessions === 0 && failure !== undefined && failure.isOver !== true);
   const lastError = down?.lastError ?? failure?.reason;
@@ -47,7 +47,7 @@ function stateOf(backend: string, target: string, living: Fields | undefined): M
   };
 }
 
-/** Connections to the target; a seat at a server that sessions share has no state of its own. */
+/** Connections to the target, without slots of shared servers, which have no state of their own. */
 function linksOf(task: Fields, target: string): Fields[] {
   const detail = fieldsOf(task.detail);
   return [detail, ...listOf(detail.targets)]

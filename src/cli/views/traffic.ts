@@ -1,11 +1,11 @@
 /**
- * What the last requests say about the traffic: how many per second, how many failed, how long they took. Taken from
- * the records that the gateway keeps, so one question is enough and nobody has to wait for a second sample.
+ * Traffic numbers from recent requests: rate, failures and latency. Computed from the records of the gateway, so that
+ * one request is enough.
  */
 import type { RequestRecord } from "../../observe/trace/request-record.ts";
 
 const WINDOW_MS = 60_000;
-/** Fewer would make one request look like a storm. */
+/** The minimum period, so that a single request does not look like a burst. */
 const MIN_WINDOW_MS = 1_000;
 
 export interface Traffic {
@@ -13,9 +13,9 @@ export interface Traffic {
   readonly windowMs: number;
   readonly requests: number;
   readonly perSecond: number;
-  /** Broken: 5xx, or no complete response. */
+  /** Failed: 5xx, or an incomplete response. */
   readonly failed: number;
-  /** Turned away: 4xx. */
+  /** Rejected: 4xx. */
   readonly rejected: number;
   readonly p50Ms: number;
   readonly p95Ms: number;
@@ -54,7 +54,7 @@ export function isBroken({ end, status }: RequestRecord): boolean {
   return status === null || status >= 500 || end === "failed";
 }
 
-/** What was asked for, in a few words. */
+/** A short description of the request. */
 export function askedText({ method, path, mcp, llm }: RequestRecord): string {
   if (mcp?.method !== undefined) return `${mcp.method}${mcp.name === undefined ? "" : ` ${mcp.name}`}`;
   return `${method} ${path}${llm?.model === undefined ? "" : ` ${llm.model}`}`;

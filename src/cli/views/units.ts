@@ -1,5 +1,5 @@
 /**
- * Numbers as people read them: ages, bytes, counts.
+ * Formats ages, bytes and counts.
  */
 
 export function ageText(ms: number): string {
@@ -28,9 +28,7 @@ export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/**
- * JSON of the admin interface, read with care: a newer or an older gateway may say less than expected.
- */
+/** Reads JSON of the admin interface defensively, because other versions of the gateway may lack fields. */
 
 export type Fields = Readonly<Record<string, unknown>>;
 

@@ -96,12 +96,12 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
 /** Forwards all events, and reports the outcome once. */
 class WatchedAttempt implements BackendCall {
   readonly #call: BackendCall;
-  readonly #told: (hasFailed: boolean) => void;
-  #isTold = false;
+  readonly #report: (hasFailed: boolean) => void;
+  #isReported = false;
 
-  constructor(call: BackendCall, told: (hasFailed: boolean) => void) {
+  constructor(call: BackendCall, report: (hasFailed: boolean) => void) {
     this.#call = call;
-    this.#told = told;
+    this.#report = report;
   }
 
   holding(run: BackendRun, hangs: () => boolean): BackendRun {
@@ -155,9 +155,9 @@ class WatchedAttempt implements BackendCall {
   }
 
   #tell(hasFailed: boolean): void {
-    if (this.#isTold) return;
-    this.#isTold = true;
-    this.#told(hasFailed);
+    if (this.#isReported) return;
+    this.#isReported = true;
+    this.#report(hasFailed);
   }
 }
 
