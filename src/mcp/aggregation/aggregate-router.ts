@@ -1,6 +1,6 @@
 /**
- * Several targets seen as one server: lists are merged page by page, calls go to the target that the name says,
- * what concerns all goes to all. One that fails is left out and named (`failOpen`), or fails the whole
+ * Presents several targets as one server. Lists are merged page by page, a call goes to the target that its name
+ * selects, and settings go to all targets. A failed target is omitted and reported (`failOpen`), or fails the request
  * (`failClosed`).
  */
 import type { Clock } from "../../base/clock.ts";
@@ -54,11 +54,11 @@ import {
 export interface AggregateOptions {
   readonly names: Names;
   readonly failureMode: () => "failOpen" | "failClosed";
-  /** Of the clients; the targets look to them as if they were of the same. */
+  /** The clients' protocol. Upstreams hide a target that has another one. */
   readonly era: McpProtocol;
   readonly late: AddUpstream;
   readonly clock: Clock;
-  /** A slow target is there at last: the client should list again. */
+  /** A slow target is available, so the client should list again. */
   arrived(upstream: Upstream): void;
 }
 
@@ -67,7 +67,7 @@ export class AggregateRouter implements Router {
   names: Names;
   readonly #options: AggregateOptions;
   readonly #missing: SlowTargets;
-  /** Subscriptions of modern clients that a late target has yet to join. */
+  /** Subscriptions of modern clients that slow targets still have to join. */
   readonly #subscriptions = new Set<AggregateSubscription>();
   #index: NameIndex;
 
@@ -77,7 +77,7 @@ export class AggregateRouter implements Router {
     this.#options = options;
     this.#missing = new SlowTargets({
       clock: options.clock,
-      mayGoOn: () => options.failureMode() === "failOpen",
+      mayProceed: () => options.failureMode() === "failOpen",
       arrived: (upstream) => this.#arrived(upstream),
     });
     this.#index = new NameIndex(() => this.#present());
@@ -115,7 +115,7 @@ export class AggregateRouter implements Router {
     return renamedNotification(message, this.names, upstream.target.name);
   }
 
-  /** Names that a client has learnt keep their form: where it would change, new targets are for new sessions. */
+  /** New targets join only if names keep their form; otherwise names that the client already knows would change. */
   change({ targets, names }: TargetChange): readonly Upstream[] {
     const takesNew = names.isPrefixed === this.names.isPrefixed;
     const changed = changedUpstreams(this.upstreams, targets, takesNew, this.#options.late);
@@ -138,7 +138,7 @@ export class AggregateRouter implements Router {
       else {
         failed.set(upstream.target.name, "reason" in outcome ? outcome.reason : "refused to initialize");
         isOverloaded &&= "reason" in outcome && outcome.error === "overloaded";
-        // With several servers the client could not tell which of them it is to log in to.
+        // With several servers, the client could not know which one requires the login.
         if ("reason" in outcome && typeof outcome.error === "object" && this.upstreams.length === 1)
           login = outcome.error;
       }
@@ -203,7 +203,7 @@ export class AggregateRouter implements Router {
     return access === undefined || accessProblem(call.request, access, upstream.target.name) === undefined;
   }
 
-  /** To everybody whom it concerns; one success is enough. */
+  /** Sends the request to all matching targets. One success is enough. */
   #all(call: Call, concerns: (about: ServerAbout) => boolean): CallHandle {
     const parts = this.upstreams
       .filter((upstream) => upstream.about && concerns(upstream.about))
@@ -235,7 +235,7 @@ export class AggregateRouter implements Router {
     this.#options.arrived(upstream);
   }
 
-  /** Those that the session has not gone on without. */
+  /** The targets that are available to this session. */
   #present(): readonly Upstream[] {
     return this.#missing.size === 0 ? this.upstreams : this.upstreams.filter((one) => !this.#missing.has(one));
   }
@@ -244,7 +244,7 @@ export class AggregateRouter implements Router {
     return this.#missing.has(upstream) ? STILL_STARTING : (upstream.lossReason ?? "is not available");
   }
 
-  /** What a target that is still starting can do is not known: the client is told that lists may change. */
+  /** The capabilities of a starting target are unknown, so the merged ones announce list changes. */
   #capabilities(abouts: readonly { readonly about: ServerAbout }[]): Record<string, unknown> {
     const known = abouts.map(({ about }) => about.capabilities);
     return routable(mergeCapabilities(this.#missing.size === 0 ? known : [...known, CHANGING_LISTS]));
@@ -275,29 +275,33 @@ const CHANGING_LISTS = {
   resources: { listChanged: true },
 };
 
-/** A call as a plain object, so that parts of it can be replaced. */
+/** Copies a call to a plain object, so that parts of it can be replaced. */
 function delegate(call: Call): Call {
   return withAnswer(call, (message) => message);
 }
 
-/** People wait for `initialize`; most servers that are on this machine or near are up by then. */
+/** Most local servers are up by then, and users wait for `initialize`. */
 export const OPEN_WAIT_MS = 3_000;
 
 export const STILL_STARTING = "is still starting";
 
 export interface LateTargetsEnv {
   readonly clock: Clock;
-  /** Whether the session may go on without a target. */
-  mayGoOn(): boolean;
-  /** A target came up after the session had gone on without it. */
+  /** Whether the session may open without a target. */
+  mayProceed(): boolean;
+  /** A target became available after the session opened without it. */
   arrived(upstream: Upstream): void;
 }
 
+/**
+ * Opens several targets without waiting long for slow ones (`failOpen`): after a few seconds the session opens with the
+ * available targets. Lists omit a slow target until it is available; only calls to it wait.
+ */
 export class SlowTargets {
   readonly #env: LateTargetsEnv;
-  /** Those that the session went on without, until they are up or have failed. */
+  /** Targets that the session opened without, until they are up or have failed. */
   readonly #missing = new Set<Upstream>();
-  /** Calls to them. */
+  /** Calls that wait for a slow target. */
   readonly #waiting = new Map<Upstream, Set<() => void>>();
 
   constructor(env: LateTargetsEnv) {
@@ -312,7 +316,7 @@ export class SlowTargets {
     return this.#missing.has(upstream);
   }
 
-  /** Opens all. `done` gets the outcomes of those that were there in time: of all, or of one that succeeded at least. */
+  /** Opens all targets. `done` gets the outcomes in time: all of them, or at least one success. */
   open(
     upstreams: readonly Upstream[],
     done: (outcomes: ReadonlyMap<Upstream, OpenOutcome>) => void,
@@ -321,9 +325,9 @@ export class SlowTargets {
     const outcomes = new Map<Upstream, OpenOutcome>();
     let isLate = false;
     let isDone = false;
-    const goOn = (): void => {
+    const proceed = (): void => {
       const isWhole = outcomes.size === upstreams.length;
-      const isEnough = isLate && this.#env.mayGoOn() && [...outcomes.values()].some(({ ok }) => ok);
+      const isEnough = isLate && this.#env.mayProceed() && [...outcomes.values()].some(({ ok }) => ok);
       if (isDone || (!isWhole && !isEnough)) return;
       isDone = true;
       timer.cancel();
@@ -332,12 +336,12 @@ export class SlowTargets {
     };
     const timer = this.#env.clock.after(OPEN_WAIT_MS, () => {
       isLate = true;
-      goOn();
+      proceed();
     });
     for (const upstream of upstreams) {
       upstream.open((outcome) => {
         outcomes.set(upstream, outcome);
-        if (!isDone) goOn();
+        if (!isDone) proceed();
         else if (this.#missing.delete(upstream)) {
           if (outcome.ok) this.#env.arrived(upstream);
           this.#settled(upstream);
@@ -346,7 +350,7 @@ export class SlowTargets {
     }
   }
 
-  /** `run` is called when the target is up or has failed. */
+  /** Calls `run` when the target is up or has failed. */
   wait(upstream: Upstream, run: () => CallHandle): CallHandle {
     let running: CallHandle | undefined;
     const go = (): void => {
@@ -363,7 +367,7 @@ export class SlowTargets {
     };
   }
 
-  /** The session has left these. */
+  /** Stops waiting for targets that were removed from the session. */
   forget(upstreams: readonly Upstream[]): void {
     for (const upstream of upstreams) if (this.#missing.delete(upstream)) this.#settled(upstream);
   }

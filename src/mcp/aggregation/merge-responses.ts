@@ -35,12 +35,12 @@ export interface Part {
 }
 
 export interface TargetResponse extends Part {
-  /** A result; an error of the server counts as a failure. */
+  /** Undefined if the target failed or returned an error. */
   readonly result: ServerMessage | undefined;
   readonly failure: Failure | undefined;
 }
 
-/** What servers say meanwhile goes to `call`; the outcomes come in the order of the parts. */
+/** Sends one request to several targets. Messages meanwhile go to `call`; `done` gets the responses in order. */
 export function requestAll(
   call: Call,
   parts: readonly Part[],
@@ -55,7 +55,7 @@ export function requestAll(
     try {
       done(parts.map((one) => outcomes.get(one) as TargetResponse));
     } catch (error) {
-      // The last part is not to blame, and the client would wait for ever.
+      // The last target did not cause this, and the client must not wait forever.
       call.failed(serverFailure("the responses of the servers could not be merged"));
       throw error;
     }
@@ -92,12 +92,12 @@ export function requestAll(
   };
 }
 
-/** How much they answered together. */
+/** The total size of all responses. */
 export function totalChars(outcomes: readonly TargetResponse[]): number {
   return outcomes.reduce((chars, { result }) => chars + (result?.text.length ?? 0), 0);
 }
 
-/** A server's error in the form of a failure. */
+/** Converts a server's error response to a failure. */
 export function failureOf(message: ServerMessage): Failure {
   try {
     const { error } = JSON.parse(message.text) as { error?: { code?: unknown; message?: unknown; data?: unknown } };
@@ -112,14 +112,14 @@ export function failureOf(message: ServerMessage): Failure {
   }
 }
 
-/** How the gateway names itself where it speaks for several servers. */
+/** The gateway's server information when it represents several servers. */
 export const GATEWAY_INFO = { name: "gateway", title: "MCP gateway", version: "1.0.0" };
-/** Which targets could not be asked, in the `_meta` of a merged result. */
+/** The `_meta` key that lists failed targets in a merged result. */
 export const FAILED_TARGETS = "gateway.internal/failedTargets";
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
-/** What any of them can do: flags are joined by "or", objects member by member. */
+/** The union of capabilities: flags are combined with OR, objects member by member. */
 export function mergeCapabilities(all: readonly JsonObject[]): Record<string, unknown> {
   const merged: Record<string, unknown> = Object.create(null);
   for (const one of all) {
@@ -133,7 +133,7 @@ export function mergeCapabilities(all: readonly JsonObject[]): Record<string, un
   return merged;
 }
 
-/** Tasks are asked for by ids that say nothing of their target: with several targets they are not offered. */
+/** Removes tasks, because a task id does not identify its target. */
 export function routable(capabilities: Record<string, unknown>): Record<string, unknown> {
   const { tasks: _tasks, extensions, ...rest } = capabilities;
   if (!isObject(extensions)) return rest;
@@ -141,7 +141,7 @@ export function routable(capabilities: Record<string, unknown>): Record<string, 
   return { ...rest, extensions: others };
 }
 
-/** One block per target, so that a model knows which hint belongs to which tools. */
+/** One block per target, so that a model can match hints to tools. */
 export function mergeInstructions(
   all: readonly { target: string; about: ServerAbout }[],
   failed: ReadonlyMap<string, string>,
@@ -153,19 +153,19 @@ export function mergeInstructions(
   return blocks.length === 0 ? undefined : blocks.join("\n\n");
 }
 
-/** Dates compare as text: the revision that all of them know. */
+/** The oldest version, which all support. Versions are dates and compare as strings. */
 export function lowestVersion(versions: readonly string[]): string {
   return [...versions].sort()[0] ?? "";
 }
 
 export interface ListPage {
-  /** Texts of the items, in the order of the targets. */
+  /** JSON texts of the items, in the order of the targets. */
   readonly items: readonly string[];
   readonly nextCursor: string | undefined;
   readonly failed: ReadonlyMap<string, string>;
 }
 
-/** `item` makes the text of one item, or leaves it out. */
+/** `item` returns the text of one item, or undefined to omit it. */
 export function* mergePages(
   method: string,
   outcomes: readonly TargetResponse[],
@@ -194,12 +194,12 @@ export function* mergePages(
   return { items, nextCursor: Object.keys(cursors).length > 0 ? encodeCursor(cursors) : undefined, failed };
 }
 
-/** The places in the lists of several targets as one opaque text. */
+/** Combines the cursors of several targets into one opaque cursor. */
 export function encodeCursor(cursors: Readonly<Record<string, string>>): string {
   return Buffer.from(JSON.stringify(cursors)).toString("base64url");
 }
 
-/** Undefined if it is none of ours. */
+/** Undefined if the gateway did not create this cursor. */
 export function decodeCursor(cursor: unknown): Readonly<Record<string, string>> | undefined {
   if (typeof cursor !== "string") return undefined;
   try {
@@ -220,9 +220,9 @@ export interface ListEnv {
   readonly upstreams: readonly Upstream[];
   readonly names: Names;
   readonly failureMode: "failOpen" | "failClosed";
-  /** The session went on without it. */
+  /** Whether the session opened without this target. */
   isMissing(upstream: Upstream): boolean;
-  /** Why it is not there; completes "target x …". */
+  /** Why the target is unavailable; completes "target x …". */
   absence(upstream: Upstream): string;
   answer(result: string): void;
 }
@@ -241,7 +241,7 @@ export function mergedList(call: Call, access: McpAccess | undefined, env: ListE
   const shown = (text: string, span: Span, { upstream }: TargetResponse): string | undefined => {
     const name = nameOf(text, span, list.key);
     if (access?.allows(list.kind, name, upstream.target.name) === false) return undefined;
-    // Without prefixes the first target that has a name owns it.
+    // Without prefixes, the first target with a name owns it.
     if (!names.isPrefixed && seen.has(name)) return undefined;
     seen.add(name);
     return renamedItem(text, span, request.method, names, upstream.target.name);

@@ -1,7 +1,6 @@
 /**
- * Which target has a name, where names carry no target (`prefixMode: never`). Tools and prompts are looked up in
- * the targets' lists, which are read once and again after they changed; a resource may match a template that no
- * list shows, so the targets are asked for it in turn.
+ * Finds the target of a name without a prefix (`prefixMode: never`). Tools and prompts are looked up in the targets'
+ * lists, which are cached until they change. A resource may match a template, so the targets are tried in order.
  */
 
 import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
@@ -14,7 +13,7 @@ import { envelopeOf } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
 import { requestAll, type TargetResponse, totalChars } from "./merge-responses.ts";
 
-/** A list of more pages than this is not read to its end. */
+/** Limit of pages that are read per list. */
 const MAX_PAGES = 20;
 
 export class NameIndex {
@@ -22,7 +21,7 @@ export class NameIndex {
   readonly #owners = new Map<string, Upstream>();
   readonly #complete = new Set<string>();
 
-  /** `present` are the targets that can be asked now. */
+  /** `present` returns the available targets. */
   constructor(present: () => readonly Upstream[]) {
     this.#present = present;
   }
@@ -31,13 +30,13 @@ export class NameIndex {
     return this.#present();
   }
 
-  /** A list changed. */
+  /** Drops the cache after a list changed. */
   clear(): void {
     this.#owners.clear();
     this.#complete.clear();
   }
 
-  /** Runs the call at the target that has the name, among those that `mayAsk`. */
+  /** Runs the call at the target that has the name, if `mayAsk` permits that target. */
   run(call: Call, about: Named, mayAsk: (upstream: Upstream) => boolean): CallHandle {
     const only = this.#upstreams.length === 1 ? this.#upstreams[0] : undefined;
     if (only && mayAsk(only)) {
@@ -83,7 +82,7 @@ export class NameIndex {
             (more) => {
               if (more.length > 0 && page < MAX_PAGES) readPage(more, page + 1);
               else {
-                // A target that failed may have the name: it is asked again next time.
+                // A failed target may have the name, so its list is read again next time.
                 if (outcomes.every(({ result }) => result)) this.#complete.add(method);
                 done();
               }
@@ -99,7 +98,7 @@ export class NameIndex {
     );
   }
 
-  /** Who has which names; and where the next pages begin. */
+  /** Records the owners of names. Returns the cursors of the next pages. */
   *#learn(method: string, outcomes: readonly TargetResponse[]): Steps<{ upstream: Upstream; cursor: string }[]> {
     const list = LISTS[method] as (typeof LISTS)[string];
     const more: { upstream: Upstream; cursor: string }[] = [];
@@ -122,7 +121,7 @@ export class NameIndex {
     return more;
   }
 
-  /** The first result counts; if there is none, the last error does. */
+  /** Tries targets in order until one returns a result. Without a result, the last error counts. */
   #inTurn(call: Call, about: Named, upstreams: readonly Upstream[]): CallHandle {
     const [first, ...rest] = upstreams;
     if (!first) {
@@ -150,7 +149,7 @@ export class NameIndex {
   }
 }
 
-/** What servers say while their lists are read concerns nobody. */
+/** Ignores messages that servers send while their lists are read. */
 const QUIET = {
   notified: () => undefined,
   asked: refuseQuestion,

@@ -1,6 +1,6 @@
 /**
- * How names of several targets live side by side: tools and prompts as `<target>_<name>`, resources as
- * `<target>+<uri>`. The way back needs no table, because target names are known and none begins another.
+ * Prefixes names with their target: tools and prompts as `<target>_<name>`, resources as `<target>+<uri>`. Removing a
+ * prefix needs no table, because no target name is a prefix of another. Messages are edited in place.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -12,17 +12,17 @@ import { type ClientRequest, edited, editedRequest, type ServerMessage } from ".
 import { NAMED_BY, REFERENCES } from "../protocol/message-rules.ts";
 
 export interface Names {
-  /** The targets whose names live side by side. */
+  /** The names of all targets. */
   readonly targets: readonly string[];
-  /** Whether names carry their target at all. */
+  /** Whether names have a target prefix. */
   readonly isPrefixed: boolean;
-  /** The client's name for what the target calls `name`. */
+  /** The name that clients see for the target's `name`. */
   outward(kind: NamedKind, target: string, name: string): string;
-  /** The target and its own name; undefined if no target is meant. */
+  /** The target and its own name for a client's name; undefined if no target matches. */
   inward(kind: NamedKind, name: string): { readonly target: string; readonly name: string } | undefined;
 }
 
-/** Hosts recognise user interface resources by this scheme, so it stays in front. */
+/** Hosts recognize UI resources by this scheme, so it stays in front of the prefix. */
 const UI_SCHEME = "ui://";
 
 export function createNames(targets: readonly string[], mode: "conditional" | "always" | "never"): Names {
@@ -48,7 +48,7 @@ export function createNames(targets: readonly string[], mode: "conditional" | "a
   };
 }
 
-/** The request with the name that the target knows. */
+/** The request with the target's own name. */
 export function renamedRequest(request: ClientRequest, name: string): ClientRequest {
   const { params } = request;
   const member = NAMED_BY[request.method];
@@ -60,13 +60,13 @@ export function renamedRequest(request: ClientRequest, name: string): ClientRequ
   return editedRequest(request, [{ ...span, text: JSON.stringify(name) }], { ...params, ...renamed });
 }
 
-/** One item of a list, as the client shall see it. */
+/** One list item with the name that clients see. */
 export function renamedItem(text: string, item: Span, method: string, names: Names, target: string): string {
   const list = LISTS[method];
   const span = list && member(text, item.start, list.key);
   if (!list || !span || !names.isPrefixed) return slice(text, item);
   const edits = [renaming(text, span, list.kind, names, target)];
-  // A tool may name the resource that shows it.
+  // A tool may refer to its UI resource.
   for (const path of [
     ["_meta", "ui", "resourceUri"],
     ["_meta", "ui/resourceUri"],
@@ -80,10 +80,10 @@ export function renamedItem(text: string, item: Span, method: string, names: Nam
   );
 }
 
-/** Results that may point to resources, and where. */
+/** Methods whose results may contain resource URIs, and the member that holds them. */
 const LINKING = lookupTable({ "resources/read": "contents", "tools/call": "content", "prompts/get": "messages" });
 
-/** URIs inside a result, so that the client can read what it was pointed to. */
+/** Prefixes resource URIs in a result, so that the client can read them. */
 export function* renamedResult(
   message: ServerMessage,
   method: string,
@@ -109,7 +109,7 @@ export function* renamedResult(
       );
 }
 
-/** A notification about a resource. */
+/** Prefixes the URI of a resource notification. */
 export function renamedNotification(message: ServerMessage, names: Names, target: string): string {
   if (!names.isPrefixed || message.method !== "notifications/resources/updated") return message.text;
   const uri = find(message.text, 0, "params", "uri");
@@ -125,7 +125,7 @@ function renaming(text: string, span: Span, kind: NamedKind, names: Names, targe
   };
 }
 
-/** A server's text is looked at, not checked: what is no JSON goes on as it came. */
+/** Undefined for invalid JSON, which is forwarded unchanged. */
 function parsedValue(json: string): unknown {
   try {
     return JSON.parse(json) as unknown;
@@ -134,7 +134,7 @@ function parsedValue(json: string): unknown {
   }
 }
 
-/** A resource, a link to one, or one that is embedded. */
+/** The URI of a resource, a resource link, or an embedded resource. */
 function* uriIn(text: string, content: Span, mayEmbed: boolean): Steps<Span[]> {
   yield;
   const resource = mayEmbed ? yield* memberOf(text, content, "resource") : undefined;

@@ -1,6 +1,6 @@
 /**
- * Where the messages of a session go. A session with one target hands everything on as it is; with several, a
- * fan-out makes them look like one server.
+ * Routes the messages of a session to its targets. With one target, messages pass unchanged; with several,
+ * `AggregateRouter` presents them as one server.
  */
 import type { BackendCall } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/facts.ts";
@@ -31,25 +31,24 @@ export type RouterOutcome =
   | {
       readonly ok: false;
       readonly reason: string;
-      /** For whoever has another way to tell it. */
       readonly failure: Failure;
       /** The JSON-RPC error for a request with this id. */
       text(id: string): string;
-      /** The same as a whole HTTP answer. */
+      /** Sends the error as a complete HTTP response. */
       refuse(sink: BackendCall, id: string): void;
     };
 
 export interface Router {
   readonly upstreams: readonly Upstream[];
-  /** Of what its clients see. */
+  /** The names that clients see. */
   readonly names: Names;
-  /** `wire` as of `Upstream.open`. */
+  /** `wire` traces the handshake, as in `Upstream.open`. */
   open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void;
   run(call: Call, access: McpAccess | undefined): CallHandle;
   notify(message: ClientNotification, wire?: WireTap): void;
-  /** A server's notification in the client's words; undefined if it is not for the client. */
+  /** A server's notification with the names that the client knows; undefined if it is not for the client. */
   notificationText(upstream: Upstream, message: ServerMessage): string | undefined;
-  /** Goes on with other targets. Returns what it has left. */
+  /** Applies a new configuration. Returns the upstreams that were removed. */
   change(change: TargetChange): readonly Upstream[];
 }
 
@@ -118,7 +117,7 @@ export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterO
   if (outcome.ok) return { ok: true, answer: outcome.answer, version: outcome.about.protocolVersion };
   if (outcome.answer) {
     const { answer } = outcome;
-    // The server's own refusal is passed on as it is.
+    // The server's own error is forwarded unchanged.
     const failure = failureOf(answer);
     const reason = `target "${upstream.target.name}" refused to initialize: ${failure.message}`;
     return refusal(reason, failure, (id) => withId(answer, id));
@@ -126,7 +125,7 @@ export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterO
   return serverRefusal(serverFailure(`target "${upstream.target.name}" ${outcome.reason}`, outcome.error));
 }
 
-/** A session that does not come about because of its servers. */
+/** The outcome of a session that cannot open because of its servers. */
 export function serverRefusal(failure: Failure): RouterOutcome {
   return refusal(failure.message, failure, (id) => errorText(id, failure.code, failure.message));
 }
@@ -142,7 +141,7 @@ function refusal(reason: string, failure: Failure, text: (id: string) => string)
   };
 }
 
-/** A whole answer with a JSON body: a text, or its bytes in pieces. */
+/** Sends a complete response with a JSON body, given as a string or as byte chunks. */
 export function sendJson(
   sink: BackendCall,
   status: number,
@@ -157,21 +156,21 @@ export function sendJson(
 }
 
 export interface TargetChange {
-  /** Those that are defined as before are the same objects as before. */
+  /** Targets with an unchanged definition are the same objects as before. */
   readonly targets: readonly Target[];
   readonly names: Names;
 }
 
-/** Makes a target part of a session that is open already; `before` is what had its name. */
+/** Adds a target to an open session; `before` is the upstream that had its name. */
 export type AddUpstream = (target: Target, before: Upstream | undefined) => Upstream;
 
 export interface ChangedUpstreams {
   readonly next: readonly Upstream[];
-  /** To be closed when their calls are done. */
+  /** Removed upstreams, to be closed when their calls have ended. */
   readonly left: readonly Upstream[];
 }
 
-/** Undefined if nothing changes for these. */
+/** Keeps upstreams with an unchanged definition, replaces changed ones, and removes others. Undefined if nothing changes. */
 export function changedUpstreams(
   current: readonly Upstream[],
   targets: readonly Target[],

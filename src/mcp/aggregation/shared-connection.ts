@@ -1,8 +1,7 @@
 /**
- * One process or connection for all sessions of a target (`shared: true`). The gateway itself is the server's
- * client: it initializes it once, without any abilities of a client's own, so that the server has nothing to ask;
- * every call runs under an id of ours. What a server says without saying to whom is for everybody only if it is
- * the same for everybody (a list changed); a log line is nobody's.
+ * One process or connection for all sessions of a target (`shared: true`). The gateway initializes the server once,
+ * without client capabilities, so the server cannot ask clients anything. Sessions receive only notifications that concern
+ * all of them, such as list changes, and updates of resources that they subscribed to. Log messages are dropped.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -33,16 +32,16 @@ export interface SharedConnectionOptions {
   ended(server: SharedConnection, reason: string): void;
 }
 
-export class SharedConnection implements UpstreamListener, UpstreamHolder, SeatedServer {
+export class SharedConnection implements UpstreamListener, UpstreamHolder, SharedConnectionAccess {
   readonly target: Target;
   lastUsedMs: number;
   readonly #env: SharedConnectionOptions;
   readonly #upstream: LegacyUpstream;
-  readonly #seats = new Set<SharedUpstream>();
+  readonly #upstreams = new Set<SharedUpstream>();
   #state: "new" | "opening" | "open" = "new";
   #outcome: OpenOutcome | undefined = undefined;
   #waiting: ((outcome: OpenOutcome) => void)[] = [];
-  /** How many seats want each resource. */
+  /** Number of subscribed sessions per resource. */
   readonly #uris = new Map<string, number>();
 
   constructor(target: Target, env: SharedConnectionOptions) {
@@ -68,7 +67,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Seate
   }
 
   get isIdle(): boolean {
-    return this.#seats.size === 0 && this.#upstream.pendingCalls === 0;
+    return this.#upstreams.size === 0 && this.#upstream.pendingCalls === 0;
   }
 
   get isBackingOff(): boolean {
@@ -79,10 +78,10 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Seate
     return this.#upstream.lossReason;
   }
 
-  /** A place at this server; `version` is what its client asked for. */
+  /** Adds a session; `version` is the protocol version that its client requested. */
   seat(user: UpstreamListener, version: string): SharedUpstream {
     const seat = new SharedUpstream(this, user, version);
-    this.#seats.add(seat);
+    this.#upstreams.add(seat);
     return seat;
   }
 
@@ -109,12 +108,12 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Seate
     const { method, params } = call.request;
     if (method === "resources/subscribe" || method === "resources/unsubscribe")
       return this.#subscription(seat, call, String(params.uri), method === "resources/subscribe");
-    // Tasks are the connection's, and so everybody's: one client would list and read those of another.
+    // Tasks belong to the connection, so one client could list and read those of another.
     if (method.startsWith("tasks/")) {
       call.failed(unknownMethod(method));
       return NO_CALL;
     }
-    // A level for all would be set by one for the others.
+    // One client must not set the log level of the others.
     if (method === "logging/setLevel") return answerEmpty(call);
     return this.#upstream.call({
       request: call.request,
@@ -130,7 +129,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Seate
   }
 
   leave(seat: SharedUpstream): void {
-    if (!this.#seats.delete(seat)) return;
+    if (!this.#upstreams.delete(seat)) return;
     for (const uri of seat.uris) this.#count(uri, -1);
     this.lastUsedMs = this.#env.nowMs();
   }
@@ -148,17 +147,18 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Seate
   }
 
   detail(): Record<string, unknown> {
-    return { seats: this.#seats.size, ...this.#upstream.detail() };
+    return { seats: this.#upstreams.size, ...this.#upstream.detail() };
   }
 
-  // What the server reports beyond calls.
+  // UpstreamListener
 
   notified(_upstream: Upstream, message: ServerMessage): void {
     const isUpdate = message.method === "notifications/resources/updated";
     if (!isUpdate && message.method?.endsWith("/list_changed") !== true) return;
     const uri = isUpdate ? find(message.text, 0, "params", "uri") : undefined;
     const name = uri && String(JSON.parse(slice(message.text, uri)));
-    for (const seat of this.#seats) if (!isUpdate || (name !== undefined && seat.uris.has(name))) seat.hear(message);
+    for (const seat of this.#upstreams)
+      if (!isUpdate || (name !== undefined && seat.uris.has(name))) seat.deliver(message);
   }
 
   asked(_upstream: Upstream, question: Question): void {
@@ -170,7 +170,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Seate
   }
 
   lost(_upstream: Upstream, loss: ConnectionLoss): void {
-    for (const seat of this.#seats) seat.heardOfLoss(loss);
+    for (const seat of this.#upstreams) seat.reportLoss(loss);
   }
 
   #subscription(seat: SharedUpstream, call: Call, uri: string, isOn: boolean): CallHandle {
@@ -220,8 +220,8 @@ function answerEmpty(call: Call): CallHandle {
   return { cancel: () => undefined };
 }
 
-/** The server, as its seats need it. */
-export interface SeatedServer {
+/** The shared connection as seen by its upstreams. */
+export interface SharedConnectionAccess {
   readonly target: Target;
   readonly about: ServerAbout | undefined;
   readonly isBackingOff: boolean;
@@ -234,11 +234,11 @@ export interface SeatedServer {
 
 export class SharedUpstream implements Upstream {
   readonly uris = new Set<string>();
-  readonly #server: SeatedServer;
+  readonly #server: SharedConnectionAccess;
   readonly #user: UpstreamListener;
   readonly #version: string;
 
-  constructor(server: SeatedServer, user: UpstreamListener, version: string) {
+  constructor(server: SharedConnectionAccess, user: UpstreamListener, version: string) {
     this.#server = server;
     this.#user = user;
     this.#version = version;
@@ -273,7 +273,7 @@ export class SharedUpstream implements Upstream {
   }
 
   notify(_message: ClientNotification): void {
-    // The server's client is the gateway: what one of many clients did is not told.
+    // The server's client is the gateway, so notifications of one session are not forwarded.
   }
 
   reconnect(): void {
@@ -281,11 +281,11 @@ export class SharedUpstream implements Upstream {
   }
 
   sweep(): void {
-    // The server is swept as a tenant of its own.
+    // The shared connection is swept by the session store.
   }
 
   pause(): void {
-    // Others use it too: a slow client is cut off instead.
+    // Other sessions use the connection, so a slow client is disconnected instead.
   }
 
   resume(): void {
@@ -301,15 +301,15 @@ export class SharedUpstream implements Upstream {
     return { target: this.target.name, shared: true };
   }
 
-  hear(message: ServerMessage): void {
+  deliver(message: ServerMessage): void {
     this.#user.notified(this, message);
   }
 
-  heardOfLoss(loss: ConnectionLoss): void {
+  reportLoss(loss: ConnectionLoss): void {
     this.#user.lost(this, loss);
   }
 
-  /** The server was asked once, for the newest revision; an older client is told its own. */
+  /** The server was initialized with the newest version; an older client gets its own version. */
   #negotiated(answer: ServerMessage, about: ServerAbout): OpenOutcome {
     const protocolVersion = lowestVersion([about.protocolVersion, this.#version]);
     const capabilities = routable(about.capabilities);
@@ -330,21 +330,21 @@ export interface ModernSharedOptions {
 }
 
 export class ModernSharedUpstream implements Upstream, UpstreamListener {
-  readonly #seat: SharedUpstream;
+  readonly #shared: SharedUpstream;
   readonly #env: ModernSharedOptions;
   #legacy: ModernClientBridge | undefined = undefined;
 
   constructor(server: SharedConnection, env: ModernSharedOptions) {
-    this.#seat = server.seat(this, LATEST_LEGACY);
+    this.#shared = server.seat(this, LATEST_LEGACY);
     this.#env = env;
   }
 
   get target(): Target {
-    return this.#seat.target;
+    return this.#shared.target;
   }
 
   get about(): ServerAbout | undefined {
-    return this.#seat.about;
+    return this.#shared.about;
   }
 
   get pendingCalls(): number {
@@ -352,18 +352,18 @@ export class ModernSharedUpstream implements Upstream, UpstreamListener {
   }
 
   get isBackingOff(): boolean {
-    return this.#seat.isBackingOff;
+    return this.#shared.isBackingOff;
   }
 
   get lossReason(): string | undefined {
-    return this.#seat.lossReason;
+    return this.#shared.lossReason;
   }
 
   open(done: (outcome: OpenOutcome) => void): void {
-    this.#seat.open((outcome) => {
+    this.#shared.open((outcome) => {
       if (outcome.ok) {
         this.#legacy ??= new ModernClientBridge(outcome.about, {
-          call: (call) => this.#seat.call(call),
+          call: (call) => this.#shared.call(call),
           nowMs: () => this.#env.clock.monotonicMs(),
           token: this.#env.token,
           relay: this.#env.relay,
@@ -380,11 +380,11 @@ export class ModernSharedUpstream implements Upstream, UpstreamListener {
   }
 
   notify(): void {
-    // There is nothing that a modern client tells a server beyond its requests.
+    // 2026-07-28 has no client notifications.
   }
 
   reconnect(): void {
-    this.#seat.reconnect();
+    this.#shared.reconnect();
   }
 
   sweep(nowMs: number): void {
@@ -392,20 +392,20 @@ export class ModernSharedUpstream implements Upstream, UpstreamListener {
   }
 
   pause(): void {
-    this.#seat.pause();
+    this.#shared.pause();
   }
 
   resume(): void {
-    this.#seat.resume();
+    this.#shared.resume();
   }
 
   close(): Promise<void> {
     this.#legacy?.close();
-    return this.#seat.close();
+    return this.#shared.close();
   }
 
   detail(): Record<string, unknown> {
-    return this.#seat.detail();
+    return this.#shared.detail();
   }
 
   notified(_upstream: Upstream, message: ServerMessage): void {

@@ -1,6 +1,6 @@
 /**
- * A router whose clients search for tools instead of reading all of them (`toolMode: search`). What can be found is
- * what the list would show this very request: the same targets, names and rules, read anew for each question.
+ * Tool search (`toolMode: search`): clients get three tools to find, describe, and call the others, instead of a long
+ * list. A search covers exactly the tools that `tools/list` would return for the same request.
  */
 import type { Steps } from "../../base/turns.ts";
 import type { McpAccess } from "../../core/facts.ts";
@@ -28,17 +28,17 @@ import type { Router, RouterOutcome, TargetChange } from "./router.ts";
 const DEFAULT_FOUND = 10;
 const MAX_FOUND = 50;
 const MAX_SUMMARY_CHARS = 200;
-/** A list of more pages is not read to its end. */
+/** Limit of pages that are read per list. */
 const MAX_SEARCHED_PAGES = 100;
 const MAX_SEARCHED_TOOLS = 20_000;
-/** Of one tool, which is parsed in one turn. */
+/** Limit of one tool definition, which is parsed without slicing. */
 const MAX_SEARCHED_CHARS = 1024 * 1024;
-/** So many are searched at once: 1 ms or so. */
+/** Tools searched per slice, which takes about 1 ms. */
 const SLICED_TOOLS = 100;
 
 interface FoundTools {
   readonly tools: readonly SearchedTool[];
-  /** Targets that did not answer, with the reason. */
+  /** Failed targets and the reasons. */
   readonly failed: Readonly<Record<string, string>>;
 }
 
@@ -69,7 +69,7 @@ export class SearchRouter implements Router {
     if (method === "tools/call") {
       const args = (params.arguments ?? {}) as Readonly<Record<string, unknown>>;
       if (params.name === FIND_TOOLS && typeof args.query === "string" && args.query.length > MAX_QUERY_CHARS)
-        return this.#say(
+        return this.#respond(
           call,
           `\`query\` is longer than ${MAX_QUERY_CHARS} characters: say in a few words what you want to do`,
           true,
@@ -80,9 +80,9 @@ export class SearchRouter implements Router {
         return this.#listed(call, access, (found) => describedText(found, name));
       }
       if (params.name === DESCRIBE_TOOL)
-        return this.#say(call, "`name` must be the name of a tool that find_tools named", true);
+        return this.#respond(call, "`name` must be the name of a tool that find_tools named", true);
       if (params.name === CALL_TOOL)
-        return this.#say(call, "`name` must be the name of a tool that find_tools named", true);
+        return this.#respond(call, "`name` must be the name of a tool that find_tools named", true);
     }
     return this.#inner.run(call, access);
   }
@@ -93,7 +93,7 @@ export class SearchRouter implements Router {
 
   notificationText(upstream: Upstream, message: ServerMessage): string | undefined {
     const text = this.#inner.notificationText(upstream, message);
-    // The three tools never change.
+    // The three search tools never change.
     return message.method === "notifications/tools/list_changed" ? undefined : text;
   }
 
@@ -101,11 +101,11 @@ export class SearchRouter implements Router {
     return this.#inner.change(change);
   }
 
-  /** Reads all pages of the list that the client would get, then says what is made of it. */
+  /** Reads all pages of the client's tool list, then responds with the text made of them. */
   #listed(
     call: Call,
     access: McpAccess | undefined,
-    told: (found: FoundTools) => Steps<{ text: string; isError: boolean }>,
+    toText: (found: FoundTools) => Steps<{ text: string; isError: boolean }>,
   ): CallHandle {
     const running: { current: CallHandle; isCancelled: boolean } = { current: NO_CALL, isCancelled: false };
     const tools: SearchedTool[] = [];
@@ -136,8 +136,8 @@ export class SearchRouter implements Router {
                 else
                   runSteps(
                     tools.length > SLICED_TOOLS,
-                    () => told({ tools, failed }),
-                    ({ text, isError }) => this.#say(call, text, isError),
+                    () => toText({ tools, failed }),
+                    ({ text, isError }) => this.#respond(call, text, isError),
                     (failure) => call.failed(failure),
                   );
               },
@@ -157,7 +157,7 @@ export class SearchRouter implements Router {
     };
   }
 
-  #say(call: Call, text: string, isError: boolean): CallHandle {
+  #respond(call: Call, text: string, isError: boolean): CallHandle {
     const result = { content: [{ type: "text", text }], ...(isError ? { isError } : {}) };
     return this.#answer(call, JSON.stringify(result));
   }
@@ -169,7 +169,7 @@ export class SearchRouter implements Router {
   }
 }
 
-/** Adds what a page of the list has; the cursor of the next one. */
+/** Adds the tools of one page. Returns the cursor of the next page. */
 function* readTools(text: string, tools: SearchedTool[], failed: Record<string, string>): Steps<string | undefined> {
   const list = yield* findInSteps(text, 0, "result", "tools");
   for (const item of list ? yield* elementsInSteps(text, list.start) : []) {

@@ -36,7 +36,7 @@ import {
 } from "../protocol/protocol-version.ts";
 import { withEnvelope, withInput, withoutSubscription } from "./modern-envelope.ts";
 import type { ParamHeaders } from "./param-headers.ts";
-import { everything, isEmpty } from "./subscription-filter.ts";
+import { fullFilter, isEmpty } from "./subscription-filter.ts";
 import type { ServerAbout } from "./upstream.ts";
 
 /** Limit of input rounds per call, to stop a server that never finishes. */
@@ -131,7 +131,7 @@ export class LegacyClientBridge {
   listen(): void {
     this.#listening?.cancel(undefined);
     this.#listening = undefined;
-    const filter = everything(this.#about, [...this.#uris]);
+    const filter = fullFilter(this.#about, [...this.#uris]);
     if (isEmpty(filter)) return;
     const request = withEnvelope(
       asClientRequest("subscriptions/listen", JSON.stringify({ notifications: filter })),

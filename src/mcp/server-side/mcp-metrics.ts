@@ -1,18 +1,18 @@
 /**
- * What is counted of MCP: requests by method, and how many sessions and children there are. All backends show in
- * the same families, so they register in one set that outlives reloads.
+ * MCP metrics: requests by method and result, sessions, and child processes. All backends share the same metric families,
+ * so they register in one set that survives reloads.
  */
 import type { McpOutcome } from "../../core/facts.ts";
 import type { Counter, Metrics } from "../../observe/log/metrics.ts";
 
-/** Methods that have a series of their own; what clients make up shares one. */
+/** Methods with their own series. Other methods share one, because clients choose the names. */
 const METHODS = [
   ...["initialize", "server/discover", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get"],
   ...["resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe"],
   ...["completion/complete", "logging/setLevel", "subscriptions/listen"],
 ];
 
-/** A backend, as the gauges read it. */
+/** The values of a backend that the gauges read. */
 export interface Counted {
   readonly name: string;
   readonly sessions: { readonly size: number };
@@ -75,28 +75,32 @@ export function createMcpMetrics(metrics: Metrics, backend: string, all: Counted
 
 const MAX_TOOLS = 100;
 const MAX_UNPROVEN_TOOLS = 50;
-/** Longer names share the series of those without a place. */
+/** Longer names share the series `other`. */
 const MAX_TOOL_LABEL_CHARS = 128;
 
 export const OTHER_TOOLS = "other";
 
+/**
+ * The tools of one target that have their own metric series. Names come from clients, so their number is limited, and
+ * names without a successful call take at most half of the slots: invented names cannot displace real tools.
+ */
 export class KnownTools {
-  /** Whether it ever succeeded. */
+  /** Whether a call of the tool ever succeeded. */
   readonly #tools = new Map<string, boolean>();
   #unproven = 0;
 
-  /** What stands for the tool in a label. */
+  /** The label value for a tool. */
   label(tool: string, succeeded: boolean): string {
     const isProven = this.#tools.get(tool);
     if (isProven === true || (isProven === false && !succeeded)) return tool;
-    if (isProven === undefined && !this.#hasPlace(tool, succeeded)) return OTHER_TOOLS;
+    if (isProven === undefined && !this.#hasSlot(tool, succeeded)) return OTHER_TOOLS;
     if (isProven === false) this.#unproven -= 1;
     if (!succeeded) this.#unproven += 1;
     this.#tools.set(tool, succeeded);
     return tool;
   }
 
-  #hasPlace(tool: string, succeeded: boolean): boolean {
+  #hasSlot(tool: string, succeeded: boolean): boolean {
     if (tool.length > MAX_TOOL_LABEL_CHARS || this.#tools.size >= MAX_TOOLS) return false;
     return succeeded || this.#unproven < MAX_UNPROVEN_TOOLS;
   }

@@ -28,7 +28,14 @@ import {
 } from "../protocol/protocol-version.ts";
 import { type TurnRelay, UNKNOWN_STATE } from "../replicas/turn-relay.ts";
 import { asModernResult, modernResult, withoutEnvelope, withSubscription } from "./modern-envelope.ts";
-import { acknowledgement, filterOf, honoured, isEmpty, type SubscriptionFilter, wants } from "./subscription-filter.ts";
+import {
+  acknowledgement,
+  filterOf,
+  isEmpty,
+  matchesFilter,
+  type SubscriptionFilter,
+  supportedFilter,
+} from "./subscription-filter.ts";
 import type { ServerAbout } from "./upstream.ts";
 
 /** Log levels from least to most severe. */
@@ -105,7 +112,7 @@ export class ModernClientBridge {
     const uri = find(message.text, 0, "params", "uri");
     const name = uri && String(JSON.parse(slice(message.text, uri)));
     for (const { call, filter } of this.#listeners) {
-      if (wants(filter, message.method, name))
+      if (matchesFilter(filter, message.method, name))
         call.notified(asServerMessage(withSubscription(message.text, call.request.id)));
     }
   }
@@ -213,7 +220,7 @@ export class ModernClientBridge {
       call.failed({ code: INVALID_PARAMS, status: 200, message: 'Invalid params: "notifications" is required' });
       return { cancel: () => undefined };
     }
-    const filter = honoured(asked, this.#about);
+    const filter = supportedFilter(asked, this.#about);
     const listener: Subscriber = { call, filter };
     call.notified(asServerMessage(withSubscription(acknowledgement(filter), call.request.id)));
     if (isEmpty(filter)) {

@@ -1,6 +1,6 @@
 /**
- * What a message of the modern era has that a legacy one has not: the envelope in a request's `_meta`, and the
- * type, cache hints and identity in a result. Added and taken away in place.
+ * The fields that 2026-07-28 adds to messages: the envelope in a request's `_meta`, and the type, cache hints, and server
+ * identity in a result. The functions add and remove them in place.
  */
 import { finish, type Steps } from "../../base/turns.ts";
 import {
@@ -23,7 +23,7 @@ import {
   SUBSCRIPTION_ID,
 } from "../protocol/protocol-version.ts";
 
-/** Results that carry how long they may be kept (2026-07-28, caching). */
+/** Methods whose results have cache hints (2026-07-28, caching). */
 const CACHEABLE: ReadonlySet<string> = new Set([
   "server/discover",
   "tools/list",
@@ -35,13 +35,13 @@ const CACHEABLE: ReadonlySet<string> = new Set([
 
 const ENVELOPE: ReadonlySet<string> = new Set([PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL]);
 
-/** `members` is `"key":value` pairs joined by commas. What the client wrote of an envelope gives way to it. */
+/** Replaces the request's envelope. `members` are `"key":value` pairs joined by commas. */
 export function withEnvelope(request: ClientRequest, members: string): ClientRequest {
   const bare = withoutEnvelope(request);
   return editedRequest(bare, [intoMeta(bare.text, members)]);
 }
 
-/** Parameters of a request that we send on behalf of another: its envelope, where it has one. */
+/** Parameters with the envelope of `request`, for a request that the gateway sends on its behalf. */
 export function envelopeOf(request: ClientRequest): { readonly _meta?: Readonly<Record<string, unknown>> } {
   const meta = request.params._meta;
   if (typeof meta !== "object" || meta === null) return {};
@@ -49,7 +49,7 @@ export function envelopeOf(request: ClientRequest): { readonly _meta?: Readonly<
   return kept.length === 0 ? {} : { _meta: Object.fromEntries(kept) };
 }
 
-/** Puts the answers to a server's questions into `params`, in the place of any that the client wrote itself. */
+/** Puts the answers to a server's questions into `params`, replacing any that the client sent. */
 export function withInput(original: ClientRequest, members: string): ClientRequest {
   const before = find(original.text, 0, "params");
   const request = before
@@ -65,7 +65,7 @@ export function withInput(original: ClientRequest, members: string): ClientReque
   return editedRequest(request, [edit]);
 }
 
-/** The request without what only the modern era knows. */
+/** The request without its envelope. */
 export function withoutEnvelope(request: ClientRequest): ClientRequest {
   const { text } = request;
   const params = find(text, 0, "params");
@@ -75,12 +75,12 @@ export function withoutEnvelope(request: ClientRequest): ClientRequest {
   return edits.length === 0 ? request : editedRequest(request, edits);
 }
 
-/** A legacy result as the modern era wants it; what the server said itself stays. For small ones. */
+/** Adds the missing 2026-07-28 fields to a small legacy result. */
 export function asModernResult(message: ServerMessage, method: string, serverInfo: unknown): ServerMessage {
   return finish(modernResult(message, method, serverInfo));
 }
 
-/** The same for any. */
+/** Like `asModernResult`, in slices. */
 export function* modernResult(message: ServerMessage, method: string, serverInfo: unknown): Steps<ServerMessage> {
   const { text } = message;
   const result = yield* findInSteps(text, 0, "result");
@@ -103,7 +103,7 @@ export function* modernResult(message: ServerMessage, method: string, serverInfo
   return edits.length === 0 ? message : edited(message, edits);
 }
 
-/** A notification on the stream of a subscription says which one. */
+/** Adds the subscription id to a notification. */
 export function withSubscription(text: string, id: string): string {
   return splice(text, [intoMeta(text, `${JSON.stringify(SUBSCRIPTION_ID)}:${id}`)]);
 }
@@ -118,7 +118,7 @@ export function withoutSubscription(message: ServerMessage): ServerMessage {
     : message;
 }
 
-/** An edit that puts members into `params._meta`, whatever of it is there already. */
+/** An edit that adds members to `params._meta`, creating it if needed. */
 function intoMeta(text: string, members: string): Edit {
   const params = find(text, 0, "params");
   if (!params) return insertMembers(text, 0, `"params":{"_meta":{${members}}}`);

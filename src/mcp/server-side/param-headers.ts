@@ -1,7 +1,7 @@
 /**
- * Tool parameters that a server wants repeated in headers (`x-mcp-header` in a tool's input schema, 2026-07-28).
- * The gateway checks them where it is the HTTP side of a server, and writes them where it is the client of one.
- * What is annotated is learned from the tool lists that pass by.
+ * Tool parameters that HTTP headers repeat (`x-mcp-header` in a tool's input schema, 2026-07-28). The gateway checks the
+ * headers where it is the HTTP endpoint of a server, and adds them where it is the HTTP client of one. It learns the
+ * annotations from tool lists that pass through.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
@@ -16,7 +16,7 @@ const ANNOTATION = "x-mcp-header";
 /** Deeper than any real tool's parameters. */
 const MAX_DEPTH = 8;
 const MAX_TOOLS = 10_000;
-/** A list is parsed in one turn. */
+/** A tool list is parsed without slicing, so its size is limited. */
 const MAX_LEARNED_CHARS = 1024 * 1024;
 
 interface MirroredParam {
@@ -30,13 +30,13 @@ type Json = Readonly<Record<string, unknown>>;
 
 export class ParamHeaders {
   readonly #tools = new Map<string, readonly MirroredParam[]>();
-  /** Whether any tool list has passed by. */
+  /** Whether a tool list was seen. */
   isLearned = false;
 
   /** From the answer to `tools/list`. */
   learn(message: ServerMessage): void {
     this.isLearned = true;
-    // Almost no server uses this: its lists are not even parsed.
+    // Few servers use annotations, so lists without them are not parsed.
     if (message.text.length > MAX_LEARNED_CHARS || !message.text.includes(`"${ANNOTATION}"`)) return;
     const list = find(message.text, 0, "result", "tools");
     for (const span of list ? elements(message.text, list.start) : []) {
@@ -48,7 +48,7 @@ export class ParamHeaders {
     }
   }
 
-  /** What is wrong with a call's headers; undefined if nothing is. */
+  /** Why a call's headers are invalid; undefined if they are valid. */
   problem(request: ClientRequest, headers: HeaderList): Failure | undefined {
     const args = request.params.arguments;
     for (const { header, path } of this.#tools.get(String(request.params.name)) ?? []) {
@@ -65,7 +65,7 @@ export class ParamHeaders {
     return undefined;
   }
 
-  /** The headers with those that the call must have. */
+  /** Adds the headers that the call requires. */
   added(request: ClientRequest, headers: HeaderList | undefined): HeaderList | undefined {
     const params = this.#tools.get(String(request.params.name)) ?? [];
     if (params.length === 0) return headers;
@@ -79,7 +79,7 @@ export class ParamHeaders {
   }
 }
 
-/** Only along `properties`: anything else may not be annotated. */
+/** Collects annotations along `properties`, the only place where they are allowed. */
 function collect(schema: unknown, path: readonly string[], found: MirroredParam[]): void {
   const properties = (schema as Json | null | undefined)?.properties;
   if (typeof properties !== "object" || properties === null || path.length >= MAX_DEPTH) return;
@@ -91,7 +91,7 @@ function collect(schema: unknown, path: readonly string[], found: MirroredParam[
   }
 }
 
-/** The value as a header would say it; undefined where there is none to say. */
+/** The value as header text; undefined if it is missing or not a scalar. */
 function textAt(args: unknown, path: readonly string[]): string | undefined {
   let at = args;
   for (const key of path) {

@@ -1,11 +1,10 @@
 /**
- * Why a server was lost the last time, or could not be brought up: the reason and the last lines of its stderr outlive
- * the connection and the session, so that whoever looks afterwards finds them. Secrets were taken out where these
- * texts were made.
+ * The last failure of a server: its reason and stderr tail outlive the connection and the session, for the admin
+ * interface, the UI, and `gwctl`. Secrets are redacted where these texts are created.
  */
 import type { Clock } from "../../base/clock.ts";
 
-/** A reason may quote a whole line of a server. */
+/** A reason may quote a whole line of the server's output. */
 const MAX_REASON_CHARS = 500;
 
 export interface LastFailure {
@@ -13,9 +12,9 @@ export interface LastFailure {
   readonly reason: string;
   readonly stderr: readonly string[];
   readonly agoMs: number;
-  /** How often, since the start. */
+  /** Number of failures since the gateway started. */
   readonly times: number;
-  /** It has answered since. */
+  /** Whether the server has been up since. */
   readonly isOver: boolean;
 }
 
@@ -39,7 +38,7 @@ export class ServerFailures {
     this.#isOver = false;
   }
 
-  /** A server of this target is up. */
+  /** Marks the failure as over after a successful handshake. */
   over(): void {
     this.#isOver = true;
   }

@@ -1,5 +1,5 @@
 /**
- * What a modern client wants to hear about (`subscriptions/listen`), and which notification it is.
+ * Subscription filters of 2026-07-28 (`subscriptions/listen`): parsing, merging with capabilities, and matching.
  */
 
 import { find } from "../../json/json-text.ts";
@@ -21,12 +21,12 @@ const LIST_CHANGES = [
 
 const MAX_RESOURCES = 1_000;
 
-/** Undefined if the request has none. */
+/** The filter of a request; undefined if it has none. */
 export function filterOf(request: ClientRequest): SubscriptionFilter | undefined {
   return readFilter(request.params.notifications);
 }
 
-/** Undefined if it is no object; what has not the form is left out. */
+/** Parses a filter and ignores malformed parts. Undefined if it is not an object. */
 export function readFilter(asked: unknown): SubscriptionFilter | undefined {
   if (typeof asked !== "object" || asked === null || Array.isArray(asked)) return undefined;
   const from = asked as Record<string, unknown>;
@@ -41,7 +41,7 @@ export function readFilter(asked: unknown): SubscriptionFilter | undefined {
   return filter;
 }
 
-/** A subscription without the resources that its client may not read; any other request as it is. */
+/** Removes resources that the client may not read from a subscription. Other requests pass unchanged. */
 export function permittedSubscription(request: ClientRequest, mayRead: (uri: string) => boolean): ClientRequest {
   if (request.method !== "subscriptions/listen") return request;
   const wanted = request.params.notifications as { resourceSubscriptions?: readonly string[] };
@@ -53,8 +53,8 @@ export function permittedSubscription(request: ClientRequest, mayRead: (uri: str
   return editedRequest(request, [{ ...span, text: JSON.stringify(kept) }], { ...request.params, notifications });
 }
 
-/** What of it the server can do. */
-export function honoured(filter: SubscriptionFilter, about: ServerAbout | undefined): SubscriptionFilter {
+/** The part of the filter that the server supports. */
+export function supportedFilter(filter: SubscriptionFilter, about: ServerAbout | undefined): SubscriptionFilter {
   const result: SubscriptionFilter = {};
   const can = (capability: string, what: string): boolean =>
     (about?.capabilities[capability] as Record<string, unknown> | undefined)?.[what] === true;
@@ -64,9 +64,9 @@ export function honoured(filter: SubscriptionFilter, about: ServerAbout | undefi
   return result;
 }
 
-/** Everything a server can tell: what a legacy client gets without asking. */
-export function everything(about: ServerAbout | undefined, uris: readonly string[]): SubscriptionFilter {
-  return honoured(
+/** A filter for all notifications of a server, which legacy clients get without subscribing. */
+export function fullFilter(about: ServerAbout | undefined, uris: readonly string[]): SubscriptionFilter {
+  return supportedFilter(
     {
       toolsListChanged: true,
       promptsListChanged: true,
@@ -81,8 +81,12 @@ export function isEmpty(filter: SubscriptionFilter): boolean {
   return Object.keys(filter).length === 0;
 }
 
-/** Whether a notification is among what was asked for; `uri` is that of an updated resource. */
-export function wants(filter: SubscriptionFilter, method: string | undefined, uri: string | undefined): boolean {
+/** Whether the filter matches a notification; `uri` is that of an updated resource. */
+export function matchesFilter(
+  filter: SubscriptionFilter,
+  method: string | undefined,
+  uri: string | undefined,
+): boolean {
   if (method === "notifications/resources/updated")
     return uri !== undefined && filter.resourceSubscriptions?.includes(uri) === true;
   return LIST_CHANGES.some((one) => one.method === method && filter[one.key] === true);
