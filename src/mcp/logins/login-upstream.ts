@@ -1,7 +1,7 @@
 /**
- * A server that wants a login of its own, as one user's session sees it. Connected, it is the server; until then it has
- * one tool that says where to connect, and a call of anything else is answered with that address. After the login the
- * session goes on with the real server, and is told that the lists changed.
+ * The upstream of a server that requires its own login. Until the user has connected an account, it offers one tool that
+ * returns the connect address, and other calls return that address too. After the login, the session continues with the
+ * real server and gets list change notifications.
  */
 import { personDescription } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
@@ -120,7 +120,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
       running.current = this.inner.call({
         ...withAnswer(call, (message) => message),
         failed: (failure) => {
-          // The server did not look at it: with a new token it may be sent again, once.
+          // The server did not process the request, so it is sent once more with a new token.
           if (!isLoginRequired(failure.error)) call.failed(failure);
           else if (refused === undefined && token !== undefined) retry(token);
           else void this.#invite(call).catch(fail);
@@ -168,7 +168,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     return { ...this.inner.detail(), connected: this.#bearer.token !== undefined };
   }
 
-  // What the server reports beyond calls, under our own name.
+  // UpstreamListener: reports events under this upstream instead of the inner one.
 
   notified(_inner: Upstream, message: ServerMessage): void {
     this.#user.notified(this, message);
@@ -199,7 +199,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     return this.#ready(token, wire);
   }
 
-  /** The server as it looks to a user who is not connected. */
+  /** Answers a user who has not connected an account. */
   #offered(): OpenOutcome {
     this.#wasOffered = true;
     this.#about = {
@@ -220,7 +220,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
       this.#user.notified(this, asServerMessage(notificationText(`notifications/${kind}/list_changed`, "{}")));
   }
 
-  /** Says where the user connects, in the way that the request allows. */
+  /** Returns the connect address in the form that the request allows. */
   async #invite(call: Call): Promise<void> {
     this.#wasOffered = true;
     const { method, params } = call.request;

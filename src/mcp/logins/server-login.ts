@@ -1,7 +1,7 @@
 /**
- * The logins of users at one remote server: who is connected, with tokens that are renewed in time, and how to get
- * connected. A token is found only by the principal that connected it and only for the server it was made for. Several
- * replicas share the vault: what one renewed or took back, the others see.
+ * User logins at remote servers: connected accounts, token renewal, and the connect flow. A token is available only to the
+ * principal that connected it, and only for its server. Replicas share the vault, so they see each other's renewals and
+ * revocations. `LoginRegistry` finds all logins of the process by id.
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";

@@ -1,7 +1,6 @@
 /**
- * Where the tokens of users lie: encrypted (AES-256-GCM) in the store, each record bound to its own key, so that a record
- * moved to another user's place cannot be opened. Whoever reads the store without the vault's key learns neither tokens
- * nor users.
+ * Stores user tokens encrypted with AES-256-GCM. Each record is bound to its store key, so a record copied to another
+ * user's key cannot be decrypted. The store reveals neither tokens nor users without the vault key.
  */
 import { createHash } from "node:crypto";
 import { Sealer } from "../../store/sealer.ts";
@@ -27,10 +26,10 @@ export class Vault {
     await this.#store.set(place, this.#sealer.seal(place, value), expiresAtMs === undefined ? {} : { expiresAtMs });
   }
 
-  /** The value, which nobody gets a second time. */
+  /** Returns and deletes the value. At most one caller gets it. */
   async take<Value>(place: string): Promise<Value | undefined> {
     const value = await this.get<Value>(place);
-    // What comes after this look stays for the next one.
+    // A record written after this read stays for the next call.
     if (value === undefined) return undefined;
     return (await this.#store.delete(place)) ? value : undefined;
   }

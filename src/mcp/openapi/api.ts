@@ -1,6 +1,6 @@
 /**
- * One HTTP API behind a target: its description, loaded once and made into tools in slices, and its connections. The
- * address and the credentials are the configuration's; redirects are not followed.
+ * One HTTP API of a target: its description, which is loaded once and converted to tools in slices, and its connection
+ * pool. Address and credentials come from the configuration. Redirects are not followed.
  */
 
 import type { Clock } from "../../base/clock.ts";

@@ -1,6 +1,6 @@
 /**
- * An OpenAPI 3 description as parsed, with the way to what its references point to. Refused: other versions, and what is
- * no description at all. References to other files are not followed.
+ * Parses an OpenAPI 3 description and resolves its internal references. Rejects other versions and other documents.
+ * References to other files are not followed.
  */
 import { parse } from "yaml";
 

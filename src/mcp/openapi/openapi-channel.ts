@@ -1,6 +1,6 @@
 /**
- * An HTTP API as an MCP server inside the gateway: it answers the few methods of a server that has only tools, and makes
- * a request of each call. It keeps nothing of its clients.
+ * The transport to an HTTP API: an MCP server inside the gateway that has only tools and turns each call into an HTTP
+ * request. It stores no client state.
  */
 
 import type { HeaderList } from "../../http/headers.ts";

@@ -1,7 +1,6 @@
 /**
- * The operations of an OpenAPI description as tools: a name, a description, an input schema, and the recipe of the
- * request. Made in slices, so that a large description does not hold up requests of others; an operation that cannot be
- * made a tool is left out with its reason.
+ * Converts the operations of an OpenAPI description to tools: name, description, input schema, and request template. Works
+ * in slices, so that a large description does not block other requests. Unsupported operations are skipped with a reason.
  */
 import { includesHeader, isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { pathFault } from "../../http/request-path.ts";

@@ -1,7 +1,6 @@
 /**
- * The HTTP request of a call: arguments put where the description says. The address is the configuration's: no argument
- * can lead to another host, path or header. Refused with a reason: what is missing, unknown, or cannot stand where it
- * should.
+ * Builds the HTTP request of a tool call from its arguments. The address comes from the configuration, so no argument can
+ * select another host, path, or header. Missing, unknown, and unrepresentable arguments are rejected with a reason.
  */
 
 import { ExpectedError } from "../../base/errors.ts";

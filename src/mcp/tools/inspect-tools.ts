@@ -1,6 +1,6 @@
 /**
- * Asks a server for its tools outside of any session, as `gwctl mcp lock` needs them: the server's own definitions,
- * compared with what was accepted, with what is suspicious in them. The gateway itself is the client.
+ * Lists a server's tools outside of any session, for `gwctl mcp lock`: the server's definitions, their differences from
+ * the lock file, and suspicious content.
  */
 
 import { finish } from "../../base/turns.ts";

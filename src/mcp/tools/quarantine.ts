@@ -1,17 +1,17 @@
 /**
- * The tools of one target that clients do not get because they differ from the lock file: with the difference, what is
- * suspicious in them, and the definition that a person may accept. Kept per target, for the log and the admin interface.
+ * Tools of one target that are withheld because they differ from the lock file, with the differences, suspicious content,
+ * and the definition that a person may accept. Used by the log and the admin interface.
  */
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { pinnedDefinition, type ToolDefinition, type ToolLock } from "./tool-lock.ts";
 
-/** A server may send a new name each time. */
+/** Limits memory, because a server may send new names each time. */
 const MAX_QUARANTINED = 1_000;
-/** What is kept of a definition, so that it can be accepted. */
+/** Larger definitions are not stored and cannot be accepted. */
 const MAX_DEFINITION_CHARS = 64 * 1024;
 
-/** A definition is parsed at once: a larger one is never passed. */
+/** A definition is parsed without slicing, so larger ones are withheld. */
 const MAX_DEFINITION_TOKENS = 20_000;
 const HUGE = `the definition has more than ${MAX_DEFINITION_TOKENS} values and names`;
 
@@ -36,7 +36,7 @@ export class Quarantine {
     return [...this.#tools.values()].map(({ text: _text, ...tool }) => tool);
   }
 
-  /** Whether the tool is as it was accepted; what is not is told once per change. */
+  /** Whether the tool matches the lock file. A difference is logged once per change. */
   passes(name: string, text: string, lock: ToolLock): boolean {
     const known = this.#tools.get(name);
     if (known?.text === text) return false;
@@ -68,7 +68,7 @@ export class Quarantine {
   }
 }
 
-/** Texts are looked at up to this length: a description that goes on is a sign by itself. */
+/** Strings are checked up to this length. A longer description is suspicious in itself. */
 const MAX_LOOKED_AT_CHARS = 20_000;
 
 const MARKERS: readonly { readonly says: string; readonly pattern: RegExp }[] = [
@@ -112,7 +112,7 @@ const MARKERS: readonly { readonly says: string; readonly pattern: RegExp }[] = 
   { says: "has a long run of encoded text", pattern: /[A-Za-z0-9+/]{200,}={0,2}/ },
 ];
 
-/** What is suspicious in any text of a tool's definition; empty where nothing is. */
+/** Suspicious content in the strings of a tool definition; empty if there is none. */
 export function injectionMarkers(definition: unknown): string[] {
   const found = new Set<string>();
   let chars = 0;

@@ -1,6 +1,6 @@
 /**
- * The lock file: what each tool of each target was when a person accepted it. A tool that is not there, or says
- * something else now, is kept from clients until it is accepted again; the difference is told line by line.
+ * The lock file: the definition of each tool when a person accepted it. A tool that is missing from the file or has
+ * changed is withheld from clients until it is accepted again. Differences are reported line by line.
  */
 import { createHash } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
@@ -22,7 +22,7 @@ const NOT_IN_VERSION_1: ReadonlySet<string> = new Set(["_meta", "icons"]);
 export const INSTRUCTIONS_ENTRY = "(instructions)";
 /** Lines of a difference that are shown. */
 const MAX_DIFF_LINES = 60;
-/** Longer definitions are compared as wholes: the comparison takes time by the square of it. */
+/** Longer definitions are compared as a whole, because the line comparison takes quadratic time. */
 const MAX_COMPARED_LINES = 400;
 
 export type ToolDefinition = Readonly<Record<string, unknown>>;
@@ -38,16 +38,16 @@ export interface ToolLock {
   readonly fingerprint: string;
   /** False for a file of version 1. */
   readonly pinsInstructions: boolean;
-  /** Undefined if the tool is as it was accepted; else what is different. */
+  /** The differences from the accepted definition; undefined if there are none. */
   difference(name: string, definition: ToolDefinition): readonly string[] | undefined;
 }
 
-/** What the lock file says of a server's instructions. */
+/** The accepted instructions of a server. */
 export function instructionsDefinition(instructions: string): ToolDefinition {
   return { instructions };
 }
 
-/** Throws an Error that says what is wrong with the file. Targets that it does not name have no tools. */
+/** Throws an Error for an invalid file. Targets that the file does not list have no tools. */
 export function parseToolLocks(text: string): (target: string) => ToolLock {
   let parsed: unknown;
   try {
@@ -90,7 +90,7 @@ export function lockText(targets: object): string {
   return `${JSON.stringify({ version: LOCK_VERSION, targets }, null, 2)}\n`;
 }
 
-/** What is pinned of a tool: every member, in a fixed order. */
+/** The pinned members of a tool: all of them, in a fixed order. */
 export function pinnedDefinition(tool: ToolDefinition): ToolDefinition {
   return sorted(tool) as ToolDefinition;
 }
@@ -110,7 +110,7 @@ function sorted(value: unknown): unknown {
   );
 }
 
-/** The lines that were taken out (`-`) and put in (`+`), in order. */
+/** The removed (`-`) and added (`+`) lines, in order. */
 export function diffLines(before: string, after: string): string[] {
   const a = before.split("\n");
   const b = after.split("\n");
@@ -154,7 +154,7 @@ function compared(a: readonly string[], b: readonly string[]): string[] {
   return lines;
 }
 
-/** Some ten thousand tools. The gateway reads no larger one, so none is written. */
+/** About ten thousand tools. The gateway reads no larger file, so none is written. */
 export const MAX_LOCK_BYTES = 16 * 1024 * 1024;
 
 /** The accepted definitions: target → tool → definition. */
@@ -163,18 +163,18 @@ export type LockedTools = ReadonlyMap<string, ReadonlyMap<string, ToolDefinition
 export interface ToolChange {
   readonly target: string;
   readonly tool: string;
-  /** `gone`: it was accepted, and the server does not offer it any more. */
+  /** `gone`: the tool was accepted, but the server no longer offers it. */
   readonly state: "new" | "changed" | "gone";
   readonly before?: ToolDefinition;
   readonly now?: ToolDefinition;
-  /** Lines that were taken out and put in; cut if there are many. */
+  /** Removed and added lines, truncated if there are many. */
   readonly difference: readonly string[];
   readonly suspicious: readonly string[];
   /** Of all that is shown of the change, before and now: who accepts it says what was seen. */
   readonly hash: string;
 }
 
-/** Throws an Error that says what is wrong. A file that does not exist is undefined. */
+/** Undefined if the file does not exist. Throws an Error if it is invalid. */
 export function readLockFile(file: string): LockedTools | undefined {
   const status = statSync(file, { throwIfNoEntry: false });
   if (status === undefined) return undefined;
@@ -191,7 +191,7 @@ export function readLockFile(file: string): LockedTools | undefined {
   return locked;
 }
 
-/** Undefined: it is not one. Every name is kept, also those that mean something to JavaScript. */
+/** Undefined if the value is not a lock file. All names are kept, including `__proto__`. */
 export function parseLockFile(text: string): LockedTools | undefined {
   let parsed: unknown;
   try {
@@ -204,7 +204,7 @@ export function parseLockFile(text: string): LockedTools | undefined {
   return new Map(Object.entries(targets).map(([target, tools]) => [target, new Map(Object.entries(tools))]));
 }
 
-/** In one step, so that a gateway that watches the file never reads half of it; a link stays a link. */
+/** Replaces the file atomically, so that a gateway that watches it never reads half of it. A symlink stays a symlink. */
 export function writeLockFile(file: string, locked: LockedTools): void {
   const text = lockFileText(locked);
   if (Buffer.byteLength(text) > MAX_LOCK_BYTES) throw new Error(tooLarge(file));
@@ -224,7 +224,7 @@ export function lockFileText(locked: LockedTools): string {
   return lockText(targets);
 }
 
-/** Tools by name. A server that could not be asked may still offer what it does not show: nothing of it is gone. */
+/** Tools by name. A server that could not be inspected may still offer its tools, so none of them counts as gone. */
 export function changesSince(locked: LockedTools, inspected: readonly InspectedTarget[]): ToolChange[] {
   return inspected.flatMap(({ target, tools, error }) => {
     const known = locked.get(target) ?? new Map<string, ToolDefinition>();
@@ -239,7 +239,7 @@ export function changesSince(locked: LockedTools, inspected: readonly InspectedT
   });
 }
 
-/** The same with these changes taken over; targets that they do not name stay as they are. */
+/** Applies changes. Targets that they do not name stay unchanged. */
 export function withChanges(locked: LockedTools, changes: readonly ToolChange[]): LockedTools {
   const targets = new Map([...locked].map(([target, tools]) => [target, new Map(tools)]));
   for (const { target, tool, now } of changes) {
@@ -277,7 +277,7 @@ function changeOf(
   ];
 }
 
-/** A name like `__proto__` is a member like any other. */
+/** Treats names such as `__proto__` as ordinary members. */
 function plainObject<Value>(entries: readonly (readonly [string, Value])[]): Record<string, Value> {
   const plain: Record<string, Value> = Object.create(null);
   for (const [key, value] of entries) plain[key] = value;

@@ -1,6 +1,6 @@
 /**
- * A target's tools as the configuration offers them: some left out, some under other names and descriptions, with
- * arguments that are filled here, and only as they were accepted where there is a lock file. Compiled once per load.
+ * The compiled tool settings of a target: which tools clients see, their names and descriptions, arguments that the
+ * gateway fills, guards, and the lock file. Compiled once per configuration load.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -15,7 +15,7 @@ import type { ArgumentOverride, ToolsConfig } from "../server-side/target-config
 import { Quarantine } from "./quarantine.ts";
 import type { ToolLock } from "./tool-lock.ts";
 
-/** One tool as clients may call it. */
+/** One tool that clients may call. */
 export interface OfferedTool {
   /** The server's own name. */
   readonly name: string;
@@ -23,19 +23,19 @@ export interface OfferedTool {
   readonly timeoutMs: number | undefined;
 }
 
-/** Checks a text that a server sends. */
+/** Checks strings that a server sends. */
 export interface ResultGuard {
-  /** The parts of one text as they may be sent, or undefined if they may not. The same list if nothing changes. */
+  /** Returns the masked parts, or undefined to reject them. Returns the same list if nothing changes. */
   checked(parts: readonly string[]): Steps<readonly string[] | undefined>;
-  /** What clients are told instead. */
+  /** The message that replaces a rejected result. */
   readonly refusal: string;
 }
 
 /** Guards in shadow mode. */
 export interface ResultWatch {
-  /** What they would do with this text; rules and actions, never the text. */
+  /** The actions that the guards would take: rules and actions, never the text. */
   found(parts: readonly string[]): Steps<readonly WatchFinding[]>;
-  /** What they would do with a result that is too large to be looked at. */
+  /** The actions that the guards would take on a result that is too large to check. */
   readonly unread: readonly WatchFinding[];
 }
 
@@ -45,14 +45,14 @@ export interface WatchFinding {
 }
 
 export interface ToolProduct {
-  /** Changes when anything about the tools does. */
+  /** Changes when any tool setting changes. */
   readonly fingerprint: string;
   readonly lock: ToolLock | undefined;
   readonly guard: ResultGuard | undefined;
   readonly watch: ResultWatch | undefined;
-  /** The tool that clients call by this name; undefined if they may not call any by it. */
+  /** The tool that clients call by this name; undefined if there is none. */
   called(shown: string): OfferedTool | undefined;
-  /** The text of a tool in a list, as clients shall see it; undefined if they shall not. */
+  /** The JSON text of a tool as clients see it; undefined if it is hidden. */
   listed(text: string, item: Span, name: string): string | undefined;
 }
 
@@ -67,7 +67,7 @@ export interface ProductParts {
   readonly lock: ToolLock | undefined;
   readonly guard: ResultGuard | undefined;
   readonly watch: ResultWatch | undefined;
-  /** Of everything that has a part in it, beyond `tools` and `lock`. */
+  /** Identifies all inputs besides `tools` and `lock`. */
   readonly key: string;
   cel(source: string): Expression;
 }
@@ -99,7 +99,7 @@ export function compileToolProduct({ tools = {}, lock, guard, watch, key, cel }:
   function called(shown: string): OfferedTool | undefined {
     const renamed = byShown.get(shown);
     if (renamed) return isOffered(renamed.name) ? renamed : undefined;
-    // The old name of a tool that has another one now.
+    // A renamed tool cannot be called by its old name.
     if (overrides[shown] !== undefined || !isOffered(shown)) return undefined;
     return { name: shown, arguments: [], timeoutMs: tools.timeout };
   }
@@ -112,7 +112,7 @@ export function compileToolProduct({ tools = {}, lock, guard, watch, key, cel }:
     called,
     listed(text, item, name) {
       const override = overrides[name];
-      // A tool whose name another one took over cannot be called: it is not shown either.
+      // A tool whose name was given to another one cannot be called, so it is not listed.
       if (called(override?.shown ?? name)?.name !== name) return undefined;
       return override === undefined ? slice(text, item) : shownTool(text, item, override);
     },
@@ -138,7 +138,7 @@ function shownTool(text: string, item: Span, override: CompiledOverride): string
   return added.length === 0 ? changed : `${changed.slice(0, changed.lastIndexOf("}"))},${added.join(",")}}`;
 }
 
-/** `*` stands for any characters. Takes time by the product of both lengths at most, whatever clients send. */
+/** `*` matches any characters. Matching takes at most the product of both lengths. */
 function wildcard(pattern: string): { test(name: string): boolean } {
   const [first = "", ...rest] = pattern.split("*");
   const last = rest.pop();
@@ -160,7 +160,7 @@ function wildcard(pattern: string): { test(name: string): boolean } {
 export interface CompiledArgument {
   readonly name: string;
   readonly isHidden: boolean;
-  /** Text of JSON. */
+  /** JSON text. */
   readonly fixed: string | undefined;
   readonly default: string | undefined;
   readonly expression: Expression | undefined;
@@ -185,12 +185,12 @@ export function compileArgument(
 
 export type FilledRequest =
   | { readonly request: ClientRequest; readonly problem?: undefined; readonly misspelled?: undefined }
-  /** A value that the caller's login must provide is missing. */
+  /** A required value is missing from the caller's identity. */
   | { readonly problem: string; readonly misspelled?: undefined }
-  /** An argument of the configuration is there under another spelling, which the server may take for it. */
+  /** A configured argument was sent with another spelling, which the server might accept. */
   | { readonly misspelled: string; readonly problem?: undefined };
 
-/** The request with the arguments that the server shall get. */
+/** Fills the configured arguments into a request. */
 export function filledRequest(
   request: ClientRequest,
   args: readonly CompiledArgument[],
@@ -226,14 +226,14 @@ function spellingProblem(keys: readonly string[], args: readonly CompiledArgumen
     const folded = foldCase(key);
     for (const { name, isHidden } of args) {
       if (key === name || foldCase(name) !== folded) continue;
-      // A hidden argument stays unknown to clients.
+      // The name of a hidden argument is not revealed.
       return `the argument ${JSON.stringify(key)} is not known${isHidden ? "" : `; it is written ${JSON.stringify(name)}`}`;
     }
   }
   return undefined;
 }
 
-/** A tool's input schema as clients shall see it. */
+/** A tool's input schema as clients see it. */
 export function shownSchema(text: string, schema: Span, args: readonly CompiledArgument[]): string {
   const properties = member(text, schema.start, "properties");
   const changes = new Map<string, string | undefined>();
@@ -253,11 +253,11 @@ function shownProperty(text: string, property: Span, one: CompiledArgument): str
   const changes: [string, string][] = [];
   if (one.description !== undefined) changes.push(["description", JSON.stringify(one.description)]);
   if (one.default !== undefined) changes.push(["default", one.default]);
-  // A schema may be `true`: then there is nothing to say it in.
+  // A schema may be `true`, which cannot hold a description.
   return text[property.start] === "{" ? withMembers(text, property, new Map(changes)) : slice(text, property);
 }
 
-/** What the gateway fills need not be sent. */
+/** Arguments that the gateway fills are not required. */
 function stillRequired(text: string, required: Span, args: readonly CompiledArgument[]): string {
   const filled = new Set(args.filter((one) => one.isHidden || one.default !== undefined).map(({ name }) => name));
   const kept = elements(text, required.start).filter((item) => !filled.has(String(JSON.parse(slice(text, item)))));
@@ -272,11 +272,11 @@ function filling(
   if (caller === undefined) return { problem: "nothing is known of the caller" };
   const result = one.expression.evaluate(caller);
   if (!result.ok) return { problem: result.error };
-  // A claim that is null says as little as one that is absent.
+  // A null claim counts as missing.
   return result.value === null ? { problem: "its value is null" } : { json: JSON.stringify(result.value) };
 }
 
-/** By the name of the target; where the configuration does not change its tools there is none. */
+/** Compiled settings by target name. Targets without tool settings have none. */
 export type ToolProducts = ReadonlyMap<string, ToolProduct>;
 
 export class ToolsOfTargets {
@@ -289,7 +289,7 @@ export class ToolsOfTargets {
     this.#logger = logger;
   }
 
-  /** Another configuration serves. Returns for which targets nothing changes. */
+  /** Applies a new configuration. Returns a function that tells whether a target is unchanged. */
   configure(products: ToolProducts): (name: string) => boolean {
     const before = this.#products;
     this.#products = products;
@@ -311,7 +311,7 @@ export class ToolsOfTargets {
     this.#quarantines.delete(target);
   }
 
-  /** Tools that are withheld because they differ from the lock file. */
+  /** Reports the tools that are withheld because they differ from the lock file. */
   report(): Record<string, unknown> {
     const tools = [...this.#quarantines].flatMap(([{ name }, quarantine]) =>
       quarantine.tools.map((tool) => ({

@@ -1,7 +1,6 @@
 /**
- * A target whose tools the configuration changes, as one session sees it. Lists and calls of tools are rewritten on
- * their way; everything else passes. With a lock file no tool is shown or called before its definition, as this server
- * gives it now, was compared.
+ * An upstream whose tools the configuration changes. It rewrites tool lists and tool calls; other messages pass. With a
+ * lock file, a tool is listed or called only after its current definition was compared with the accepted one.
  */
 import type { Clock } from "../../base/clock.ts";
 import { finish, SLICED_BYTES, type Steps } from "../../base/turns.ts";
@@ -45,9 +44,9 @@ import { guardedMessage, refusedAnswer, watchedMessage } from "./result-guard.ts
 import { INSTRUCTIONS_ENTRY, instructionsDefinition } from "./tool-lock.ts";
 import { filledRequest, type OfferedTool, type ResultGuard, type ToolProduct } from "./tool-settings.ts";
 
-/** A list that goes on is not read to its end; what is not read is not called. */
+/** Limit of pages that are read per list. Tools on later pages cannot be called. */
 const MAX_LIST_PAGES = 50;
-/** A remote server may change without a word: its list is compared again. */
+/** A remote server may change without notice, so its list is compared again after this time. */
 const COMPARED_MS = 60_000;
 
 /** Members of a server's description of itself that clients get where a lock file pins it, besides `_meta`. */
@@ -66,11 +65,11 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   readonly inner: Upstream;
   readonly #env: ToolUpstreamEnv;
   readonly #user: UpstreamListener;
-  /** Tools that are as they were accepted, since when; undefined until the list was read. */
+  /** Tools that match the lock file, and when they were compared; undefined until the list is read. */
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
-  /** The server's description of itself, and the one that clients see. */
+  /** The server's own description, and the one that clients see. */
   #shown: { readonly of: ServerAbout; readonly about: ServerAbout } | undefined = undefined;
-  /** Counts what makes an earlier comparison worthless. */
+  /** Incremented by each event that invalidates an earlier comparison. */
   #changes = 0;
 
   constructor(env: ToolUpstreamEnv, user: UpstreamListener, make: (user: UpstreamListener) => Upstream) {
@@ -124,7 +123,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     if (this.#env.product.lock === undefined) return this.#run(call, tool, shown);
     return this.#compared(call, (names) => {
       if (names.has(tool.name)) return this.#run(call, tool, shown);
-      // As for a denied tool, the name is unknown; the records say why.
+      // Reported as an unknown name, like a denied tool. The request record has the reason.
       call.failed({
         ...unknownName("tool", shown),
         error: "authorization_denied",
@@ -168,7 +167,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     return this.inner.detail();
   }
 
-  // What the server reports beyond calls, under our own name.
+  // UpstreamListener: reports events under this upstream instead of the inner one.
 
   notified(_inner: Upstream, message: ServerMessage): void {
     if (message.method === "notifications/tools/list_changed") this.#forget();
@@ -195,7 +194,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     this.#changes += 1;
   }
 
-  /** The lock file is compared with what the server sent; the guards read what is left. */
+  /** Compares the lock file with the server's message, then applies the guards to the rest. */
   #shownOutcome(outcome: OpenOutcome): OpenOutcome {
     const { guard } = this.#env.product;
     if (outcome.answer === undefined) return outcome;
@@ -252,7 +251,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     return this.#env.quarantine.passes(INSTRUCTIONS_ENTRY, text, lock);
   }
 
-  /** A page of the list, as clients shall see it. */
+  /** One page of the list as clients see it. */
   *#shownList(request: ClientRequest, message: ServerMessage): Steps<ServerMessage> {
     const { text } = message;
     const list = yield* findInSteps(text, 0, "result", "tools");
@@ -265,7 +264,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     return yield* listOf(message, "tools", kept);
   }
 
-  /** The tools of a page that are as they were accepted. */
+  /** The tools of a page that match the lock file. */
   *#eachPassing(text: string, list: Span, take: (name: string, item: Span) => void): Steps<void> {
     for (const item of yield* elementsInSteps(text, list.start)) {
       const name = yield* memberOf(text, item, "name");
@@ -279,13 +278,13 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     const { lock } = this.#env.product;
     if (lock === undefined) return true;
     const passes = this.#env.quarantine.passes(name, text, lock);
-    // What a list shows to be different must not be called by what an earlier one said.
+    // A tool that now differs must not be called based on an earlier list.
     if (passes) this.#accepted?.names.add(name);
     else this.#accepted?.names.delete(name);
     return passes;
   }
 
-  /** Goes on with the tools that are as they were accepted, after reading the server's list if need be. */
+  /** Continues with the accepted tools, after reading the server's list if necessary. */
   #compared(call: Call, then: (names: ReadonlySet<string>) => CallHandle): CallHandle {
     const nowMs = this.#env.clock.monotonicMs();
     if (this.#accepted && nowMs - this.#accepted.atMs < COMPARED_MS) return then(this.#accepted.names);
@@ -329,7 +328,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     };
   }
 
-  /** Adds the names of the tools that are as they were accepted. */
+  /** Adds the names of tools that match the lock file. */
   *#readPage(
     request: ClientRequest,
     message: ServerMessage,
@@ -382,7 +381,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
 
 type Guards = Pick<ToolProduct, "guard" | "watch">;
 
-/** Guards in shadow mode see what the others let through. */
+/** Applies guards in shadow mode to messages that the enforced guards let through. */
 export function checkedCall(call: Call, guards: Guards): Call {
   const { guard, watch } = guards;
   if (guard === undefined && watch === undefined) return call;
@@ -415,7 +414,7 @@ export function checkedCall(call: Call, guards: Guards): Call {
   };
 }
 
-/** A notification or a request of the server, at once, so that the order stays. Undefined if it must not pass. */
+/** Checks a notification or request synchronously, to keep the order. Undefined if it must not pass. */
 export function checkedNow(
   message: ServerMessage,
   { guard, watch }: Guards,
@@ -428,7 +427,7 @@ export function checkedNow(
   return passed;
 }
 
-/** The server gets an error for a question that must not pass. */
+/** Answers a rejected question of the server with an error. */
 export function checkedQuestion(question: Question, guards: Guards, tell?: ShadowReporter): Question | undefined {
   const passed = checkedNow(question.message, guards, tell);
   if (passed === question.message) return question;
@@ -457,7 +456,7 @@ function report(findings: readonly { readonly rule: string; readonly action: str
 
 export interface TimedCall {
   readonly timeoutMs: number;
-  /** The tool's name as clients know it. */
+  /** The tool name that clients see. */
   readonly shown: string;
   readonly clock: Clock;
   readonly upstream: Upstream;
