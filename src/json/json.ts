@@ -1,6 +1,6 @@
 /**
- * Parsed JSON as what it is: unknown members. Never spread into objects that decide something: a `__proto__`
- * member would come along.
+ * Parses JSON of unknown content into `Members`, with optional limits. Do not spread parsed members into objects that
+ * control behavior: a `__proto__` member would come along.
  */
 
 import { exceedsTokens } from "./parse-cost.ts";
@@ -14,7 +14,7 @@ export function isMembers(value: unknown): value is Members {
 
 /** The members of a JSON object, or undefined if the text is anything else. */
 export function parseMembers(text: string): Members | undefined {
-  // Other texts, such as the `[DONE]` of a stream, are told apart without an exception.
+  // Rejects other text, such as the `[DONE]` of a stream, without the cost of an exception.
   if (!beginsObject(text)) return undefined;
   try {
     const value: unknown = JSON.parse(text);
@@ -30,7 +30,7 @@ function beginsObject(text: string): boolean {
   return text.charCodeAt(at) === OPEN_BRACE;
 }
 
-/** Any JSON value; undefined if the bytes are absent or no JSON. */
+/** Undefined if the bytes are absent or not JSON. */
 export function parseValue(bytes: Buffer | undefined): unknown {
   if (bytes === undefined) return undefined;
   try {
@@ -46,7 +46,7 @@ export function putMember(object: Record<string, unknown>, name: string, value: 
   else object[name] = value;
 }
 
-/** Values and, twice, names: some 20 ms. */
+/** Parsing a document with this many tokens (`parse-cost.ts`) takes about 20 ms. */
 export const MAX_DOCUMENT_TOKENS = 50_000;
 
 /** Throws an Error whose message completes "the document …". */

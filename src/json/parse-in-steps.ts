@@ -1,6 +1,6 @@
 /**
- * Large JSON parsed and written in steps: JavaScript's own functions do the work, on some kilobytes at a time. What
- * comes out is what `JSON.parse` and `JSON.stringify` would have made of the whole.
+ * Parses and writes large JSON in steps, with `JSON.parse` and `JSON.stringify` on a few kilobytes at a time. The result is
+ * the same as that of one call on the whole.
  */
 
 import type { Steps } from "../base/turns.ts";

@@ -1,7 +1,6 @@
 /**
- * A request as a tree without its encoded images and files: each is replaced by a mark of a few bytes while the
- * tree is changed or translated, and put back as it was when it is written. The tree of a 20 MB request is then as
- * small as its text, and neither parsing nor writing it blocks the process.
+ * A request as a tree without its encoded images and files. Each is replaced by a short placeholder while the tree is
+ * changed or translated, and restored when the tree is written. The tree of a 20 MB request is then as small as its text.
  */
 
 import { finish, type Steps } from "../base/turns.ts";

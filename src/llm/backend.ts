@@ -29,7 +29,7 @@ import {
 } from "./calls/rejections.ts";
 import { createResponseGuards, type ResponseGuards } from "./calls/response-guards.ts";
 import { Settlement, type SettlementOptions } from "./calls/settlement.ts";
-import { createGuardWatch } from "./guards/guarded-text.ts";
+import { createShadowGuards } from "./guards/guarded-text.ts";
 import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import { createModelPolicies, innerPolicies, type ModelPolicies } from "./models/model-policies.ts";
@@ -139,7 +139,7 @@ class ModelCall {
   run(): BackendRun {
     const { failover, table } = this.#services;
     const isAborted = (): boolean => this.#isAborted;
-    const applying = applyPolicies(this.#llm, failover, createGuardWatch(this.#exchange, "request"));
+    const applying = applyPolicies(this.#llm, failover, createShadowGuards(this.#exchange, "request"));
     if (this.#llm.bytes.length > SLICED_BYTES)
       return this.#startLater(
         inTurns(applying, isAborted)

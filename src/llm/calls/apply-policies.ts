@@ -9,7 +9,7 @@ import type { Members } from "../../json/json.ts";
 import { type Skeleton, skeletonSteps } from "../../json/skeleton.ts";
 import { hasCacheMarks } from "../canonical/prompt-cache.ts";
 import { checkAll } from "../guards/guard-webhook.ts";
-import { GuardRejection, type GuardWatch } from "../guards/guarded-text.ts";
+import { GuardRejection, type ShadowGuards } from "../guards/guarded-text.ts";
 import { applyRules, editsRequest, hasTokenNumbers, mergeRules } from "../guards/prompt-rules.ts";
 import { BodyTexts } from "../guards/text-places.ts";
 import type { Candidate } from "../models/model-table.ts";
@@ -35,7 +35,7 @@ export function requestedModel({ dialect, scan, rules: list }: LlmCall): string 
 }
 
 /** Throws LlmRejection. `watch` receives the findings of shadow guards. */
-export function* applyPolicies(llm: LlmCall, env: PlanOptions, watch: GuardWatch): Steps<PreparedRequest> {
+export function* applyPolicies(llm: LlmCall, env: PlanOptions, watch: ShadowGuards): Steps<PreparedRequest> {
   const rules = mergeRules(llm.rules);
   // Opaque requests (images, speech, legacy completions) have no messages, but their strings are guarded.
   const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
@@ -138,7 +138,7 @@ function rejectTokenNumbers(body: Members): void {
 }
 
 /** Reads the same strings as an enforced guard. A body that it cannot read counts as a rejection. */
-function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanOptions, watch: GuardWatch): Steps<void> {
+function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanOptions, watch: ShadowGuards): Steps<void> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");
   else if ("tooLarge" in tree) watch.unread(guards, `a request ${tree.tooLarge} cannot be read`);

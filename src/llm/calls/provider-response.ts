@@ -14,10 +14,10 @@ import type { HeaderList } from "../../http/headers.ts";
 import { createSseParser, encodeSseEvent } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
-import { UpstreamAnswerError } from "../canonical/request-fields.ts";
+import { UpstreamResponseError } from "../canonical/request-fields.ts";
 import type { OutEvent, StreamTranslation, Translation } from "../canonical/translation.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
-import { decodeAnswer, isEncoded } from "../encoding/decode-response.ts";
+import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import { parseEvent } from "../encoding/stream-events.ts";
 import type { Format } from "../request/dialect.ts";
 import { errorBody, errorEvent, errorMessage } from "../request/llm-errors.ts";
@@ -279,7 +279,7 @@ export class TranslatedResponse implements ProviderResponse {
     this.#source.stop();
     this.#sendCollected();
     this.#settle(false);
-    const known = error instanceof UpstreamAnswerError;
+    const known = error instanceof UpstreamResponseError;
     const said = errorEvent(this.#plan.clientFormat, {
       status: known ? error.status : 502,
       message: known ? error.message : "the provider's stream could not be read",
@@ -328,7 +328,7 @@ export class TranslatedResponse implements ProviderResponse {
   *#sendWhole(): Steps<void> {
     const encoding = this.#headers?.get("content-encoding");
     const raw = Buffer.concat(this.#held);
-    const bytes = isEncoded(encoding) ? decodeAnswer(raw, encoding) : raw;
+    const bytes = isEncoded(encoding) ? decodeResponse(raw, encoding) : raw;
     const text = bytes?.toString("utf8") ?? "";
     yield;
     const isTooComplex = bytes !== undefined && (yield* hasManyObjects(bytes));
@@ -354,8 +354,8 @@ export class TranslatedResponse implements ProviderResponse {
           ? this.#translation.response(parsed, context)
           : errorBody(clientFormat, { status: this.#status, message: errorMessage(parsed, text), code: undefined });
     } catch (error) {
-      this.#status = error instanceof UpstreamAnswerError ? error.status : 502;
-      const message = error instanceof UpstreamAnswerError ? error.message : "the provider's answer cannot be read";
+      this.#status = error instanceof UpstreamResponseError ? error.status : 502;
+      const message = error instanceof UpstreamResponseError ? error.message : "the provider's answer cannot be read";
       body = errorBody(clientFormat, { status: this.#status, message, code: "upstream_error" });
     }
     const { counts } = this.#translation;
@@ -378,7 +378,7 @@ export class TranslatedResponse implements ProviderResponse {
     const tokens = (answer && counts.inputTokens(answer)) ?? (headers && readHeaderUsage(headers)?.inputTokens);
     const usage = tokens === undefined ? undefined : { inputTokens: tokens, outputTokens: 0, totalTokens: tokens };
     this.#settlement.used({ usage, responseModel: undefined, uncountedTokens: 0, complete: usage !== undefined });
-    return tokens === undefined || this.#status >= 400 ? body : counts.tell(body, tokens);
+    return tokens === undefined || this.#status >= 400 ? body : counts.withInputTokens(body, tokens);
   }
 
   #settle(complete: boolean): void {

@@ -17,7 +17,7 @@ import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps
 import { isEncoded } from "../encoding/decode-response.ts";
 import { EventTooComplex } from "../encoding/stream-events.ts";
 import { checkAll } from "../guards/guard-webhook.ts";
-import { createGuardWatch, GuardRejection, type GuardWatch, guardParts } from "../guards/guarded-text.ts";
+import { createShadowGuards, GuardRejection, guardParts, type ShadowGuards } from "../guards/guarded-text.ts";
 import { createStreamGuard, type StreamGuard, type StreamTexts, streamTexts } from "../guards/stream-guard.ts";
 import { BodyTexts } from "../guards/text-places.ts";
 import type { Dialect, Format } from "../request/dialect.ts";
@@ -406,7 +406,7 @@ export function shadowGuarded(
   isForeignStream: boolean,
 ): BackendCall {
   if (guards === undefined) return call;
-  const watch = createGuardWatch(exchange, "response");
+  const watch = createShadowGuards(exchange, "response");
   if (!isForeignStream) return new ShadowGuardedResponse(call, guards, watch, () => exchange.isOver);
   watch.unread(guards, "this kind of stream cannot be read");
   return call;
@@ -414,12 +414,12 @@ export function shadowGuarded(
 
 class ShadowGuardedResponse extends ResponseFilter {
   readonly #guards: readonly TextGuard[];
-  readonly #watch: GuardWatch;
+  readonly #watch: ShadowGuards;
   readonly #isClientGone: () => boolean;
   #reader: Reader | undefined;
   #hasEnded = false;
 
-  constructor(call: BackendCall, guards: readonly TextGuard[], watch: GuardWatch, isClientGone: () => boolean) {
+  constructor(call: BackendCall, guards: readonly TextGuard[], watch: ShadowGuards, isClientGone: () => boolean) {
     super(call);
     this.#isClientGone = isClientGone;
     this.#guards = guards;

@@ -8,7 +8,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { type HttpCall, HttpClientError, type OutgoingRequest, type ResponseHandler } from "../../http/http-client.ts";
 import { parseMembers } from "../../json/json.ts";
-import { decodeAnswer, isEncoded } from "../encoding/decode-response.ts";
+import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import type { Candidate } from "../models/model-table.ts";
 import { estimateRequestTokens } from "../usage/estimate-tokens.ts";
 import { readHeaderUsage } from "../usage/usage.ts";
@@ -223,7 +223,7 @@ class Part implements ResponseHandler {
     }
     const encoding = headers.get("content-encoding");
     const raw = this.#held.length === 1 && this.#held[0] ? this.#held[0] : Buffer.concat(this.#held);
-    const answer = isEncoded(encoding) ? decodeAnswer(raw, encoding) : raw;
+    const answer = isEncoded(encoding) ? decodeResponse(raw, encoding) : raw;
     if (answer === undefined)
       this.#whole.failed(this, new HttpClientError("response", "the provider's answer cannot be decoded"));
     else if (this.#whole.exceedsLimit(answer.length)) this.#whole.reject(this);

@@ -21,7 +21,7 @@ import { hasCacheMarks, markPrompt } from "../canonical/prompt-cache.ts";
 import { Losses, TranslationError, type Unsupported } from "../canonical/request-fields.ts";
 import type { Translation, TranslationContext } from "../canonical/translation.ts";
 import { addKey, clientKey } from "../credentials/credential.ts";
-import { betasOf } from "../dialects/anthropic/betas.ts";
+import { parseBetas } from "../dialects/anthropic/betas.ts";
 import { translationBetween } from "../dialects/translate.ts";
 import type { Candidate } from "../models/model-table.ts";
 import type { Target } from "../models/target.ts";
@@ -93,7 +93,7 @@ export function planRequest(
     chat: provider.chat,
     losses: isNative ? NO_LOSSES : new Losses(env.unsupported),
     textTools: isNative ? NO_TOOLS : new Set(),
-    betas: isNative ? NO_BETAS : betasOf(request.headers.get("anthropic-beta")),
+    betas: isNative ? NO_BETAS : parseBetas(request.headers.get("anthropic-beta")),
     newId: env.newId,
     createdSeconds: env.nowSeconds(),
     includeUsage,

@@ -1,6 +1,6 @@
 /**
- * What a client asks a model for, in no provider's words: instructions, turns, tools, settings. Every client dialect is
- * read into this form and every provider's request is written from it, so that all pairs understand a request alike.
+ * The canonical format of a request: instructions, turns, tools and settings, independent of any provider. Every client
+ * dialect is parsed into it and every provider's request is built from it, so all pairs interpret a request alike.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -17,7 +17,7 @@ export type Source = EncodedData | { readonly url: string };
 export interface TextPart {
   readonly kind: "text";
   readonly text: string;
-  /** Anthropic's mark; Bedrock has one too, others cache by themselves. */
+  /** Anthropic's `cache_control`. Bedrock has an equivalent; other providers cache automatically. */
   readonly cacheControl?: unknown;
 }
 
@@ -34,7 +34,7 @@ export interface FilePart {
   readonly cacheControl?: unknown;
 }
 
-/** What a user or a tool can say. */
+/** The content of a user message or a tool result. */
 export type ContentPart = TextPart | ImagePart | FilePart;
 
 export interface ToolCallPart {
@@ -48,14 +48,14 @@ export interface ToolCallPart {
 export interface ToolResultPart {
   readonly kind: "toolResult";
   readonly id: string;
-  /** Of the tool; undefined if no call with this id came before. */
+  /** The tool's name; undefined if no earlier call has this id. */
   readonly name: string | undefined;
   readonly parts: readonly ContentPart[];
   readonly isError: boolean;
   readonly cacheControl?: unknown;
 }
 
-/** Only the provider that signed a thought can read it again. */
+/** The model's reasoning. Only the provider that signed it accepts it back. */
 export interface ThoughtPart {
   readonly kind: "thought";
   readonly text: string;
@@ -81,22 +81,22 @@ export interface Tool {
 
 export type ToolChoice = "auto" | "none" | "required" | { readonly name: string };
 
-export type AnswerFormat =
+export type ResponseFormat =
   | { readonly kind: "json"; readonly param: string }
   | { readonly kind: "schema"; readonly param: string; readonly name: string; readonly schema: Members };
 
-/** How much the model is to think. */
+/** The requested amount of reasoning. */
 export interface Thinking {
-  /** Of the client's request, for messages. */
+  /** The client's parameter name, for error messages. */
   readonly param: string;
   /** `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`. */
   readonly effort?: string | undefined;
   readonly budgetTokens?: number | undefined;
-  /** The model decides how much. */
+  /** The model chooses the amount. */
   readonly isAdaptive?: boolean | undefined;
 }
 
-/** Settings that some providers have and others do not, with the client's name for them. */
+/** A setting that only some providers support, with the client's parameter name. */
 export interface Setting {
   readonly param: string;
   readonly value: unknown;
@@ -120,17 +120,17 @@ export interface Conversation {
   readonly turns: readonly Turn[];
   readonly tools: readonly Tool[];
   readonly toolChoice: ToolChoice | undefined;
-  /** False: one call at a time. */
+  /** False allows only one tool call at a time. */
   readonly parallelTools: boolean | undefined;
   readonly maxTokens: number | undefined;
   readonly stop: readonly string[];
   readonly user: string | undefined;
   readonly thinking: Thinking | undefined;
-  readonly format: AnswerFormat | undefined;
+  readonly format: ResponseFormat | undefined;
   readonly settings: Settings;
 }
 
-/** Turns under construction: neighbours of one role are one turn, as most providers want it. */
+/** Builds the list of turns. Adjacent turns of one role are merged, because most providers require it. */
 export class TurnList {
   readonly turns: { readonly role: Turn["role"]; readonly parts: Part[] }[] = [];
 
@@ -142,13 +142,13 @@ export class TurnList {
 }
 
 /**
- * The turns without what a provider cannot be told. A turn that is empty then is left out: every provider refuses it,
- * and the conversation would be stuck for ever.
+ * Removes the parts that a provider does not support. A turn that becomes empty is removed as well: every provider rejects
+ * an empty turn, and the client could never continue the conversation.
  */
-export function sayable(turns: readonly Turn[], says: (part: Part) => boolean): readonly Turn[] {
+export function keepSupportedParts(turns: readonly Turn[], isSupported: (part: Part) => boolean): readonly Turn[] {
   const kept = new TurnList();
   for (const { role, parts } of turns) {
-    const left = parts.filter((part) => !(part.kind === "text" && part.text === "") && says(part));
+    const left = parts.filter((part) => !(part.kind === "text" && part.text === "") && isSupported(part));
     if (left.length > 0) kept.add(role, left);
   }
   return kept.turns;
@@ -158,10 +158,10 @@ export function usesTools(turns: readonly Turn[]): boolean {
   return turns.some(({ parts }) => parts.some(({ kind }) => kind === "toolCall" || kind === "toolResult"));
 }
 
-/** The words of a tool's result; a dialect without a mark for failures says it in words. */
-export function resultText(part: ToolResultPart, saysErrors: boolean): string {
+/** The text of a tool result. In a dialect without an error flag, a failure is marked with a prefix. */
+export function resultText(part: ToolResultPart, hasErrorFlag: boolean): string {
   const said = part.parts.flatMap((one) => (one.kind === "text" ? [one.text] : [])).join("\n");
-  return part.isError && !saysErrors ? `Error: ${said}` : said;
+  return part.isError && !hasErrorFlag ? `Error: ${said}` : said;
 }
 
 export type Signer = "anthropic" | "google";
@@ -171,7 +171,7 @@ export interface Signature {
   readonly value: string;
 }
 
-/** `native`: whose dialect the client speaks; its own signatures stand there as they are. */
+/** `native` is the provider whose dialect the client uses; its signatures are written without a prefix. */
 export function writeSignature(signature: Signature, native: Signer | undefined): string {
   return signature.signer === native ? signature.value : `${signature.signer}:${signature.value}`;
 }
@@ -183,7 +183,7 @@ export function readSignature(text: unknown, native: Signer | undefined): Signat
   return native && { signer: native, value: text };
 }
 
-/** As in Google's own OpenAI-compatible API. */
+/** The values of Google's OpenAI-compatible API. */
 const BUDGETS = lookupTable<number>({
   none: 0,
   minimal: 512,
@@ -194,12 +194,12 @@ const BUDGETS = lookupTable<number>({
   max: 24_576,
 });
 
-/** Undefined for a word that nobody knows. */
-export function budgetOf(thinking: Thinking): number | undefined {
+/** Undefined for an unknown effort level. */
+export function thinkingBudget(thinking: Thinking): number | undefined {
   return thinking.budgetTokens ?? (thinking.effort === undefined ? undefined : BUDGETS[thinking.effort]);
 }
 
-export function effortOf({ effort, budgetTokens }: Thinking): string | undefined {
+export function thinkingEffort({ effort, budgetTokens }: Thinking): string | undefined {
   if (effort !== undefined || budgetTokens === undefined) return effort;
   if (budgetTokens === 0) return "none";
   return budgetTokens <= 2048 ? "low" : budgetTokens <= 16_384 ? "medium" : "high";

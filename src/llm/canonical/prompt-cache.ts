@@ -1,20 +1,20 @@
 /**
- * Marks for the prompt cache of a provider (`ai.promptCaching`): Anthropic's `cache_control` and Bedrock's `cachePoint`, at
- * the end of the tools, of the system prompt and of the conversation. A request that has marks of its own is left as it
- * is, and so is one that is too short to be cached.
+ * Adds prompt-cache markers for `ai.promptCaching`: Anthropic's `cache_control` and Bedrock's `cachePoint`, at the end of
+ * the tools, the system prompt and the conversation. Requests that have markers already, or that are too short to be
+ * cached, stay unchanged.
  */
 
 import { isMembers, type Members } from "../../json/json.ts";
 import type { Format } from "../request/dialect.ts";
 import type { PromptCaching } from "../request/llm-call.ts";
 
-/** Of English text; JSON has a bit fewer. */
+/** Average for English text; JSON has slightly fewer. */
 const CHARS_PER_TOKEN = 4;
-/** Models of Bedrock that refuse the mark are left alone. */
+/** Other Bedrock models reject the marker. */
 const CLAUDE_ON_BEDROCK = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)/;
 const NOVA = /amazon\.nova/;
 
-/** Whether requests of this format can have marks. */
+/** Whether the format and model support cache markers. */
 export function hasCacheMarks(format: Format, model: string): boolean {
   if (format === "messages") return true;
   if (format === "invoke") return CLAUDE_ON_BEDROCK.test(model);
@@ -38,7 +38,7 @@ function markMessages(body: Members, caching: PromptCaching): Members {
     marked.messages = changeLast(body.messages, (message) => ({
       ...message,
       content: changeLast(textBlocks(message.content), (block) =>
-        // Thoughts and empty texts cannot have one.
+        // Anthropic rejects a marker on thinking blocks and empty text.
         /thinking$/.test(String(block.type)) || block.text === "" ? block : { ...block, ...mark },
       ),
     }));
@@ -67,7 +67,7 @@ function markConverse(body: Members, model: string, caching: PromptCaching): Mem
   return marked;
 }
 
-/** What is before each place, in estimated tokens: a cache holds everything up to its mark. */
+/** Estimated tokens up to each marker: a cache entry covers everything before its marker. */
 function sizesOf(tools: unknown, system: unknown, messages: unknown): { tools: number; system: number; all: number } {
   const sizeOf = (part: unknown): number => (part === undefined ? 0 : JSON.stringify(part).length / CHARS_PER_TOKEN);
   const ofTools = sizeOf(tools);
@@ -79,7 +79,7 @@ function isEmpty(system: unknown): boolean {
   return system === undefined || system === null || system === "" || (Array.isArray(system) && system.length === 0);
 }
 
-/** Wherever a mark may stand, and nowhere in what the client only quotes. */
+/** Looks only where a marker is allowed, so that quoted JSON inside a message does not count. */
 function isMarked(body: Members): boolean {
   const { tools, toolConfig, system, messages, cache_control: whole } = body;
   const lists = [tools, isMembers(toolConfig) ? toolConfig.tools : undefined, system];

@@ -1,5 +1,6 @@
 /**
- * Reading the members of a parsed request with messages that name them, the way a client sees its own body.
+ * Reads the fields of a client's request and reports the ones that cannot be translated: type checks with errors that name
+ * the parameter, settings under the provider's names, and the fields that a provider does not support (`unsupported`).
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -37,12 +38,12 @@ export function optionalBoolean(value: unknown, param: string): boolean | undefi
   return value;
 }
 
-/** The same object without members that are undefined. */
+/** Removes members that are undefined. */
 export function compact(object: Members): Members {
   return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
 }
 
-/** Arguments of a tool call: JSON text that must be an object. */
+/** Parses the arguments of a tool call: a string that holds a JSON object. */
 export function parseArguments(value: unknown, param: string): Members {
   if (value === undefined || value === "") return {};
   try {
@@ -55,7 +56,7 @@ export function parseArguments(value: unknown, param: string): Members {
 
 const DATA_URL = /^data:([^;,]+)(?:;[^;,]*)*;base64,(.*)$/s;
 
-/** The parts of a data URL with base64, or undefined if it is another kind of URL. */
+/** Undefined if the URL is not a data URL. */
 export function parseDataUrl(url: string, param: string): EncodedData | undefined {
   if (!url.startsWith("data:")) return undefined;
   const match = DATA_URL.exec(url);
@@ -63,12 +64,12 @@ export function parseDataUrl(url: string, param: string): EncodedData | undefine
   return { mediaType: (match[1] as string).toLowerCase(), data: match[2] as string };
 }
 
-/** A string that says something. */
-export function textOrNothing(value: unknown): string | undefined {
+/** The value if it is a non-empty string. */
+export function nonEmptyString(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/** A data URL, or the address where it can be had. */
+/** The source's URL, or its content as a data URL. */
 export function urlOf(source: EncodedData | { readonly url: string }): string {
   return "url" in source ? source.url : `data:${source.mediaType};base64,${source.data}`;
 }
@@ -81,7 +82,7 @@ export function readSettings(settings: Readonly<Record<SettingName, Setting | un
   return given;
 }
 
-/** `names`: the provider's, by ours. */
+/** Writes settings under the provider's `names`; settings without a name are unsupported. */
 export function writeSettings(
   settings: Settings,
   names: Readonly<Partial<Record<SettingName, string>>>,
@@ -99,7 +100,7 @@ export function writeSettings(
 export type Unsupported = "drop" | "pass" | "refuse";
 
 export const NOT_SUPPORTED = "is not supported by the provider of this model";
-/** More names would make a header that servers refuse. */
+/** Limits the size of the response header that lists dropped parameters. */
 const MAX_NAMED = 20;
 const MAX_NAME_CHARS = 80;
 
@@ -112,27 +113,27 @@ export class Losses {
     this.#how = how;
   }
 
-  /** `param`: as the client wrote it, for example `seed` or `messages[0].name`. */
+  /** `param` is the client's spelling, for example `seed` or `messages[0].name`. */
   lose(param: string, value: unknown, message = NOT_SUPPORTED): void {
     if (this.#how === "refuse") throw new TranslationError(param, message);
-    // Only what stands at the top has a place in the provider's request.
+    // Only top-level parameters can be copied into the provider's request.
     if (this.#how === "pass" && !/[.[]/.test(param)) this.#passed[param] = value;
-    // Names come from the client and go into a header.
+    // Client-controlled names go into a header, so unsafe characters are replaced.
     else if (this.#names.size < MAX_NAMED) this.#names.add(param.slice(0, MAX_NAME_CHARS).replace(/[^\w.[\]$-]/g, "?"));
   }
 
-  /** The names of what was left out. */
+  /** The dropped parameters. */
   get names(): readonly string[] {
     return [...this.#names];
   }
 
-  /** The provider's request with what is passed as it is. */
+  /** Adds the parameters that are passed through to the provider's request. */
   passInto(body: Members): Members {
     return { ...this.#passed, ...body };
   }
 }
 
-/** A 400 that names the member. */
+/** The request cannot be expressed in the provider's dialect: a 400 that names the parameter. */
 export class TranslationError extends ExpectedError {
   readonly param: string;
 
@@ -143,13 +144,13 @@ export class TranslationError extends ExpectedError {
   }
 }
 
-/** An error inside a stream, or something that cannot be an answer. */
-export class UpstreamAnswerError extends ExpectedError {
+/** The provider sent an error inside a stream, or an invalid response. */
+export class UpstreamResponseError extends ExpectedError {
   readonly status: number;
 
   constructor(status: number, message: string) {
     super(message);
-    this.name = "UpstreamAnswerError";
+    this.name = "UpstreamResponseError";
     this.status = status;
   }
 }

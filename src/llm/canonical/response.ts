@@ -1,30 +1,30 @@
 /**
- * What a model answers, in no provider's words. A provider's answer, whole or event by event, is told to a sink; the
- * client's dialect is the sink. So a reader knows nothing of clients and a writer nothing of providers.
+ * The canonical format of a response. A provider dialect reads its response, complete or event by event, into a
+ * `ResponseSink`; the client dialect implements the sink. Readers do not depend on clients, nor writers on providers.
  */
 import type { Usage } from "../usage/usage.ts";
 import type { Signature } from "./conversation.ts";
 
 export type Finish = "stop" | "length" | "toolCalls" | "filter";
 
-/** `choice`: where several answers were asked for; 0 otherwise. `call`: counts the tool calls of a choice from 0. */
-export interface AnswerSink {
+/** `choice` is the index among several requested choices, otherwise 0. `call` numbers the tool calls of a choice from 0. */
+export interface ResponseSink {
   begin(id: string | undefined, model: string | undefined): void;
   text(choice: number, text: string): void;
   thought(choice: number, text: string): void;
-  /** Of the thought before, or of what follows it. */
+  /** Signs the preceding reasoning, or the output that follows. */
   signed(choice: number, signature: Signature): void;
-  /** Thoughts that only the provider can read. */
+  /** Encrypted reasoning that only the provider can read. */
   redacted(choice: number, signature: Signature): void;
   toolCall(choice: number, call: number, id: string | undefined, name: string, signature?: Signature): void;
-  /** Some of its arguments, as JSON text. */
+  /** A fragment of the call's arguments, as JSON text. */
   toolInput(choice: number, call: number, json: string): void;
   toolEnd(choice: number, call: number): void;
   finish(choice: number, finish: Finish): void;
   usage(usage: Usage): void;
 }
 
-export type AnswerPart =
+export type ResponsePart =
   | { readonly kind: "text"; text: string }
   | { readonly kind: "thought"; text: string; signature: Signature | undefined; readonly isRedacted: boolean }
   | {
@@ -37,12 +37,12 @@ export type AnswerPart =
     };
 
 export interface Choice {
-  readonly parts: AnswerPart[];
+  readonly parts: ResponsePart[];
   finish: Finish;
 }
 
-/** An answer as a whole, its parts in their order. */
-export class WholeAnswer implements AnswerSink {
+/** Collects a complete response, with its parts in order. */
+export class CompleteResponse implements ResponseSink {
   id: string | undefined = undefined;
   model: string | undefined = undefined;
   counted: Usage | undefined = undefined;
@@ -90,7 +90,7 @@ export class WholeAnswer implements AnswerSink {
   }
 
   toolEnd(): void {
-    // Nothing comes in pieces here.
+    // A complete response has no end markers.
   }
 
   finish(choice: number, finish: Finish): void {
@@ -107,7 +107,7 @@ export class WholeAnswer implements AnswerSink {
   }
 }
 
-/** The words of an answer without its thoughts. */
+/** The text of a choice without its reasoning. */
 export function textOfChoice({ parts }: Choice): string {
   return parts.reduce((text, part) => (part.kind === "text" ? text + part.text : text), "");
 }

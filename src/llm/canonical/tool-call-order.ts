@@ -1,6 +1,6 @@
 /**
- * Tool calls one after the other, for dialects that write them so, from providers that may mix their pieces. The first
- * call passes as it comes; another waits until the one before it is complete.
+ * Serializes tool calls for dialects that write them one after the other, because some providers interleave their
+ * fragments. The first call passes through; later calls are buffered until the one before them is complete.
  */
 import { BracketBalance } from "../../json/json-text.ts";
 import type { Signature } from "./conversation.ts";
@@ -12,7 +12,7 @@ export interface OrderedCall {
   readonly signature: Signature | undefined;
 }
 
-/** Told the calls in their order, each with a start, its input and an end. */
+/** Receives the calls in order: `start`, then `input`, then `end` for each. */
 export interface OrderedCalls {
   start(call: OrderedCall): void;
   input(json: string): void;
@@ -27,7 +27,7 @@ interface Waiting extends OrderedCall {
   isOver: boolean;
 }
 
-export class ToolOrder {
+export class ToolCallSequencer {
   readonly #out: OrderedCalls;
   readonly #queue: Waiting[] = [];
 
@@ -35,13 +35,13 @@ export class ToolOrder {
     this.#out = out;
   }
 
-  /** Some call is started and not ended. */
+  /** Whether a call has started and not ended. */
   get isOpen(): boolean {
     return this.#queue.length > 0;
   }
 
   start(call: OrderedCall): void {
-    // Only a call that comes after it may show that a call was complete.
+    // Providers may not mark the end of a call; a later call shows that it was complete.
     this.#queue.push({
       ...call,
       balance: new BracketBalance(),
@@ -69,7 +69,7 @@ export class ToolOrder {
     this.#advance();
   }
 
-  /** Nothing more comes: what waits is written. */
+  /** Ends the response: writes all buffered calls. */
   flush(): void {
     for (const one of this.#queue) one.isOver = true;
     this.#advance();

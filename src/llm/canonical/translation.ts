@@ -1,58 +1,58 @@
 /**
- * Between the dialect of a client and that of a provider: pure functions over parsed JSON, each pair put together from a
- * reader and a writer (`dialects/translate.ts`). What cannot be said in the provider's dialect is noted by name: it is
- * left out, passed as it is, or refused, as the configuration says; never dropped silently.
+ * The contract of a translation between a client dialect and a provider dialect: pure functions over parsed JSON,
+ * composed from a reader and a writer (`dialects/translate.ts`). A parameter that the provider does not support is
+ * dropped and reported, passed through, or rejected, as configured; it is never dropped silently.
  */
 
 import type { Members } from "../../json/json.ts";
 import type { ChatHabits } from "../request/provider.ts";
 import type { Conversation } from "./conversation.ts";
 import type { Losses } from "./request-fields.ts";
-import type { AnswerSink, WholeAnswer } from "./response.ts";
+import type { CompleteResponse, ResponseSink } from "./response.ts";
 
 export interface TranslationContext {
-  /** The provider's name of the model. */
+  /** The provider's name for the model. */
   readonly model: string;
   readonly stream: boolean;
-  /** Of chat requests that we write. */
+  /** Variations of the chat dialect for outgoing requests. */
   readonly chat: ChatHabits;
-  /** A random id for answers that come without one, and for tool calls. */
+  /** Creates a random id for responses and tool calls that have none. */
   newId(): string;
   readonly createdSeconds: number;
-  /** The client asked for usage in its stream. */
+  /** The client requested usage in its stream. */
   readonly includeUsage: boolean;
   readonly losses: Losses;
-  /** Anthropic's beta features that the client asked for. */
+  /** Anthropic beta features that the client requested. */
   readonly betas: readonly string[];
-  /** Tools of the request whose input is a text and not an object (Responses' custom tools). */
+  /** Tools whose input is a string instead of an object (custom tools of the Responses API). */
   readonly textTools: Set<string>;
-  /** Embeddings: the client wants vectors as text. */
+  /** Embeddings only: the client requested base64 vectors. */
   base64Vectors?: boolean;
-  /** How many answers come together, where the provider is asked in parts. */
+  /** The number of responses to combine when the request was split. */
   parts?: number;
 }
 
 export interface Translation {
-  /** Where the provider takes less at once than clients ask for: requests of the client's form, asked one by one. */
+  /** Splits a request that exceeds the provider's batch size into requests that are sent one by one. */
   parts?(body: Members, context: TranslationContext): readonly Members[] | undefined;
-  /** Of a request in parts, the answers to all of them: `{ "parts": [ … ] }`, in their order. */
+  /** For a split request, `body` is `{ "parts": [ … ] }` with all responses in order. */
   response(body: Members, context: TranslationContext): Members;
   request(body: Members, context: TranslationContext): Members;
   stream(context: TranslationContext): StreamTranslation;
-  /** Where the provider's answer has no usage that is found as it goes by (embeddings). */
+  /** For responses whose usage the stream reader cannot find (embeddings). */
   readonly counts?: {
-    /** undefined if the provider does not say. */
-    inputTokens(answer: Members): number | undefined;
-    /** The client's answer with the count. */
-    tell(body: Members, tokens: number): Members;
+    /** Undefined if the provider does not report it. */
+    inputTokens(response: Members): number | undefined;
+    /** Adds the count to the client's response. */
+    withInputTokens(body: Members, tokens: number): Members;
   };
 }
 
-/** One stream, event by event. */
+/** Translates one stream, event by event. */
 export interface StreamTranslation {
   /** `type` is the name of the event where the dialect has one. */
   event(type: string, data: Members): readonly OutEvent[];
-  /** The provider's stream ended as it should. */
+  /** The provider's stream ended normally. */
   end(): readonly OutEvent[];
 }
 
@@ -61,30 +61,30 @@ export interface OutEvent {
   readonly data: Members | "[DONE]";
 }
 
-/** A dialect as its clients speak it. */
+/** The client side of a dialect. */
 export interface ClientDialect {
   readRequest(body: Members, context: TranslationContext): Conversation;
-  writeAnswer(answer: WholeAnswer, context: TranslationContext): Members;
+  writeResponse(response: CompleteResponse, context: TranslationContext): Members;
   openStream(context: TranslationContext): StreamWriter;
 }
 
-export interface StreamWriter extends AnswerSink {
-  /** What was written since it was last asked. */
+export interface StreamWriter extends ResponseSink {
+  /** Returns and clears the pending events. */
   take(): readonly OutEvent[];
-  /** The provider's stream ended as it should. */
+  /** The provider's stream ended normally. */
   end(): void;
 }
 
-/** A dialect as its providers speak it. */
+/** The provider side of a dialect. */
 export interface ProviderDialect {
   writeRequest(conversation: Conversation, context: TranslationContext): Members;
-  /** Throws UpstreamAnswerError for what is no answer. */
-  readAnswer(body: Members, sink: AnswerSink, context: TranslationContext): void;
-  openStream(sink: AnswerSink, context: TranslationContext): StreamReader;
+  /** Throws UpstreamResponseError if the body is not a valid response. */
+  readResponse(body: Members, sink: ResponseSink, context: TranslationContext): void;
+  openStream(sink: ResponseSink, context: TranslationContext): StreamReader;
 }
 
 export interface StreamReader {
   event(type: string, data: Members): void;
-  /** Throws UpstreamAnswerError if it ended in the middle. */
+  /** Throws UpstreamResponseError if the stream is incomplete. */
   end(): void;
 }

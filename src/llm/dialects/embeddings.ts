@@ -1,7 +1,7 @@
 /**
- * OpenAI's embeddings for providers with forms of their own: Titan, Cohere and Nova on Bedrock (`invoke`), Gemini
- * (`batchEmbedContents`), Vertex (`predict`). What a form cannot say is refused or named; vectors come back as numbers or
- * base64, as the client asked.
+ * Translates OpenAI embeddings requests for providers with their own formats: Titan, Cohere and Nova on Bedrock
+ * (`invoke`), Gemini (`batchEmbedContents`) and Vertex (`predict`). Unsupported parameters are rejected or reported. Vectors
+ * are returned as numbers or base64, as the client requested.
  */
 
 import { isMembers, type Members } from "../../json/json.ts";
@@ -10,7 +10,7 @@ import {
   type Losses,
   NOT_SUPPORTED,
   TranslationError,
-  UpstreamAnswerError,
+  UpstreamResponseError,
 } from "../canonical/request-fields.ts";
 import type { Translation, TranslationContext } from "../canonical/translation.ts";
 import type { Format } from "../request/dialect.ts";
@@ -18,66 +18,66 @@ import type { Format } from "../request/dialect.ts";
 interface Asked {
   readonly texts: readonly string[];
   readonly dimensions: number | undefined;
-  /** What the vectors are for, in the provider's own word: not a member of OpenAI's, but clients add it. */
+  /** The provider's task type. OpenAI has no such parameter, but clients send it. */
   readonly purpose: string | undefined;
 }
 
 interface Answered {
   readonly vectors: readonly unknown[];
-  /** undefined if the provider does not say. */
+  /** Undefined if the provider does not report it. */
   readonly tokens: number | undefined;
 }
 
-/** How one provider is asked and answers. */
-interface EmbeddingForm {
-  /** The member of the client's request that says what the vectors are for. */
+/** The request and response format of one provider. */
+interface EmbeddingFormat {
+  /** The request parameter that selects the task type. */
   readonly purpose?: "input_type" | "task_type";
-  /** It takes one text at a time: a list is asked in parts. */
+  /** The provider accepts one text per request, so a list is split. */
   readonly isForOne?: true;
   request(asked: Asked, model: string): Members;
   answer(body: Members): Answered;
 }
 
-/** What OpenAI takes. */
+/** OpenAI's limit. */
 const MAX_TEXTS = 2048;
 
 const KNOWN = new Set(["model", "input", "dimensions", "encoding_format", "user"]);
 
-/** undefined: this provider's models of this name make no embeddings. */
+/** Undefined if the format has no embeddings. */
 export function embeddingsInto(format: Format): Translation | undefined {
   if (format !== "invoke" && format !== "embedContent" && format !== "predict") return undefined;
-  const formOf = (model: string): EmbeddingForm =>
-    format === "invoke" ? bedrockForm(model) : format === "predict" ? VERTEX : GEMINI;
+  const formatOf = (model: string): EmbeddingFormat =>
+    format === "invoke" ? bedrockFormat(model) : format === "predict" ? VERTEX : GEMINI;
   return {
     parts(body, context) {
       const { input } = body;
-      if (formOf(context.model).isForOne !== true || !Array.isArray(input) || input.length < 2) return undefined;
+      if (formatOf(context.model).isForOne !== true || !Array.isArray(input) || input.length < 2) return undefined;
       if (!input.every((text) => typeof text === "string")) return undefined;
       if (input.length > MAX_TEXTS) throw new TranslationError("input", `a list has at most ${MAX_TEXTS} texts`);
       context.parts = input.length;
       return input.map((text) => ({ ...body, input: text }));
     },
     request(body, context) {
-      const form = formOf(context.model);
+      const form = formatOf(context.model);
       context.base64Vectors = body.encoding_format === "base64";
       return context.losses.passInto(form.request(readAsked(body, form, context.losses), context.model));
     },
     response(body, context) {
-      const form = formOf(context.model);
+      const form = formatOf(context.model);
       const vectors = context.parts === undefined ? form.answer(body).vectors : vectorsOf(body, context.parts, form);
-      return writeAnswer(vectors, context);
+      return writeResponse(vectors, context);
     },
     counts: {
-      inputTokens: (answer) => (format === "invoke" ? bedrockTokens(answer) : formOf("").answer(answer).tokens),
-      tell: (body, tokens) => ({ ...body, usage: { prompt_tokens: tokens, total_tokens: tokens } }),
+      inputTokens: (answer) => (format === "invoke" ? bedrockTokens(answer) : formatOf("").answer(answer).tokens),
+      withInputTokens: (body, tokens) => ({ ...body, usage: { prompt_tokens: tokens, total_tokens: tokens } }),
     },
     stream() {
-      throw new UpstreamAnswerError(502, "the provider sent a stream of embeddings");
+      throw new UpstreamResponseError(502, "the provider sent a stream of embeddings");
     },
   };
 }
 
-function readAsked(body: Members, form: EmbeddingForm, losses: Losses): Asked {
+function readAsked(body: Members, form: EmbeddingFormat, losses: Losses): Asked {
   const { input, dimensions, encoding_format: encoding } = body;
   const texts = typeof input === "string" ? [input] : input;
   if (!Array.isArray(texts) || texts.length === 0)
@@ -98,18 +98,18 @@ function readAsked(body: Members, form: EmbeddingForm, losses: Losses): Asked {
   };
 }
 
-/** One of each answer. */
-function vectorsOf({ parts }: Members, count: number, form: EmbeddingForm): readonly unknown[] {
+/** Takes one vector from each response. */
+function vectorsOf({ parts }: Members, count: number, form: EmbeddingFormat): readonly unknown[] {
   const answers = listOf(parts);
-  if (answers.length !== count) throw new UpstreamAnswerError(502, "the provider's answer cannot be read");
+  if (answers.length !== count) throw new UpstreamResponseError(502, "the provider's answer cannot be read");
   return answers.map((answer) => form.answer(answer).vectors[0]);
 }
 
-function writeAnswer(vectors: readonly unknown[], { model, base64Vectors }: TranslationContext): Members {
-  if (vectors.length === 0) throw new UpstreamAnswerError(502, "the provider's answer has no embeddings");
+function writeResponse(vectors: readonly unknown[], { model, base64Vectors }: TranslationContext): Members {
+  if (vectors.length === 0) throw new UpstreamResponseError(502, "the provider's answer has no embeddings");
   const data = vectors.map((vector, index) => {
     if (!Array.isArray(vector) || !vector.every((value) => typeof value === "number"))
-      throw new UpstreamAnswerError(502, "the provider's answer has an embedding that is no list of numbers");
+      throw new UpstreamResponseError(502, "the provider's answer has an embedding that is no list of numbers");
     return { object: "embedding", index, embedding: base64Vectors ? base64Of(vector) : vector };
   });
   return { object: "list", data, model, usage: { prompt_tokens: 0, total_tokens: 0 } };
@@ -122,10 +122,10 @@ function base64Of(vector: readonly number[]): string {
   return bytes.toString("base64");
 }
 
-const TITAN: EmbeddingForm = {
+const TITAN: EmbeddingFormat = {
   isForOne: true,
   request({ texts, dimensions }, model) {
-    // The first version has one size only, and refuses to be told.
+    // Titan v1 has a fixed size and rejects the parameter.
     const hasSizes = !/titan-embed-text-v1|titan-embed-g1/.test(model);
     if (dimensions !== undefined && !hasSizes) throw new TranslationError("dimensions", NOT_SUPPORTED);
     return compact({ inputText: texts[0], dimensions });
@@ -133,7 +133,7 @@ const TITAN: EmbeddingForm = {
   answer: ({ embedding }) => ({ vectors: [embedding], tokens: undefined }),
 };
 
-const COHERE: EmbeddingForm = {
+const COHERE: EmbeddingFormat = {
   purpose: "input_type",
   request({ texts, dimensions, purpose }, model) {
     if (dimensions !== undefined && !/embed-v4/.test(model)) throw new TranslationError("dimensions", NOT_SUPPORTED);
@@ -146,7 +146,7 @@ const COHERE: EmbeddingForm = {
   },
 };
 
-const NOVA: EmbeddingForm = {
+const NOVA: EmbeddingFormat = {
   purpose: "task_type",
   isForOne: true,
   request: ({ texts, dimensions, purpose }) => ({
@@ -163,20 +163,20 @@ const NOVA: EmbeddingForm = {
   }),
 };
 
-/** Others say it in a header only. */
+/** Other Bedrock models report it only in a header. */
 function bedrockTokens({ inputTextTokenCount: tokens }: Members): number | undefined {
   return countOf(tokens);
 }
 
 /** Names may have a region before them, or be the end of an inference profile's ARN. */
-function bedrockForm(model: string): EmbeddingForm {
+function bedrockFormat(model: string): EmbeddingFormat {
   if (/(?:^|[./])cohere\.embed-/.test(model)) return COHERE;
   if (/(?:^|[./])amazon\.titan-embed-/.test(model)) return TITAN;
   if (/(?:^|[./])amazon\.nova.*embeddings/.test(model)) return NOVA;
   throw new TranslationError("model", "is no model for embeddings that can be asked in this format");
 }
 
-const GEMINI: EmbeddingForm = {
+const GEMINI: EmbeddingFormat = {
   purpose: "task_type",
   request: ({ texts, dimensions, purpose }, model) => ({
     requests: texts.map((text) =>
@@ -194,7 +194,7 @@ const GEMINI: EmbeddingForm = {
   }),
 };
 
-const VERTEX: EmbeddingForm = {
+const VERTEX: EmbeddingFormat = {
   purpose: "task_type",
   request: ({ texts, dimensions, purpose }) =>
     compact({

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { between, context, streamThrough, user } from "../../../test/support/llm/strict-translation.ts";
 import type { Members } from "../../json/json.ts";
-import { UpstreamAnswerError } from "../canonical/request-fields.ts";
+import { UpstreamResponseError } from "../canonical/request-fields.ts";
 import type { OutEvent } from "../canonical/translation.ts";
 import type { Format } from "../request/dialect.ts";
 
@@ -153,7 +153,7 @@ const noAnswers: [client: Format, provider: Format, body: Members][] = [
 ];
 for (const [client, provider, body] of noAnswers) {
   test(`a ${provider} answer ${JSON.stringify(body)} is an error for a ${client} client, not an empty answer`, () =>
-    assert.throws(() => between(client, provider).response(body, context()), UpstreamAnswerError));
+    assert.throws(() => between(client, provider).response(body, context()), UpstreamResponseError));
 }
 
 test("a history of another model gets the mark that Gemini 3 asks for", () => {
@@ -212,7 +212,7 @@ for (const [client, provider, events, message] of broken) {
   test(`a ${provider} stream that fails (${message.source}) has no clean end for a ${client} client`, () => {
     assert.throws(
       () => streamThrough(between(client, provider), events),
-      (error) => error instanceof UpstreamAnswerError && message.test(error.message),
+      (error) => error instanceof UpstreamResponseError && message.test(error.message),
     );
   });
 }

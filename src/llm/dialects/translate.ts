@@ -1,39 +1,43 @@
 /**
- * THE list of dialects. A translation is put together from how the client's dialect is read and written and how the
- * provider's is: no pair is written by itself. What is not listed is refused.
+ * The list of dialects. A translation is composed from the client side of one dialect and the provider side of another;
+ * there is no code per pair. Unlisted combinations are rejected.
  */
 
-import { WholeAnswer } from "../canonical/response.ts";
+import { CompleteResponse } from "../canonical/response.ts";
 import type { ClientDialect, ProviderDialect, Translation } from "../canonical/translation.ts";
 import type { Format } from "../request/dialect.ts";
-import { openMessagesStream, readMessagesRequest, writeMessagesAnswer } from "./anthropic/client.ts";
-import { openMessagesReader, readMessagesAnswer, writeMessagesRequest } from "./anthropic/upstream.ts";
-import { openConverseReader, readConverseAnswer, writeConverseRequest } from "./bedrock/converse-upstream.ts";
+import { openMessagesStream, readMessagesRequest, writeMessagesResponse } from "./anthropic/client.ts";
+import { openMessagesReader, readMessagesResponse, writeMessagesRequest } from "./anthropic/upstream.ts";
+import { openConverseReader, readConverseResponse, writeConverseRequest } from "./bedrock/converse-upstream.ts";
 import { messagesToInvoke } from "./bedrock/invoke-upstream.ts";
 import { embeddingsInto } from "./embeddings.ts";
-import { openGeminiStream, readGeminiRequest, writeGeminiAnswer } from "./gemini/client.ts";
-import { openGeminiReader, readGeminiAnswer, writeGeminiRequest } from "./gemini/upstream.ts";
-import { openChatStream, readChatRequest, writeChatAnswer } from "./openai/client.ts";
-import { openChatReader, readChatAnswer, writeChatRequest } from "./openai/upstream.ts";
+import { openGeminiStream, readGeminiRequest, writeGeminiResponse } from "./gemini/client.ts";
+import { openGeminiReader, readGeminiResponse, writeGeminiRequest } from "./gemini/upstream.ts";
+import { openChatStream, readChatRequest, writeChatResponse } from "./openai/client.ts";
+import { openChatReader, readChatResponse, writeChatRequest } from "./openai/upstream.ts";
 import { readResponsesRequest } from "./responses/client-request.ts";
-import { openResponsesStream, writeResponsesAnswer } from "./responses/client-response.ts";
+import { openResponsesStream, writeResponsesResponse } from "./responses/client-response.ts";
 
 const CLIENTS: Readonly<Partial<Record<Format, ClientDialect>>> = {
-  chat: { readRequest: readChatRequest, writeAnswer: writeChatAnswer, openStream: openChatStream },
-  messages: { readRequest: readMessagesRequest, writeAnswer: writeMessagesAnswer, openStream: openMessagesStream },
-  responses: { readRequest: readResponsesRequest, writeAnswer: writeResponsesAnswer, openStream: openResponsesStream },
-  generateContent: { readRequest: readGeminiRequest, writeAnswer: writeGeminiAnswer, openStream: openGeminiStream },
+  chat: { readRequest: readChatRequest, writeResponse: writeChatResponse, openStream: openChatStream },
+  messages: { readRequest: readMessagesRequest, writeResponse: writeMessagesResponse, openStream: openMessagesStream },
+  responses: {
+    readRequest: readResponsesRequest,
+    writeResponse: writeResponsesResponse,
+    openStream: openResponsesStream,
+  },
+  generateContent: { readRequest: readGeminiRequest, writeResponse: writeGeminiResponse, openStream: openGeminiStream },
 };
 
 const PROVIDERS: Readonly<Partial<Record<Format, ProviderDialect>>> = {
-  chat: { writeRequest: writeChatRequest, readAnswer: readChatAnswer, openStream: openChatReader },
-  messages: { writeRequest: writeMessagesRequest, readAnswer: readMessagesAnswer, openStream: openMessagesReader },
-  generateContent: { writeRequest: writeGeminiRequest, readAnswer: readGeminiAnswer, openStream: openGeminiReader },
-  converse: { writeRequest: writeConverseRequest, readAnswer: readConverseAnswer, openStream: openConverseReader },
+  chat: { writeRequest: writeChatRequest, readResponse: readChatResponse, openStream: openChatReader },
+  messages: { writeRequest: writeMessagesRequest, readResponse: readMessagesResponse, openStream: openMessagesReader },
+  generateContent: { writeRequest: writeGeminiRequest, readResponse: readGeminiResponse, openStream: openGeminiReader },
+  converse: { writeRequest: writeConverseRequest, readResponse: readConverseResponse, openStream: openConverseReader },
 };
 
 export function translationBetween(client: Format, provider: Format): Translation | undefined {
-  // The same words in another wrapping: nothing has to be understood.
+  // Both use the Messages format, so only the envelope changes.
   if (client === "messages" && provider === "invoke") return messagesToInvoke;
   if (client === "embeddings") return embeddingsInto(provider);
   const from = CLIENTS[client];
@@ -46,9 +50,9 @@ function compose(client: ClientDialect, provider: ProviderDialect): Translation 
     request: (body, context) =>
       context.losses.passInto(provider.writeRequest(client.readRequest(body, context), context)),
     response(body, context) {
-      const answer = new WholeAnswer();
-      provider.readAnswer(body, answer, context);
-      return client.writeAnswer(answer, context);
+      const response = new CompleteResponse();
+      provider.readResponse(body, response, context);
+      return client.writeResponse(response, context);
     },
     stream(context) {
       const writer = client.openStream(context);

@@ -30,7 +30,7 @@ export function createEventStreamReader(
   onMessage: (message: EventStreamMessage) => void,
   maxMessageBytes: number,
 ): EventStreamReader {
-  /** Put together only when a message is whole: bytes that drip in are not copied again with each drop. */
+  /** Joined only when a message is complete, to avoid copying with each small chunk. */
   let pieces: Buffer[] = [];
   let heldBytes = 0;
   let neededBytes = PRELUDE_BYTES;
@@ -72,7 +72,7 @@ function readMessage(frame: Buffer): EventStreamMessage {
   let type = "";
   const headers = frame.subarray(0, payloadStart);
   for (let at = PRELUDE_BYTES; at < payloadStart; ) {
-    // A read beyond the headers throws: no length may reach into the payload.
+    // A read past the headers throws, so no length can reach into the payload.
     const nameEnd = at + 1 + headers.readUInt8(at);
     const kind = headers.readUInt8(nameEnd);
     const name = headers.toString("latin1", at + 1, nameEnd);

@@ -1,18 +1,18 @@
 /**
- * Decodes an encoded answer for reading, never for sending on. Bounded: a few kilobytes of zeros can unfold into
- * gigabytes, and what is larger than the limit is simply not read.
+ * Decompresses a response for reading, never for forwarding. The output is bounded, because a few kilobytes can expand into
+ * gigabytes; larger responses are not read.
  */
 import { brotliDecompressSync, constants, gunzipSync, inflateSync } from "node:zlib";
 
-/** Decoding that much takes 40 ms. */
+/** Decoding this much takes 40 ms. */
 const MAX_DECODED_BYTES = 16 * 1024 * 1024;
 
 export function isEncoded(contentEncoding: string | undefined): boolean {
   return contentEncoding !== undefined && contentEncoding !== "" && contentEncoding.toLowerCase() !== "identity";
 }
 
-/** Also of an answer that broke off: what was delivered so far. Undefined if it cannot be read. */
-export function decodeAnswer(
+/** Accepts a truncated response. Undefined if it cannot be decoded. */
+export function decodeResponse(
   bytes: Buffer,
   contentEncoding: string | undefined,
   maxBytes = MAX_DECODED_BYTES,

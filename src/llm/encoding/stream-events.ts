@@ -1,6 +1,6 @@
 /**
- * The JSON of one event of a stream, parsed and written in steps if it is large. An event with too many values is not
- * read at all: no model writes one, and parsing it would hold up everybody else.
+ * Parses and writes the JSON of one stream event, in steps if it is large, and finds where a server-sent event ends. An
+ * event with too many values is rejected, because parsing it would block the event loop; models do not send such events.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
@@ -8,7 +8,7 @@ import { type Members, parseMembers } from "../../json/json.ts";
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
 
-/** Commas, opening brackets and, twice, colons. It is read for its usage, translated and written in one turn: 40 ms. */
+/** Reading, translating and writing an event with this many tokens (`parse-cost.ts`) takes 40 ms. */
 const MAX_EVENT_TOKENS = 40_000;
 
 export class EventTooComplex extends ExpectedError {
@@ -22,7 +22,7 @@ export function isTooComplex(data: string): boolean {
   return exceedsTokens(data, MAX_EVENT_TOKENS);
 }
 
-/** Undefined if it is no object. Throws EventTooComplex. */
+/** Undefined if the data is not a JSON object. Throws EventTooComplex. */
 export function parseEvent(data: string): Members | undefined {
   if (isTooComplex(data)) throw new EventTooComplex();
   return parseMembers(data);
@@ -35,7 +35,7 @@ export function* parseEventInSteps(data: string): Steps<Members | undefined> {
   return yield* parseMembersInSteps(Buffer.from(data));
 }
 
-/** `isLarge`: the event that it came of was. */
+/** `isLarge`: the original event was large. */
 export function* writeEventInSteps(body: Members, isLarge: boolean): Steps<string> {
   return isLarge ? yield* stringifyInSteps(body) : JSON.stringify(body);
 }
@@ -43,7 +43,7 @@ export function* writeEventInSteps(body: Members, isLarge: boolean): Steps<strin
 const LF = 10;
 const CR = 13;
 
-/** The offset behind the first blank line, which ends the event, or -1. */
+/** The offset after the first blank line, which ends the event, or -1. Accepts all three line endings. */
 export function endOfEvent(bytes: Buffer, from: number): number {
   const lf = endByLineFeeds(bytes, from);
   const cr = endByReturns(bytes, from, lf < 0 ? bytes.length : lf);
@@ -55,13 +55,13 @@ function endByLineFeeds(bytes: Buffer, from: number): number {
     if (bytes[i + 1] === LF) return i + 2;
     if (bytes[i + 1] !== CR) continue;
     if (bytes[i + 2] === LF) return i + 3;
-    // A lone CR is a blank line too; at the end of the bytes its LF may still come.
+    // A lone CR is also a blank line. At the end of the bytes, its LF may follow in the next chunk.
     if (i + 2 < bytes.length) return i + 2;
   }
   return -1;
 }
 
-/** Nobody is known to write CR alone, but the standard allows it; only what ends before `stop` counts. */
+/** The standard allows CR alone, although no known server uses it. Considers only events that end before `stop`. */
 function endByReturns(bytes: Buffer, from: number, stop: number): number {
   for (let i = bytes.indexOf(CR, from); i >= 0 && i + 2 <= stop; i = bytes.indexOf(CR, i + 1)) {
     if (bytes[i + 1] === CR) return i + 2;

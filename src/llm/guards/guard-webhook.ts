@@ -1,7 +1,6 @@
 /**
- * A guard that somebody else runs: it gets the texts of a request or answer as JSON, and says pass, mask (with texts in their
- * place) or reject. What it does not say in time, or says wrongly, counts as its failure, and the operator chooses whether
- * that rejects or passes.
+ * An external guard: it receives the texts of a request or response as JSON and returns pass, mask (with replacement texts)
+ * or reject. A timeout or an invalid verdict is a failure; `failureMode` decides whether a failure rejects or passes.
  */
 
 import { z } from "zod";
@@ -10,7 +9,7 @@ import { parseBounded } from "../../json/json.ts";
 import { GuardRejection } from "./guarded-text.ts";
 
 export interface GuardWebhook {
-  /** The texts to go on with. Throws GuardRejection. */
+  /** Returns the texts to continue with. Throws GuardRejection. */
   check(question: GuardQuestion): Promise<readonly string[]>;
 }
 
@@ -28,9 +27,9 @@ export interface WebhookSettings {
   readonly rejection: { readonly status: number; readonly message: string };
 }
 
-/** Masked texts may be as large as what was sent. */
+/** Masked texts may be as large as the originals. */
 const MAX_VERDICT_BYTES = 8 * 1024 * 1024;
-/** Beside the texts. */
+/** Allowance for values other than the texts. */
 const MAX_VERDICT_TOKENS = 1_000;
 const UNAVAILABLE = { status: 503, message: "the guard of this route could not be asked" };
 
@@ -44,7 +43,7 @@ const verdict = z.discriminatedUnion("action", [
   }),
 ]);
 
-/** A text of its own for each that was asked about, and little else. */
+/** A verdict holds one text per checked text and little else. */
 function parseVerdict(text: string, texts: number): unknown {
   try {
     return parseBounded(text, texts + MAX_VERDICT_TOKENS);
@@ -93,7 +92,7 @@ export function createGuardWebhook(
   };
 }
 
-/** One after the other: each sees what those before it made of the texts. */
+/** Runs the webhooks in order; each one receives the output of the previous one. */
 export async function checkAll(webhooks: readonly GuardWebhook[], question: GuardQuestion): Promise<readonly string[]> {
   let { texts } = question;
   for (const webhook of webhooks) texts = await webhook.check({ ...question, texts });

@@ -285,13 +285,13 @@ function merged(matches: readonly TextMatch[]): TextMatch[] {
   return result;
 }
 
-export interface GuardWatch {
+export interface ShadowGuards {
   found(guard: TextGuard): void;
   /** An enforced guard would have rejected what it cannot read. */
   unread(guards: readonly TextGuard[], reason: string): void;
 }
 
-export function createGuardWatch(exchange: Exchange, direction: "request" | "response"): GuardWatch {
+export function createShadowGuards(exchange: Exchange, direction: "request" | "response"): ShadowGuards {
   const note = (guard: TextGuard, detail: string): void =>
     // A call that a guard rejects has been counted by limits.
     exchange.deniedInShadow("ai", detail, { rule: `promptGuard.${direction}: ${guard.name}`, isCounted: true });

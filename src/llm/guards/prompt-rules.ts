@@ -1,6 +1,6 @@
 /**
- * What `ai` policies do to a request, in the client's own dialect: defaults and overrides of its members, messages
- * before and after it, guards over its texts. The order is that of this file; the model's name was settled before.
+ * Applies `ai` policies to a request in the client's dialect, in this order: defaults and overrides, messages before and
+ * after, guards. The model was resolved before.
  */
 
 import type { Steps } from "../../base/turns.ts";
@@ -18,7 +18,7 @@ export function mergeRules(rules: readonly PromptRules[]): PromptRules {
   return merged;
 }
 
-/** Rules of requests that are no LLM call the gateway reads: lists, stored responses, WebSockets. Outermost scope first. */
+/** The rules for requests that are not read as LLM calls: lists, stored responses, WebSockets. Outermost scope first. */
 const rulesOfUnread = new WeakMap<Exchange, PromptRules[]>();
 
 export function noteUnreadRules(exchange: Exchange, rules: PromptRules): void {
@@ -31,7 +31,7 @@ export function unreadRulesOf(exchange: Exchange): PromptRules {
   return mergeRules(rulesOfUnread.get(exchange) ?? []);
 }
 
-/** Whether guards must see the texts of a call. */
+/** Whether guards must check the texts of a call. */
 export function hasGuards({ requestGuards, responseGuards, requestWebhooks, responseWebhooks }: PromptRules): boolean {
   return [requestGuards, responseGuards, requestWebhooks, responseWebhooks].some((guards) => guards !== undefined);
 }
@@ -43,7 +43,7 @@ export function editsRequest(rules: PromptRules): boolean {
   );
 }
 
-/** `resolve` as of `PlaceOptions`. Throws GuardRejection. */
+/** `resolve` is that of `PlaceOptions`. Throws GuardRejection. */
 export function* applyRules(body: Members, format: Format, rules: PromptRules, resolve?: Resolve): Steps<Members> {
   let edited = yield* withoutNulls(body);
   if (rules.defaults || rules.overrides) edited = { ...rules.defaults, ...edited, ...rules.overrides };
@@ -54,7 +54,7 @@ export function* applyRules(body: Members, format: Format, rules: PromptRules, r
   return yield* new BodyTexts(edited, { direction: "request", resolve }).guarded(guards);
 }
 
-/** A prompt may be given as the numbers of its tokens, which no guard can read. */
+/** Guards cannot read a prompt given as token ids. */
 export function hasTokenNumbers({ prompt, input }: Members): boolean {
   return [prompt, input].some(
     (value) =>
@@ -65,7 +65,7 @@ export function hasTokenNumbers({ prompt, input }: Members): boolean {
   );
 }
 
-/** A client that says null leaves the choice open, as if it had said nothing. */
+/** `null` counts as absent. */
 function* withoutNulls(body: Members): Steps<Members> {
   const entries = Object.entries(body);
   const said = entries.filter(([, value]) => value !== null);

@@ -1,7 +1,7 @@
 /**
  * Guards over a stream, where a match may begin in one event and end in another. Each channel has its
  * own text: the gateway holds back its last characters until more of the same channel follows or the channel ends. Events of
- * other channels, pings, usage and empty deltas release nothing. Strings that are no pieces are guarded where they stand.
+ * other channels, pings, usage and empty deltas release nothing. Complete strings are guarded in place.
  *
  * Held text of a channel goes out before the event that ends the channel. All of it is done in steps, because one event may
  * be megabytes of text.
@@ -16,13 +16,13 @@ import { GuardedText, type GuardFound, guardParts, spreadText } from "./guarded-
 import { isStructural, labelOf, mapTexts, readPath, type TextPlace } from "./text-places.ts";
 
 export interface StreamGuard {
-  /** The events that may go out now. Throws GuardRejection, EventTooComplex or TooManyChannels. One event after the other. */
+  /** Returns the events to send now. Throws GuardRejection, EventTooComplex or TooManyChannels. Calls must not overlap. */
   event(event: SseEvent): Steps<SseEvent[]>;
-  /** What was still held. */
+  /** Returns the events that were held back. */
   end(): Steps<SseEvent[]>;
 }
 
-/** Each retains some characters. The most choices that a provider makes are 128, with a few texts each. */
+/** Each channel retains some characters. Providers return at most 128 choices, with a few texts each. */
 const MAX_CHANNELS = 1_024;
 const END_OF_STREAM = "[DONE]";
 
@@ -35,11 +35,11 @@ export class TooManyChannels extends ExpectedError {
 
 interface Channel {
   readonly text: GuardedText;
-  /** For what is held: the last event of the channel. */
+  /** Builds the event for held text from the channel's last event. */
   last: { readonly event: SseEvent; readonly template: ChannelTemplate } | undefined;
 }
 
-/** `found`: the guards are in shadow mode, and what they would do is noted. */
+/** With `found`, the guards run in shadow mode and only report matches. */
 export function createStreamGuard(guards: readonly TextGuard[], found?: GuardFound): StreamGuard {
   const channels = new Map<string, Channel>();
 
@@ -130,7 +130,7 @@ export interface StreamPlace {
   template?(): ChannelTemplate;
 }
 
-/** What is withheld is gone from the body. */
+/** Withheld members are removed from the body. */
 export function readPlaces(body: Members): { readonly body: Members; readonly places: readonly StreamPlace[] } {
   const places: StreamPlace[] = [];
   const shown = mapTexts(body, OPTIONS, (text, place) => {
@@ -174,7 +174,7 @@ function placeOf(body: Members, text: string, place: TextPlace): StreamPlace {
   const { path, run, name, holder, isFree } = place;
   const channel = channelOf(body, place);
   if (channel === undefined) return { text, channel, isImmediate: false, run };
-  // Names select a tool, and arbitrary JSON has a form to keep.
+  // Names select a tool, and arbitrary JSON must stay valid.
   const isImmediate = isFree || name === "name" || holder.jsonPath !== undefined || body.type === "content_block_start";
   return { text, channel, isImmediate, run, template: () => templateOf(body, readPath(path)) };
 }
@@ -192,7 +192,7 @@ function channelOf(body: Members, { path, name, holder }: TextPlace): string | u
         : `.candidates.${second}.${String(holder.jsonPath)}`;
     case "delta":
       if (second === "") return responseChannel(body, String(body.type));
-      // A citation is whole, and the last words about a message are no text.
+      // A citation is complete, and final message events carry no text.
       if (second === "citation" || body.type === "message_delta") return undefined;
       return `.block.${blockOf(body)}.${path}`;
     case "content_block":
@@ -238,7 +238,7 @@ function endedByType(type: string, body: Members): ((channel: string) => boolean
   return (channel) => channel === ended;
 }
 
-/** Everything on the way to the text, with what identifies it; nothing that a client would append or count twice. */
+/** Copies the path to the text and its identifiers, but nothing that a client would append or count twice. */
 function templateOf(body: Members, path: readonly string[]): ChannelTemplate {
   const top: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(body)) if (isRepeated(name, value)) top[name] = value;

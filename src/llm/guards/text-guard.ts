@@ -16,9 +16,9 @@ export interface GuardRule {
 interface CompiledRule {
   readonly regex: Regex;
   readonly mask: string;
-  /** It matches nothing as well, so it matches every text. */
+  /** The pattern matches the empty string, so it matches every text. */
   readonly matchesEmpty: boolean;
-  /** A native test that is false for most texts that cannot match. */
+  /** A fast native test that rules out most texts without a match. */
   mayMatch(text: string): boolean;
 }
 
@@ -43,7 +43,7 @@ const BUILTINS: Readonly<
 /** One unit is about 0.1 µs, so one pattern takes at most 40 ms of one piece of text. */
 const BUDGET_PER_PIECE = 400_000;
 
-/** Throws an Error that says what is wrong with a pattern. */
+/** Throws an Error that describes the problem with a pattern. */
 export function compileTextGuard(
   action: TextGuard["action"],
   rules: readonly GuardRule[],

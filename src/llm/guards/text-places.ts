@@ -32,16 +32,16 @@ export interface TextPlace {
 
 export interface PlaceOptions {
   readonly direction: Direction;
-  /** Puts back the encoded data that a mark stands for (`Skeleton.resolve`). */
+  /** Restores the encoded data that a placeholder represents (`Skeleton.resolve`). */
   readonly resolve?: Resolve | undefined;
 }
 
 export type Resolve = (text: string, maxBytes?: number) => string;
 
-/** Returns the string that takes the place of the text. */
+/** Returns the replacement for the text. */
 type Visit = (text: string, place: TextPlace) => string;
 
-/** Identifiers and words of the protocol. A value with white space is none, so it is guarded. */
+/** Identifiers and protocol keywords. A value with white space is guarded as text. */
 const STRUCTURAL_MEMBERS: ReadonlySet<string> = new Set([
   ...["id", "type", "role", "model", "object", "status", "event_type"],
   ...["tool_call_id", "call_id", "tool_use_id", "toolUseId", "item_id", "file_id", "container_id", "response_id"],
@@ -50,7 +50,7 @@ const STRUCTURAL_MEMBERS: ReadonlySet<string> = new Set([
   ...["signature", "thoughtSignature", "thought_signature", "encrypted_content", "encrypted_index", "obfuscation"],
 ]);
 
-/** Binary data as text. What decodes to text is guarded. */
+/** Encoded binary data. Data that decodes to text is guarded. */
 const ENCODED_MEMBERS: ReadonlySet<string> = new Set([
   ...["data", "bytes", "file_data", "b64_json", "partial_image_b64", "redactedContent", "imageBytes", "videoBytes"],
   ...["bytesBase64Encoded"],
@@ -94,12 +94,12 @@ export function readPath(path: string): string[] {
   return path.includes("~") ? names.map((name) => name.replaceAll("~1", ".").replaceAll("~0", "~")) : names;
 }
 
-/** The text is an identifier or a word of the protocol. */
+/** Whether the text is an identifier or a protocol keyword. */
 export function isStructural(name: string, text: string): boolean {
   return STRUCTURAL_MEMBERS.has(name) && !/\s/.test(text);
 }
 
-/** Where a list item stands, as clients read it. */
+/** The index of a list item as clients read it. */
 export function labelOf(item: unknown, position: number): number {
   return isMembers(item) && typeof item.index === "number" ? item.index : position;
 }
@@ -107,7 +107,7 @@ export function labelOf(item: unknown, position: number): number {
 interface Place {
   readonly path: string;
   readonly run: string;
-  /** What the nearest object says about its data. */
+  /** The media type that the nearest object declares. */
   readonly mediaType: string;
   readonly isFree: boolean;
 }
@@ -186,7 +186,7 @@ class Walk {
     return mapped === text ? value : mapped;
   }
 
-  /** A short value, or one that is declared as text, may be meant as it stands: it is read both ways. */
+  /** A short value, or one declared as text, may be plain text, so it is checked both ways. */
   #encoded(value: string, at: TextPlace, mediaType: string): string {
     const { resolve = plain } = this.#options;
     const isBase64 = ENCODED_MEMBERS.has(at.name);
@@ -226,7 +226,7 @@ function copyUpTo(value: Members, name: string): Record<string, unknown> {
   return copy;
 }
 
-/** Two names may be masked alike; no member is lost by it. */
+/** Two names may have the same mask; this keeps both members. */
 function unusedName(object: Members, name: string): string {
   let unused = name;
   while (Object.hasOwn(object, unused)) unused += "_";
@@ -243,7 +243,7 @@ export class BodyTexts {
   constructor(body: Members, options: PlaceOptions) {
     this.#options = options;
     const known = new Map<string, number>();
-    // What is withheld is gone from the first pass on.
+    // The first pass removes withheld members.
     this.#body = mapTexts(body, options, (text, { run }) => {
       let index = known.get(run);
       if (index === undefined) {

@@ -1,7 +1,7 @@
 /**
- * Recognizes an LLM request on its way to a plain HTTP backend: JSON that names a model, a form that does, or an address.
- * The server at the other end is not known, so the request is read as leniently as any server might, and
- * text that two servers could read differently is unclear.
+ * Recognizes an LLM request to a plain HTTP backend: JSON that names a model, a form that does, or a known path. The server
+ * is unknown, so the request is read as leniently as any server might, and text that two servers could read differently
+ * is reported as unclear.
  */
 import { isUtf8 } from "node:buffer";
 import type { Steps } from "../../base/turns.ts";
@@ -12,7 +12,7 @@ import { readingSteps } from "./read-request.ts";
 
 /** About 0.3 ms. */
 const STEP_BYTES = 64 * 1024;
-/** So that a word that stands across two steps is found. */
+/** Overlap that finds a word across two steps. */
 const WORD_BYTES = 8;
 const OPEN_BRACKET = 91;
 const OPEN_BRACE = 123;
@@ -20,14 +20,14 @@ const BYTE_ORDER_MARK = 0xfeff;
 
 export interface Detected {
   readonly facts: LlmRequestFacts | undefined;
-  /** Begins like JSON but cannot be read in one way only: two models, two objects, no UTF-8. */
+  /** Starts like JSON but is ambiguous: two models, two objects, or invalid UTF-8. */
   readonly isUnclear: boolean;
 }
 
 const NOTHING: Detected = { facts: undefined, isUnclear: false };
 const UNCLEAR: Detected = { facts: undefined, isUnclear: true };
 
-/** The head of a request, as far as it can name models. */
+/** The parts of a request head that can name models. */
 export interface RequestHead {
   readonly path: string;
   readonly query: string;
@@ -39,7 +39,7 @@ export function headOf({ request: { path, query }, sentPairs: pairs }: Exchange)
   return { path, query, pairs };
 }
 
-/** The models that the head itself names. */
+/** The models named in the path, the query and the headers. */
 export function modelsInHead({ path, query, pairs }: RequestHead): readonly string[] {
   const found = new ModelNames();
   modelsInPath(path, found);
@@ -48,11 +48,11 @@ export function modelsInHead({ path, query, pairs }: RequestHead): readonly stri
   return found.names;
 }
 
-/** Of a body that begins like JSON. */
+/** `bytes` must start like JSON. */
 export function* detectLlmRequest(head: RequestHead, bytes: Buffer): Steps<Detected> {
   const others = modelsInHead(head);
   if (firstByte(bytes) === OPEN_BRACKET) return yield* detectInList(bytes, others);
-  // Which server stands behind a plain backend is not known: it may be one that ignores the case of keys.
+  // The backend may be a server that ignores the case of keys.
   const reading = yield* readingSteps(head.path, bytes, "any");
   if (!reading.ok) return UNCLEAR;
   const { dialect, streaming } = reading;
@@ -70,7 +70,7 @@ export function* detectLlmRequest(head: RequestHead, bytes: Buffer): Steps<Detec
   return { facts, isUnclear: false };
 }
 
-/** A list of requests, as some servers take them; of any other list, nothing is known. */
+/** Some servers accept a list of requests. */
 function* detectInList(bytes: Buffer, others: readonly string[]): Steps<Detected> {
   if (bytes.includes(0) || !isUtf8(bytes)) return UNCLEAR;
   const found = new ModelNames();
@@ -80,13 +80,13 @@ function* detectInList(bytes: Buffer, others: readonly string[]): Steps<Detected
 }
 
 /**
- * How a body begins, of which more may follow: `json` as UTF-8, `foreign` as JSON in UTF-16 or UTF-32, which servers
- * recognize by its first bytes, `other`, or `open` as long as it could still be any of them.
+ * Classifies the start of a body: `json` is UTF-8, `foreign` is JSON in UTF-16 or UTF-32, which servers detect by the first
+ * bytes, `other` is not JSON, and `open` needs more bytes.
  */
 export function beginningOf(bytes: Buffer): "json" | "foreign" | "other" | "open" {
   const first = firstByte(bytes);
   if (first === OPEN_BRACE || first === OPEN_BRACKET) return "json";
-  // Neither a blank, a NUL nor part of a byte order mark: no encoding of JSON begins so.
+  // No encoding of JSON starts with another byte.
   if (bytes.length > 0 && !isBlank(bytes[0] as number) && !BEGINNINGS.has(bytes[0] as number)) return "other";
   let isOpen = first === undefined;
   for (const [width, isLittle] of FOREIGN) {
@@ -125,7 +125,7 @@ function isBlank(unit: number): boolean {
   return unit === 32 || unit === 10 || unit === 13 || unit === 9;
 }
 
-/** Whether some reader could find a model in it: the word, in any case, or letters that are written as escapes. */
+/** Whether any reader could find a model: the word in any case, or escaped letters. */
 export function* mayNameModel(bytes: Buffer): Steps<boolean> {
   for (let from = 0; from < bytes.length; from += STEP_BYTES) {
     if (from > 0) yield;

@@ -1,9 +1,9 @@
 /**
- * Which API a request speaks, from the end of its path: clients may be given any base path, so only the end is
- * certain. Where the model's name stands in the path (Gemini, Bedrock) it is read from there.
+ * Determines the API dialect of a request from the end of its path, because clients may use any base path. For Gemini and
+ * Bedrock the path also names the model.
  */
 
-/** The shape of request, answer and stream. */
+/** The format of request, response and stream. */
 export type Format =
   | "chat"
   | "responses"
@@ -12,43 +12,43 @@ export type Format =
   | "generateContent"
   | "converse"
   | "invoke"
-  /** Embeddings as Gemini and Vertex take them: only providers are asked so. */
+  /** Embeddings of Gemini and Vertex, used only towards providers. */
   | "embedContent"
   | "predict"
   | "opaque";
 
-/** The dialects in which clients talk with a model, whoever provides it. */
+/** The conversation dialects of clients. */
 export function isConversation(format: Format): boolean {
   return format === "chat" || format === "messages" || format === "responses" || format === "generateContent";
 }
 
 export interface Dialect {
   readonly format: Format;
-  /** The format whose errors the client understands, also where it asks for something that is not read. */
+  /** The error format that the client's SDK expects, also for opaque requests. */
   readonly errorFormat: Format;
-  /** What follows the base path, for example `/chat/completions` or `/models/gemini-2.5-pro:generateContent`. */
+  /** The path after the base path, for example `/chat/completions` or `/models/gemini-2.5-pro:generateContent`. */
   readonly suffix: string;
-  /** The model, where the path names it. */
+  /** The model, if the path names it. */
   readonly pathModel: string | undefined;
-  /** Whether the path asks for a stream; undefined where the body says. */
+  /** Whether the path requests a stream; undefined if the body decides. */
   readonly pathStream: boolean | undefined;
-  /** It asks for the size of a prompt or a list of models: nothing is generated, so nothing is charged. */
+  /** The request generates nothing (token counts, model lists), so it is not charged. */
   readonly free: boolean;
-  /** The path belongs to an API of LLM providers; on any other path a request is read as OpenAI chat. */
+  /** The path belongs to an LLM API. On other paths a request is read as OpenAI chat. */
   readonly isKnown: boolean;
   /**
-   * False where the model of the request is not the one that works: batches, files and fine-tuning use what was stored, and
-   * naming an allowed model beside it proves nothing.
+   * False if the request's model is not the one that runs: batches, files and fine-tuning use stored requests, so an allowed
+   * model in the request proves nothing.
    */
   readonly goesByModel: boolean;
 }
 
-/** The list of models; `name` for one of them. */
+/** A request for the model list, or for one model if `name` is set. */
 export interface ModelsPath {
   readonly name: string | undefined;
 }
 
-/** Ends of paths, each with its format. Longer ones come first where one ends with another. */
+/** Path suffixes and their formats. A longer suffix precedes one that it ends with. */
 const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boolean])[] = [
   ["/chat/completions", "chat"],
   ["/responses/input_tokens", "opaque", true],
@@ -57,7 +57,7 @@ const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boole
   ["/embeddings", "embeddings"],
   ["/messages/count_tokens", "messages", true],
   ["/messages", "messages"],
-  // These have no tokens of ours to translate: they go to the provider as they are.
+  // These are forwarded without translation.
   ["/completions", "opaque"],
   ["/moderations", "opaque"],
   ["/v2/rerank", "opaque"],
@@ -76,23 +76,23 @@ const GEMINI =
   /\/((?:models|tunedModels)\/([^:]+)):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents|asyncBatchEmbedContent|batchGenerateContent|predict|predictLongRunning|rawPredict|streamRawPredict)$/;
 /** `/model/<id>/<verb>`; the id is percent-encoded. */
 const BEDROCK = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
-/** Everything else below the API's version: files, batches, what is stored. Nothing is generated while it answers. */
+/** Stored objects below the API version, such as files and batches. These requests generate nothing themselves. */
 const STORED =
   /\/(?:v1|v1beta)(\/(?:(?:files|uploads|batches|cachedContents|fileSearchStores|operations|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/.*)?|responses\/[^/]+\/cancel|messages\/batches(?:\/.*)?))$/;
-/** Sessions of speech: their model is inside of `session`. */
+/** Realtime speech sessions name their model inside `session`. */
 const REALTIME = /\/realtime(?:\/|$)/;
-/** What only Google's API has. */
+/** Paths that only Google's API has. */
 const GOOGLE_ONLY = /\/v1beta\/|\/(?:interactions$|cachedContents|fileSearchStores|operations)/;
-/** What is stored under these paths may use any model, wherever the server mounts them and in whichever case. */
+/** Objects stored under these paths may use any model. Matches any base path and case. */
 const STORE_SEGMENT =
   /\/(?:files|uploads|batches|cachedContents|fileSearchStores|operations|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/|$)|\/responses\/[^/]+\/cancel$/i;
-/** Of these, the paths whose body names the model that will work. */
+/** Exceptions: the body names the model that runs. */
 const STORE_BY_MODEL = /\/(?:assistants(?:\/[^/]+)?|videos|threads(?:\/[^/]+)?\/runs)\/?$/i;
 const MODELS = /\/(?:v1|v1beta)\/models(?:\/(.+))?$|^\/models(?:\/(.+))?$/;
 
 export function dialectOf(path: string): Dialect {
   for (const [suffix, format, free = false] of SUFFIXES) {
-    // The threads of OpenAI's older API hold messages too.
+    // OpenAI's older threads API has a `/messages` path too.
     if (path.endsWith(suffix) && !(format === "messages" && STORED.test(path)))
       return {
         format,
@@ -105,7 +105,7 @@ export function dialectOf(path: string): Dialect {
         goesByModel: true,
       };
   }
-  // Google's servers read an encoded colon as one, so a model behind it must be found too.
+  // Google's servers decode an encoded colon, so the model before it must be found.
   const gemini = GEMINI.exec(path.includes("%3A") ? path.replaceAll("%3A", ":") : path);
   if (gemini) return geminiDialect(gemini[0], gemini[2] as string, gemini[3] as string);
   const bedrock = BEDROCK.exec(path);

@@ -1,6 +1,6 @@
 /**
- * An LLM request as the `ai` backend holds it between reading the body and calling a provider, where the `ai`
- * policies of all scopes find it (`LlmRequestFacts.callOf`).
+ * An LLM request in the `ai` backend between reading the body and calling a provider. The `ai` policies of all scopes
+ * access it through `LlmRequestFacts.callOf`.
  */
 
 import type { Steps } from "../../base/turns.ts";
@@ -13,19 +13,19 @@ export interface LlmCall {
   readonly dialect: Dialect;
   readonly bytes: Buffer;
   readonly scan: RequestScan;
-  /** The tree of a large request, where it was read before it is needed. */
+  /** The parsed tree of a large request, if it was read in advance. */
   readonly tree?: Skeleton | NoSkeleton;
-  /** The rules of the `ai` policies on the way, outermost scope first. */
+  /** The rules of the `ai` policies, outermost scope first. */
   readonly rules: PromptRules[];
-  /** Where the provider's prompt cache is to be told what to keep. */
+  /** Where to set markers for the provider's prompt cache. */
   readonly caching?: PromptCaching | undefined;
-  /** What so many tokens of its model cost in US dollars, at the dearest of its targets; undefined if there is no price. */
+  /** The cost of tokens in US dollars at the most expensive target; undefined without a price. */
   readonly quote?: Quote | undefined;
 }
 
 export type Quote = (inputTokens: number, outputTokens: number) => number | undefined;
 
-/** What an `ai` policy asks for; each field of an inner scope replaces that of an outer one. */
+/** The settings of an `ai` policy. Each field of an inner scope replaces that of an outer one. */
 export interface PromptRules {
   readonly defaults?: Members | undefined;
   readonly overrides?: Members | undefined;
@@ -35,15 +35,15 @@ export interface PromptRules {
   readonly promptCaching?: PromptCaching | undefined;
   readonly requestGuards?: readonly TextGuard[] | undefined;
   readonly responseGuards?: readonly TextGuard[] | undefined;
-  /** Guards in shadow mode: they change and reject nothing. */
+  /** Guards in shadow mode, which neither change nor reject anything. */
   readonly watchedRequests?: readonly TextGuard[] | undefined;
   readonly watchedResponses?: readonly TextGuard[] | undefined;
-  /** Guards that somebody else runs, after those above. */
+  /** External guards, called after the local ones. */
   readonly requestWebhooks?: readonly WebhookGuard[] | undefined;
   readonly responseWebhooks?: readonly WebhookGuard[] | undefined;
 }
 
-/** Which parts of a prompt get a mark for the provider's cache. */
+/** Which parts of a prompt get a cache marker. */
 export interface PromptCaching {
   readonly system: boolean;
   readonly tools: boolean;
@@ -58,7 +58,7 @@ export interface PromptMessage {
   readonly content: string;
 }
 
-/** Judges all texts of a request or answer; the texts to go on with. */
+/** Checks all texts of a request or response and returns the texts to continue with. */
 export interface WebhookGuard {
   check(question: {
     readonly direction: "request" | "response";
@@ -71,21 +71,21 @@ export interface WebhookGuard {
 export interface TextMatch {
   readonly start: number;
   readonly end: number;
-  /** Takes the place of the match if the guard masks. */
+  /** The replacement if the guard masks. */
   readonly mask: string;
-  /** It is a match whatever follows the text. */
+  /** Text that follows cannot undo the match. */
   readonly isCertain: boolean;
 }
 
-/** Patterns, and what happens to a text that matches one of them. */
+/** Patterns and the action for text that matches one of them. */
 export interface TextGuard {
   /** Its patterns, for reports. */
   readonly name: string;
   readonly action: "mask" | "reject";
   readonly rejection: { readonly status: number; readonly message: string };
   /**
-   * The matches at or after `from`; what stands before it decides about `^` and `\b`. In steps, because a text may be long.
-   * A text that cannot be read within the budget is one match.
+   * Finds the matches at or after `from`. The text before it is context for `^` and `\b`. Runs in steps, because text may be
+   * long. A text that exceeds the budget counts as one match.
    */
   finding(text: string, from: number): Steps<readonly TextMatch[]>;
 }

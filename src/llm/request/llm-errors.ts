@@ -1,5 +1,5 @@
 /**
- * An error in the shape that the client's own SDK understands, in whichever dialect it speaks.
+ * Writes errors in the format that the client's SDK expects, and reads the errors of providers.
  */
 import { isMembers, type Members, parseMembers } from "../../json/json.ts";
 import type { Format } from "./dialect.ts";
@@ -7,13 +7,13 @@ import type { Format } from "./dialect.ts";
 export interface LlmError {
   readonly status: number;
   readonly message: string;
-  /** A word for programs, for example `model_not_found`. */
+  /** A machine-readable code, for example `model_not_found`. */
   readonly code?: string | undefined;
-  /** The member of the request that is at fault. */
+  /** The invalid request parameter. */
   readonly param?: string | undefined;
 }
 
-/** The classes of OpenAI and Anthropic by status; both SDKs choose their error type by status, people by the word. */
+/** The error types of OpenAI and Anthropic by status. */
 const OPENAI_TYPES: Readonly<Record<number, string>> = {
   400: "invalid_request_error",
   401: "authentication_error",
@@ -78,13 +78,13 @@ const AMAZON_TYPES: Readonly<Record<number, string>> = {
   504: "ModelTimeoutException",
 };
 
-/** What stands beside the body: the AWS SDKs find the error's name only there. */
+/** The response headers of an error: the AWS SDKs read the error's name only there. */
 export function errorHeaders(format: Format, status: number): Readonly<Record<string, string>> {
   if (format !== "converse" && format !== "invoke") return {};
   return { "x-amzn-errortype": AMAZON_TYPES[status] ?? "InternalServerException" };
 }
 
-/** The same inside a stream that has already begun; the SDKs raise it like an answer with that status. */
+/** The error as a stream event. The SDKs raise it like a response with that status. */
 export function errorEvent(format: Format, error: LlmError): { event?: string; data: string } {
   const data = JSON.stringify(errorBody(format, error));
   if (format === "messages") return { event: "error", data };
@@ -103,7 +103,7 @@ export function errorEvent(format: Format, error: LlmError): { event?: string; d
   return { data };
 }
 
-/** What any provider's error says: OpenAI, Anthropic and Google nest it, AWS does not. */
+/** The message of any provider's error. OpenAI, Anthropic and Google nest it, AWS does not. */
 export function errorMessage(body: Members | undefined, text: string): string {
   const nested = body?.error;
   const message =

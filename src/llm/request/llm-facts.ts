@@ -1,6 +1,7 @@
 /**
- * The facts of one LLM request, one object of one shape for every request. The estimate is made when a limit asks
- * for it, and only once: most requests are under no token limit. What only backend and policies may see is private.
+ * The attributes of one LLM request, as one object shape for every request. The token estimate is computed on first use,
+ * because most requests have no token limit. Fields for the backend and policies only are private. Requests that a token
+ * limit counts but that cannot be read as LLM calls (forms, uploads, compressed or ambiguous bodies) are charged by size.
  */
 import { finish, type Steps } from "../../base/turns.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -8,7 +9,7 @@ import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { LlmFacts } from "../../core/facts.ts";
 import { observeChunks } from "../../http/body.ts";
 import { bytesPerToken, estimateRequestTokens, estimateSteps } from "../usage/estimate-tokens.ts";
-import { outputMaximum, outputMaximumSteps } from "../usage/max-output-tokens.ts";
+import { maxOutputTokens, maxOutputTokensSteps } from "../usage/max-output-tokens.ts";
 import type { LlmCall } from "./llm-call.ts";
 import { ModelNames, modelsInJson } from "./named-models.ts";
 
@@ -38,12 +39,12 @@ export class LlmRequestFacts implements LlmFacts {
   #estimate = 0;
   #call: LlmCall | undefined;
   #isFree = false;
-  /** The JSON whose models were not searched for yet. */
+  /** The JSON that was not searched for models yet. */
   #unsearched: Buffer | undefined;
   readonly #others: readonly string[];
   #models: readonly string[] | undefined;
 
-  /** `others`: further models that are named outside of the JSON, in the address or in a form. */
+  /** `others` are models named outside the JSON, in the URL or in a form. */
   constructor(
     requestModel: string | undefined,
     streaming: boolean,
@@ -75,21 +76,21 @@ export class LlmRequestFacts implements LlmFacts {
 
   get maxOutputTokens(): number | undefined {
     if (this.#asked !== undefined) {
-      this.#maximum = outputMaximum(this.#asked);
+      this.#maximum = maxOutputTokens(this.#asked);
       this.#asked = undefined;
     }
     return this.#maximum;
   }
 
-  /** Reads in steps what the two counts above would read at once. */
+  /** Computes both counts above in steps. */
   *count(): Steps<void> {
     if (this.#unread !== undefined) this.estimatedTokens = yield* estimateSteps(this.#unread);
     if (this.#asked === undefined) return;
-    this.#maximum = yield* outputMaximumSteps(this.#asked);
+    this.#maximum = yield* maxOutputTokensSteps(this.#asked);
     this.#asked = undefined;
   }
 
-  /** Finds in steps the models that `modelsOf` would find at once. */
+  /** Finds the models of `modelsOf` in steps. */
   *findModels(): Steps<void> {
     if (this.#unsearched === undefined) return;
     const found = new ModelNames();
@@ -101,7 +102,7 @@ export class LlmRequestFacts implements LlmFacts {
     this.#unsearched = undefined;
   }
 
-  /** Every model that the request names, that of `requestModel` first. Throws a refusal if there are too many. */
+  /** All models that the request names, `requestModel` first. Throws GatewayError if there are too many. */
   static modelsOf(llm: LlmFacts | undefined): readonly string[] {
     if (llm instanceof LlmRequestFacts) {
       finish(llm.findModels());
@@ -110,13 +111,13 @@ export class LlmRequestFacts implements LlmFacts {
     return llm?.requestModel === undefined ? NO_NAMES : [llm.requestModel];
   }
 
-  /** Whether it names models that `requestModel` does not show. */
+  /** Whether the request names models other than `requestModel`. */
   static hasOtherModels(llm: LlmFacts | undefined): boolean {
     const models = LlmRequestFacts.modelsOf(llm);
     return models.length > 1 || (models.length === 1 && models[0] !== llm?.requestModel);
   }
 
-  /** For limits and budgets that count by model: of several, none could be charged rightly. */
+  /** For limits and budgets per model, which cannot charge a request with several models. */
   static requireOneModel(llm: LlmFacts | undefined): void {
     if (LlmRequestFacts.hasOtherModels(llm))
       throw new GatewayError("bad_request", {
@@ -124,7 +125,7 @@ export class LlmRequestFacts implements LlmFacts {
       });
   }
 
-  /** It counts tokens, lists or stores something: no model works for it. */
+  /** The request generates nothing, so it is not charged. */
   makeFree(): void {
     this.#isFree = true;
     this.estimatedTokens = 0;
@@ -134,7 +135,7 @@ export class LlmRequestFacts implements LlmFacts {
     return llm instanceof LlmRequestFacts && llm.#isFree;
   }
 
-  /** The request as the `ai` backend holds it, where that backend answers. */
+  /** The call of the `ai` backend, if that backend serves the request. */
   static callOf(exchange: Exchange): LlmCall | undefined {
     const { llm } = exchange.facts;
     return llm instanceof LlmRequestFacts ? llm.#call : undefined;
@@ -144,14 +145,14 @@ export class LlmRequestFacts implements LlmFacts {
 const NO_BYTES = Buffer.alloc(0);
 const NO_MODELS: readonly string[] = [];
 
-/** Notes the facts, unless an earlier attempt has. `models`: what the address or a form names, the request's model first. */
+/** Sets the attributes, unless an earlier attempt did. `models` are those of the URL or a form, the request's model first. */
 export function noteSizedRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): LlmFacts {
   const facts = exchange.facts.llm ?? sizedFacts(exchange.request, models);
   exchange.facts.llm = facts;
   return facts;
 }
 
-/** Of what is only stored: it needs a budget that is not used up, and costs nothing. */
+/** Sets attributes for a request that only stores something: it requires a budget that is not exhausted, and costs nothing. */
 export function noteFreeRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): void {
   if (exchange.facts.llm !== undefined) return;
   const facts = new LlmRequestFacts(models[0], false, NO_BYTES, undefined, models);

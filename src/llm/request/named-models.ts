@@ -20,19 +20,19 @@ const CLOSE_BRACE = 125;
 
 /** Distinct names: a request has one or a few. */
 const MAX_NAMES = 64;
-/** Longer keys are no key that a server knows, also if each of their letters is written as an escape. */
+/** No server knows longer keys, even with every letter escaped. */
 const MAX_KEY_BYTES = 400;
-/** Keys whose meaning is remembered; the others are looked at each time. */
+/** The size of the key cache. */
 const MAX_KNOWN_KEYS = 1024;
 const MAX_KNOWN_KEY_BYTES = 64;
 /** About 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
 
-/** Ends of keys that name models, without case and separators: `draft_model`, `modelId`, `context_window_fallbacks`. */
+/** Suffixes of keys that name models, without case and separators: `draft_model`, `modelId`, `context_window_fallbacks`. */
 const NAMING =
   /(?:(?:model|fallback)(?:s|ids?|names?|arns?|ur[il]s?|lists?|groups?|deployments?|alias(?:es)?|aliasmap|maps?|slugs?|versions?|identifiers?)?|^(?:azure)?(?:deployment|engine)(?:id|name)?|^preset)$/;
 
-/** What users and models say, and schemas: written exactly so. Under another spelling they are searched. */
+/** Members that hold conversation text or schemas. Other spellings of them are searched. */
 const CONTENT: ReadonlySet<string> = new Set([
   ...["messages", "contents", "content", "system", "systemInstruction", "system_instruction", "instructions"],
   ...["parameters", "parametersJsonSchema", "input_schema", "inputSchema", "schema", "json_schema", "responseSchema"],
@@ -138,7 +138,7 @@ export function modelsInHeaders(pairs: readonly string[], found: ModelNames): vo
   for (let i = 0; i + 1 < pairs.length; i += 2) {
     const name = pairs[i] as string;
     const value = (pairs[i + 1] as string).trim();
-    // Browsers tell the model of a phone.
+    // Browsers send the phone's model.
     const isNaming =
       (name.includes("model") || name.includes("fallback")) && !name.startsWith("sec-") && namesModel(name);
     if (value.startsWith("{") || value.startsWith("[")) {
@@ -148,7 +148,7 @@ export function modelsInHeaders(pairs: readonly string[], found: ModelNames): vo
   }
 }
 
-/** Adds the model that a path names. For servers that see the client's path: providers get a path of the gateway's. */
+/** Adds the model that a path names, for servers that receive the client's path. */
 export function modelsInPath(path: string, found: ModelNames): void {
   const name = IN_PATH.exec(path)?.[1];
   if (name !== undefined) found.add(decodeParameter(name));
@@ -166,7 +166,7 @@ function memberKind(bytes: Buffer, start: number, end: number): MemberKind {
   return kind;
 }
 
-/** Requests have the same keys again and again: comparing each without case would take most of the time. */
+/** Caches the meaning of keys, because the case-insensitive comparison would take most of the time. */
 const KINDS = new Map<string, MemberKind>();
 
 function kindOf(key: string): MemberKind {
@@ -204,7 +204,7 @@ function decodeParameter(text: string): string {
   }
 }
 
-/** What the `*` of a pattern stands for in a name; undefined if it does not match. */
+/** The part of `name` that the `*` of a pattern matches; undefined if the name does not match. */
 export function matchPattern(pattern: string, name: string): string | undefined {
   const star = pattern.indexOf("*");
   if (star < 0) return pattern === name ? "" : undefined;

@@ -1,6 +1,7 @@
 /**
- * What the gateway must know of an LLM provider: data and pure functions, no I/O and no state. A format that is
- * absent cannot be asked for; everything that differs between providers stands in their files, not in shared code.
+ * The description of an LLM provider: data and pure functions, without I/O or state. A format that is absent is not
+ * supported. Differences between providers belong in their own files, not in shared code. Also reads the response headers
+ * that providers share: `retry-after` (RFC 9110 section 10.2.3, or OpenAI's `retry-after-ms`) and request ids.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -8,33 +9,33 @@ import { pathSegment } from "../../http/request-path.ts";
 import type { Members } from "../../json/json.ts";
 import type { Format } from "./dialect.ts";
 
-/** Where a provider wants its key. */
+/** How a provider expects its key. */
 export type CredentialForm = "bearer" | "x-api-key" | "api-key" | "x-goog-api-key" | "aws";
 
 export interface UpstreamCall {
-  /** In which the provider is asked. */
+  /** The format of the provider's request. */
   readonly format: Format;
-  /** What follows the base path in the client's request; its own path for formats that pass as they are. */
+  /** The client's path after the base path. */
   readonly suffix: string;
   readonly model: string;
   readonly stream: boolean;
-  /** It counts tokens instead of generating. */
+  /** The request counts tokens instead of generating. */
   readonly counts: boolean;
-  /** The client's query, for requests that pass as they are. */
+  /** The client's query, for requests that are forwarded unchanged. */
   readonly query: string;
 }
 
-/** In which members servers of the chat dialect differ. */
+/** The variations of the chat dialect between servers. */
 export interface ChatHabits {
-  /** The member that limits the output. */
+  /** The parameter that limits the output. */
   readonly maxTokens: "max_tokens" | "max_completion_tokens";
-  /** Whether it takes `top_k`, which OpenAI does not have. */
+  /** Whether the server supports `top_k`, which OpenAI does not. */
   readonly topK: boolean;
-  /** Whether it takes `user`. */
+  /** Whether the server supports `user`. */
   readonly user: boolean;
-  /** Its name of `seed`. */
+  /** The server's name for `seed`. */
   readonly seed: "seed" | "random_seed";
-  /** Its word for "some tool must be called". */
+  /** The `tool_choice` value that requires a tool call. */
   readonly required: "required" | "any";
 }
 
@@ -47,35 +48,35 @@ export const CHAT_HABITS: ChatHabits = {
 };
 
 export interface Provider {
-  /** As in telemetry (`gen_ai.provider.name`) and in price catalogues. */
+  /** The name in telemetry (`gen_ai.provider.name`) and in price catalogues. */
   readonly name: string;
   /** Scheme and authority. */
   readonly origin: string;
-  /** Where its API begins, for example `/v1`. */
+  /** The base path of the API, for example `/v1`. */
   readonly basePath: string;
   readonly credential: CredentialForm;
-  /** Sent with every request, unless the client said otherwise. */
+  /** Default headers, unless the client sets them. */
   readonly headers: Readonly<Record<string, string>>;
-  /** The format in which it can be asked for what a client wrote in another; undefined if it cannot. */
+  /** The provider's format for a request in the client's format; undefined if unsupported. */
   upstreamFormat(client: Format, model: string): Format | undefined;
   /** Path and query below `basePath`. */
   path(call: UpstreamCall, basePath: string): string;
-  /** Whether the model is named in the body (otherwise the path names it). */
+  /** Whether the body names the model; otherwise the path does. */
   readonly modelInBody: boolean;
-  /** Chat streams carry usage only if they are asked to. */
+  /** Whether usage in chat streams must be requested. */
   readonly asksForStreamUsage: boolean;
-  /** How it wants a chat request that we wrote. */
+  /** The chat variation for translated requests. */
   readonly chat: ChatHabits;
-  /** Its paths name the model also of forms with files, which must be read for it. */
+  /** The path names the model even for multipart forms, so forms must be read. */
   readonly readsForms?: true;
-  /** Whether it speaks WebSocket at this path of a client. */
+  /** Whether the provider supports WebSocket at the client's path. */
   upgrades?(path: string): boolean;
-  /** What the provider needs changed in a native body. */
+  /** Changes that the provider requires in a native body. */
   adaptBody?(body: Members, call: UpstreamCall): Members;
   needsAdapting?(call: Pick<UpstreamCall, "format">): boolean;
 }
 
-/** A model's name that cannot stand in a path: what the client is told. */
+/** A model name that is not valid in a path. */
 export class ModelNameError extends ExpectedError {
   constructor() {
     super("the model's name cannot be part of the provider's path");
@@ -94,7 +95,7 @@ export function withQuery(path: string, query: string): string {
   return query === "" ? path : `${path}?${query}`;
 }
 
-/** `nowMs`: of the wall clock. Undefined if nothing sensible is said, or only the past. */
+/** `nowMs` is wall-clock time. Undefined if the headers are absent, invalid or in the past. */
 export function retryAfterSeconds(headers: HeaderList, nowMs: number): number | undefined {
   const fine = positive(Number(headers.get("retry-after-ms")) / 1000);
   if (fine !== undefined) return fine;
@@ -109,7 +110,7 @@ function positive(seconds: number): number | undefined {
 }
 
 const NAMES = ["x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "x-goog-request-id"];
-/** It goes into log lines. */
+/** Restricts the id, because it is written to log lines. */
 const FORM = /^[\w.:/+=-]{1,128}$/;
 
 export function providerRequestId(headers: HeaderList): string | undefined {

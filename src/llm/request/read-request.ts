@@ -1,7 +1,8 @@
 /**
- * What must be known of an LLM request before it goes on: model, stream, options, and where they stand in the
- * bytes, so that one of them can be changed without parsing the rest. What is ambiguous is refused: the server
- * behind us might read it otherwise than we did.
+ * Reads an LLM request from its path and body, JSON or multipart: model, stream, options, and their positions, so that one
+ * of them can be changed without parsing the rest. Routing, model access, limits, prices and the log use this result.
+ * Ambiguous requests are rejected, because the provider might read them differently: repeated keys, a path and a body that
+ * disagree, or forms that servers parse in different ways.
  */
 import { isUtf8 } from "node:buffer";
 import { finish, type Steps } from "../../base/turns.ts";
@@ -17,14 +18,14 @@ export interface RequestScan {
   readonly modelSpan: Span | undefined;
   readonly streamSpan: Span | undefined;
   readonly streamOptionsSpan: Span | undefined;
-  /** The place right behind the opening brace. */
+  /** The offset after the opening brace. */
   readonly bodyStart: number;
   readonly isEmpty: boolean;
-  /** A form with files: nothing but the model is read of it. */
+  /** A multipart form, of which only the model is read. */
   readonly isForm?: true;
-  /** A member of the outermost object may lead the provider to another model. */
+  /** A top-level member may make the provider use another model. */
   readonly hasAlternatives?: boolean;
-  /** The models that further fields of a form name. */
+  /** Models named by other form fields. */
   readonly formModels?: readonly string[];
 }
 
@@ -32,12 +33,12 @@ export type ScanResult =
   | { readonly ok: true; readonly scan: RequestScan }
   | { readonly ok: false; readonly reason: string };
 
-/** Members by which a provider may go on to another model. */
+/** Members that let a provider fall back to another model. */
 const ALTERNATIVES = [
   ...["models", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks", "default_fallbacks"],
   ...["fallback_models", "preset"],
 ];
-/** What decides about the call, what is guarded, and what is paid for: twice, it could be read in two ways. */
+/** Members that affect routing, guards or cost. Repeated, they would be ambiguous. */
 const KEYS = jsonKeysOfAnyCase(
   ...["model", "stream", "stream_options", "messages", "input", "prompt", "system", "instructions", "contents"],
   ...["tools", "n", "max_tokens", "max_completion_tokens", "max_output_tokens"],
@@ -45,17 +46,17 @@ const KEYS = jsonKeysOfAnyCase(
 );
 const MAX_DEPTH = 128;
 const MAX_VALUE_BYTES = 16 * 1024;
-/** Names are short; this also bounds labels and keys that are made from them. */
+/** Also bounds the metric labels and cache keys built from model names. */
 const MAX_MODEL_CHARS = 256;
-/** Brackets, numbers and blanks: 300,000 token numbers fit. A byte costs 10 ns, so these hold the loop for about 20 ms. */
+/** Bytes outside strings; 300,000 token numbers fit. A byte costs 10 ns, so this takes about 20 ms. */
 const MAX_SYNTAX_BYTES = 2 * 1024 * 1024;
-/** So that what has too many of them is not read to its end, and the loop goes on in between. */
+/** Scanned in one step, and the granularity of the limit above. */
 const SCANNED_PIECE_BYTES = 64 * 1024;
 
-/** `exact`: keys in another case are refused. `any`: they count; for servers that may or may not look at it. */
+/** `exact` rejects keys in another case. `any` accepts them, for servers that may ignore case. */
 export type KeyCase = "exact" | "any";
 
-/** What is wrong with a model's name. It may become part of a path, where dots would lead elsewhere. */
+/** The problem with a model name, if any. Names may become part of a path, so dot segments are rejected. */
 export function modelProblem(model: unknown): string | undefined {
   if (typeof model !== "string" || model === "" || model.length > MAX_MODEL_CHARS)
     return "'model' must be a string of 1 to 256 characters";
@@ -148,27 +149,27 @@ const BOUNDARY =
 const BLANK_LINE = Buffer.from("\r\n\r\n");
 const MAX_PARTS = 256;
 const MAX_PART_HEAD_BYTES = 4096;
-/** JSON in a field describes a session or options: it is short. */
+/** JSON fields hold sessions or options, which are short. */
 const MAX_JSON_FIELD_BYTES = 64 * 1024;
 const [OPEN_BRACKET, OPEN_BRACE] = [91, 123];
 const [CR, LF, DASH] = [13, 10, 45];
 
-/** A line of a part's head: no control characters, not continued on the next. */
+/** A part header without control characters or line folding. */
 const HEAD_LINE = /^([\w!#$%&'*+.^`|~-]+):[ \t]*([ -~\x80-\xff]*)$/;
 /**
- * One way to write each parameter, in any order; `filename` makes a part a file. Whether `\"` ends a text is not agreed on: it
- * may stand only in a name of a file in which nobody could find a further parameter.
+ * One spelling per parameter, in any order; `filename` makes a part a file. Servers disagree on whether `\"` ends a string,
+ * so it is allowed only in a file name in which no parser could find another parameter.
  */
 const DISPOSITION =
   /^form-data((?:; ?name=(?:"[\w.[\]-]+"|[\w.[\]-]+)|; ?filename=(?:"(?:[^"\\]|\\(?!"))*"|"(?:[^"\\;=]|\\[^";=])*\\"(?:[^"\\;=]|\\[^;=])*"|[\w.-]+)|; ?filename\*=[\w.%'!#$&+^`|~-]+)+)$/i;
 const PARAMETER = /; ?(name|filename\*?)=(?:"([^"]*)"|([^;]+))/gi;
-/** What a text may be sent as. */
+/** The accepted content types of a text field. */
 const PLAIN_TEXT = /^text\/plain(?:\s*;\s*charset="?(?:utf-8|us-ascii)"?)?$/i;
 
 interface Part {
   readonly name: string;
   readonly isFile: boolean;
-  /** Its bytes are the text. */
+  /** The part's bytes are its text, without a transfer encoding. */
   readonly isPlain: boolean;
 }
 
@@ -186,7 +187,7 @@ export function scanForm(bytes: Buffer, contentType: string): ScanResult {
     if (parts >= MAX_PARTS) return refused(`the form has more than ${MAX_PARTS} parts`);
     const start = at + delimiter.length;
     const blank = bytes.indexOf(BLANK_LINE, start);
-    // The boundary stands nowhere else: nobody can disagree on where a part ends.
+    // The boundary must not occur elsewhere, so that all parsers agree on where a part ends.
     const next = bytes.indexOf(delimiter, start);
     const end = next - 2;
     if (!isLineEnd(bytes, start) || blank < 0 || next < 0 || !isLineEnd(bytes, end) || blank + BLANK_LINE.length > end)
@@ -249,7 +250,7 @@ function endsHere(bytes: Buffer, at: number): boolean {
   return at === bytes.length || (isLineEnd(bytes, at) && at + 2 === bytes.length);
 }
 
-/** Undefined if it is not written in the one plain way. */
+/** Undefined if the header is not in the accepted form. */
 function readHead(head: string): Part | undefined {
   const lines = new Map<string, string>();
   for (const line of head.split("\r\n")) {
@@ -311,13 +312,13 @@ function conflict({ pathModel, pathStream, format }: Dialect, scan: RequestScan)
   if (problem !== undefined) return problem;
   if (scan.model !== undefined && withoutCollection(scan.model) !== pathModel)
     return "'model' in the body is not the model in the path";
-  // Only there is `stream` a member of the body as well (Claude under Google's paths).
+  // Claude on Vertex AI has `stream` in the body as well.
   return format === "messages" && scan.stream !== undefined && scan.stream !== pathStream
     ? "'stream' in the body is not what the path asks for"
     : undefined;
 }
 
-/** Google's bodies name a model with its collection, or with its whole place. */
+/** Google's bodies name a model with its collection or its full resource name. */
 export function withoutCollection(model: string): string {
   return model.replace(/^(?:.*\/)?(?:models|tunedModels)\//, "");
 }

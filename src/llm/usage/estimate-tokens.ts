@@ -1,10 +1,8 @@
 /**
- * A token count without a tokeniser, for admission (spec 8) and for answers that broke off before their usage.
- * Every byte-pair tokeniser that was tried can be made to block the process for seconds by 50 KB of hostile text;
- * this adds up one table entry per byte, and of longer texts only samples. The table knows what tokenisers do:
- * a word is about one token, digits go in groups, a blank belongs to the word behind it, signs run together,
- * and a character of another script has a weight of its own.
- * Within 25 % of the real count on ordinary English, code and CJK text; the real count replaces it afterwards.
+ * Estimates token counts without a tokenizer: of requests at admission, of responses that end before they report usage,
+ * and of bodies that are charged by size. Byte-pair tokenizers can be blocked for seconds by 50 KB of hostile text; this
+ * estimate adds one table entry per byte and only samples long text. It is within 25% of the real count on ordinary
+ * English, code and CJK text, and the real count replaces it when the provider reports one.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -12,21 +10,21 @@ import { finish, type Steps } from "../../base/turns.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import { endOfString } from "../../json/syntax.ts";
 
-/** Of a longer text only this much is read, in evenly spaced pieces. */
+/** Longer text is sampled in evenly spaced pieces that add up to this size. */
 export const SAMPLED_BYTES = 1536;
 const PIECE_BYTES = 96;
 
 type Kind = "sign" | "lower" | "upper" | "digit" | "blank" | "break" | "other";
 const KINDS: readonly Kind[] = ["sign", "lower", "upper", "digit", "blank", "break", "other"];
 
-/** What a byte of one kind costs behind a byte of another: `begin` unless a more exact entry stands beside it. */
+/** The cost of a byte after a byte of another kind: `begin`, unless `after` has an entry. */
 const COSTS: Readonly<Record<Kind, { readonly begin: number; readonly after?: Partial<Record<Kind, number>> }>> = {
-  // The first letter pays for the word, the others for the chance that it is cut.
+  // The first letter carries the cost of the word, the others the chance that the word is split.
   lower: { begin: 0.8, after: { lower: 0.065, upper: 0.06, other: 0.35 } },
   upper: { begin: 0.85, after: { lower: 0.75, upper: 0.24 } },
   digit: { begin: 0.85, after: { digit: 0.28 } },
   sign: { begin: 0.82, after: { sign: 0.46 } },
-  // Line breaks join the sign before them, indentations the line break.
+  // Line breaks merge with the preceding sign, indentation with the line break.
   break: { begin: 0.7, after: { sign: 0.15, break: 0 } },
   blank: { begin: 0, after: { blank: 0.06 } },
   other: { begin: 0 },
@@ -47,7 +45,7 @@ const SCRIPTS: readonly { readonly from: number; readonly to: number; readonly t
   { from: 0xf0, to: 0xf4, tokens: 1.5 }, // emoji and rare characters
 ];
 
-/** The kind of a byte, already at the place where it stands in an index of `COST`. */
+/** The kind of a byte, shifted for use as an index into `COST`. */
 const ROW_OF = Uint16Array.from({ length: 256 }, (_, byte) => KINDS.indexOf(kindOf(byte)) << 8);
 /** By kind of the byte before (high bits) and the byte itself, in thousandths: whole numbers add up faster. */
 const COST = Int32Array.from({ length: KINDS.length * 256 }, (_, index) =>
@@ -56,7 +54,7 @@ const COST = Int32Array.from({ length: KINDS.length * 256 }, (_, index) =>
 const START = KINDS.indexOf("blank") << 8;
 
 const BACKSLASH = 92;
-/** The byte that an escape stands for, by the letter behind the backslash; all others stand for a sign. */
+/** The byte that an escape represents, by the letter after the backslash. Other escapes count as a sign. */
 const ESCAPED: Readonly<Record<number, number>> = { 110: 10, 114: 13, 116: 9 };
 const SIGN = 34;
 const LETTER_U = 117;
@@ -66,14 +64,14 @@ export function estimateTextTokens(bytes: Uint8Array, start = 0, end = bytes.len
   return estimate(bytes, start, end, false, SAMPLED_BYTES);
 }
 
-/** Tokens in the text of a JSON string, escapes and all, between its quotes; at most `sampledBytes` of it are read. */
+/** Tokens in a JSON string, given the offsets between its quotes. Reads at most `sampledBytes`. */
 export function estimateJsonTextTokens(
   bytes: Buffer,
   start: number,
   end: number,
   sampledBytes = SAMPLED_BYTES,
 ): number {
-  // Most texts have no escapes, and are added up twice as fast.
+  // Most text has no escapes, and this loop is twice as fast.
   return estimate(bytes, start, end, bytes.subarray(start, end).includes(BACKSLASH), sampledBytes);
 }
 
@@ -83,14 +81,14 @@ function estimate(bytes: Uint8Array, start: number, end: number, hasEscapes: boo
   if (length <= sampledBytes) return Math.ceil(add(bytes, start, end, START) / 1000);
   const pieces = Math.max(1, Math.floor(sampledBytes / PIECE_BYTES));
   const size = Math.min(PIECE_BYTES, sampledBytes);
-  // Several pieces reach from the beginning to the end; one alone stands anywhere, so that a hundred texts that are
-  // alike are not all read at the same place.
+  // Several pieces are spread from start to end. A single piece starts at a varying offset, so that similar texts are not
+  // all sampled at the same place.
   const stride = pieces === 1 ? 0 : Math.floor((length - size) / (pieces - 1));
   const first = pieces === 1 ? start + ((Math.imul(start, 0x9e3779b1) >>> 0) % (length - size)) : start;
   let thousandths = 0;
   for (let piece = 0; piece < pieces; piece++) {
     const from = first + piece * stride;
-    // A piece begins where it begins in the text: in the middle of a word no new word is paid for.
+    // A piece that starts inside a word does not pay for a new word.
     const before = from === start ? START : (ROW_OF[bytes[from - 1] as number] as number);
     thousandths += add(bytes, from, from + size, before);
   }
@@ -127,13 +125,13 @@ function addJsonCosts(bytes: Uint8Array, start: number, end: number, before: num
   return thousandths;
 }
 
-/** The first byte in UTF-8 of the character that four hexadecimal digits name; it decides what the character costs. */
+/** The first UTF-8 byte of a `\u` escape, which determines the cost of the character. */
 function leadByteOf(bytes: Uint8Array, at: number): number {
   let code = 0;
   for (let i = at; i < at + 4; i++) code = (code << 4) | hexOf(bytes[i] ?? 0);
   if (code < 0x80) return code;
   if (code < 0x800) return 0xc0 | (code >> 6);
-  // The first half of a pair is paid for the whole, the second costs nothing, like a byte in the middle.
+  // The high surrogate carries the cost of the pair.
   if (code >= 0xd800 && code < 0xdc00) return 0xf0;
   if (code >= 0xdc00 && code < 0xe000) return 0x80;
   return 0xe0 | (code >> 12);
@@ -159,15 +157,15 @@ function kindOf(byte: number): Kind {
   return "sign";
 }
 
-/** Members of the outermost object that become input. */
+/** A top-level member that holds input. */
 export const PROMPT = 1;
-/** The same, and their property names become input as well. */
+/** A top-level member whose property names are input as well. */
 export const DEFINITIONS = 2;
-/** Words of the protocol, not of the prompt. */
+/** Protocol fields that are not part of the prompt. */
 export const SILENT = 4;
-/** A picture or a file, or its address. */
+/** An image or a file, or its URL. */
 export const MEDIA = 8;
-/** A picture or a file if it stands below a `HOLDER`; a tool's argument may have the same name. */
+/** An image or a file if it is inside a `HOLDER`. A tool argument may have the same name. */
 export const CONTENT = 16;
 export const HOLDER = 32;
 export const ROLE = 64;
@@ -197,7 +195,7 @@ const SLOTS = 512;
 const LONGEST = 32;
 const TABLE: readonly (readonly Entry[] | undefined)[] = buildTable();
 
-/** The flags of the name between two quotes; 0 for a name that nobody gave a meaning. */
+/** The flags of a key, given the offsets between its quotes; 0 for other keys. */
 export function flagsOfKey(bytes: Uint8Array, start: number, end: number): number {
   const length = end - start;
   if (length === 0 || length > LONGEST) return 0;
@@ -228,21 +226,21 @@ function buildTable(): (readonly Entry[] | undefined)[] {
   return table;
 }
 
-/** Providers put a few marks around every message. */
+/** The overhead per message. */
 const MESSAGE_TOKENS = 4;
 /** An image of ordinary size: providers charge 85 to 1,600. */
 const MEDIA_TOKENS = 1000;
-/** What every request costs, whatever it says. */
+/** The overhead per request. */
 const BASE_TOKENS = 3;
-/** A property's name in a definition and the marks around it; long names are two words. */
+/** The cost of a property name in a definition. Long names count as two words. */
 const KEY_TOKENS = 2;
-/** So much of a request is read whole; of each longer text behind it a twelfth, because many texts make a good sample. */
+/** The first bytes of a request are read in full; after that, a twelfth of each text is enough. */
 const READ_WHOLE_BYTES = 1024;
 const SHORT_TEXT_BYTES = 64;
-/** Deeper names are not remembered: no dialect nests its own words so far. */
+/** No dialect nests its own fields deeper than this. */
 const REMEMBERED_DEPTH = 32;
 
-/** About 0.5 ms. */
+/** Processed in one step: about 0.5 ms. */
 const STEP_BYTES = 64 * 1024;
 
 const QUOTE = 34;
@@ -281,7 +279,7 @@ interface Reading {
   top: number;
   key: number;
   readBytes: number;
-  /** The last name at each depth: what an object stands under. */
+  /** The flags of the last key at each depth. */
   readonly names: Uint8Array;
 }
 
@@ -307,7 +305,7 @@ function readOn(bytes: Buffer, reading: Reading, until: number): void {
     if (bytes[i] === COLON) {
       key = flagsOfKey(bytes, start, quote);
       if (depth < REMEMBERED_DEPTH) names[depth] = key;
-      // Written with escapes, a name is not recognised: whatever it means, it is counted.
+      // A key with escapes is not recognized, so its value counts as prompt.
       if (depth === 1) top = key === 0 && hasEscape(bytes, start, quote) ? PROMPT : key;
       else if ((top & DEFINITIONS) !== 0) tokens += KEY_TOKENS + ((quote - start) >> 4);
       if ((key & ROLE) !== 0 && depth > 1) tokens += MESSAGE_TOKENS;
@@ -343,12 +341,12 @@ function skipBlanks(bytes: Buffer, from: number): number {
 
 const READ_BYTES = 64 * 1024;
 const BINARY_TYPE = /^(?:image|audio|video|font)\//i;
-/** A string of this length that looks like base64 is no text. */
+/** A string of at least this length that looks like base64 counts as media. */
 const ENCODED_BYTES = 512;
 const BASE64 = /^[A-Za-z0-9+/=_-]+$/;
 
-/** Keeps the beginning of an answer as it goes by. */
-export class AnswerText {
+/** Keeps the first bytes of a response and estimates the tokens of all of it. */
+export class ResponseSample {
   readonly #contentType: string;
   #chunks: Buffer[] = [];
   #kept = 0;
@@ -400,7 +398,7 @@ function jsonTokens(bytes: Buffer, from: number, scale: number): number {
       } else text += estimateJsonTextTokens(bytes, start, end);
     }
   }
-  // What follows a picture that is longer than what was read is the rest of the picture.
+  // The sample ends inside an image, so the rest of the response is not text.
   return Math.ceil(endsInMedia ? text : text * scale) + media;
 }
 
@@ -408,7 +406,7 @@ function isEncoded(bytes: Buffer, start: number, end: number): boolean {
   return end - start >= ENCODED_BYTES && BASE64.test(bytes.toString("latin1", start, start + ENCODED_BYTES));
 }
 
-/** What was read may end within a character. */
+/** The sample may end in the middle of a character. */
 function isText(bytes: Buffer): boolean {
   for (let cut = 0; cut < 4 && cut < bytes.length; cut++)
     if (isUtf8(bytes.subarray(0, bytes.length - cut))) return !bytes.includes(0);

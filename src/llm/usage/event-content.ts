@@ -1,17 +1,17 @@
 /**
- * What one event of a provider's stream says, in whichever dialect: usage, model, and the text that it adds.
- * Only members at their proper place count: a `usage` or `[DONE]` inside a model's text is text.
+ * Reads one event of a provider's stream in any dialect: usage, model, and the text that it adds. Only fields at their
+ * documented place count; `usage` or `[DONE]` inside a model's text is text.
  */
 import { isMembers, type Members } from "../../json/json.ts";
 
-/** A cheap test before parsing: an event without this holds no usage, one with it may. */
+/** A cheap test before parsing: an event that does not match holds no usage. */
 const MAY_HOLD_USAGE = /"(?:usage|usageMetadata|amazon-bedrock-invocationMetrics)"\s*:\s*\{/;
 
 export function mayHoldUsage(data: string): boolean {
   return MAY_HOLD_USAGE.test(data);
 }
 
-/** Searched without its quote: the search looks for the first byte, and quotes are everywhere in JSON. */
+/** Without its quote, because the native search looks for the first byte and quotes are frequent in JSON. */
 const NAME = Buffer.from("usage");
 const QUOTE = 34;
 const OPEN_BRACE = 123;
@@ -19,15 +19,15 @@ const CLOSE_BRACE = 125;
 const COMMA = 44;
 const LF = 10;
 const CR = 13;
-/** From the name to the brace: the rest of the longest name, its quote, a colon and some white space. */
+/** The maximum distance from the name to the brace: rest of the name, quote, colon and white space. */
 const NAME_TO_BRACE_BYTES = 24;
 
-/** The blank line of most servers. */
+/** The event separator of most servers. */
 const BLANK_LINE = Buffer.from("\n\n");
 
 /**
- * The same test on the bytes of server-sent events, without making a text of them: nearly every chunk fails it. Where the
- * first event that may hold usage begins, in bytes that begin with an event; -1 if there is none.
+ * The same test on the bytes of server-sent events, without decoding them. Returns the offset of the first event that may
+ * hold usage, or -1. `bytes` must start with an event.
  */
 export function usageEventAt(bytes: Buffer): number {
   for (let at = bytes.indexOf(NAME); at >= 0; at = bytes.indexOf(NAME, at + NAME.length)) {
@@ -36,27 +36,27 @@ export function usageEventAt(bytes: Buffer): number {
     const stop = Math.min(bytes.length, from + NAME_TO_BRACE_BYTES);
     for (let i = from; i < stop; i++) {
       if (bytes[i] === OPEN_BRACE) return startOfEvent(bytes, at);
-      // `null`: many servers say so in each event, and the next brace is that of another member or event.
+      // Many servers send `"usage": null` in each event; the next brace belongs to another member or event.
       if (bytes[i] === COMMA || bytes[i] === CLOSE_BRACE) break;
     }
   }
   return -1;
 }
 
-/** Not later than it begins: where a server ends its lines otherwise, the events before it count as a part of it. */
+/** With other line endings this returns an earlier event, which is safe. */
 function startOfEvent(bytes: Buffer, at: number): number {
   const blank = bytes.lastIndexOf(BLANK_LINE, at);
   return blank < 0 ? 0 : blank + BLANK_LINE.length;
 }
 
-/** How many of the first `max` bytes are whole events, in bytes that begin with one. */
+/** The length of the complete events within the first `max` bytes. `bytes` must start with an event. */
 export function wholeEvents(bytes: Buffer, max: number): number {
   if (bytes.length <= max) return bytes.length;
   const blank = bytes.lastIndexOf(BLANK_LINE, max - BLANK_LINE.length);
   return blank < 0 ? 0 : blank + BLANK_LINE.length;
 }
 
-/** Whether the bytes end with the blank line behind an event. */
+/** Whether the bytes end with the blank line that ends an event. */
 export function endsEvent(bytes: Buffer): boolean {
   const { length } = bytes;
   if (bytes[length - 1] !== LF) return false;
@@ -79,7 +79,7 @@ export function modelOf(event: Members): string | undefined {
   return typeof model === "string" && model !== "" ? model : undefined;
 }
 
-/** Everything the model wrote in this event: text, reasoning, arguments of tools. */
+/** The model's output in this event: text, reasoning and tool arguments. */
 export function textOf(event: Members): string {
   let text = "";
   for (const choice of list(event.choices)) {

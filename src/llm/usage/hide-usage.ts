@@ -1,6 +1,6 @@
 /**
- * Takes the usage chunk out of a chat stream whose client did not ask for it: the last chunk, the one without
- * choices. Every other byte goes on as it came; only the unfinished tail of an event is held until it is whole.
+ * Removes the usage chunk from a chat stream whose client did not request it: the last chunk, the one without choices. All
+ * other bytes pass unchanged; only an incomplete event at the end of a chunk is buffered.
  */
 
 import { isMembers, parseMembers } from "../../json/json.ts";
@@ -8,24 +8,24 @@ import { endOfEvent } from "../encoding/stream-events.ts";
 import { endsEvent, mayHoldUsage } from "./event-content.ts";
 
 export interface UsageHider {
-  /** What may go to the client now; undefined if nothing. `usageAt`: what `usageEventAt` says of the chunk. */
+  /** Returns the bytes for the client, if any. `usageAt` is the result of `usageEventAt` for the chunk. */
   pass(chunk: Buffer, usageAt: number): Buffer | undefined;
-  /** What is left at the end. */
+  /** Returns the buffered bytes at the end of the stream. */
   flush(): Buffer | undefined;
 }
 
-/** A usage chunk is never that large: a longer unfinished event is passed on as it comes. */
+/** A usage chunk is smaller than this, so a longer event is forwarded without buffering. */
 const MAX_HELD_BYTES = 16 * 1024;
 
 export function createUsageHider(): UsageHider {
   let held: Buffer | undefined;
   let insideLong = false;
-  /** The last bytes of a long event: the blank line that ends it may come in two pieces. */
+  /** The last bytes of a long event, because its final blank line may be split over two chunks. */
   let tail: Buffer = Buffer.alloc(0);
   return {
     pass(chunk, usageAt) {
       const beginsEvent = held === undefined && !insideLong;
-      // The usual chunk: whole events, none of them with usage.
+      // The common case: complete events without usage.
       if (beginsEvent && usageAt < 0 && endsEvent(chunk)) return chunk;
       const bytes = held === undefined ? chunk : Buffer.concat([held, chunk]);
       held = undefined;
@@ -41,7 +41,7 @@ export function createUsageHider(): UsageHider {
       }
       const out: Buffer[] = from > 0 ? [bytes.subarray(0, from)] : [];
       let kept = from;
-      // The events before it have none.
+      // Earlier events in the chunk have no usage.
       if (beginsEvent && usageAt > 0) from = usageAt;
       for (let end = endOfEvent(bytes, from); end >= 0; end = endOfEvent(bytes, from)) {
         if (isUsageChunk(bytes.toString("utf8", from, end))) {
@@ -65,7 +65,7 @@ export function createUsageHider(): UsageHider {
     flush() {
       const rest = held;
       held = undefined;
-      // Some servers leave out the blank line behind their last event.
+      // Some servers omit the blank line after the last event.
       if (rest === undefined || !isUsageChunk(rest.toString("utf8"))) return rest;
       const start = behindBlankLines(rest, 0);
       return start > 0 ? rest.subarray(0, start) : undefined;
@@ -73,14 +73,14 @@ export function createUsageHider(): UsageHider {
   };
 }
 
-/** Blank lines before an event are not part of it: they go on, as they do when they come in a piece of their own. */
+/** Blank lines before an event are not part of it and are forwarded. */
 function behindBlankLines(bytes: Buffer, from: number): number {
   let at = from;
   while (bytes[at] === 10 || bytes[at] === 13) at += 1;
   return at;
 }
 
-/** What nearly all events are: one line of data and a blank one. */
+/** Fast path for an event with a single data line. */
 function onlyLine(event: string): string | undefined {
   const end = event.length - 2;
   return event.startsWith("data:") && event.indexOf("\n") === end && event.endsWith("\n\n") && !event.includes("\r")

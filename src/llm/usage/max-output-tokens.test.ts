@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { outputMaximum } from "./max-output-tokens.ts";
+import { maxOutputTokens } from "./max-output-tokens.ts";
 
 const cases: readonly [body: string, maximum: number | undefined][] = [
   ['{"model":"m","max_tokens":140}', 140],
@@ -36,5 +36,5 @@ const cases: readonly [body: string, maximum: number | undefined][] = [
   ["", undefined],
 ];
 for (const [body, maximum] of cases) {
-  test(`the output maximum of ${body}`, () => assert.equal(outputMaximum(Buffer.from(body)), maximum));
+  test(`the output maximum of ${body}`, () => assert.equal(maxOutputTokens(Buffer.from(body)), maximum));
 }

@@ -1,7 +1,6 @@
 /**
- * The most output that a request lets a model write, in whichever dialect it says so, for limits that reserve it.
- * Where several members say it, the largest counts: which one the provider goes by is its own affair. A request for
- * several answers may get each of them in full.
+ * Reads the maximum output of a request in any dialect, for limits that reserve it. If several parameters set it, the
+ * largest counts, because providers differ in which one they use. It is multiplied by the number of requested choices.
  */
 import { finish, type Steps } from "../../base/turns.ts";
 import { parseValue } from "../../json/json.ts";
@@ -16,21 +15,21 @@ const MAXIMA: ReadonlySet<string> = new Set([
 ]);
 const COUNTS: ReadonlySet<string> = new Set(["n", "best_of", "generationConfig.candidateCount"]);
 const KEYS = jsonKeysOfAnyCase(...MAXIMA, ...COUNTS);
-/** A number is short; what is longer is none. */
+/** A longer value is not a number. */
 const MAX_NUMBER_BYTES = 32;
-/** More than any model writes: a larger number counts as this much. */
+/** Larger values are clamped. No model writes more. */
 const MAX_OUTPUT_TOKENS = 1_000_000_000;
 
-/** About 0.5 ms. */
+/** Processed in one step: about 0.5 ms. */
 const STEP_BYTES = 64 * 1024;
 
-/** undefined if the request does not say. */
-export function outputMaximum(bytes: Buffer): number | undefined {
-  return finish(outputMaximumSteps(bytes));
+/** Undefined if the request sets no maximum. */
+export function maxOutputTokens(bytes: Buffer): number | undefined {
+  return finish(maxOutputTokensSteps(bytes));
 }
 
 /** The same in steps. */
-export function* outputMaximumSteps(bytes: Buffer): Steps<number | undefined> {
+export function* maxOutputTokensSteps(bytes: Buffer): Steps<number | undefined> {
   let maximum: number | undefined;
   let answers = 1;
   const scanner = new JsonScanner({
@@ -51,7 +50,7 @@ export function* outputMaximumSteps(bytes: Buffer): Steps<number | undefined> {
   return maximum === undefined ? undefined : Math.min(MAX_OUTPUT_TOKENS, maximum * answers);
 }
 
-/** Some servers take numbers as strings. A negative one means no limit to those that know it, so it says nothing. */
+/** Some servers accept numbers as strings. A negative value means no limit, so it is ignored. */
 function countOf(value: unknown): number | undefined {
   const count = typeof value === "string" && value !== "" ? Number(value) : value;
   return typeof count === "number" && count >= 0 ? Math.ceil(Math.min(count, MAX_OUTPUT_TOKENS)) : undefined;

@@ -1,12 +1,12 @@
 /**
- * A catalogue of prices: US dollars per million tokens by provider and model. Without an entry for a model its cost
- * is unknown, not zero.
+ * Price catalogues: US dollars per million tokens by provider and model, from the shipped list or the operator's file. The
+ * cost of a model without an entry is unknown, not zero.
  */
 import { z } from "zod";
 import type { LlmFacts } from "../../core/facts.ts";
 import { PRICE_LIST } from "./price-list.ts";
 
-/** Decimal texts keep what a file says; plain numbers are accepted too. */
+/** Decimal strings keep their precision; plain numbers are accepted too. */
 const rate = z.union([
   z.number().min(0),
   z
@@ -48,7 +48,7 @@ interface Rates {
   readonly reasoning: number;
 }
 
-/** Prices of a model; those of the last tier whose size the prompt exceeds apply to the whole call. */
+/** The prices of a model. The last tier whose threshold the prompt exceeds applies to the whole call. */
 export interface ModelPrices extends Rates {
   readonly tiers?: readonly (Rates & { readonly above: number })[];
 }
@@ -62,11 +62,11 @@ export interface WrittenRates {
 }
 
 export interface PriceCatalogue {
-  /** Of the first of these names that has a price. */
+  /** The prices of the first name that has an entry. */
   prices(provider: string, models: readonly string[]): ModelPrices | undefined;
 }
 
-/** Throws an Error that says what is wrong. */
+/** Throws an Error that describes the problem. */
 export function parsePriceCatalogue(text: string): PriceCatalogue {
   const parsed = catalogueSchema.safeParse(JSON.parse(text));
   if (!parsed.success)
@@ -90,12 +90,12 @@ export function catalogueOf(byName: ReadonlyMap<string, ModelPrices>): PriceCata
   };
 }
 
-/** What the operator says of any of a model's names wins over what the other says of another. */
+/** Prices from `own` take precedence for all of a model's names. */
 export function eitherCatalogue(own: PriceCatalogue, other: PriceCatalogue): PriceCatalogue {
   return { prices: (provider, models) => own.prices(provider, models) ?? other.prices(provider, models) };
 }
 
-/** What is not said of cached and reasoning tokens costs as much as the others. */
+/** Missing rates for cached and reasoning tokens default to the input and output rates. */
 export function modelPrices(
   rates: WrittenRates,
   tiers: readonly (WrittenRates & { readonly above: number })[],
@@ -124,7 +124,7 @@ function ratesFor(prices: ModelPrices, inputTokens: number): Rates {
   return prices.tiers?.findLast(({ above }) => inputTokens > above) ?? prices;
 }
 
-/** What so many tokens cost in US dollars, none of them cached; undefined if the model has no price. */
+/** The cost in US dollars of uncached tokens; undefined if the model has no price. */
 export function priceOf(
   catalogue: PriceCatalogue,
   provider: string,
@@ -137,11 +137,11 @@ export function priceOf(
   return rates && (inputTokens * rates.input + outputTokens * rates.output) / 1_000_000;
 }
 
-/** In US dollars; undefined if the model has no price. `asked`: the model's name as the provider was asked for it. */
+/** The cost in US dollars; undefined if the model has no price. `asked` is the model name that was sent to the provider. */
 export function costOf(catalogue: PriceCatalogue, facts: LlmFacts, asked?: string): number | undefined {
   const { provider = "", inputTokens, outputTokens } = facts;
   if (inputTokens === undefined || outputTokens === undefined) return undefined;
-  // A dated name in the answer, the name that was sent, the client's own word for it: the most exact that has a price.
+  // The response's dated name is the most exact, then the name that was sent, then the client's name.
   const names = [facts.responseModel, asked, facts.requestModel].filter((name) => name !== undefined);
   const prices = catalogue.prices(provider, names);
   if (prices === undefined) return undefined;
@@ -167,7 +167,7 @@ export function shippedPrices(): PriceCatalogue {
   return read;
 }
 
-/** One model per line, see the list. */
+/** Parses one model per line; `price-list.ts` describes the format. */
 export function readPriceList(text: string): Map<string, ModelPrices> {
   const byName = new Map<string, ModelPrices>();
   for (const line of text.split("\n")) {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { encodeEventStreamMessage } from "../../../test/support/llm/event-stream.ts";
-import { createAnswerContent } from "./response-content.ts";
+import { createContentReader } from "./response-content.ts";
 
 const JSON_TYPE = "application/json";
 const SSE = "text/event-stream";
@@ -14,10 +14,10 @@ const sse = (...events: unknown[]): Buffer =>
 
 function read(contentType: string, bytes: Buffer, encoding?: string, pieceBytes = 7) {
   let text = "";
-  const content = createAnswerContent(contentType, encoding, (piece) => {
+  const content = createContentReader(contentType, encoding, (piece) => {
     text += piece;
   });
-  const silent = createAnswerContent(contentType, encoding);
+  const silent = createContentReader(contentType, encoding);
   for (let at = 0; at < bytes.length; at += pieceBytes) {
     content.data(bytes.subarray(at, at + pieceBytes));
     silent.data(bytes.subarray(at, at + pieceBytes));

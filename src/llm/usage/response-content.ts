@@ -1,48 +1,47 @@
 /**
- * Reads what a model said in an answer as it goes by, in whichever dialect: its words, piece by piece, and why it ended.
- * JSON is held until it is whole, of a stream one event at a time. What is larger than the limits is not read, and the
- * report says so.
+ * Reads the text and the finish reason of a response in any dialect while it is delivered. JSON responses are buffered,
+ * streams are read one event at a time. Content above the limits is not read, and the report says so.
  */
 import { createSseParser } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
-import { decodeAnswer, isEncoded } from "../encoding/decode-response.ts";
+import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import { parseEvent } from "../encoding/stream-events.ts";
 import { textOf } from "./event-content.ts";
 import { awsEventText } from "./response-usage.ts";
 
-/** A JSON answer, or an encoded one, that is larger than this is not read. */
+/** Larger JSON or compressed responses are not read. */
 const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 const MAX_CONTENT_EVENT_BYTES = 2 * 1024 * 1024;
-/** Commas, opening brackets and, twice, colons of a JSON answer: parsing them takes up to 40 ms. */
+/** Parsing a response with this many tokens (`parse-cost.ts`) takes up to 40 ms. */
 const MAX_CONTENT_TOKENS = 100_000;
-/** Where none of these stands nothing is said: embeddings have many numbers and no words. */
+/** A response without any of these keys has no text (for example embeddings), so it is not parsed. */
 const SPEAKS =
   /"(?:\w*[fF]inish_?[rR]eason|stop_?[rR]eason|status|text|content|parts|output|delta|candidates|choices)"/;
-/** A cheap test before parsing, where the words are not asked for. */
+/** A cheap test before parsing, used if only the finish reason is needed. */
 const MAY_FINISH =
   /"(?:finish_reason|stop_reason|finishReason|stopReason)"\s*:\s*"|"response\.(?:completed|incomplete|failed)"/;
 
-export interface AnswerContent {
+export interface ContentReader {
   data(chunk: Buffer): void;
-  /** The answer ended, as it should or not. */
+  /** Ends the response, complete or not. */
   end(): ContentReport;
 }
 
 export interface ContentReport {
-  /** In the words of the dialect: `stop`, `end_turn`, `MAX_TOKENS`. */
+  /** The provider's own value: `stop`, `end_turn`, `MAX_TOKENS`. */
   readonly finish: string | undefined;
   /** False if a part was too large to be read. */
   readonly isWhole: boolean;
 }
 
-/** `onText` gets the words; without it only the reason of the end is looked for. */
-export function createAnswerContent(
+/** `onText` receives the text; without it only the finish reason is read. */
+export function createContentReader(
   contentType = "",
   contentEncoding?: string,
   onText?: (text: string) => void,
-): AnswerContent {
+): ContentReader {
   if (isEncoded(contentEncoding)) return createEncoded(contentType, contentEncoding, onText);
   if (contentType.startsWith("text/event-stream")) return createSse(onText);
   if (contentType.startsWith("application/vnd.amazon.eventstream")) return createAws(onText);
@@ -62,7 +61,7 @@ export function createAnswerContent(
   });
 }
 
-function createSse(onText: ((text: string) => void) | undefined): AnswerContent {
+function createSse(onText: ((text: string) => void) | undefined): ContentReader {
   let finish: string | undefined;
   let isWhole = true;
   const parser = createSseParser(({ data }) => {
@@ -81,7 +80,7 @@ function createSse(onText: ((text: string) => void) | undefined): AnswerContent 
   );
 }
 
-function createAws(onText: ((text: string) => void) | undefined): AnswerContent {
+function createAws(onText: ((text: string) => void) | undefined): ContentReader {
   let finish: string | undefined;
   let isWhole = true;
   const reader = createEventStreamReader(({ payload }) => {
@@ -99,8 +98,8 @@ function createAws(onText: ((text: string) => void) | undefined): AnswerContent 
   );
 }
 
-/** A reader that throws on what it cannot read is asked no more. */
-function readable(push: (chunk: Buffer) => void, end: () => ContentReport, failed: () => void): AnswerContent {
+/** Stops reading after the first error. */
+function readable(push: (chunk: Buffer) => void, end: () => ContentReport, failed: () => void): ContentReader {
   let isReadable = true;
   return {
     data(chunk) {
@@ -120,17 +119,17 @@ function createEncoded(
   contentType: string,
   contentEncoding: string | undefined,
   onText: ((text: string) => void) | undefined,
-): AnswerContent {
+): ContentReader {
   return createWhole((bytes) => {
-    const decoded = decodeAnswer(bytes, contentEncoding, MAX_CONTENT_BYTES);
+    const decoded = decodeResponse(bytes, contentEncoding, MAX_CONTENT_BYTES);
     if (decoded === undefined) return { finish: undefined, isWhole: false };
-    const inner = createAnswerContent(contentType, undefined, onText);
+    const inner = createContentReader(contentType, undefined, onText);
     inner.data(decoded);
     return inner.end();
   });
 }
 
-function createWhole(read: (bytes: Buffer) => ContentReport): AnswerContent {
+function createWhole(read: (bytes: Buffer) => ContentReport): ContentReader {
   let chunks: Buffer[] = [];
   let size = 0;
   return {
@@ -155,7 +154,7 @@ function tell(onText: ((text: string) => void) | undefined, text: string): void 
   if (text !== "") onText?.(text);
 }
 
-/** Why the model ended, if this event or answer says so. */
+/** The finish reason, if this event or response has one. */
 function finishOf(event: Members): string | undefined {
   for (const choice of list(event.choices)) if (isWord(choice.finish_reason)) return choice.finish_reason;
   for (const candidate of list(event.candidates)) if (isWord(candidate.finishReason)) return candidate.finishReason;
@@ -171,7 +170,7 @@ function finishOfResponse({ status, incomplete_details }: Members): string | und
   return isWord(status) && status !== "in_progress" && status !== "queued" ? status : undefined;
 }
 
-/** The words of a whole answer whose stream has other members: Messages, Responses and Converse. */
+/** The text of a complete Messages, Responses or Converse response, which differs from its stream events. */
 function wholeText(body: Members): string {
   const { output } = body;
   const converse = isMembers(output) && isMembers(output.message) ? list(output.message.content) : [];

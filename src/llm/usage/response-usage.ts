@@ -1,39 +1,42 @@
 /**
- * Watches an answer go by and finds out what it cost: usage and model, in whichever provider's shape, from JSON,
- * server-sent events and AWS event streams, encoded or not. It changes nothing, holds one event at a time, and
- * counts what was delivered, so that an answer that breaks off can be settled too (spec 3, 8).
+ * Reads usage and model from a response while it is delivered, in any provider's format: JSON, server-sent events and AWS
+ * event streams, compressed or not. It changes nothing, buffers one event at a time, and estimates the tokens of delivered
+ * text that no usage counts, so that an interrupted response can be settled too.
+ *
+ * JSON is searched from its ends before it is parsed. The bytes `"usage":` cannot occur inside a JSON string, because the
+ * quotes would be escaped, so they are always a member's name. Ambiguous cases are left to the parser.
  */
 import type { LlmFacts } from "../../core/facts.ts";
 import { createSseParser, type SseEvent } from "../../http/sse.ts";
 import { isMembers, type Members, parseMembers, parseValue } from "../../json/json.ts";
 import { JsonScanner, jsonKeys } from "../../json/json-scanner.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
-import { decodeAnswer, isEncoded } from "../encoding/decode-response.ts";
+import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import { endOfEvent, isTooComplex } from "../encoding/stream-events.ts";
-import { AnswerText, estimateTextTokens } from "./estimate-tokens.ts";
+import { estimateTextTokens, ResponseSample } from "./estimate-tokens.ts";
 import { endsEvent, modelOf, textOf, usageEventAt, usageOf, wholeEvents } from "./event-content.ts";
 import { mergeUsage, readUsage, type Usage, writeUsage } from "./usage.ts";
 
 export interface UsageTap {
-  /** `usageAt`: what `usageEventAt` says of a chunk of server-sent events, where the caller has asked it. */
+  /** `usageAt` is the result of `usageEventAt` for the chunk, if the caller has it. */
   data(chunk: Buffer, usageAt?: number): void;
-  /** The answer ended as it should. */
+  /** The response is complete. */
   end(): void;
-  /** It broke off, or the client left. */
+  /** The response was interrupted, or the client disconnected. */
   abort(): void;
 }
 
-export interface TapReport extends AnswerReport {
+export interface TapReport extends UsageReport {
   readonly complete: boolean;
 }
 
-/** `report` is called once, when the answer ends or breaks off. */
+/** `report` is called exactly once, at the end of the response. */
 export function createUsageTap(
   contentType: string | undefined,
   contentEncoding: string | undefined,
   report: (report: TapReport) => void,
 ): UsageTap {
-  const reader = createAnswerReader(contentType, contentEncoding);
+  const reader = createUsageReader(contentType, contentEncoding);
   let reported = false;
   const finish = (complete: boolean): void => {
     if (reported) return;
@@ -48,12 +51,12 @@ export function createUsageTap(
   };
 }
 
-/** The report as facts: real counts where the provider gave them, else what was asked and what was delivered. */
+/** Writes the report to `facts`: the provider's counts, or else estimates of the input and the delivered output. */
 export function settleUsage(facts: LlmFacts, report: TapReport): void {
   if (report.responseModel !== undefined) facts.responseModel = report.responseModel;
   const { usage, uncountedTokens, complete } = report;
   if (usage !== undefined) {
-    // A stream that broke off wrote more than it had counted.
+    // An interrupted stream delivered text after its last usage.
     if (uncountedTokens === 0) {
       writeUsage(facts, usage);
       return;
@@ -70,51 +73,51 @@ export function settleUsage(facts: LlmFacts, report: TapReport): void {
   }
 }
 
-/** An event larger than this is passed on unread. */
+/** Larger events are forwarded without being read. */
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 const MAX_VALUE_BYTES = 64 * 1024;
-/** Encoded answers are decoded at their end, up to this many bytes. */
+/** Compressed responses up to this size are decoded when they end. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
-/** It is decoded and read in one turn: 20 ms each. */
+/** Decoding and reading this much takes 20 ms each, without yielding. */
 const MAX_READ_DECODED_BYTES = 8 * 1024 * 1024;
 const DECODED_PIECE_BYTES = 64 * 1024;
-/** The first bytes are kept for their text, later ones by sample: reading each would cost a tenth of a stream. */
+/** The first bytes are kept, later ones sampled, because reading every event costs a tenth of a stream's CPU time. */
 const FIRST_BYTES = 2 * 1024;
 const SAMPLE_EVERY = 16;
 const MAX_SAMPLED_BYTES = 4 * 1024;
 const PARSED_BYTES = 4 * 1024;
 const NO_BYTES = Buffer.alloc(0);
 const BLANK_LINE = Buffer.from("\n\n");
-const ANSWER_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion");
+const RESPONSE_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion");
 
-export interface AnswerReader {
+export interface UsageReader {
   data(chunk: Buffer, usageAt?: number): void;
-  /** `complete`: it ended as it should, so that the last usage said counts everything. */
-  finish(complete: boolean): AnswerReport;
+  /** `complete`: the response ended normally, so the last usage counts everything. */
+  finish(complete: boolean): UsageReport;
 }
 
-export function createAnswerReader(contentType: string | undefined, contentEncoding: string | undefined): AnswerReader {
+export function createUsageReader(contentType: string | undefined, contentEncoding: string | undefined): UsageReader {
   return isEncoded(contentEncoding) ? createEncodedReader(contentType, contentEncoding) : createReader(contentType);
 }
 
-function createReader(contentType = ""): AnswerReader {
+function createReader(contentType = ""): UsageReader {
   if (contentType.startsWith("text/event-stream")) return createSseReader();
   if (contentType.startsWith("application/vnd.amazon.eventstream")) return createAwsReader();
   return createJsonReader(contentType);
 }
 
-function createSseReader(): AnswerReader {
+function createSseReader(): UsageReader {
   const meter = createEventMeter();
   let atBoundary = true;
   let bytesSeen = 0;
   let bytesLooked = 0;
-  /** Whole events whose text is read only if the stream turns out to have no usage. */
+  /** Complete events that are read only if the stream ends without usage. */
   let samples: Buffer[] = [];
   let sampledBytes = 0;
-  /** Those whose names of models are known. */
+  /** The number of samples already searched for the model's name. */
   let namedSamples = 0;
   const take = (data: string): void => {
-    // The first name counts, and it may stand in what was put aside.
+    // The first model name counts, and it may be in a sample.
     if (samples.length > namedSamples && !meter.knowsModel()) {
       readSamples((one) => meter.nameIn(one.data), meter.knowsModel);
       namedSamples = samples.length;
@@ -135,7 +138,7 @@ function createSseReader(): AnswerReader {
     }
   }
 
-  /** Whole events without usage: most need no reading, ever. */
+  /** Whether to keep a chunk of complete events without usage. Most are never read. */
   function isSampled(bytes: number): boolean {
     return bytesLooked <= FIRST_BYTES + (bytesSeen + bytes) / SAMPLE_EVERY;
   }
@@ -155,7 +158,7 @@ function createSseReader(): AnswerReader {
     const sample = end === chunk.length ? chunk : chunk.subarray(0, end);
     bytesLooked += end;
     if (end < chunk.length) meter.bytes(chunk.length - end, false);
-    // Too much to keep is read at once instead.
+    // Reads the sample now if there is no room to keep it.
     if (sampledBytes + end > MAX_SAMPLED_BYTES) read(sample);
     else {
       samples.push(sample);
@@ -164,7 +167,7 @@ function createSseReader(): AnswerReader {
     }
   }
 
-  /** Only of an event beyond all measure: its end may hold usage (OpenAI repeats whole images in its last event). */
+  /** Skips an oversized event. Its end may hold usage, because OpenAI repeats whole images in its last event. */
   function passLarge(chunk: Buffer): void {
     if (large === undefined) return;
     const end = large.push(chunk);
@@ -186,7 +189,7 @@ function createSseReader(): AnswerReader {
     }
   }
 
-  const reader: AnswerReader = {
+  const reader: UsageReader = {
     data(chunk, usageAt) {
       const endsWhole = endsEvent(chunk);
       const isWhole = atBoundary && endsWhole;
@@ -200,7 +203,7 @@ function createSseReader(): AnswerReader {
       }
     },
     finish(complete) {
-      // Some servers leave out the blank line behind their last event.
+      // Some servers omit the blank line after the last event.
       if (complete && !atBoundary && large === undefined) read(BLANK_LINE);
       if (!complete || !meter.knowsAll()) readSamples((event) => meter.event(event.data));
       return meter.finish(complete);
@@ -213,7 +216,7 @@ function never(): boolean {
   return false;
 }
 
-function createAwsReader(): AnswerReader {
+function createAwsReader(): UsageReader {
   const meter = createEventMeter();
   let readable = true;
   const reader = createEventStreamReader((message) => meter.event(awsEventText(message.payload)), MAX_EVENT_BYTES);
@@ -239,18 +242,18 @@ export function awsEventText(payload: Buffer): string {
   return typeof wrapped === "string" ? Buffer.from(wrapped, "base64").toString("utf8") : text;
 }
 
-function createJsonReader(contentType: string): AnswerReader {
-  const text = new AnswerText(contentType);
+function createJsonReader(contentType: string): UsageReader {
+  const text = new ResponseSample(contentType);
   let usage: Members | undefined;
   let model: string | undefined;
   let bytesSeen = 0;
   let scanner: JsonScanner | undefined;
-  /** Most answers are one chunk: its ends say it, or parsing it is cheaper than looking through it. */
+  /** Most responses are one chunk, which is searched from its ends or parsed instead of scanned. */
   let only: Buffer | undefined;
 
   function scan(chunk: Buffer): void {
     scanner ??= new JsonScanner({
-      keys: ANSWER_KEYS,
+      keys: RESPONSE_KEYS,
       maxValueBytes: MAX_VALUE_BYTES,
       maxDepth: Number.MAX_SAFE_INTEGER,
       value(key, _span, bytes) {
@@ -282,14 +285,14 @@ function createJsonReader(contentType: string): AnswerReader {
     },
   };
 
-  /** Without usage its text is all that tells what it cost. */
-  function reportOf(counted: Usage | undefined, responseModel: string | undefined): AnswerReport {
+  /** Used to estimate tokens if the response has no usage. */
+  function reportOf(counted: Usage | undefined, responseModel: string | undefined): UsageReport {
     return { usage: counted, responseModel, uncountedTokens: counted === undefined ? text.tokens() : 0 };
   }
 }
 
-/** Keeps the encoded bytes, bounded, and decodes them when the answer ends: the counts must be there when it settles. */
-function createEncodedReader(contentType: string | undefined, contentEncoding: string | undefined): AnswerReader {
+/** Buffers the compressed bytes, bounded, and decodes them at the end, synchronously, because settlement follows. */
+function createEncodedReader(contentType: string | undefined, contentEncoding: string | undefined): UsageReader {
   const chunks: Buffer[] = [];
   let size = 0;
   return {
@@ -302,9 +305,9 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
       const reader = createReader(contentType);
       const decoded =
         size <= MAX_ENCODED_BYTES
-          ? decodeAnswer(Buffer.concat(chunks), contentEncoding, MAX_READ_DECODED_BYTES)
+          ? decodeResponse(Buffer.concat(chunks), contentEncoding, MAX_READ_DECODED_BYTES)
           : undefined;
-      // In pieces as from a network: the readers hold one event, not all of them.
+      // In pieces, because the readers buffer only one event.
       for (let at = 0; decoded !== undefined && at < decoded.length; at += DECODED_PIECE_BYTES)
         reader.data(decoded.subarray(at, at + DECODED_PIECE_BYTES));
       return reader.finish(complete);
@@ -312,30 +315,30 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
   };
 }
 
-/** What an answer said of itself. */
-export interface AnswerReport {
-  /** What the provider said, if it said something. */
+/** The usage and model that a response reported. */
+export interface UsageReport {
+  /** The provider's counts, if it reported any. */
   readonly usage: Usage | undefined;
   readonly responseModel: string | undefined;
-  /** Estimated tokens of the text that no usage counts: all of it if there was none, what came after it if it broke off. */
+  /** Estimated tokens of text that no usage counts: all text without usage, or the text after the last usage. */
   readonly uncountedTokens: number;
 }
 
-/** Adds up what events say; of the chunks that were not read it supposes what it saw in the others. */
+/** Adds up the events of a stream. Chunks that were not read are extrapolated from those that were. */
 export function createEventMeter() {
   let usage: Members | undefined;
   let model: string | undefined;
   let bytes = 0;
   let bytesRead = 0;
   let tokensRead = 0;
-  /** Anthropic's first event counts the question and one token of the answer: nothing of what follows. */
+  /** The last usage came from Anthropic's first event, which counts the input and one output token only. */
   let isFirstWord = false;
   return {
     bytes(size: number, isRead: boolean): void {
       bytes += size;
       if (isRead) bytesRead += size;
     },
-    /** True if the event counts all that was said before it. */
+    /** Returns true if the event's usage covers all text before it. */
     event(data: string): boolean {
       const event = isTooComplex(data) ? usageAtEnd(data) : parseMembers(data);
       if (event === undefined) return false;
@@ -355,11 +358,11 @@ export function createEventMeter() {
       if (text !== "") tokensRead += estimateTextTokens(Buffer.from(text));
       return false;
     },
-    // Methods, no getters: a literal with getters is slow, and V8 keeps what they know until its next full collection.
+    // Methods instead of getters: an object literal with getters is slow in V8 and retained until a full collection.
     knowsModel(): boolean {
       return model !== undefined;
     },
-    /** Only the model: what it says besides was counted. */
+    /** Reads only the model's name; the text was counted already. */
     nameIn(data: string): void {
       const event = model === undefined && !isTooComplex(data) ? parseMembers(data) : undefined;
       if (event !== undefined) model = modelOf(event);
@@ -367,16 +370,16 @@ export function createEventMeter() {
     knowsAll(): boolean {
       return usage !== undefined && !isFirstWord && model !== undefined;
     },
-    finish(complete: boolean): AnswerReport {
+    finish(complete: boolean): UsageReport {
       const countsAll = complete && usage !== undefined && !isFirstWord;
-      // A chunk that holds usage is whole: what follows in it was read.
+      // The text after a usage event in the same chunk was read.
       const uncounted = bytesRead === 0 ? tokensRead : Math.ceil((tokensRead * bytes) / bytesRead);
       return { usage: readUsage(usage), responseModel: model, uncountedTokens: countsAll ? 0 : uncounted };
     },
   };
 }
 
-/** The first chunks of some streams count only their input: what they say is not counted yet. */
+/** The first chunks of some streams count only the input, so their text is not counted yet. */
 function countsOutput(usage: Members): boolean {
   const { candidatesTokenCount, output_tokens, completion_tokens, outputTokens, outputTokenCount } = usage;
   return [candidatesTokenCount, output_tokens, completion_tokens, outputTokens, outputTokenCount].some(
@@ -385,9 +388,9 @@ function countsOutput(usage: Members): boolean {
 }
 
 export interface LargeEvent {
-  /** The offset behind the blank line that ends the event, or -1 if it goes on. */
+  /** Returns the offset after the blank line that ends the event, or -1. */
   push(chunk: Buffer): number;
-  /** An event with the usage alone, as JSON; undefined if the end held none. */
+  /** An event with only the usage, as JSON; undefined if the end of the event has none. */
   usage(): string | undefined;
 }
 
@@ -399,7 +402,7 @@ export function createLargeEvent(): LargeEvent {
     push(chunk) {
       const before = tail.length;
       const bytes = Buffer.concat([tail, chunk]);
-      // The blank line may have begun in the chunk before.
+      // The blank line may start in the previous chunk.
       const end = endOfEvent(bytes, Math.max(0, before - 3));
       tail = Buffer.from(
         bytes.subarray(Math.max(0, (end < 0 ? bytes.length : end) - TAIL_BYTES), end < 0 ? undefined : end),
@@ -413,7 +416,7 @@ export function createLargeEvent(): LargeEvent {
   };
 }
 
-/** The same of an event that was held, but is too complex to be parsed. */
+/** Reads the usage at the end of an event that is too complex to parse. */
 export function usageAtEnd(data: string): Members | undefined {
   return usageIn(Buffer.from(data.slice(-TAIL_BYTES)));
 }
@@ -429,7 +432,7 @@ function usageIn(tail: Buffer): Members | undefined {
   return isMembers(usage) && readUsage(usage) !== undefined ? { usage } : undefined;
 }
 
-export interface QuickAnswer {
+export interface QuickUsage {
   readonly usage: Members;
   readonly model: string | undefined;
 }
@@ -443,11 +446,11 @@ const CLOSE_BRACE = 125;
 const OPEN_BRACKET = 91;
 const CLOSE_BRACKET = 93;
 const SPACE = 32;
-/** A usage object and what follows it are this small; a name stands this close to the beginning. */
+/** The maximum distance of the usage from the end, and of the model from the start. */
 const MAX_LOOKED_AT = 1024;
 
-/** Undefined if it cannot be said without parsing. */
-export function quickUsage(bytes: Buffer): QuickAnswer | undefined {
+/** Undefined if the response must be parsed. */
+export function quickUsage(bytes: Buffer): QuickUsage | undefined {
   const at = bytes.lastIndexOf(USAGE);
   if (at < 0 || bytes.length - at > MAX_LOOKED_AT || bytes[0] !== OPEN_BRACE) return undefined;
   let start = at + USAGE.length;
@@ -460,7 +463,7 @@ export function quickUsage(bytes: Buffer): QuickAnswer | undefined {
   return isMembers(usage) ? { usage, model } : undefined;
 }
 
-/** Behind the brace that closes the object at `start`. Strings are not told apart: a brace in one makes the piece no JSON. */
+/** The offset after the object at `start`, or -1. Ignores strings: a brace in a string makes the slice invalid JSON. */
 export function endOfObject(bytes: Buffer, start: number): number {
   if (bytes[start] !== OPEN_BRACE) return -1;
   let depth = 0;
@@ -485,7 +488,7 @@ function closesOutermost(bytes: Buffer, from: number): boolean {
   return closed;
 }
 
-/** Undefined if there is none; false if it cannot be told. */
+/** Undefined if there is no model; false if the response must be parsed. */
 function outermostModel(bytes: Buffer, before: number): string | undefined | false {
   const at = bytes.indexOf(MODEL);
   if (at < 0) return bytes.includes('"model"') ? false : undefined;

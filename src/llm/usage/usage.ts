@@ -1,8 +1,7 @@
 /**
- * Token usage in one form, read from whichever provider's shape it comes in (spec 8).
- * Cached tokens, read or written, count as input: providers whose own input count leaves them out (Anthropic,
- * Bedrock) are corrected. Numbers that are not plain counts are treated as absent, so that a lying upstream can
- * neither raise a budget nor poison a metric. Zero is a count; absent is not.
+ * Token usage in one format, read from any provider's usage object, and the counts that a call is charged. Cached tokens
+ * count as input; providers that exclude them (Anthropic, Bedrock) are corrected. Values that are not counts are treated
+ * as absent, so that a faulty upstream can neither raise a budget nor distort a metric. Zero is a count; absent is not.
  */
 import type { LlmFacts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
@@ -10,7 +9,7 @@ import type { HeaderList } from "../../http/headers.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 
 export interface Usage {
-  /** With cached tokens. */
+  /** Includes cached tokens. */
   readonly inputTokens: number;
   readonly outputTokens: number;
   readonly totalTokens: number;
@@ -20,7 +19,7 @@ export interface Usage {
   readonly reasoningTokens?: number;
 }
 
-/** More than any model can read or write: a larger number counts as this much. */
+/** Larger counts are clamped. No model reads or writes more. */
 const MAX_TOKENS = 1_000_000_000;
 
 /** The usage in a provider's usage object, or undefined if it holds no count. */
@@ -35,11 +34,11 @@ export function readUsage(value: unknown): Usage | undefined {
   if ("inputTokens" in value || "outputTokens" in value) return bedrock(value);
   if ("inputTokenCount" in value || "outputTokenCount" in value) return bedrockInvocation(value);
   const total = count(value.total_tokens);
-  // Nothing but a sum: all of it counts as input, so that the sum at least is right.
+  // Only a total: all of it counts as input, so that the total is right.
   return total === undefined ? undefined : { inputTokens: total, outputTokens: 0, totalTokens: total };
 }
 
-/** What Bedrock says of `invoke` beside the answer, whose own shape is the model's and may say nothing. */
+/** Bedrock's metrics for `invoke`. The model's own response may have no usage. */
 export function readHeaderUsage(headers: HeaderList): Usage | undefined {
   const value = (name: string): number | undefined => {
     const text = headers.get(`x-amzn-bedrock-${name}-token-count`);
@@ -166,7 +165,7 @@ function sum(counts: {
   if (counts.input === undefined && counts.output === undefined && counts.total === undefined) return undefined;
   const inputTokens = counts.input ?? Math.max(0, (counts.total ?? 0) - (counts.output ?? 0));
   const said = counts.output ?? Math.max(0, (counts.total ?? 0) - inputTokens);
-  // Some servers leave reasoning out of the output, which their total then shows; here it is part of the output.
+  // Some servers exclude reasoning from the output count, which their total reveals. Here it is part of the output.
   const isApart = counts.reasoning !== undefined && counts.total === inputTokens + said + counts.reasoning;
   const outputTokens = isApart ? said + (counts.reasoning ?? 0) : said;
   const totalTokens = Math.max(inputTokens + outputTokens, counts.total ?? 0);
@@ -177,7 +176,7 @@ function sum(counts: {
   return usage;
 }
 
-/** A whole number from 0 to the limit. A larger one is held to it: dropped, it would cost less than it says. */
+/** A whole number from 0 to the limit. Larger values are clamped, because dropping them would make the call free. */
 function count(value: unknown): number | undefined {
   return typeof value === "number" && value >= 0 ? Math.floor(Math.min(value, MAX_TOKENS)) : undefined;
 }
@@ -186,26 +185,26 @@ function members(value: unknown): Members {
   return isMembers(value) ? value : {};
 }
 
-/** Usage comes from outside: a count beyond this is a lie or a defect, and must not make the arithmetic inexact. */
+/** Keeps sums of untrusted counts within exact integer arithmetic. */
 const MAX_AMOUNT = 1_000_000_000;
 
-/** A count as it may be charged: a whole number, 0 … 1e9; anything else counts as nothing known. */
+/** A chargeable count, clamped to 0 … 1e9; undefined if the value is not a number. */
 export function countOf(value: unknown): number | undefined {
   if (typeof value !== "number" || Number.isNaN(value)) return undefined;
   return Math.trunc(Math.max(0, Math.min(MAX_AMOUNT, value)));
 }
 
-/** At least one: concurrent calls whose size nobody could estimate must not all pass on the last token. */
+/** At least 1, so that concurrent calls without an estimate cannot all pass on the last token. */
 export function estimatedTokens(llm: LlmFacts | undefined): number {
   return Math.max(1, countOf(llm?.estimatedTokens) ?? 1);
 }
 
-/** The most output that the request asks for; none, where it does not say. */
+/** The maximum output that the request allows, or 0 if it sets none. */
 export function outputTokens(llm: LlmFacts | undefined): number {
   return countOf(llm?.maxOutputTokens) ?? 0;
 }
 
-/** undefined: nothing is known, the estimate stays. */
+/** Undefined if nothing is known, so that the estimate stays. */
 export function usedTokens(llm: LlmFacts | undefined, outcome: Outcome): number | undefined {
   const input = countOf(llm?.inputTokens);
   const output = countOf(llm?.outputTokens);
@@ -216,8 +215,8 @@ export function usedTokens(llm: LlmFacts | undefined, outcome: Outcome): number 
 }
 
 /**
- * A refusal or an unreachable provider has used no tokens. A timeout or a client that left says nothing:
- * the provider may have worked all the same.
+ * A rejection or an unreachable provider used no tokens. After a timeout or a client disconnect the provider may still have
+ * generated output.
  */
 function answeredWithoutWork(outcome: Outcome): boolean {
   return outcome.end === "complete" && outcome.status !== undefined && outcome.status >= 400 && outcome.status !== 504;

@@ -10,7 +10,7 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { secret } from "../../core/schema.ts";
-import { type ContentReport, createAnswerContent } from "../../llm/usage/response-content.ts";
+import { type ContentReport, createContentReader } from "../../llm/usage/response-content.ts";
 import type { LogFields, LogValue } from "../../observe/log/logger.ts";
 import type { AnswerObserver, AuditTrail } from "../../observe/trace/audit-trail.ts";
 import { type Redaction, redactJson } from "../../observe/trace/redact.ts";
@@ -32,7 +32,7 @@ export function createAnswerRecord(
     hasText = true;
     value?.add(text);
   };
-  const content = createAnswerContent(contentType, contentEncoding, value && onText);
+  const content = createContentReader(contentType, contentEncoding, value && onText);
   return {
     data: content.data,
     end() {

@@ -246,7 +246,7 @@ export function keyBudgetHooks(
     llmRequest(exchange): Charge | undefined {
       const key = keyOf(exchange);
       if (key?.budget === undefined) return undefined;
-      const wanted = [{ budget: budgetOf(key.budget), key: key.id }];
+      const wanted = [{ budget: thinkingBudget(key.budget), key: key.id }];
       const charge = new BudgetCharge(settings, claimsOf(wanted, exchange, "refuse", env.clock.now()), exchange);
       charges.set(exchange, charge);
       return charge;
@@ -266,12 +266,12 @@ export function keyBudgetHooks(
 /** What a key spent of its own budget in this period. */
 export async function keySpending(whole: Store, clock: Clock, key: SpendingKey): Promise<number | undefined> {
   if (key.budget === undefined) return undefined;
-  const budget = budgetOf(key.budget);
+  const budget = thinkingBudget(key.budget);
   const account = accountOf(budget, key.id, key.id, clock.now());
   return fromCounted(budget.unit, counterOf(await storeNamespace(whole, "budgets").get(account.key)));
 }
 
-function budgetOf({ cost, tokens, per }: KeyBudget): Budget {
+function thinkingBudget({ cost, tokens, per }: KeyBudget): Budget {
   const unit = tokens === undefined ? "cost" : "tokens";
   return {
     name: NAME,

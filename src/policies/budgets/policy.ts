@@ -105,7 +105,7 @@ export const budgets = definePolicy({
   compile(config, env): Hooks {
     const books = budgetBooks(env);
     const rules = config.limits.map((limit) => ({
-      budget: budgetOf(limit),
+      budget: thinkingBudget(limit),
       key: limit.key === undefined ? undefined : env.cel(limit.key),
     }));
     const readsModel = rules.some(({ key }) => key?.attributes.has("llm") === true);
@@ -145,7 +145,7 @@ export const budgets = definePolicy({
   },
 });
 
-function budgetOf(config: BudgetConfig): Budget {
+function thinkingBudget(config: BudgetConfig): Budget {
   const unit = config.tokens === undefined ? "cost" : "tokens";
   return {
     name: config.name,

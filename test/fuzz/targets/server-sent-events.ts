@@ -5,7 +5,7 @@
 import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../../../src/http/sse.ts";
 import { usageEventAt } from "../../../src/llm/usage/event-content.ts";
 import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
-import { createAnswerReader } from "../../../src/llm/usage/response-usage.ts";
+import { createUsageReader } from "../../../src/llm/usage/response-usage.ts";
 import { waysToArrive } from "../pieces.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
@@ -75,7 +75,7 @@ function isUsage(event: SseEvent): boolean {
 }
 
 function usageIn(pieces: readonly Buffer[]): unknown {
-  const reader = createAnswerReader("text/event-stream", undefined);
+  const reader = createUsageReader("text/event-stream", undefined);
   for (const piece of pieces) reader.data(piece);
   const { usage, responseModel } = reader.finish(true);
   return { usage, responseModel };

@@ -4,7 +4,7 @@
  */
 
 import type { Members } from "../../../src/json/json.ts";
-import { Losses, TranslationError, UpstreamAnswerError } from "../../../src/llm/canonical/request-fields.ts";
+import { Losses, TranslationError, UpstreamResponseError } from "../../../src/llm/canonical/request-fields.ts";
 import type { OutEvent, Translation } from "../../../src/llm/canonical/translation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
@@ -87,7 +87,7 @@ function answerOutcome(translation: Translation, text: string, provider: Format)
   let out: Members | undefined;
   const refusal = refusalOf(() => {
     out = translation.response(body, context as never);
-  }, UpstreamAnswerError);
+  }, UpstreamResponseError);
   if (refusal !== undefined || out === undefined) return `broken: ${refusal?.message.slice(0, 30)}`;
   if (provider === "invoke") return "passed";
   checkJson(out);
@@ -111,7 +111,7 @@ function streamOutcome(translation: Translation, events: readonly string[]): str
         );
     }
     out.push(...stream.end());
-  }, UpstreamAnswerError);
+  }, UpstreamResponseError);
   for (const { data } of out) if (data !== "[DONE]") checkJson(JSON.parse(JSON.stringify(data)));
   const kinds = out.map(({ event, data }) => event ?? (data === "[DONE]" ? "done" : "chunk"));
   const starts = kinds.filter((kind) => kind === "content_block_start").length;

@@ -1,9 +1,9 @@
 /**
- * Anthropic's beta features at other houses: there the header of its clients becomes a member of the body, and a name
- * that the house does not know fails the whole request. So only known names go on; what the others ask for is left out.
+ * Anthropic's beta features on other hosts (Bedrock, Vertex AI). There the client's `anthropic-beta` header becomes a body
+ * member, and an unknown name fails the whole request, so only names that the host supports are forwarded.
  */
 
-/** What Bedrock takes in `anthropic_beta`. */
+/** The names that Bedrock accepts in `anthropic_beta`. */
 const BEDROCK = new Set([
   ...["computer-use-2024-10-22", "computer-use-2025-01-24", "computer-use-2025-11-24", "output-128k-2025-02-19"],
   ...["token-efficient-tools-2025-02-19", "interleaved-thinking-2025-05-14", "dev-full-thinking-2025-05-14"],
@@ -11,12 +11,12 @@ const BEDROCK = new Set([
   ...["effort-2025-11-24", "tool-search-tool-2025-10-19", "tool-examples-2025-10-29"],
 ]);
 
-/** Members of a request that only a beta explains. */
+/** Request members that require a beta feature. */
 const MEMBERS: readonly (readonly [member: string, beta: string])[] = [
   ["context_management", "context-management-2025-06-27"],
 ];
 
-export function betasOf(header: string | undefined): readonly string[] {
+export function parseBetas(header: string | undefined): readonly string[] {
   return header === undefined
     ? []
     : header
@@ -29,7 +29,7 @@ export function bedrockBetas(betas: readonly string[]): readonly string[] {
   return betas.filter((name) => BEDROCK.has(name));
 }
 
-/** The members that stay behind with their beta. */
+/** The members to drop because their beta is not enabled. */
 export function membersWithoutBeta(betas: readonly string[]): readonly string[] {
   return MEMBERS.filter(([, beta]) => !betas.includes(beta)).map(([member]) => member);
 }

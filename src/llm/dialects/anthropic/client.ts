@@ -1,12 +1,13 @@
 /**
- * An Anthropic messages request in the common form. A member that is not understood is a loss.
+ * The client side of Anthropic's Messages API: parses requests into the canonical format and writes responses and
+ * streams. Unknown blocks are rejected by name; unknown members are reported as unsupported.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
-  type AnswerFormat,
   type ContentPart,
   type Conversation,
   type Part,
+  type ResponseFormat,
   readSignature,
   type TextPart,
   type Thinking,
@@ -28,8 +29,8 @@ import {
   TranslationError,
   text,
 } from "../../canonical/request-fields.ts";
-import type { AnswerPart, Finish, WholeAnswer } from "../../canonical/response.ts";
-import { ToolOrder } from "../../canonical/tool-call-order.ts";
+import type { CompleteResponse, Finish, ResponsePart } from "../../canonical/response.ts";
+import { ToolCallSequencer } from "../../canonical/tool-call-order.ts";
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
 import type { Usage } from "../../usage/usage.ts";
 
@@ -37,7 +38,7 @@ const KNOWN = new Set([
   ...["model", "messages", "system", "max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences"],
   ...["tools", "tool_choice", "metadata", "thinking", "output_config", "output_format"],
 ]);
-/** Hints about caching and bookkeeping: they change no answer. */
+/** Caching and bookkeeping hints that do not affect the response. */
 const WITHOUT_EFFECT = new Set(["cache_control", "service_tier"]);
 const TOOL_KNOWN = new Set(["type", "name", "description", "input_schema", "strict", "cache_control"]);
 /** When and how a tool's input is streamed: another provider streams as it does. */
@@ -121,7 +122,7 @@ function readThinking(body: Members): Thinking | undefined {
   };
 }
 
-function readFormat(body: Members): AnswerFormat | undefined {
+function readFormat(body: Members): ResponseFormat | undefined {
   const output = isMembers(body.output_config) ? body.output_config : {};
   const format = isMembers(output.format)
     ? output.format
@@ -143,7 +144,7 @@ export function readSystem(system: unknown, at: string): TextPart[] {
   });
 }
 
-/** `system`: instructions that stand among the messages are added to it. */
+/** Instructions found among the messages are appended to `system`. */
 export function readTurns(messages: readonly unknown[], system: TextPart[], losses: Losses): Turn[] {
   const turns = new TurnList();
   const toolNames = new Map<string, string>();
@@ -210,7 +211,7 @@ function readResult(block: Members, where: string, toolNames: Map<string, string
         : list(content, `${where}.content`).flatMap((value, i) => {
             const at = `${where}.content[${i}]`;
             const inner = members(value, at);
-            // What a tool found, named for a search that only Anthropic has.
+            // Only Anthropic's tool search uses references.
             if (inner.type === "tool_reference") return [];
             return [readContent(inner, at, losses)];
           });
@@ -271,7 +272,7 @@ const STOP: Readonly<Record<Finish, string>> = {
   filter: "refusal",
 };
 
-export function writeMessagesAnswer(answer: WholeAnswer, context: TranslationContext): Members {
+export function writeMessagesResponse(answer: CompleteResponse, context: TranslationContext): Members {
   const choice = answer.choices[0];
   return {
     id: answer.id ?? `msg_${context.newId()}`,
@@ -285,7 +286,7 @@ export function writeMessagesAnswer(answer: WholeAnswer, context: TranslationCon
   };
 }
 
-function block(part: AnswerPart, context: TranslationContext): Members {
+function block(part: ResponsePart, context: TranslationContext): Members {
   switch (part.kind) {
     case "text":
       return { type: "text", text: part.text };
@@ -350,7 +351,7 @@ export function openMessagesStream(context: TranslationContext): StreamWriter {
     event("content_block_start", { index, content_block: content });
   };
   const delta = (value: Members): void => event("content_block_delta", { index, delta: value });
-  const tools = new ToolOrder({
+  const tools = new ToolCallSequencer({
     start: ({ id, name }) => start("tool", { type: "tool_use", id: id ?? `toolu_${context.newId()}`, name, input: {} }),
     input: (json) => delta({ type: "input_json_delta", partial_json: json }),
     end: close,

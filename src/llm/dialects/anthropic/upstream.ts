@@ -1,36 +1,37 @@
 /**
- * The common form as an Anthropic messages request.
+ * The provider side of Anthropic's Messages API: writes requests from the canonical format and reads responses and
+ * streams, including the output limits and thinking modes of each Claude model. Unknown model names count as new models.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
-  budgetOf,
   type ContentPart,
   type Conversation,
+  keepSupportedParts,
   type Part,
   type Signature,
-  sayable,
   type Thinking,
   type ToolResultPart,
   type Turn,
+  thinkingBudget,
 } from "../../canonical/conversation.ts";
 import {
   compact,
   ENDED_EARLY,
   type Losses,
   NOT_SUPPORTED,
+  nonEmptyString,
   TranslationError,
-  textOrNothing,
-  UpstreamAnswerError,
+  UpstreamResponseError,
   writeSettings,
 } from "../../canonical/request-fields.ts";
-import type { AnswerSink, Finish } from "../../canonical/response.ts";
+import type { Finish, ResponseSink } from "../../canonical/response.ts";
 import type { StreamReader, TranslationContext } from "../../canonical/translation.ts";
 import { errorMessage } from "../../request/llm-errors.ts";
 import { mergeUsage, readUsage } from "../../usage/usage.ts";
 
 export function writeMessagesRequest(asked: Conversation, context: TranslationContext): Members {
   const { losses, model } = context;
-  const turns = sayable(asked.turns, isForClaude);
+  const turns = keepSupportedParts(asked.turns, isForClaude);
   const { thinking, effort, minTokens } = claudeThinking(asked.thinking, model, losses, lacksThoughts(turns));
   const format = asked.format?.kind === "schema" ? asked.format : undefined;
   if (asked.format?.kind === "json")
@@ -74,7 +75,7 @@ function isForClaude(part: Part): boolean {
   return part.kind !== "thought" || part.signature.signer === "anthropic";
 }
 
-/** Thinking models want the thought before a call back with its result; a history of another model has none. */
+/** Thinking models require the signed reasoning before a tool call in the history; other models' history has none. */
 function lacksThoughts(turns: readonly Turn[]): boolean {
   const last = turns.findLast(({ role }) => role === "assistant");
   return last?.parts.some(({ kind }) => kind === "toolCall") === true && last.parts[0]?.kind !== "thought";
@@ -152,7 +153,7 @@ function toolChoice({ toolChoice: choice, parallelTools, tools }: Conversation):
   return { type: "tool", name: choice.name, ...oneAtATime };
 }
 
-/** The provider wants a limit, other clients need not give one: as much as the model can. */
+/** Anthropic requires `max_tokens`. If the client sets none, the model's maximum applies. */
 const LIMITS: readonly (readonly [RegExp, number])[] = [
   [/claude-3-(?:opus|sonnet|haiku)|claude-(?:2|instant)/, 4096],
   [/claude-3-5/, 8192],
@@ -165,7 +166,7 @@ export function claudeMaxTokens(model: string): number {
   return LIMITS.find(([pattern]) => pattern.test(model))?.[1] ?? DEFAULT_LIMIT;
 }
 
-/** These think by a budget and know no effort. */
+/** Models that take a thinking budget instead of an effort level. */
 const BY_BUDGET = /claude-3-7|claude-(?:opus|sonnet)-4(?:-0|-1|-2\d{3}|@|$)|claude-(?:sonnet|haiku)-4-5/;
 const NEVER = /claude-(?:3-5|3-opus|3-sonnet|3-haiku|2|instant)/;
 const EFFORTS: Readonly<Record<string, string>> = {
@@ -177,19 +178,19 @@ const EFFORTS: Readonly<Record<string, string>> = {
   max: "max",
 };
 const MIN_BUDGET = 1024;
-/** Room for the answer behind the thoughts. */
+/** Tokens reserved for the output after the reasoning. */
 const ANSWER_TOKENS = 1024;
 
 export interface ClaudeThinking {
   readonly thinking: Members | undefined;
   readonly effort: string | undefined;
-  /** The output must be allowed at least so much. */
+  /** The minimum `max_tokens`. */
   readonly minTokens: number;
 }
 
 const NOTHING: ClaudeThinking = { thinking: undefined, effort: undefined, minTokens: 0 };
 
-/** `isUnsigned`: the history has no thoughts where the provider wants them back. */
+/** `isUnsigned`: the history lacks the signed reasoning that Anthropic requires. */
 export function claudeThinking(
   asked: Thinking | undefined,
   model: string,
@@ -211,7 +212,7 @@ export function claudeThinking(
   const byEffort = isByBudget ? undefined : word;
   if (budgetTokens === undefined && !isByBudget)
     return { thinking: isAdaptive ? { type: "adaptive" } : undefined, effort: byEffort, minTokens: 0 };
-  const budget = Math.max(MIN_BUDGET, budgetOf(asked) ?? MIN_BUDGET);
+  const budget = Math.max(MIN_BUDGET, thinkingBudget(asked) ?? MIN_BUDGET);
   if (isUnsigned) return { thinking: undefined, effort: byEffort, minTokens: 0 };
   return {
     thinking: compact({ type: "enabled", budget_tokens: budget }),
@@ -220,9 +221,9 @@ export function claudeThinking(
   };
 }
 
-export function readMessagesAnswer(body: Members, sink: AnswerSink): void {
-  if (!Array.isArray(body.content)) throw new UpstreamAnswerError(502, "the provider's answer has no content");
-  sink.begin(textOrNothing(body.id), textOrNothing(body.model));
+export function readMessagesResponse(body: Members, sink: ResponseSink): void {
+  if (!Array.isArray(body.content)) throw new UpstreamResponseError(502, "the provider's answer has no content");
+  sink.begin(nonEmptyString(body.id), nonEmptyString(body.model));
   let call = 0;
   for (const block of body.content.filter(isMembers)) {
     if (block.type === "text") sink.text(0, String(block.text));
@@ -234,7 +235,7 @@ export function readMessagesAnswer(body: Members, sink: AnswerSink): void {
       const signature = signatureOf(block.data);
       if (signature) sink.redacted(0, signature);
     } else if (block.type === "tool_use") {
-      sink.toolCall(0, call, textOrNothing(block.id), String(block.name));
+      sink.toolCall(0, call, nonEmptyString(block.id), String(block.name));
       sink.toolInput(0, call, JSON.stringify(block.input ?? {}));
       sink.toolEnd(0, call);
       call += 1;
@@ -245,7 +246,7 @@ export function readMessagesAnswer(body: Members, sink: AnswerSink): void {
   if (usage) sink.usage(usage);
 }
 
-export function openMessagesReader(sink: AnswerSink): StreamReader {
+export function openMessagesReader(sink: ResponseSink): StreamReader {
   let usage: Members | undefined;
   let calls = 0;
   let isCall = false;
@@ -256,13 +257,13 @@ export function openMessagesReader(sink: AnswerSink): StreamReader {
         case "message_start": {
           const message = isMembers(data.message) ? data.message : {};
           if (isMembers(message.usage)) usage = mergeUsage(usage, message.usage);
-          sink.begin(textOrNothing(message.id), textOrNothing(message.model));
+          sink.begin(nonEmptyString(message.id), nonEmptyString(message.model));
           break;
         }
         case "content_block_start": {
           const block = isMembers(data.content_block) ? data.content_block : {};
           isCall = block.type === "tool_use";
-          if (isCall) sink.toolCall(0, calls++, textOrNothing(block.id), String(block.name));
+          if (isCall) sink.toolCall(0, calls++, nonEmptyString(block.id), String(block.name));
           else if (block.type === "redacted_thinking") {
             const signature = signatureOf(block.data);
             if (signature) sink.redacted(0, signature);
@@ -284,12 +285,12 @@ export function openMessagesReader(sink: AnswerSink): StreamReader {
           }
           break;
         case "error":
-          throw new UpstreamAnswerError(500, errorMessage(data, ""));
+          throw new UpstreamResponseError(500, errorMessage(data, ""));
       }
     },
     // A stream without a reason to stop was cut: the client must not take it for whole.
     end() {
-      if (finish === undefined) throw new UpstreamAnswerError(502, ENDED_EARLY);
+      if (finish === undefined) throw new UpstreamResponseError(502, ENDED_EARLY);
       const counted = readUsage(usage);
       if (counted) sink.usage(counted);
     },

@@ -1,18 +1,18 @@
 /**
- * The common form as a request of Amazon Bedrock's converse. It refuses empty texts, descriptions and results, and a
- * history with tools that are not defined.
+ * The provider side of Amazon Bedrock's Converse API. Converse rejects empty text, descriptions and results, and a history
+ * whose tools are not defined.
  */
 import { lookupTable } from "../../../base/lookup-table.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
-  budgetOf,
   type ContentPart,
   type Conversation,
-  effortOf,
+  keepSupportedParts,
   type Part,
-  sayable,
   type ToolResultPart,
   type Turn,
+  thinkingBudget,
+  thinkingEffort,
   usesTools,
 } from "../../canonical/conversation.ts";
 import {
@@ -20,12 +20,12 @@ import {
   ENDED_EARLY,
   type Losses,
   NOT_SUPPORTED,
+  nonEmptyString,
   TranslationError,
-  textOrNothing,
-  UpstreamAnswerError,
+  UpstreamResponseError,
   writeSettings,
 } from "../../canonical/request-fields.ts";
-import type { AnswerSink } from "../../canonical/response.ts";
+import type { ResponseSink } from "../../canonical/response.ts";
 import type { StreamReader, TranslationContext } from "../../canonical/translation.ts";
 import { errorMessage } from "../../request/llm-errors.ts";
 import { readUsage } from "../../usage/usage.ts";
@@ -50,7 +50,7 @@ const DOCUMENT_FORMATS = lookupTable<string>({
   "application/vnd.ms-excel": "xls",
   "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
 });
-/** Others refuse the mark. */
+/** Other models reject the marker. */
 const CACHES = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)|amazon\.nova/;
 const CACHE_POINT = { cachePoint: { type: "default" } };
 const NO_OUTPUT = "(no output)";
@@ -59,7 +59,7 @@ export function writeConverseRequest(asked: Conversation, context: TranslationCo
   const { losses, model } = context;
   const marked = markerFor(model);
   const isClaude = /anthropic\.claude/.test(model);
-  const turns = sayable(
+  const turns = keepSupportedParts(
     asked.turns,
     (part) => part.kind !== "thought" || (isClaude && part.signature.signer === "anthropic"),
   );
@@ -92,7 +92,7 @@ export function writeConverseRequest(asked: Conversation, context: TranslationCo
 
 type Marked = (block: Members, cacheControl: unknown) => Members[];
 
-/** A mark of its own follows what is to be cached. */
+/** Converse marks cached content with a separate block after it. */
 function markerFor(model: string): Marked {
   const caches = CACHES.test(model);
   return (block, mark) => (!caches || mark === undefined || mark === null ? [block] : [block, CACHE_POINT]);
@@ -192,7 +192,7 @@ function toolConfig(asked: Conversation, turns: readonly Turn[], marked: Marked,
   });
 }
 
-/** What the history used and the request defines no more. */
+/** Tools that the history uses but the request no longer defines. */
 function usedTools(turns: readonly Turn[]): Members[] {
   const names = new Set(
     turns.flatMap(({ parts }) => parts.flatMap((part) => (part.kind === "toolCall" ? [part.name] : []))),
@@ -210,13 +210,13 @@ function outputConfig({ format }: Conversation, losses: Losses): Members | undef
   return { textFormat: { type: "json_schema", structure: { jsonSchema } } };
 }
 
-/** Each family of models has a member of its own for it. */
+/** Each model family has its own parameter. */
 function thinkingFields({ thinking }: Conversation, model: string, losses: Losses): Members {
   if (thinking === undefined || thinking.effort === "none") return {};
-  const budget = budgetOf(thinking);
+  const budget = thinkingBudget(thinking);
   if (thinking.budgetTokens !== undefined || (/anthropic\.claude/.test(model) && budget !== undefined))
     return { thinking: { type: "enabled", budget_tokens: Math.max(1024, budget ?? 0) } };
-  const effort = effortOf(thinking);
+  const effort = thinkingEffort(thinking);
   if (effort !== undefined && /openai\.gpt-oss/.test(model)) return { reasoning_effort: effort };
   if (effort !== undefined && /amazon\.nova-2/.test(model))
     return {
@@ -230,9 +230,9 @@ function thinkingFields({ thinking }: Conversation, model: string, losses: Losse
   return {};
 }
 
-export function readConverseAnswer(body: Members, sink: AnswerSink): void {
+export function readConverseResponse(body: Members, sink: ResponseSink): void {
   const message = isMembers(body.output) && isMembers(body.output.message) ? body.output.message : undefined;
-  if (message === undefined) throw new UpstreamAnswerError(502, "the provider's answer has no message");
+  if (message === undefined) throw new UpstreamResponseError(502, "the provider's answer has no message");
   sink.begin(undefined, undefined);
   let call = 0;
   for (const block of Array.isArray(message.content) ? message.content.filter(isMembers) : []) {
@@ -248,7 +248,7 @@ export function readConverseAnswer(body: Members, sink: AnswerSink): void {
       if (redacted) sink.redacted(0, redacted);
     }
     if (isMembers(block.toolUse)) {
-      sink.toolCall(0, call, textOrNothing(block.toolUse.toolUseId), String(block.toolUse.name));
+      sink.toolCall(0, call, nonEmptyString(block.toolUse.toolUseId), String(block.toolUse.name));
       sink.toolInput(0, call, JSON.stringify(block.toolUse.input ?? {}));
       sink.toolEnd(0, call);
       call += 1;
@@ -259,7 +259,7 @@ export function readConverseAnswer(body: Members, sink: AnswerSink): void {
   if (usage) sink.usage(usage);
 }
 
-export function openConverseReader(sink: AnswerSink): StreamReader {
+export function openConverseReader(sink: ResponseSink): StreamReader {
   let calls = 0;
   let isCall = false;
   let finished = false;
@@ -273,7 +273,7 @@ export function openConverseReader(sink: AnswerSink): StreamReader {
         case "contentBlockStart": {
           const tool = isMembers(data.start) && isMembers(data.start.toolUse) ? data.start.toolUse : undefined;
           isCall = tool !== undefined;
-          if (tool) sink.toolCall(0, calls++, textOrNothing(tool.toolUseId), String(tool.name));
+          if (tool) sink.toolCall(0, calls++, nonEmptyString(tool.toolUseId), String(tool.name));
           break;
         }
         case "contentBlockDelta":
@@ -291,11 +291,11 @@ export function openConverseReader(sink: AnswerSink): StreamReader {
           usage = data.usage;
           break;
         case "exception":
-          throw new UpstreamAnswerError(500, errorMessage(data, ""));
+          throw new UpstreamResponseError(500, errorMessage(data, ""));
       }
     },
     end() {
-      if (!finished) throw new UpstreamAnswerError(502, ENDED_EARLY);
+      if (!finished) throw new UpstreamResponseError(502, ENDED_EARLY);
       const counted = readUsage(usage);
       if (counted) sink.usage(counted);
     },

@@ -5,7 +5,7 @@
  */
 
 import { type Members, parseMembers } from "../../../json/json.ts";
-import { ENDED_EARLY, UpstreamAnswerError } from "../../canonical/request-fields.ts";
+import { ENDED_EARLY, UpstreamResponseError } from "../../canonical/request-fields.ts";
 import type { StreamTranslation, Translation } from "../../canonical/translation.ts";
 import { errorMessage } from "../../request/llm-errors.ts";
 import { bedrockBetas, membersWithoutBeta } from "../anthropic/betas.ts";
@@ -35,15 +35,15 @@ function unwrapped(): StreamTranslation {
   let finished = false;
   return {
     event(type, data) {
-      if (type === "exception") throw new UpstreamAnswerError(500, errorMessage(data, ""));
+      if (type === "exception") throw new UpstreamResponseError(500, errorMessage(data, ""));
       const event = typeof data.bytes === "string" ? parseMembers(decode(data.bytes)) : undefined;
       if (event === undefined || typeof event.type !== "string")
-        throw new UpstreamAnswerError(502, "the provider's stream holds something that is no event");
+        throw new UpstreamResponseError(502, "the provider's stream holds something that is no event");
       if (event.type === "message_stop") finished = true;
       return [{ event: event.type, data: withoutMetrics(event) }];
     },
     end() {
-      if (!finished) throw new UpstreamAnswerError(502, ENDED_EARLY);
+      if (!finished) throw new UpstreamResponseError(502, ENDED_EARLY);
       return [];
     },
   };

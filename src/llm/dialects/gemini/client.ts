@@ -1,13 +1,14 @@
 /**
- * A request of Gemini's generateContent in the common form. Google's API takes names in both spellings. A member that is
- * not understood is a loss.
+ * The client side of Gemini's generateContent: parses requests into the canonical format and writes responses and
+ * streams. Google's API accepts camelCase and snake_case names. Tool calls often have no ids: the gateway numbers them and
+ * matches results to calls of the same name in order. Unknown parts are rejected by name.
  */
 import { isMembers, type Members, putMember } from "../../../json/json.ts";
 import {
-  type AnswerFormat,
   type ContentPart,
   type Conversation,
   type Part,
+  type ResponseFormat,
   readSignature,
   type Signature,
   type TextPart,
@@ -24,21 +25,21 @@ import {
   list,
   members,
   NOT_SUPPORTED,
+  nonEmptyString,
   optionalNumber,
   optionalText,
   readSettings,
   TranslationError,
   text,
-  textOrNothing,
 } from "../../canonical/request-fields.ts";
-import type { AnswerPart, Finish, WholeAnswer } from "../../canonical/response.ts";
-import { type OrderedCall, ToolOrder } from "../../canonical/tool-call-order.ts";
+import type { CompleteResponse, Finish, ResponsePart } from "../../canonical/response.ts";
+import { type OrderedCall, ToolCallSequencer } from "../../canonical/tool-call-order.ts";
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
 import type { Usage } from "../../usage/usage.ts";
 import { inputOf } from "../anthropic/client.ts";
 
 const KNOWN = new Set(["model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"]);
-/** What Google blocks and how it keeps books: other providers have their own. */
+/** Google's safety settings and bookkeeping have no equivalent and no effect elsewhere. */
 const WITHOUT_EFFECT = new Set(["safetySettings", "labels", "store"]);
 const CONFIG_KNOWN = new Set([
   ...["temperature", "topP", "topK", "candidateCount", "maxOutputTokens", "stopSequences", "seed"],
@@ -170,7 +171,7 @@ function readThinking(value: unknown): Thinking | undefined {
   return budgetTokens === undefined && effort === undefined ? undefined : { param, budgetTokens, effort };
 }
 
-function readFormat(config: Members): AnswerFormat | undefined {
+function readFormat(config: Members): ResponseFormat | undefined {
   const param = "generationConfig.responseMimeType";
   const schema = config.responseJsonSchema ?? config._responseJsonSchema ?? config.responseSchema;
   if (isMembers(schema)) return { kind: "schema", param, name: "answer", schema: jsonSchema(schema) as Members };
@@ -204,7 +205,7 @@ export function readContents(contents: readonly unknown[]): Turn[] {
   return turns.turns;
 }
 
-/** Calls that have no result yet. */
+/** Tool calls without a result so far. */
 class OpenCalls {
   readonly #open: { readonly id: string; readonly name: string }[] = [];
   #count = 0;
@@ -215,7 +216,7 @@ class OpenCalls {
     return known;
   }
 
-  /** The id of the call that this is the result of. */
+  /** Returns the id of the call that the result belongs to. */
   answered(id: string | undefined, name: string): string {
     const at = this.#open.findIndex((one) => (id === undefined ? one.name === name : one.id === id));
     const [found] = at < 0 ? [] : this.#open.splice(at, 1);
@@ -230,17 +231,17 @@ function readPart(part: Members, at: string, calls: OpenCalls): Part[] {
   if (isMembers(called)) {
     const name = text(called.name, `${at}.functionCall.name`);
     const input = isMembers(called.args) ? called.args : {};
-    return [{ kind: "toolCall", id: calls.called(textOrNothing(called.id), name), name, input, signature }];
+    return [{ kind: "toolCall", id: calls.called(nonEmptyString(called.id), name), name, input, signature }];
   }
   if (isMembers(result)) {
     const name = text(result.name, `${at}.functionResponse.name`);
     const response = isMembers(result.response) ? result.response : {};
-    const isError = textOrNothing(response.error) !== undefined && Object.keys(response).length === 1;
+    const isError = nonEmptyString(response.error) !== undefined && Object.keys(response).length === 1;
     const seen = result.parts === undefined ? [] : listOf(result.parts, `${at}.functionResponse.parts`);
     return [
       {
         kind: "toolResult",
-        id: calls.answered(textOrNothing(result.id), name),
+        id: calls.answered(nonEmptyString(result.id), name),
         name,
         parts: [
           { kind: "text", text: resultText(response) },
@@ -256,7 +257,7 @@ function readPart(part: Members, at: string, calls: OpenCalls): Part[] {
   }
   const data = readData(part, at);
   if (data.length > 0) return data;
-  // A signature may stand alone.
+  // A part may hold only a signature.
   if (signature !== undefined && Object.keys(part).every((name) => /^thought/.test(name))) return [];
   throw new TranslationError(at, `${JSON.stringify(Object.keys(part)[0] ?? "{}")} ${NOT_SUPPORTED}`);
 }
@@ -296,7 +297,7 @@ function resultText(response: Members): string {
     : JSON.stringify(response);
 }
 
-/** Google's API takes one thing where a list is meant. */
+/** Google's API accepts a single object in place of a list. */
 function listOf(value: unknown, at: string): readonly unknown[] {
   if (value === undefined || value === null) return [];
   return isMembers(value) ? [value] : list(value, at);
@@ -309,7 +310,7 @@ const FINISH: Readonly<Record<Finish, string>> = {
   filter: "SAFETY",
 };
 
-export function writeGeminiAnswer(answer: WholeAnswer, context: TranslationContext): Members {
+export function writeGeminiResponse(answer: CompleteResponse, context: TranslationContext): Members {
   return compact({
     candidates: answer.choices.map(({ parts, finish }, index) => ({
       content: { role: "model", parts: parts.flatMap(partOf) },
@@ -322,7 +323,7 @@ export function writeGeminiAnswer(answer: WholeAnswer, context: TranslationConte
   });
 }
 
-function partOf(part: AnswerPart): Members[] {
+function partOf(part: ResponsePart): Members[] {
   switch (part.kind) {
     case "text":
       return [{ text: part.text }];
@@ -344,7 +345,7 @@ function callPart({ id, name, signature }: Pick<OrderedCall, "id" | "name" | "si
   });
 }
 
-/** Here thoughts are counted beside the output, and cached tokens are part of the prompt. */
+/** Gemini counts reasoning separately from the output, and cached tokens as part of the prompt. */
 function usageMetadata(usage: Usage | undefined): Members | undefined {
   if (usage === undefined) return undefined;
   return compact({
@@ -362,17 +363,17 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
   let begun = false;
   const finishes: Finish[] = [];
   let usage: Usage | undefined;
-  const orders = new Map<number, ToolOrder>();
+  const orders = new Map<number, ToolCallSequencer>();
 
   const piece = (choice: number, part: Members): void => {
     out.push({ data: { candidates: [{ content: { role: "model", parts: [part] }, index: choice }], ...head } });
   };
-  const orderOf = (choice: number): ToolOrder => {
+  const orderOf = (choice: number): ToolCallSequencer => {
     let order = orders.get(choice);
     if (order === undefined) {
       let current: OrderedCall | undefined;
       let input = "";
-      order = new ToolOrder({
+      order = new ToolCallSequencer({
         start(call) {
           current = call;
           input = "";

@@ -1,30 +1,30 @@
 /**
- * The common form as a request of Gemini's generateContent.
+ * The provider side of Gemini's generateContent: writes requests from the canonical format and reads responses and streams.
  */
 import { lookupTable } from "../../../base/lookup-table.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
-  budgetOf,
   type ContentPart,
   type Conversation,
+  keepSupportedParts,
   type Part,
   resultText,
   type Signature,
   type Source,
-  sayable,
   type ToolChoice,
+  thinkingBudget,
 } from "../../canonical/conversation.ts";
 import {
   compact,
   ENDED_EARLY,
   type Losses,
   NOT_SUPPORTED,
+  nonEmptyString,
   TranslationError,
-  textOrNothing,
-  UpstreamAnswerError,
+  UpstreamResponseError,
   writeSettings,
 } from "../../canonical/request-fields.ts";
-import type { AnswerSink, Finish } from "../../canonical/response.ts";
+import type { Finish, ResponseSink } from "../../canonical/response.ts";
 import type { StreamReader, TranslationContext } from "../../canonical/translation.ts";
 import { errorMessage } from "../../request/llm-errors.ts";
 import { readUsage } from "../../usage/usage.ts";
@@ -42,7 +42,7 @@ export function writeGeminiRequest(asked: Conversation, context: TranslationCont
   const { losses, model } = context;
   return compact({
     systemInstruction: asked.system.length === 0 ? undefined : { parts: asked.system.map(({ text }) => ({ text })) },
-    contents: sayable(asked.turns, isForGemini).map(({ role, parts }) => ({
+    contents: keepSupportedParts(asked.turns, isForGemini).map(({ role, parts }) => ({
       role: role === "assistant" ? "model" : "user",
       parts: partsOf(parts, model),
     })),
@@ -97,7 +97,7 @@ function partOf(part: Part): Members[] {
         );
       const text = resultText(part, true);
       const response = part.isError ? { error: text } : resultOf(text);
-      // Images that a tool found stand beside its result.
+      // Images of a tool result are separate parts.
       const seen = part.parts.filter(({ kind }) => kind !== "text").map(contentOf);
       return [{ functionResponse: { name: part.name, response } }, ...seen];
     }
@@ -118,7 +118,7 @@ function dataOf(source: Source): Members {
   return { inlineData: { mimeType: source.mediaType, data: source.data } };
 }
 
-/** The provider wants an object: a result that is one goes as it is. */
+/** Gemini requires an object; a JSON object result is passed through. */
 function resultOf(text: string): Members {
   try {
     const parsed: unknown = JSON.parse(text);
@@ -171,11 +171,11 @@ function generationConfig(asked: Conversation, losses: Losses): Members | undefi
   return Object.keys(config).length === 0 ? undefined : config;
 }
 
-/** Without `includeThoughts` the thoughts are made and paid for, and never seen. */
+/** Without `includeThoughts`, Gemini generates and bills reasoning but does not return it. */
 function thinkingConfig({ thinking }: Conversation, losses: Losses): Members | undefined {
   if (thinking === undefined) return undefined;
   if (thinking.isAdaptive && thinking.effort === undefined) return { includeThoughts: true, thinkingBudget: -1 };
-  const budget = budgetOf(thinking);
+  const budget = thinkingBudget(thinking);
   if (budget === undefined) {
     losses.lose(thinking.param, thinking.effort, `${JSON.stringify(thinking.effort)} ${NOT_SUPPORTED}`);
     return undefined;
@@ -187,29 +187,29 @@ const FILTERED = new Set([
   ...["SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE"],
 ]);
 
-export function readGeminiAnswer(body: Members, sink: AnswerSink): void {
-  sink.begin(textOrNothing(body.responseId), textOrNothing(body.modelVersion));
+export function readGeminiResponse(body: Members, sink: ResponseSink): void {
+  sink.begin(nonEmptyString(body.responseId), nonEmptyString(body.modelVersion));
   const candidates = Array.isArray(body.candidates) ? body.candidates.filter(isMembers) : [];
   for (const [at, candidate] of candidates.entries()) {
     const calls = readParts(candidate, at, 0, sink);
     sink.finish(at, finishOf(candidate.finishReason, calls > 0));
   }
-  // A prompt that was blocked has no candidates; the client sees an empty answer that was filtered.
+  // A blocked prompt has no candidates; the client gets an empty, filtered response.
   if (candidates.length === 0) sink.finish(0, "filter");
   const usage = readUsage(body.usageMetadata);
   if (usage) sink.usage(usage);
 }
 
-export function openGeminiReader(sink: AnswerSink): StreamReader {
+export function openGeminiReader(sink: ResponseSink): StreamReader {
   let usage: unknown;
   let finished = false;
   /** By candidate: how many tool calls it has made. */
   const calls: number[] = [];
   return {
     event(_name, data) {
-      if (isMembers(data.error)) throw new UpstreamAnswerError(500, errorMessage(data, ""));
+      if (isMembers(data.error)) throw new UpstreamResponseError(500, errorMessage(data, ""));
       if (isMembers(data.usageMetadata)) usage = data.usageMetadata;
-      sink.begin(textOrNothing(data.responseId), textOrNothing(data.modelVersion));
+      sink.begin(nonEmptyString(data.responseId), nonEmptyString(data.modelVersion));
       for (const candidate of Array.isArray(data.candidates) ? data.candidates : []) {
         if (!isMembers(candidate)) continue;
         const at = typeof candidate.index === "number" ? candidate.index : 0;
@@ -225,7 +225,7 @@ export function openGeminiReader(sink: AnswerSink): StreamReader {
       }
     },
     end() {
-      if (!finished) throw new UpstreamAnswerError(502, ENDED_EARLY);
+      if (!finished) throw new UpstreamResponseError(502, ENDED_EARLY);
       const counted = readUsage(usage);
       if (counted) sink.usage(counted);
     },
@@ -233,7 +233,7 @@ export function openGeminiReader(sink: AnswerSink): StreamReader {
 }
 
 /** Returns how many tool calls there are now. */
-function readParts(candidate: Members, choice: number, callsBefore: number, sink: AnswerSink): number {
+function readParts(candidate: Members, choice: number, callsBefore: number, sink: ResponseSink): number {
   let calls = callsBefore;
   const { content } = candidate;
   const parts = isMembers(content) && Array.isArray(content.parts) ? content.parts : [];
@@ -242,7 +242,7 @@ function readParts(candidate: Members, choice: number, callsBefore: number, sink
     const signature = signatureOf(part.thoughtSignature);
     if (isMembers(part.functionCall)) {
       const { id, name, args } = part.functionCall;
-      sink.toolCall(choice, calls, textOrNothing(id), String(name), signature);
+      sink.toolCall(choice, calls, nonEmptyString(id), String(name), signature);
       sink.toolInput(choice, calls, JSON.stringify(args ?? {}));
       sink.toolEnd(choice, calls);
       calls += 1;
@@ -250,9 +250,9 @@ function readParts(candidate: Members, choice: number, callsBefore: number, sink
       if (part.thought === true) sink.thought(choice, part.text);
       else sink.text(choice, part.text);
     } else if (isMembers(part.inlineData) || isMembers(part.fileData))
-      throw new UpstreamAnswerError(502, "the model answered with an image or a file, which cannot be translated");
+      throw new UpstreamResponseError(502, "the model answered with an image or a file, which cannot be translated");
     else if (isMembers(part.executableCode) || isMembers(part.codeExecutionResult))
-      throw new UpstreamAnswerError(502, "the model ran code, which cannot be translated");
+      throw new UpstreamResponseError(502, "the model ran code, which cannot be translated");
   }
   return calls;
 }

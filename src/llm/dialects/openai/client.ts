@@ -1,13 +1,14 @@
 /**
- * An OpenAI chat request in the common form. A member that is not understood is a loss.
+ * The client side of OpenAI's Chat Completions API: parses requests into the canonical format and writes responses and
+ * streams. Unknown members are reported as unsupported.
  */
 import { lookupTable } from "../../../base/lookup-table.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
-  type AnswerFormat,
   type ContentPart,
   type Conversation,
   type Part,
+  type ResponseFormat,
   readSignature,
   type Signature,
   type TextPart,
@@ -36,15 +37,15 @@ import {
 } from "../../canonical/request-fields.ts";
 import {
   type Choice,
+  type CompleteResponse,
   type Finish,
   textOfChoice,
   thoughtsOfChoice,
-  type WholeAnswer,
 } from "../../canonical/response.ts";
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
 import type { Usage } from "../../usage/usage.ts";
 
-/** Read here, or by whoever sends the request. */
+/** Parameters read here or by the code that sends the request. */
 const KNOWN = new Set([
   "model",
   "messages",
@@ -70,7 +71,7 @@ const KNOWN = new Set([
   "verbosity",
   "service_tier",
 ]);
-/** They say something about bookkeeping or caching and change no answer. */
+/** Bookkeeping and caching parameters that do not affect the response. */
 const WITHOUT_EFFECT = new Set([
   "metadata",
   "store",
@@ -178,7 +179,7 @@ function readStop(value: unknown): string[] {
   return list(value, "stop").map((one, i) => text(one, `stop[${i}]`));
 }
 
-function readFormat(value: unknown): AnswerFormat | undefined {
+function readFormat(value: unknown): ResponseFormat | undefined {
   if (value === undefined || value === null) return undefined;
   const format = members(value, "response_format");
   switch (format.type) {
@@ -200,7 +201,7 @@ function readFormat(value: unknown): AnswerFormat | undefined {
   }
 }
 
-/** Members of a message that are read, or that only repeat what a model said of its answer. */
+/** Message members that are read, or that only repeat metadata of an earlier response. */
 const MESSAGE_KNOWN = new Set([
   "role",
   "content",
@@ -262,11 +263,11 @@ function assistantContent(message: Members, at: string): Part[] {
   const said =
     message.content === null || message.content === undefined ? [] : readContent(message.content, `${at}.content`);
   const refusal = optionalText(message.refusal, `${at}.refusal`);
-  // What the model said instead of an answer is what it said.
+  // A refusal counts as the assistant's text.
   return refusal === undefined || refusal === "" ? said : [...said, { kind: "text", text: refusal }];
 }
 
-/** Nothing that somebody wrote for the model is left out silently. */
+/** Rejects content that would otherwise be dropped silently. */
 function loseUnknown(message: Members, at: string, losses: Losses): void {
   for (const [name, value] of Object.entries(message)) {
     // The name of a tool is that of its call.
@@ -295,7 +296,7 @@ function readToolCalls(message: Members, at: string): ToolCallPart[] {
   });
 }
 
-/** Gemini's signature of a thought travels with the call, as in Google's own OpenAI-compatible API. */
+/** Carries Gemini's reasoning signature with the tool call, as Google's OpenAI-compatible API does. */
 function signatureOf(call: Members): Signature | undefined {
   const google = isMembers(call.extra_content) ? call.extra_content.google : undefined;
   return isMembers(google) ? readSignature(google.thought_signature, "google") : undefined;
@@ -311,7 +312,7 @@ function readPart(part: Members, at: string): ContentPart {
   switch (part.type) {
     case "text":
       return { kind: "text", text: text(part.text, `${at}.text`), ...cache };
-    // Thoughts that some servers write into the content: nobody else can use them.
+    // Some servers write reasoning into the content; other providers cannot use it.
     case "thinking":
       return { kind: "text", text: "" };
     case "refusal":
@@ -341,7 +342,7 @@ const FINISH: Readonly<Record<Finish, string>> = {
   filter: "content_filter",
 };
 
-export function writeChatAnswer(answer: WholeAnswer, context: TranslationContext): Members {
+export function writeChatResponse(answer: CompleteResponse, context: TranslationContext): Members {
   return compact({
     id: answer.id ?? `chatcmpl-${context.newId()}`,
     object: "chat.completion",
@@ -374,7 +375,7 @@ function message(choice: Choice, context: TranslationContext): Members {
   );
   return compact({
     role: "assistant",
-    // Without any text there is null, not an empty text (as OpenAI answers a tool call).
+    // Like OpenAI, a response without text has `null` content instead of an empty string.
     content: text === "" && calls.length > 0 ? null : text,
     reasoning_content: reasoning === "" ? undefined : reasoning,
     tool_calls: calls.length === 0 ? undefined : calls,
@@ -396,7 +397,7 @@ export function chatUsage(usage: Usage): Members {
   });
 }
 
-/** Gemini's signature of a thought travels with the call, as in Google's own OpenAI-compatible API. */
+/** Carries Gemini's reasoning signature with the tool call, as Google's OpenAI-compatible API does. */
 function toolCall(id: string, name: string, input: string, signature: Signature | undefined): Members {
   return {
     id,
@@ -413,9 +414,9 @@ export function openChatStream(context: TranslationContext): StreamWriter {
   let begun = false;
   let out: OutEvent[] = [];
   let usage: Usage | undefined;
-  /** A call whose first input may still come with the same event. */
+  /** A started call whose first input may arrive in the same event. */
   let started: { choice: number; call: number; written: Members } | undefined;
-  /** A tool without arguments is called with an empty object; its stream says nothing at all. */
+  /** Calls without arguments so far. Their stream has no input event, so an empty object is written at the end. */
   const withoutInput = new Set<string>();
 
   const chunk = (choice: number, delta: Members, finish: string | null): void => {
@@ -462,10 +463,10 @@ export function openChatStream(context: TranslationContext): StreamWriter {
       if (text !== "") chunk(choice, { reasoning_content: text }, null);
     },
     signed() {
-      // There is no member for it.
+      // The chat format has no field for it.
     },
     redacted() {
-      // There is no member for it.
+      // The chat format has no field for it.
     },
     toolCall(choice, call, id, name, signature) {
       flush();

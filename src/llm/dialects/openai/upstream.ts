@@ -1,44 +1,46 @@
 /**
- * The common form as an OpenAI chat request. Servers of this dialect differ in some members (`ChatHabits`).
+ * The provider side of OpenAI's Chat Completions API. Servers of this dialect vary: parameter names (`ChatHabits`), reasoning
+ * under three names or inside the content, tool calls without an index or with a new id on an old index, and `stop` as the
+ * finish reason of a tool call.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
-  type AnswerFormat,
   type ContentPart,
   type Conversation,
-  effortOf,
+  keepSupportedParts,
+  type ResponseFormat,
   readSignature,
   resultText,
-  sayable,
   type ToolChoice,
   type Turn,
+  thinkingEffort,
 } from "../../canonical/conversation.ts";
 import {
   compact,
   ENDED_EARLY,
+  nonEmptyString,
   TranslationError,
-  textOrNothing,
-  UpstreamAnswerError,
+  UpstreamResponseError,
   urlOf,
   writeSettings,
 } from "../../canonical/request-fields.ts";
-import type { AnswerSink, Finish } from "../../canonical/response.ts";
+import type { Finish, ResponseSink } from "../../canonical/response.ts";
 import type { StreamReader, TranslationContext } from "../../canonical/translation.ts";
 import { errorMessage } from "../../request/llm-errors.ts";
 import { readUsage } from "../../usage/usage.ts";
 
-/** Its highest word; others have more. */
+/** OpenAI's highest effort level is `xhigh`. */
 const EFFORT_NAMES: Readonly<Record<string, string>> = { max: "xhigh" };
 
 export function writeChatRequest(asked: Conversation, context: TranslationContext): Members {
   const { chat, losses } = context;
   const system = asked.system.map(({ text }) => text).join("\n\n");
-  const effort = asked.thinking && effortOf(asked.thinking);
+  const effort = asked.thinking && thinkingEffort(asked.thinking);
   return compact({
     model: context.model,
     messages: [
       ...(system === "" ? [] : [{ role: "system", content: system }]),
-      ...sayable(asked.turns, ({ kind }) => kind !== "thought").flatMap(messagesOf),
+      ...keepSupportedParts(asked.turns, ({ kind }) => kind !== "thought").flatMap(messagesOf),
     ],
     [chat.maxTokens]: asked.maxTokens,
     stop: asked.stop.length === 0 ? undefined : asked.stop,
@@ -101,7 +103,7 @@ function assistantMessage(parts: Turn["parts"]): Members {
   });
 }
 
-/** Results of tools are messages of their own here, before what the user says with them; they can only be text. */
+/** Tool results are separate messages that precede the user's content, and they can only hold text. */
 function userMessages(parts: Turn["parts"]): Members[] {
   const results: Members[] = [];
   const said: Members[] = [];
@@ -140,22 +142,22 @@ function toolChoice(choice: ToolChoice, required: string): unknown {
   return choice === "required" ? required : choice;
 }
 
-function responseFormat(format: AnswerFormat): Members {
+function responseFormat(format: ResponseFormat): Members {
   if (format.kind === "json") return { type: "json_object" };
   return { type: "json_schema", json_schema: { name: format.name, schema: format.schema, strict: true } };
 }
 
-export function readChatAnswer(body: Members, sink: AnswerSink): void {
+export function readChatResponse(body: Members, sink: ResponseSink): void {
   const choices = Array.isArray(body.choices) ? body.choices.filter(isMembers) : [];
-  if (choices.length === 0) throw new UpstreamAnswerError(502, "the provider's answer has no choices");
-  sink.begin(textOrNothing(body.id), textOrNothing(body.model));
+  if (choices.length === 0) throw new UpstreamResponseError(502, "the provider's answer has no choices");
+  sink.begin(nonEmptyString(body.id), nonEmptyString(body.model));
   for (const [at, choice] of choices.entries()) {
     const message = isMembers(choice.message) ? choice.message : {};
     readSaid(message, at, sink);
     const calls = Array.isArray(message.tool_calls) ? message.tool_calls.filter(isMembers) : [];
     for (const [call, one] of calls.entries()) {
       const called = isMembers(one.function) ? one.function : {};
-      sink.toolCall(at, call, textOrNothing(one.id), String(called.name ?? ""), signatureOf(one));
+      sink.toolCall(at, call, nonEmptyString(one.id), String(called.name ?? ""), signatureOf(one));
       sink.toolInput(at, call, argumentsOf(called.arguments));
       sink.toolEnd(at, call);
     }
@@ -165,8 +167,8 @@ export function readChatAnswer(body: Members, sink: AnswerSink): void {
   if (usage) sink.usage(usage);
 }
 
-export function openChatReader(sink: AnswerSink): StreamReader {
-  /** By choice: the calls so far. */
+export function openChatReader(sink: ResponseSink): StreamReader {
+  /** The calls so far, by choice. */
   const calls = new Map<number, { index: unknown; id: unknown }[]>();
   const finished = new Map<number, Finish>();
 
@@ -176,8 +178,8 @@ export function openChatReader(sink: AnswerSink): StreamReader {
     const called = isMembers(delta.function) ? delta.function : {};
     const call = callOf(known, delta);
     if (call === known.length) {
-      known.push({ index: delta.index, id: textOrNothing(delta.id) });
-      sink.toolCall(choice, call, textOrNothing(delta.id), String(called.name ?? ""), signatureOf(delta));
+      known.push({ index: delta.index, id: nonEmptyString(delta.id) });
+      sink.toolCall(choice, call, nonEmptyString(delta.id), String(called.name ?? ""), signatureOf(delta));
     }
     const json = argumentsOf(called.arguments);
     if (json !== "") sink.toolInput(choice, call, json);
@@ -185,8 +187,8 @@ export function openChatReader(sink: AnswerSink): StreamReader {
 
   return {
     event(_name, data) {
-      if (isMembers(data.error)) throw new UpstreamAnswerError(500, errorMessage(data, ""));
-      sink.begin(textOrNothing(data.id), textOrNothing(data.model));
+      if (isMembers(data.error)) throw new UpstreamResponseError(500, errorMessage(data, ""));
+      sink.begin(nonEmptyString(data.id), nonEmptyString(data.model));
       const usage = readUsage(data.usage);
       if (usage) sink.usage(usage);
       if (!Array.isArray(data.choices)) return;
@@ -202,7 +204,7 @@ export function openChatReader(sink: AnswerSink): StreamReader {
       }
     },
     end() {
-      if (!finished.has(0)) throw new UpstreamAnswerError(502, ENDED_EARLY);
+      if (!finished.has(0)) throw new UpstreamResponseError(502, ENDED_EARLY);
       for (const [choice, finish] of finished) {
         const count = calls.get(choice)?.length ?? 0;
         for (let call = 0; call < count; call++) sink.toolEnd(choice, call);
@@ -212,11 +214,11 @@ export function openChatReader(sink: AnswerSink): StreamReader {
   };
 }
 
-/** Which call a piece belongs to; the number of known ones if it is new. */
+/** The index of the call that a fragment belongs to; the number of known calls if it is new. */
 function callOf(known: readonly { index: unknown; id: unknown }[], { index, id }: Members): number {
-  const named = textOrNothing(id);
+  const named = nonEmptyString(id);
   if (index === undefined || index === null)
-    // Servers that leave the index out give each call its id once.
+    // Servers that omit the index send the id of each call once.
     return named === undefined
       ? Math.max(0, known.length - 1)
       : orNew(
@@ -232,8 +234,8 @@ function orNew(at: number, known: readonly unknown[]): number {
   return at < 0 ? known.length : at;
 }
 
-/** Words and thoughts, whole or a piece of them. */
-function readSaid(said: Members, choice: number, sink: AnswerSink): void {
+/** Reads text and reasoning, complete or a delta. */
+function readSaid(said: Members, choice: number, sink: ResponseSink): void {
   const thought = said.reasoning_content ?? said.reasoning;
   if (typeof thought === "string" && thought !== "") sink.thought(choice, thought);
   const words = said.content;
@@ -243,15 +245,15 @@ function readSaid(said: Members, choice: number, sink: AnswerSink): void {
   if (typeof said.refusal === "string" && said.refusal !== "") sink.text(choice, said.refusal);
 }
 
-/** Mistral's thinking models answer with a list. */
-function readPart(part: unknown, choice: number, sink: AnswerSink): void {
+/** Mistral's reasoning models return a list of parts. */
+function readPart(part: unknown, choice: number, sink: ResponseSink): void {
   if (!isMembers(part)) return;
   if (part.type === "thinking") {
     for (const inner of Array.isArray(part.thinking) ? part.thinking : [part.thinking])
       sink.thought(choice, isMembers(inner) ? String(inner.text ?? "") : String(inner ?? ""));
   } else if (typeof part.text === "string") sink.text(choice, part.text);
   else if (part.type !== "reference")
-    throw new UpstreamAnswerError(
+    throw new UpstreamResponseError(
       502,
       `the provider's answer holds ${JSON.stringify(part.type)}, which cannot be translated`,
     );

@@ -1,14 +1,14 @@
 /**
- * An OpenAI Responses request in the common form. What OpenAI keeps between requests (`previous_response_id`,
- * conversations, background runs) cannot be had from another provider and is refused; other members that are not
- * understood are losses.
+ * Parses OpenAI Responses requests into the canonical format. State that OpenAI keeps between requests
+ * (`previous_response_id`, conversations, background runs) is unavailable from other providers and is rejected; other
+ * unknown members are reported as unsupported. Unknown input items are rejected by name.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
-  type AnswerFormat,
   type ContentPart,
   type Conversation,
   type Part,
+  type ResponseFormat,
   readSignature,
   type TextPart,
   type Thinking,
@@ -36,7 +36,7 @@ const KNOWN = new Set([
   ...["model", "input", "instructions", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls"],
   ...["max_output_tokens", "temperature", "top_p", "reasoning", "text", "user", "service_tier"],
 ]);
-/** Bookkeeping, caching, and what is answered beside the words. */
+/** Bookkeeping, caching, and extra output that does not affect the text. */
 const WITHOUT_EFFECT = new Set([
   ...["metadata", "store", "include", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "truncation"],
   ...["client_metadata"],
@@ -93,7 +93,7 @@ function readTools(tools: readonly unknown[], { losses, textTools }: Translation
           strict: optionalBoolean(tool.strict, `${at}.strict`),
         },
       ];
-    // A tool that takes a text: others take an object with that text.
+    // A custom tool takes a string; other providers get an object with one string property.
     if (tool.type === "custom") {
       const name = text(tool.name, `${at}.name`);
       textTools.add(name);
@@ -110,7 +110,7 @@ const TEXT_INPUT: Members = {
   required: ["input"],
 };
 
-/** The grammar is the only thing that says how the text must look. */
+/** Appends the tool's grammar, because nothing else describes the input format. */
 function textToolDescription(tool: Members, at: string): string | undefined {
   const description = optionalText(tool.description, `${at}.description`);
   const grammar = isMembers(tool.format) && typeof tool.format.definition === "string" ? tool.format.definition : "";
@@ -131,7 +131,7 @@ function readThinking(value: unknown): Thinking | undefined {
   return effort === undefined ? undefined : { param: "reasoning.effort", effort };
 }
 
-function readFormat(value: unknown): AnswerFormat | undefined {
+function readFormat(value: unknown): ResponseFormat | undefined {
   if (value === undefined || value === null) return undefined;
   const format = members(value, "text.format");
   const param = "text.format";
@@ -152,7 +152,7 @@ function readFormat(value: unknown): AnswerFormat | undefined {
   }
 }
 
-/** `system`: instructions that stand among the input are added to it. */
+/** Instructions found in the input are appended to `system`. */
 export function readInput(input: unknown, system: TextPart[]): Turn[] {
   const turns = new TurnList();
   if (typeof input === "string") {
@@ -217,7 +217,7 @@ function readOutput(item: Members, at: string, toolNames: Map<string, string>): 
   return { kind: "toolResult", id, name: toolNames.get(id), parts, isError: false };
 }
 
-/** The seal that we put there stands before it; another one is OpenAI's own. */
+/** Reads the gateway's prefixed signature; content without a prefix is OpenAI's own and is ignored. */
 function readReasoning(item: Members): Part[] {
   const signature = readSignature(item.encrypted_content, undefined);
   if (signature === undefined) return [];

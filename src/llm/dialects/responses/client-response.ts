@@ -1,15 +1,15 @@
 /**
- * An OpenAI Responses answer from the common form: a list of items, thoughts, messages and calls of tools.
+ * Writes OpenAI Responses output from the canonical format, complete or as a stream: reasoning, messages and tool calls.
  */
 import { type Members, parseMembers } from "../../../json/json.ts";
 import { type Signature, writeSignature } from "../../canonical/conversation.ts";
 import { compact } from "../../canonical/request-fields.ts";
-import type { AnswerPart, Finish, WholeAnswer } from "../../canonical/response.ts";
-import { type OrderedCall, ToolOrder } from "../../canonical/tool-call-order.ts";
+import type { CompleteResponse, Finish, ResponsePart } from "../../canonical/response.ts";
+import { type OrderedCall, ToolCallSequencer } from "../../canonical/tool-call-order.ts";
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
 import type { Usage } from "../../usage/usage.ts";
 
-export function writeResponsesAnswer(answer: WholeAnswer, context: TranslationContext): Members {
+export function writeResponsesResponse(answer: CompleteResponse, context: TranslationContext): Members {
   const choice = answer.choices[0] ?? { parts: [], finish: "stop" as const };
   return responseObject(context, {
     id: `resp_${answer.id ?? context.newId()}`,
@@ -24,7 +24,7 @@ export interface ResponseState {
   readonly id: string;
   readonly model: string | undefined;
   readonly output: readonly Members[];
-  /** Undefined while it is being written. */
+  /** Undefined while the response is in progress. */
   readonly finish: Finish | undefined;
   readonly usage: Usage | undefined;
 }
@@ -73,7 +73,7 @@ function responsesUsage(usage: Usage): Members {
   };
 }
 
-function itemOf(part: AnswerPart, context: TranslationContext): Members {
+function itemOf(part: ResponsePart, context: TranslationContext): Members {
   switch (part.kind) {
     case "text":
       return messageItem(`msg_${context.newId()}`, part.text);
@@ -101,7 +101,7 @@ export function reasoningItem(id: string, text: string, signature: Signature | u
   });
 }
 
-/** Tools that take a text are called with it, not with the object that other providers were told of. */
+/** Unwraps the input of custom tools, which take a string instead of an object. */
 export function callItem(
   context: TranslationContext,
   id: string,
@@ -121,7 +121,7 @@ export function textInputOf(json: string): string {
 
 export function openResponsesStream(context: TranslationContext): StreamWriter {
   const writer = new ResponsesWriter(context);
-  const tools = new ToolOrder(writer);
+  const tools = new ToolCallSequencer(writer);
   return {
     begin: (id, model) => writer.begin(id, model),
     text(choice, text) {
@@ -234,7 +234,7 @@ class ResponsesWriter {
     });
   }
 
-  /** Of the thought before it, or of one that nobody may read. */
+  /** Signs the preceding reasoning, or holds encrypted reasoning. */
   sign(signature: Signature): void {
     const open = this.#open?.kind === "reasoning" ? this.#open : this.#addReasoning();
     open.signature = signature;
@@ -261,7 +261,7 @@ class ResponsesWriter {
   input(json: string): void {
     if (this.#open?.kind !== "call") return;
     this.#open.input += json;
-    // A text tool's input is known when it is whole.
+    // The input of a custom tool is available only when it is complete.
     if (this.#context.textTools.has(this.#open.name)) return;
     this.#event("response.function_call_arguments.delta", { item_id: this.#open.id, ...this.#place, delta: json });
   }
