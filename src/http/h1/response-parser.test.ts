@@ -224,3 +224,45 @@ test("any bytes either parse or are refused, and never hang or crash", () => {
     { numRuns: 500 },
   );
 });
+
+const CHUNKED_HEAD = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+
+test("chunks that arrive in one read are one piece of data, and every byte arrives once, however they are cut", () => {
+  const size = fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 20 }), fc.integer({ min: 200, max: 300 }));
+  fc.assert(
+    fc.property(
+      fc.array(size, { minLength: 1, maxLength: 60 }),
+      fc.constantFrom("", ";a", ";a=b", " "),
+      fc.integer({ min: 1, max: 700 }),
+      (sizes, extension, step) => {
+        let sent = "";
+        let text = CHUNKED_HEAD;
+        for (const [index, bytes] of sizes.entries()) {
+          const data = String.fromCharCode(0x21 + (index % 90)).repeat(bytes);
+          sent += data;
+          text += `${bytes.toString(16)}${extension}\r\n${data}\r\n`;
+        }
+        const bytes = Buffer.from(`${text}0\r\n\r\n`, "latin1");
+        const pieces: string[] = [];
+        let ends = 0;
+        const parser = new ResponseParser({
+          head: () => undefined,
+          data: (chunk) => void pieces.push(chunk.toString("latin1")),
+          end: () => {
+            ends += 1;
+          },
+          upgrade: assert.fail,
+        });
+        parser.expect("GET", false);
+        for (let at = 0; at < bytes.length; at += step) {
+          const before = pieces.length;
+          // The parser moves bytes inside of what it is given.
+          parser.push(Buffer.from(bytes.subarray(at, at + step)));
+          assert.ok(pieces.length - before <= 1, "one read was handed on in several pieces");
+        }
+        assert.deepEqual([pieces.join(""), ends, pieces.includes("")], [sent, 1, false]);
+      },
+    ),
+    { seed: 1, numRuns: 500 },
+  );
+});
