@@ -102,7 +102,7 @@ for (const [form, answer] of [
   });
 }
 
-test("a container's role is asked with its token", async () => {
+test("the container's credential service is called with its token", async () => {
   const { lease, requests } = obtain(
     { AWS_CONTAINER_CREDENTIALS_RELATIVE_URI: "/v2/x", AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: identity },
     { "/v2/x": JSON.stringify(remote) },
@@ -118,7 +118,7 @@ test("a container's address outside the machine must be encrypted", async () => 
   assert.equal(requests.length, 0);
 });
 
-test("an instance's role is asked with a session token, version 2 only", async () => {
+test("the instance's metadata service is called with a session token, version 2 only", async () => {
   const { lease, requests } = obtain(
     {},
     { "/api/token": "session", "/security-credentials/": "my-role\n", "/my-role": JSON.stringify(remote) },

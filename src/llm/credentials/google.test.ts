@@ -51,7 +51,7 @@ test("what gcloud leaves for a person is exchanged by its refresh token", async 
   assert.equal(new URLSearchParams(requests[0]?.body?.toString()).get("refresh_token"), "r");
 });
 
-test("the metadata server is asked with its mark, at its usual name or where a variable says", async () => {
+test("the metadata server is called with its header, at its default name or the configured one", async () => {
   const { requests, options } = asking(token);
   await googleMetadataSource(undefined, options)();
   await googleMetadataSource("127.0.0.1:1", options)();

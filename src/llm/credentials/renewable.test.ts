@@ -29,7 +29,7 @@ test("many calls wait for one request, and later ones have it at once", async ()
   assert.equal(renewed.get(), "t1");
 });
 
-test("it is renewed before it ends, and nobody waits for that", async () => {
+test("a value is renewed in the background before it expires", async () => {
   const { renewed, state, clock } = renewal();
   await renewed.get();
   await clock.advance(3_600_000 - 4 * 60_000 - 1);
@@ -57,7 +57,7 @@ test("a renewal that fails leaves the last good one in use until it ends, then t
   assert.match(String(await renewed.get()), /^t/);
 });
 
-test("after a failure nobody asks again for a while, however many calls come", async () => {
+test("after a failure the next renewal waits, however many calls come", async () => {
   const { renewed, state, clock } = renewal();
   state.isDown = true;
   for (let i = 0; i < 5; i++) await assert.rejects(Promise.resolve(renewed.get()), { retryAfterSeconds: 1 });

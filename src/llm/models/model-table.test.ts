@@ -171,7 +171,7 @@ for (const config of [
   test(`rejects the config ${JSON.stringify(config)}`, () => assert.equal(aiSchema.safeParse(config).success, false));
 }
 
-test("a target rests after failures: longer each time, at most 30 s, or as long as it asked for", async () => {
+test("a target is ejected after failures: longer each time, at most 30 s, or for its retry-after", async () => {
   const clock = fakeClock();
   const health = new Health(clock, {
     allowedFailures: 0,

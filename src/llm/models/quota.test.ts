@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { Quota } from "./quota.ts";
 
-test("requests: used up at the limit, whole again when the minute ends", async () => {
+test("requests: exhausted at the limit, reset when the minute ends", async () => {
   const clock = fakeClock();
   const quota = new Quota(clock, { requests: 2 });
   quota.begin(0);
