@@ -15,7 +15,7 @@ export const MCP_LIMITS = {
       "an idle session of the client that has the most sessions makes room, else 503",
     ],
     [
-      "MAX_LANES_PER_CLIENT",
+      "MAX_GROUPS_PER_CLIENT",
       "mcp/session/session-store.ts",
       "client names and capabilities of one client's 2026-07-28 requests",
       "the one that was idle longest goes, else 503",

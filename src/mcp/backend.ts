@@ -13,13 +13,14 @@ import { foldRepeats } from "../observe/log/fold-repeats.ts";
 import { redactArguments, redactUrl } from "../observe/trace/redact.ts";
 import { sendJson } from "./aggregation/router.ts";
 import { unwrapped, unwrappedCall, unwrappedMessage } from "./aggregation/tool-search.ts";
+import type { CompiledTargets } from "./backend-state.ts";
 import { type CallerIdentity, callerIdentity } from "./caller-identity.ts";
 import {
+  type ClientAction,
   checkContentType,
   checkNotifications,
   checkPostHead,
   checkRetained,
-  type Demand,
   isBatch,
   isModern,
   isOldTransport,
@@ -27,7 +28,7 @@ import {
   legacyPost,
   modernPost,
   parseBody,
-  Refused,
+  RequestRejection,
   requireStream,
   singleMessage,
   statelessOther,
@@ -38,8 +39,7 @@ import { readBody } from "./client-side/read-body.ts";
 import { ownResult } from "./client-side/sessionless-call.ts";
 import { withTraceContext } from "./client-side/trace-context.ts";
 import { serverLogins, toolProducts, withResolvedPath } from "./compile-targets.ts";
-import { fromElsewhere, sessionElsewhere } from "./elsewhere.ts";
-import { Hub, type HubParts } from "./hub.ts";
+import { Hub } from "./hub.ts";
 import { type LoginRelay, loginRelay, RelayedCall, relayPaths } from "./login-relay.ts";
 import { accountsOf } from "./logins/accounts.ts";
 import { serverUrl } from "./openapi/api.ts";
@@ -60,7 +60,13 @@ const DEFAULT_TIMEOUT_MS = 0;
 const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
 
 /** No server is asked. */
-const OURS: ReadonlySet<Demand["kind"]> = new Set(["listen", "delete", "openStream", "dropped", "endedElsewhere"]);
+const OURS: ReadonlySet<ClientAction["kind"]> = new Set([
+  "listen",
+  "delete",
+  "openStream",
+  "ignored",
+  "endedElsewhere",
+]);
 
 export const mcp = defineBackend({
   key: "mcp",
@@ -101,7 +107,7 @@ export const mcp = defineBackend({
 interface BackendParts {
   readonly relay: LoginRelay | undefined;
   readonly identity: CallerIdentity | undefined;
-  readonly logins: HubParts["logins"];
+  readonly logins: CompiledTargets["logins"];
 }
 
 function createBackend(
@@ -112,7 +118,7 @@ function createBackend(
   { relay, identity, logins }: BackendParts,
 ): Backend {
   const trusted = env.requiresCredential ? ANY_HOST : trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
-  const demands = new Demands();
+  const prepared = new PreparedActions();
   const reports: ReportEnv = { metrics, logger: env.logger.for("mcp"), names: () => hub.names };
 
   const isStateless = ({ headers }: Exchange["request"]): boolean =>
@@ -134,14 +140,14 @@ function createBackend(
       });
   }
 
-  function demandOf(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[]): Demand {
+  function actionOf(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[]): ClientAction {
     const { request } = exchange;
     if (isOldTransport(request)) {
       const session = requireStream(request, (id) => hub.sessions.findStream(id, ownerOf(exchange)));
       const message = singleMessage(parsed);
       // A second handshake would put other servers in the place of those that run.
       if (message.kind === "request" && message.method === "initialize" && session.upstreams.length > 0)
-        throw new Refused(400, INVALID_REQUEST, "Invalid Request: this session is already initialized", {
+        throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: this session is already initialized", {
           id: message.id,
         });
       return { kind: "streamMessage", session, message };
@@ -149,7 +155,7 @@ function createBackend(
     if (!isModern(request, parsed))
       return isStateless(request) ? statelessPost(parsed) : legacyPost(request, parsed, finder(hub, exchange));
     const accepted = modernPost(request, parsed);
-    return accepted ? { kind: "modern", request: accepted } : { kind: "dropped" };
+    return accepted ? { kind: "modern", request: accepted } : { kind: "ignored" };
   }
 
   /** A large message is parsed in a turn of its own: decoding its bytes has used this one. */
@@ -162,16 +168,16 @@ function createBackend(
     if (exchange.mcp.access !== undefined || exchange.mcp.isJudged) checkNotifications(parsed);
     // Headers must fit what the client wrote; everything after is about the tool that is really called.
     note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
-    const demanded = (): Demand => {
-      const demand = checkRetained(demandOf(exchange, parsed), config.maxInitializeBytes);
-      return config.toolMode === "all" ? demand : unwrappedDemand(demand);
+    const toAction = (): ClientAction => {
+      const action = checkRetained(actionOf(exchange, parsed), config.maxInitializeBytes);
+      return config.toolMode === "all" ? action : unwrappedAction(action);
     };
-    const elsewhere = sessionElsewhere(hub, exchange);
+    const elsewhere = hub.resumption.foreignSessionId(exchange);
     if (elsewhere !== undefined && !isOldTransport(exchange.request) && !isModern(exchange.request, parsed))
-      return fromElsewhere(hub, exchange, elsewhere, parsed).then((demand) =>
-        demands.set(exchange, demand ?? demanded()),
-      );
-    demands.set(exchange, demanded());
+      return hub.resumption
+        .prepare(exchange, elsewhere, hub.clientOf(exchange), parsed)
+        .then((action) => prepared.set(exchange, action ?? toAction()));
+    prepared.set(exchange, toAction());
     return undefined;
   }
 
@@ -180,16 +186,16 @@ function createBackend(
     const { request } = exchange;
     note(exchange, undefined);
     if (isOldTransport(request)) {
-      demands.set(exchange, { kind: "openStream" });
+      prepared.set(exchange, { kind: "openStream" });
       return undefined;
     }
     if (isStateless(request)) statelessOther(request);
-    const elsewhere = sessionElsewhere(hub, exchange);
+    const elsewhere = hub.resumption.foreignSessionId(exchange);
     if (elsewhere !== undefined && (request.method === "GET" || request.method === "DELETE"))
-      return fromElsewhere(hub, exchange, elsewhere, undefined).then((demand) =>
-        demands.set(exchange, demand ?? legacyOther(request, finder(hub, exchange))),
-      );
-    demands.set(exchange, legacyOther(request, finder(hub, exchange)));
+      return hub.resumption
+        .prepare(exchange, elsewhere, hub.clientOf(exchange), undefined)
+        .then((action) => prepared.set(exchange, action ?? legacyOther(request, finder(hub, exchange))));
+    prepared.set(exchange, legacyOther(request, finder(hub, exchange)));
     return undefined;
   }
 
@@ -223,15 +229,15 @@ function createBackend(
     },
 
     call(exchange, call) {
-      const demand = demands.take(exchange);
-      if (demand === undefined) throw new Error("the request was not prepared");
+      const action = prepared.take(exchange);
+      if (action === undefined) throw new Error("the request was not prepared");
       const method = exchange.facts.mcp?.methodName;
       if (method !== undefined) metrics.request(method);
-      if (OURS.has(demand.kind)) call.attempt(`internal:${env.name}`);
-      if (relay === undefined) return serveDemand(hub, demand, exchange, call, reports);
-      return serveDemand(
+      if (OURS.has(action.kind)) call.attempt(`internal:${env.name}`);
+      if (relay === undefined) return runAction(hub, action, exchange, call, reports);
+      return runAction(
         hub,
-        demand,
+        action,
         exchange,
         new RelayedCall(call, (text) => relay.challenge(text, exchange)),
         reports,
@@ -268,37 +274,37 @@ function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | und
   return { find: (id) => hub.sessions.find(id, ownerOf(exchange)) };
 }
 
-export class Demands {
+export class PreparedActions {
   #exchange: Exchange | undefined = undefined;
-  #demand: Demand | undefined = undefined;
-  readonly #waiting = new WeakMap<Exchange, Demand>();
+  #action: ClientAction | undefined = undefined;
+  readonly #waiting = new WeakMap<Exchange, ClientAction>();
 
-  set(exchange: Exchange, demand: Demand): void {
-    if (this.#exchange && this.#demand) this.#waiting.set(this.#exchange, this.#demand);
+  set(exchange: Exchange, action: ClientAction): void {
+    if (this.#exchange && this.#action) this.#waiting.set(this.#exchange, this.#action);
     this.#exchange = exchange;
-    this.#demand = demand;
+    this.#action = action;
   }
 
-  take(exchange: Exchange): Demand | undefined {
+  take(exchange: Exchange): ClientAction | undefined {
     if (this.#exchange !== exchange) return this.#waiting.get(exchange);
-    const demand = this.#demand;
+    const action = this.#action;
     this.#exchange = undefined;
-    this.#demand = undefined;
-    return demand;
+    this.#action = undefined;
+    return action;
   }
 }
 
 /** What a request wants, with each call through `call_tool` as the call that it means (`toolMode: search`). */
-export function unwrappedDemand(demand: Demand): Demand {
-  switch (demand.kind) {
+export function unwrappedAction(action: ClientAction): ClientAction {
+  switch (action.kind) {
     case "requests":
-      return { ...demand, requests: demand.requests.map(unwrappedCall) };
+      return { ...action, requests: action.requests.map(unwrappedCall) };
     case "streamMessage":
-      return { ...demand, message: unwrappedMessage(demand.message) };
+      return { ...action, message: unwrappedMessage(action.message) };
     case "modern":
-      return { ...demand, request: unwrappedCall(demand.request) };
+      return { ...action, request: unwrappedCall(action.request) };
     default:
-      return demand;
+      return action;
   }
 }
 
@@ -306,9 +312,9 @@ export function unwrappedDemand(demand: Demand): Demand {
 const TOLERANCE_MS = 60_000;
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
-export function serveDemand(
+export function runAction(
   hub: Hub,
-  demand: Demand,
+  action: ClientAction,
   exchange: Exchange,
   call: BackendCall,
   reports: ReportEnv,
@@ -316,44 +322,44 @@ export function serveDemand(
   const { headers } = exchange.request;
   const forwarded = hub.wantsHeaders ? headers : undefined;
   const wire = exchange.isWatched ? call : undefined;
-  const report = new RequestReport(reports, exchange, call, demand.kind === "streamMessage");
+  const report = new RequestReport(reports, exchange, call, action.kind === "streamMessage");
   // A challenge needs the head of the answer.
   const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
   const context = { access: exchange.mcp.access, headers: forwarded, report, wire, primeAfterMs };
-  switch (demand.kind) {
+  switch (action.kind) {
     case "initialize":
-      return hub.initialize(demand.request, exchange, call, report);
+      return hub.initialize(action.request, exchange, call, report);
     case "requests":
-      for (const message of demand.notes) pass(demand.session, message, wire);
-      return demand.session.request(demand.requests, call, context);
+      for (const message of action.notes) pass(action.session, message, wire);
+      return action.session.request(action.requests, call, context);
     case "notes":
-      for (const message of demand.notes) pass(demand.session, message, wire);
+      for (const message of action.notes) pass(action.session, message, wire);
       return empty(call, 202);
     case "listen":
-      return demand.session.listen(call, demand.after, tokenLifeMs(exchange));
+      return action.session.listen(call, action.after, tokenLifeMs(exchange));
     case "delete":
-      demand.session.end("the client ended it");
+      action.session.end("the client ended it");
       return empty(call, 204);
     case "endedElsewhere":
       return empty(call, 204);
     case "openStream":
       return hub.openStream(exchange, call);
     case "streamMessage":
-      if (demand.message.kind !== "request") pass(demand.session, demand.message, wire);
-      else if (demand.message.method === "initialize")
-        hub.initializeStream(demand.session, demand.message, headers, report, wire);
-      else demand.session.requestOnStream(demand.message, context);
+      if (action.message.kind !== "request") pass(action.session, action.message, wire);
+      else if (action.message.method === "initialize")
+        hub.initializeStream(action.session, action.message, headers, report, wire);
+      else action.session.requestOnStream(action.message, context);
       return empty(call, 202);
     case "modern":
-      return hub.serveModern(demand.request, exchange, call, report);
+      return hub.serveModern(action.request, exchange, call, report);
     case "stateless": {
-      const own = ownResult(demand.request);
-      if (own === undefined) return hub.serveStateless(demand.request, exchange, call, report);
-      report.ended(demand.request, undefined, SUCCEEDED);
-      sendJson(call, 200, resultText(demand.request.id, own));
+      const own = ownResult(action.request);
+      if (own === undefined) return hub.serveStateless(action.request, exchange, call, report);
+      report.ended(action.request, undefined, SUCCEEDED);
+      sendJson(call, 200, resultText(action.request.id, own));
       return NO_RUN;
     }
-    case "dropped":
+    case "ignored":
       return empty(call, 202);
   }
 }
@@ -398,7 +404,7 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
 
 /** Throws whatever else it is given. */
 export function asReply(exchange: Exchange, error: unknown, relay: LoginRelay | undefined): Reply {
-  if (!(error instanceof Refused)) throw error;
+  if (!(error instanceof RequestRejection)) throw error;
   const challenge = error.reply.headers.get("www-authenticate");
   if (challenge !== undefined && relay)
     error.reply.headers.set("www-authenticate", relay.challenge(challenge, exchange));

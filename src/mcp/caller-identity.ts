@@ -8,7 +8,7 @@ import type { BackendEnv } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { isHeaderValue } from "../http/headers.ts";
 import type { Logger } from "../observe/log/logger.ts";
-import { Refused } from "./client-side/http-request.ts";
+import { RequestRejection } from "./client-side/http-request.ts";
 import { TokenExchange } from "./logins/oauth-client.ts";
 import { INTERNAL_ERROR } from "./protocol/json-rpc.ts";
 import { setCallerHeaders } from "./server-side/target.ts";
@@ -22,7 +22,7 @@ interface CompiledIdentity {
 }
 
 export interface CallerIdentity {
-  /** Rejects with a `Refused` if the only server could not be told. */
+  /** Rejects with a `RequestRejection` if the only server could not be told. */
   tell(exchange: Exchange): Promise<void>;
 }
 
@@ -75,7 +75,7 @@ async function tell(
         const reason = error instanceof Error ? error.message : String(error);
         logger.warn("a caller's token could not be exchanged", { target: identity.target, reason });
         if (isAlone)
-          throw new Refused(200, INTERNAL_ERROR, `target "${identity.target}": the token exchange failed`, {
+          throw new RequestRejection(200, INTERNAL_ERROR, `target "${identity.target}": the token exchange failed`, {
             failure: "backend_unavailable",
           });
       }

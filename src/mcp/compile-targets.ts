@@ -115,7 +115,7 @@ export function withResolvedPath(target: McpConfig["targets"][number], env: Back
   if (openapi) return { ...target, openapi: withDescription(openapi, env) };
   if (stdio && env.isConfined) throw new Error("a document of a cluster cannot start a process");
   if (stdio?.cwd !== undefined) return { ...target, stdio: { ...stdio, cwd: env.resolvePath(stdio.cwd) } };
-  // Like every path in a file, `./server.sh` is beside it; a bare name is looked up in PATH.
+  // Like every path in a file, `./server.sh` is beside it; a unwrapUpstream name is looked up in PATH.
   return stdio && /^\.{1,2}[/\\]/.test(stdio.cmd)
     ? { ...target, stdio: { ...stdio, cmd: env.resolvePath(stdio.cmd) } }
     : target;

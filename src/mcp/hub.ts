@@ -1,92 +1,70 @@
 /**
- * Everything of one MCP backend that lives longer than a request: its targets, its sessions, its children. It is
- * kept over reloads: settings are replaced in place, sessions go on with the targets that there are now.
+ * The long-lived part of one MCP backend: its targets, sessions and processes. It survives reloads: the configuration is
+ * replaced in place, and sessions continue with the current targets.
  */
 
-import type { Clock } from "../base/clock.ts";
 import { createIdSource } from "../base/ids.ts";
-import type { MemoryBudget } from "../base/memory-budget.ts";
-import type { Task, Tasks } from "../base/tasks.ts";
+import type { Task } from "../base/tasks.ts";
 import type { BackendCall, BackendRun } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { WireTap } from "../core/wire.ts";
-import type { Fetch } from "../http/fetch.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { TlsOptions } from "../http/http-client.ts";
 import { find, slice } from "../json/json-text.ts";
-import type { Logger } from "../observe/log/logger.ts";
-import type { SigningKey } from "../store/signing-key.ts";
-import type { Store } from "../store/store.ts";
-import { createNames, type Names } from "./aggregation/names.ts";
-import type { Router } from "./aggregation/router.ts";
+import type { Names } from "./aggregation/names.ts";
+import { type BackendServices, BackendState, type CompiledTargets, namesFor } from "./backend-state.ts";
 import { endpointOf } from "./client-side/http-request.ts";
-import { type AloneEnv, asModernRequest, serveAlone } from "./client-side/sessionless-call.ts";
-import type { ServerLogin } from "./logins/server-login.ts";
+import { asModernRequest, runSessionless, type SessionlessServices } from "./client-side/sessionless-call.ts";
 import type { ClientRequest } from "./protocol/json-rpc.ts";
 import { TaskRecords } from "./replicas/task-records.ts";
-import { turnRelays } from "./replicas/turn-relay.ts";
-import { identityOf, Routers } from "./router-factory.ts";
+import { identityOf, RouterFactory } from "./router-factory.ts";
 import { ProcessLimiter } from "./server-side/process-pool.ts";
 import { defaultConcurrentStarts, Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 import { ownsProcess, UpstreamDrain } from "./server-side/upstream.ts";
 import type { CallReport } from "./session/call-outcome.ts";
-import { digest, type Lane, laneOwnerOf, ownerOf } from "./session/client-group.ts";
+import { type ClientGroup, clientGroupOwner, digest, ownerOf } from "./session/client-group.ts";
 import type { Session } from "./session/session.ts";
-import { openOnStream, openSession } from "./session/session-opening.ts";
 import { SessionRecords } from "./session/session-records.ts";
 import { type SessionClient, SessionStore } from "./session/session-store.ts";
-import { Resumption } from "./session-resumption.ts";
+import { SessionResumption } from "./session-resumption.ts";
 import type { Inspection } from "./tools/inspect-tools.ts";
-import { type ToolProducts, ToolsOfTargets } from "./tools/tool-settings.ts";
-import type { Environment } from "./transports/stdio-transport.ts";
 
 export class Hub {
   readonly name: string;
-  targets: readonly Target[];
+  readonly #state: BackendState;
   /** Called when it has closed. */
   closed: (() => void) | undefined = undefined;
   readonly sessions: SessionStore;
-  readonly resumption: Resumption;
+  readonly resumption: SessionResumption;
   readonly #limiter: ProcessLimiter;
   readonly #task: Task;
-  readonly #env: HubEnv;
-  names: Names;
-  readonly #retirement: UpstreamDrain;
+  readonly #services: BackendServices;
+  readonly #drain: UpstreamDrain;
   /** Targets of earlier configurations, until nothing of them is in use. */
-  #leftTargets: Target[] = [];
+  #removedTargets: Target[] = [];
   readonly #ids = createIdSource();
-  readonly #routers: Routers;
+  readonly #routers: RouterFactory;
   /** Headers of clients that any target is told. */
   #forwarded: readonly string[];
   #isClosed = false;
-  #settings: McpConfig;
-  readonly #tools: ToolsOfTargets;
-  #logins: HubParts["logins"];
-  #relaysLogin: boolean;
 
-  constructor(config: McpConfig, { products, logins, relaysLogin }: HubParts, env: HubEnv) {
-    this.#env = env;
-    this.#relaysLogin = relaysLogin;
-    this.#tools = new ToolsOfTargets(products, env.logger);
-    this.#logins = logins;
+  constructor(config: McpConfig, compiled: CompiledTargets, services: BackendServices) {
+    const env = services;
+    this.#services = services;
+    this.#state = new BackendState(config, compiled, services);
     this.name = env.name;
     this.#task = env.tasks.start("mcp backend", env.name, () => ({
       children: this.#limiter.running,
       sessions: this.sessions.size,
       ...failuresOf(this.targets),
-      ...this.#tools.report(),
+      ...this.#state.tools.report(),
     }));
-    this.#settings = config;
     this.#forwarded = forwardedBy(config);
-    this.names = createNames(
-      config.targets.map(({ name }) => name),
-      config.prefixMode,
-    );
     this.#limiter = new ProcessLimiter(processLimits(config), env.clock, (client, isOwn) =>
       this.#makeRoom(client, isOwn),
     );
-    this.#retirement = new UpstreamDrain(env.clock, () => this.#closeLeftTargets());
+    this.#drain = new UpstreamDrain(env.clock, () => this.#closeRemovedTargets());
     const records = new SessionRecords({
       backend: env.name,
       clock: env.clock,
@@ -100,16 +78,11 @@ export class Hub {
       logger: env.logger,
       ids: this.#ids,
       task: this.#task,
-      retirement: this.#retirement,
+      drain: this.#drain,
       records,
       memory: env.memory,
     });
-    this.resumption = new Resumption({
-      sessions: this.sessions,
-      records,
-      router: (session, initialize, headers) => this.#legacyRouter(session, initialize, headers),
-    });
-    this.targets = config.targets.map((target) => this.#target(target, env.tls));
+    this.#state.targets = config.targets.map((target) => this.#target(target, env.tls));
     const tasks = new TaskRecords({
       backend: env.name,
       clock: env.clock,
@@ -117,20 +90,16 @@ export class Hub {
       store: env.store,
       key: env.signingKey,
     });
-    this.#routers = new Routers({
-      clock: env.clock,
-      logger: env.logger,
-      targets: () => this.targets,
-      names: () => this.names,
-      settings: () => this.#settings,
-      toolsOf: (target) => this.#tools.of(target),
-      loginOf: (target) => this.#logins.get(target.name),
-      relay: turnRelays({ ...records.peers, requestTimeoutMs: () => this.#settings.requestTimeout }, env.name),
-      tasksOf: (owner) => tasks.client(owner),
-      token: () => this.#ids.hex(16),
-      sharedStarted: (server, name) => this.sessions.addShared(server, name),
-      sharedEnded: (server, reason) => this.sessions.sharedEnded(server, reason),
-    });
+    this.#routers = new RouterFactory(this.#state, this.sessions, tasks, records.replication);
+    this.resumption = new SessionResumption(this.sessions, records, this.#routers);
+  }
+
+  get names(): Names {
+    return this.#state.names;
+  }
+
+  get targets(): readonly Target[] {
+    return this.#state.targets;
   }
 
   get children(): number {
@@ -138,11 +107,12 @@ export class Hub {
   }
 
   /** Another configuration serves: sessions and children whose definition is the same go on, calls are finished. */
-  configure(config: McpConfig, { products, logins, relaysLogin }: HubParts, tls: TlsOptions | undefined): void {
-    this.#relaysLogin = relaysLogin;
-    this.#settings = config;
-    this.#logins = logins;
-    const hasSameTools = this.#tools.configure(products);
+  configure(config: McpConfig, { products, logins, relaysLogin }: CompiledTargets, tls: TlsOptions | undefined): void {
+    const state = this.#state;
+    state.relaysLogin = relaysLogin;
+    state.config = config;
+    state.logins = logins;
+    const hasSameTools = state.tools.configure(products);
     this.#forwarded = forwardedBy(config);
     this.#limiter.limits = processLimits(config);
     this.sessions.settings = storeSettings(config);
@@ -151,22 +121,19 @@ export class Hub {
       (target) =>
         before.find((one) => one.isDefinedBy(target, tls) && hasSameTools(target.name)) ?? this.#target(target, tls),
     );
-    const names = createNames(
-      targets.map(({ name }) => name),
-      config.prefixMode,
-    );
+    const names = namesFor(config);
     const isSame = targets.length === before.length && targets.every((target, i) => target === before[i]);
     if (isSame && names.isPrefixed === this.names.isPrefixed) return;
-    this.targets = targets;
-    this.names = names;
+    state.targets = targets;
+    state.names = names;
     this.sessions.change({ targets, names });
     for (const target of before) if (!targets.includes(target)) this.#leave(target);
-    if (this.#retirement.isEmpty) this.#closeLeftTargets();
+    if (this.#drain.isEmpty) this.#closeRemovedTargets();
   }
 
   /** The configuration serves: children that are to wait for sessions are started. */
-  serve(config: McpConfig, parts: HubParts, tls: TlsOptions | undefined): void {
-    this.configure(config, parts, tls);
+  serve(config: McpConfig, compiled: CompiledTargets, tls: TlsOptions | undefined): void {
+    this.configure(config, compiled, tls);
     for (const target of this.targets) target.warmUp();
   }
 
@@ -187,7 +154,7 @@ export class Hub {
     this.sessions.retire();
     const { sessions } = this;
     return new Promise((resolve) => {
-      this.#retirement.add({
+      this.#drain.add({
         get pendingCalls() {
           return sessions.busy;
         },
@@ -197,17 +164,16 @@ export class Hub {
     });
   }
 
-  /** Whether any target wants headers of the client's requests. */
   get wantsHeaders(): boolean {
-    return this.targets.some(({ config }) => config.stdio === undefined);
+    return this.#state.wantsHeaders;
   }
 
   /** Opens a session for a client's `initialize`. Throws `overloaded`. */
   initialize(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
     const params = find(request.text, 0, "params");
     const session = this.sessions.create(this.clientOf(exchange), params ? slice(request.text, params) : "{}");
-    const router = this.#legacyRouter(session, request, exchange.request.headers);
-    return openSession(session, router, request, sink, report, exchange.isWatched ? sink : undefined);
+    const router = this.#routers.legacy(session, request, exchange.request.headers);
+    return session.open(router, request, sink, report, exchange.isWatched ? sink : undefined);
   }
 
   /** Opens the event stream of the old transport. Throws `overloaded`. */
@@ -224,39 +190,49 @@ export class Hub {
     report: CallReport,
     wire: WireTap | undefined,
   ): void {
-    openOnStream(session, this.#legacyRouter(session, request, headers), request, report, wire);
+    session.openOnStream(this.#routers.legacy(session, request, headers), request, report, wire);
   }
 
   /** Serves a request of the modern era. Throws `overloaded`. */
   serveModern(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
-    return serveAlone(
-      this.#lane(request, exchange),
+    return runSessionless(
+      this.#group(request, exchange),
       { request, sent: request },
       exchange,
       sink,
-      this.#aloneEnv(report),
+      this.#sessionlessServices(report),
     );
   }
 
   /** Serves a request of the legacy era without a session. Throws `overloaded`. */
   serveStateless(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
     const sent = asModernRequest(request);
-    return serveAlone(this.#lane(sent, exchange), { request, sent }, exchange, sink, this.#aloneEnv(report));
+    return runSessionless(
+      this.#group(sent, exchange),
+      { request, sent },
+      exchange,
+      sink,
+      this.#sessionlessServices(report),
+    );
   }
 
-  #aloneEnv(report: CallReport): AloneEnv {
-    return { report, sessions: this.sessions, nowMs: () => this.#env.clock.monotonicMs() };
+  #sessionlessServices(report: CallReport): SessionlessServices {
+    return { report, sessions: this.sessions, nowMs: () => this.#services.clock.monotonicMs() };
   }
 
   /** For those who ask servers for their tools outside of any session. */
   inspection(): Inspection {
-    return { targets: this.targets, tools: this.#tools, link: (target) => this.#routers.connectionOptions(target) };
+    return {
+      targets: this.targets,
+      tools: this.#state.tools,
+      link: (target) => this.#routers.connectionOptions(target),
+    };
   }
 
   async close(): Promise<void> {
     await this.#close();
-    await this.#retirement.close();
-    this.#closeLeftTargets();
+    await this.#drain.close();
+    this.#closeRemovedTargets();
   }
 
   async #close(): Promise<void> {
@@ -270,27 +246,27 @@ export class Hub {
 
   #target(config: McpConfig["targets"][number], tls: TlsOptions | undefined): Target {
     return new Target(config, {
-      ...this.#env,
+      ...this.#services,
       tls,
       limiter: this.#limiter,
-      sizes: () => this.#settings,
-      messages: this.#env.memory.messages,
-      relaysLogin: () => this.#relaysLogin,
+      sizes: () => this.#state.config,
+      messages: this.#services.memory.messages,
+      relaysLogin: () => this.#state.relaysLogin,
     });
   }
 
-  #closeLeftTargets(): void {
-    for (const target of this.#leftTargets) target.close();
-    this.#leftTargets = [];
+  #closeRemovedTargets(): void {
+    for (const target of this.#removedTargets) target.close();
+    this.#removedTargets = [];
   }
 
   #leave(target: Target): void {
-    this.#leftTargets.push(target);
+    this.#removedTargets.push(target);
     target.leave();
-    this.#tools.forget(target);
+    this.#state.tools.forget(target);
     const server = this.#routers.forget(target);
     if (server === undefined) return;
-    this.#retirement.add({
+    this.#drain.add({
       get pendingCalls() {
         return server.isIdle ? 0 : 1;
       },
@@ -300,51 +276,23 @@ export class Hub {
   }
 
   /**
-   * Who shows the same credential shares a lane; who shows none, with whom calls from the same address. A legacy
+   * Who shows the same credential shares a group; who shows none, with whom calls from the same address. A legacy
    * server was told who its client is and what it can do, so there these count too.
    */
-  #lane(request: ClientRequest, exchange: Exchange): Lane {
-    const owner = laneOwnerOf(exchange, this.#forwarded);
+  #group(request: ClientRequest, exchange: Exchange): ClientGroup {
+    const owner = clientGroupOwner(exchange, this.#forwarded);
     const identity = identityOf(request);
     const isModern = (): boolean =>
       this.targets.every(({ config, speaksModern }) => config.shared || speaksModern === true);
     const key = isModern() ? owner : `${owner}\n${digest(`${identity.clientInfo}\n${identity.capabilities}`)}`;
-    const known = this.sessions.lane(key);
+    const known = this.sessions.group(key);
     if (known) return known;
-    const lane = this.sessions.createLane(key, owner, this.clientOf(exchange), identity.envelope.length);
-    lane.open(this.#routers.modern(lane, identity, exchange.request.headers), () => {
-      if (isModern()) this.sessions.alsoKnownAs(lane, owner);
+    const group = this.sessions.createGroup(key, owner, this.clientOf(exchange), identity.envelope.length);
+    group.open(this.#routers.modern(group, identity, exchange.request.headers), () => {
+      if (isModern()) this.sessions.addGroupKey(group, owner);
     });
-    return lane;
+    return group;
   }
-
-  /** For servers that join later headers are kept; only remote ones get any of them. */
-  #legacyRouter(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
-    return this.#routers.legacy(session, initialize, headers, this.wantsHeaders ? headers : undefined);
-  }
-}
-
-/** What is compiled of the configuration, by the names of targets. */
-export interface HubParts {
-  readonly products: ToolProducts;
-  readonly logins: ReadonlyMap<string, ServerLogin>;
-  /** The only server's wish for a login reaches its clients, who log in themselves. */
-  readonly relaysLogin: boolean;
-}
-
-export interface HubEnv {
-  readonly name: string;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly tasks: Tasks;
-  readonly memory: MemoryBudget;
-  readonly tls: TlsOptions | undefined;
-  /** A document of a cluster names the servers. */
-  readonly isConfined?: boolean | undefined;
-  readonly environment: Environment;
-  readonly store: Store;
-  readonly signingKey: SigningKey;
-  readonly fetch: Fetch;
 }
 
 /** Headers of clients that any target is told. */

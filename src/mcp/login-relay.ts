@@ -19,7 +19,7 @@ import { type LoginEndpoint, loginEndpoints, resourceMetadataUrl } from "../iden
 import { parseForm, requireUnique, serialiseForm } from "../identity/providers/oauth-form.ts";
 import { OAuthRequestError } from "../identity/providers/provider.ts";
 import { parseBoundedObject } from "../json/json.ts";
-import { Refused } from "./client-side/http-request.ts";
+import { RequestRejection } from "./client-side/http-request.ts";
 import { readBody } from "./client-side/read-body.ts";
 import { confinedFetch, discoverLogin, type LoginDocuments } from "./logins/oauth-client.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
@@ -225,7 +225,7 @@ function preflight(allowed: string): Reply {
 }
 
 function refused(error: unknown): Reply {
-  if (error instanceof Refused && error.reply.status === 413)
+  if (error instanceof RequestRejection && error.reply.status === 413)
     throw new GatewayError("body_too_large", { headers: ANY_ORIGIN });
   if (!(error instanceof OAuthRequestError)) throw error;
   return jsonReply(400, { error: error.error, error_description: error.message }, ANY_ORIGIN);

@@ -1,19 +1,17 @@
 /**
- * The ways from clients to the servers of one backend: makes the router of a session or lane over the targets that
- * there are now, with connections of its own or, where a target is shared, a seat at the one that all use.
+ * Creates the router of a session or client group over the current targets of one backend. Each target gets a connection of
+ * its own, or the shared connection if the target is `shared`, wrapped with its login and its tool settings.
  */
 
-import type { Clock } from "../base/clock.ts";
+import { createIdSource } from "../base/ids.ts";
 import type { HeaderList } from "../http/headers.ts";
-import type { Logger } from "../observe/log/logger.ts";
 import { AggregateRouter } from "./aggregation/aggregate-router.ts";
 import { GATEWAY_INFO } from "./aggregation/merge-responses.ts";
-import type { Names } from "./aggregation/names.ts";
 import { type AddUpstream, type Router, SingleRouter } from "./aggregation/router.ts";
 import { ModernSharedUpstream, SharedConnection } from "./aggregation/shared-connection.ts";
 import { SearchRouter } from "./aggregation/tool-search.ts";
+import type { BackendState } from "./backend-state.ts";
 import { LoginUpstream } from "./logins/login-upstream.ts";
-import type { ServerLogin } from "./logins/server-login.ts";
 import type { ClientRequest } from "./protocol/json-rpc.ts";
 import {
   CLIENT_CAPABILITIES,
@@ -22,49 +20,42 @@ import {
   type McpProtocol,
   PROTOCOL_VERSION,
 } from "./protocol/protocol-version.ts";
-import type { ClientTasks } from "./replicas/task-records.ts";
-import type { TurnRelay } from "./replicas/turn-relay.ts";
+import type { SessionReplication } from "./replicas/session-peers.ts";
+import type { ClientTasks, TaskRecords } from "./replicas/task-records.ts";
+import { type TurnRelay, turnRelays } from "./replicas/turn-relay.ts";
 import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
 import { type ClientIdentity, ModernUpstream } from "./server-side/modern-upstream.ts";
 import type { ConnectionOptions } from "./server-side/server-connection.ts";
 import type { Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 import type { Upstream, UpstreamListener } from "./server-side/upstream.ts";
-import type { Lane } from "./session/client-group.ts";
+import type { ClientGroup } from "./session/client-group.ts";
 import type { Session } from "./session/session.ts";
-import { ToolUpstream, type ToolUpstreamEnv } from "./tools/tool-upstream.ts";
+import type { SessionStore } from "./session/session-store.ts";
+import { ToolUpstream } from "./tools/tool-upstream.ts";
 
-/** The backend, as its routers need it: each is asked anew, because a reload changes it. */
-export interface RoutersEnv {
-  readonly clock: Clock;
-  readonly logger: Logger;
-  targets(): readonly Target[];
-  names(): Names;
-  settings(): Pick<McpConfig, "requestTimeout" | "failureMode" | "toolMode">;
-  /** How the configuration changes the target's tools; undefined where it does not. */
-  /** The users' logins at the target, where it wants some. */
-  loginOf(target: Target): ServerLogin | undefined;
-  toolsOf(target: Target): Pick<ToolUpstreamEnv, "product" | "quarantine"> | undefined;
-  /** Where a client may come back to a call that waits for it; undefined without other replicas. */
-  relay(target: Target, owner: string): TurnRelay | undefined;
-  /** The tasks that the owner has created at the servers. */
-  tasksOf(owner: string): ClientTasks;
-  token(): string;
-  sharedStarted(server: SharedConnection, name: string): void;
-  sharedEnded(server: SharedConnection, reason: string): void;
-}
-
-export class Routers {
-  readonly #env: RoutersEnv;
+export class RouterFactory {
+  readonly #state: BackendState;
+  readonly #sessions: SessionStore;
+  readonly #tasks: TaskRecords;
+  readonly #relay: (target: Target, owner: string) => TurnRelay | undefined;
+  readonly #ids = createIdSource();
   readonly #connectionOptions = new Map<Target, ConnectionOptions>();
   readonly #sharedServers = new Map<Target, SharedConnection>();
 
-  constructor(env: RoutersEnv) {
-    this.#env = env;
+  constructor(state: BackendState, sessions: SessionStore, tasks: TaskRecords, replication: SessionReplication) {
+    this.#state = state;
+    this.#sessions = sessions;
+    this.#tasks = tasks;
+    this.#relay = turnRelays(
+      { ...replication, requestTimeoutMs: () => state.config.requestTimeout },
+      state.services.name,
+    );
   }
 
-  /** `kept` are headers for servers that join later. */
-  legacy(session: Session, initialize: ClientRequest, headers: HeaderList, kept: HeaderList | undefined): Router {
+  legacy(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
+    // Targets that a reload adds get the headers of `initialize`; only remote targets use them.
+    const kept = this.#state.wantsHeaders ? headers : undefined;
     const version = String(initialize.params.protocolVersion);
     const make = (target: Target, from: HeaderList | undefined): Upstream =>
       this.#loggedIn(target, session, "legacy", version, session, (own, link) =>
@@ -76,22 +67,22 @@ export class Routers {
       );
     const late: AddUpstream = (target, before) => {
       const upstream = make(target, kept);
-      const own = bare(upstream);
-      if (own instanceof LegacyUpstream) own.join(before && bare(before));
+      const own = unwrapUpstream(upstream);
+      if (own instanceof LegacyUpstream) own.join(before && unwrapUpstream(before));
       else upstream.open(() => undefined);
       return upstream;
     };
-    const upstreams = this.#env.targets().map((target) => make(target, headers));
-    const tasks = this.#env.tasksOf(session.owner ?? `session:${session.id}`);
+    const upstreams = this.#state.targets.map((target) => make(target, headers));
+    const tasks = this.#tasks.client(session.owner ?? `session:${session.id}`);
     return this.#router(upstreams, "legacy", tasks, late, (upstream) => session.arrived(upstream));
   }
 
-  modern(lane: Lane, identity: ClientIdentity, headers: HeaderList): Router {
-    const { clock } = this.#env;
-    const token = (): string => this.#env.token();
-    const upstreams = this.#env.targets().map((target) => {
-      const relay = this.#env.relay(target, lane.owner);
-      return this.#loggedIn(target, lane, "modern", LATEST_MODERN, lane, (own, link) =>
+  modern(group: ClientGroup, identity: ClientIdentity, headers: HeaderList): Router {
+    const { clock } = this.#state.services;
+    const token = (): string => this.#ids.hex(16);
+    const upstreams = this.#state.targets.map((target) => {
+      const relay = this.#relay(target, group.owner);
+      return this.#loggedIn(target, group, "modern", LATEST_MODERN, group, (own, link) =>
         this.#offered(target, own, (user) =>
           target.config.shared
             ? new ModernSharedUpstream(this.#shared(target), { clock, token, relay })
@@ -99,7 +90,7 @@ export class Routers {
         ),
       );
     });
-    return this.#router(upstreams, "modern", this.#env.tasksOf(lane.owner), neverLate, () => undefined);
+    return this.#router(upstreams, "modern", this.#tasks.client(group.owner), neverLate, () => undefined);
   }
 
   /** A target is gone from the configuration. Returns the server that all shared, to be ended. */
@@ -118,20 +109,22 @@ export class Routers {
     arrived: (upstream: Upstream) => void,
   ): Router {
     const [only] = upstreams;
-    const names = this.#env.names();
-    const { clock } = this.#env;
-    const failureMode = (): McpConfig["failureMode"] => this.#env.settings().failureMode;
+    const { names } = this.#state;
+    const { clock } = this.#state.services;
+    const failureMode = (): McpConfig["failureMode"] => this.#state.config.failureMode;
     const router =
       only && upstreams.length === 1 && !names.isPrefixed
         ? new SingleRouter(only, names, late, tasks)
         : new AggregateRouter(upstreams, { names, failureMode, era, late, clock, arrived });
-    return this.#env.settings().toolMode === "search" ? new SearchRouter(router, era) : router;
+    return this.#state.config.toolMode === "search" ? new SearchRouter(router, era) : router;
   }
 
   /** The target with the tools that the configuration makes of its own. */
   #offered(target: Target, user: UpstreamListener, make: (user: UpstreamListener) => Upstream): Upstream {
-    const tools = this.#env.toolsOf(target);
-    return tools === undefined ? make(user) : new ToolUpstream({ ...tools, clock: this.#env.clock }, user, make);
+    const tools = this.#state.tools.of(target);
+    return tools === undefined
+      ? make(user)
+      : new ToolUpstream({ ...tools, clock: this.#state.services.clock }, user, make);
   }
 
   /** With the login of the user at the server, where the server wants one. */
@@ -143,7 +136,7 @@ export class Routers {
     user: UpstreamListener,
     make: (user: UpstreamListener, link: ConnectionOptions) => Upstream,
   ): Upstream {
-    const login = this.#env.loginOf(target);
+    const login = this.#state.logins.get(target.name);
     const link = target.config.stdio === undefined ? this.connectionOptions(target) : this.#childLink(target, client);
     if (login === undefined) return make(user, link);
     // The route has an authentication policy: whoever comes here without an identity is a defect, and gets nothing.
@@ -159,14 +152,14 @@ export class Routers {
     if (known) return known;
     const server = new SharedConnection(target, {
       link: this.connectionOptions(target),
-      nowMs: () => this.#env.clock.monotonicMs(),
+      nowMs: () => this.#state.services.clock.monotonicMs(),
       ended: (ended, reason) => {
         this.#sharedServers.delete(target);
-        this.#env.sharedEnded(ended, reason);
+        this.#sessions.sharedEnded(ended, reason);
       },
     });
     this.#sharedServers.set(target, server);
-    this.#env.sharedStarted(server, target.name);
+    this.#sessions.addShared(server, target.name);
     return server;
   }
 
@@ -183,10 +176,10 @@ export class Routers {
     const known = this.#connectionOptions.get(target);
     if (known) return known;
     const env: ConnectionOptions = {
-      clock: this.#env.clock,
-      logger: this.#env.logger,
+      clock: this.#state.services.clock,
+      logger: this.#state.services.logger,
       targetName: target.name,
-      requestTimeoutMs: () => this.#env.settings().requestTimeout,
+      requestTimeoutMs: () => this.#state.config.requestTimeout,
       up: () => target.failures.over(),
       forwarded: (headers) => target.forwarded(headers),
       connect: (handlers, opened, refused) => target.connect(handlers, opened, refused, undefined),
@@ -196,14 +189,16 @@ export class Routers {
   }
 }
 
-/** Without what the configuration puts around it. */
-export function bare(upstream: Upstream): Upstream {
-  return upstream instanceof ToolUpstream || upstream instanceof LoginUpstream ? bare(upstream.inner) : upstream;
+/** The upstream without the login and tool settings that wrap it. */
+export function unwrapUpstream(upstream: Upstream): Upstream {
+  return upstream instanceof ToolUpstream || upstream instanceof LoginUpstream
+    ? unwrapUpstream(upstream.inner)
+    : upstream;
 }
 
-/** Lanes are replaced, not changed. */
+/** A reload replaces client groups instead of changing them. */
 function neverLate(): never {
-  throw new Error("a lane does not change its targets");
+  throw new Error("a client group does not change its targets");
 }
 
 export function identityOf(request: ClientRequest): ClientIdentity {

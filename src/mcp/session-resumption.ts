@@ -1,90 +1,124 @@
 /**
- * Sessions of the legacy era that another process opened: before a restart, or beside this one. Whoever shows an id that
- * the gateway signed goes on here: the servers are brought up and the handshake is repeated in the client's words.
+ * Legacy sessions that another process opened: the gateway before a restart, or another replica. A client that presents a
+ * signed session id continues here: requests and streams start the servers and repeat the client's `initialize`;
+ * notifications and responses are forwarded to the replicas that hold the session; DELETE ends it without resuming it.
  */
+
+import type { Exchange } from "../core/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
-import type { Router } from "./aggregation/router.ts";
-import type { Failure } from "./protocol/call.ts";
+import { type ClientAction, isBatch, RequestRejection } from "./client-side/http-request.ts";
+import { type Failure, failureHeaders } from "./protocol/call.ts";
 import {
   asClientRequest,
+  type ClientMessage,
   type ClientNotification,
-  type ClientRequest,
   type ClientResponse,
 } from "./protocol/json-rpc.ts";
 import { tellSession } from "./replicas/session-peers.ts";
-import { bare } from "./router-factory.ts";
+import { type RouterFactory, unwrapUpstream } from "./router-factory.ts";
 import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
-import type { Session } from "./session/session.ts";
-import { resumeSession } from "./session/session-opening.ts";
 import type { SessionRecords } from "./session/session-records.ts";
 import type { SessionClient, SessionStore } from "./session/session-store.ts";
 
-/** A failure of servers is no end: the next request tries again. */
-export type ResumeOutcome = "resumed" | "unknown" | Failure;
+/** After a Failure the session is still valid: the client's next request tries again. */
+type ResumeOutcome = "resumed" | "unknown" | Failure;
 
-/** What a client says without wanting an answer. */
-type Told = ClientNotification | ClientResponse;
+export class SessionResumption {
+  readonly #sessions: SessionStore;
+  readonly #records: SessionRecords;
+  readonly #routers: RouterFactory;
+  /** By owner and session id. Concurrent requests of one client wait for the same attempt. */
+  readonly #pending = new Map<string, Promise<ResumeOutcome>>();
 
-export interface ResumptionEnv {
-  readonly sessions: SessionStore;
-  readonly records: SessionRecords;
-  router(session: Session, initialize: ClientRequest, headers: HeaderList): Router;
-}
-
-export class Resumption {
-  readonly #env: ResumptionEnv;
-  /** By owner and id: several requests of a client may come at once. */
-  readonly #underWay = new Map<string, Promise<ResumeOutcome>>();
-
-  constructor(env: ResumptionEnv) {
-    this.#env = env;
+  constructor(sessions: SessionStore, records: SessionRecords, routers: RouterFactory) {
+    this.#sessions = sessions;
+    this.#records = records;
+    this.#routers = routers;
   }
 
-  /** Brings up a session that this process does not hold. Rejects with `overloaded`. */
-  resume(id: string, client: SessionClient, headers: HeaderList): Promise<ResumeOutcome> {
+  /** The session id of the request, if this process does not hold that session. */
+  foreignSessionId({ request, identity }: Exchange): string | undefined {
+    const id = request.headers.get("mcp-session-id");
+    return id === undefined || this.#sessions.find(id, identity.principal) ? undefined : id;
+  }
+
+  /**
+   * Resolves with the action that replaces the one in the request, or with undefined if the request can be handled as if
+   * the session had always been here. Rejects with RequestRejection if the servers could not be started.
+   */
+  async prepare(
+    exchange: Exchange,
+    id: string,
+    client: SessionClient,
+    parsed: ClientMessage | readonly ClientMessage[] | undefined,
+  ): Promise<ClientAction | undefined> {
+    const { method, headers } = exchange.request;
+    if (method === "DELETE") return (await this.#end(id, client.owner)) ? { kind: "endedElsewhere" } : undefined;
+    const messages = parsed === undefined ? [] : isBatch(parsed) ? parsed : [parsed];
+    const requests = messages.filter((message) => message.kind === "request");
+    if (method === "POST" && requests.length === 0) {
+      const notes = messages.filter((message) => message.kind !== "request");
+      return (await this.#forward(id, client.owner, notes)) ? { kind: "ignored" } : undefined;
+    }
+    // A second handshake is rejected wherever the session is.
+    if (requests.some((request) => request.method === "initialize")) return undefined;
+    const outcome = await this.#resumeOnce(id, client, headers);
+    if (typeof outcome === "string") return undefined;
+    throw new RequestRejection(outcome.status, outcome.code, outcome.message, {
+      id: requests[0]?.id,
+      headers: failureHeaders(outcome),
+      failure: outcome.error === "overloaded" ? "overloaded" : "backend_unavailable",
+    });
+  }
+
+  /** Rejects with `overloaded`. */
+  #resumeOnce(id: string, client: SessionClient, headers: HeaderList): Promise<ResumeOutcome> {
     const key = JSON.stringify([client.owner ?? null, id]);
-    const known = this.#underWay.get(key);
-    if (known !== undefined) return known;
-    const resuming = this.#resume(id, client, headers).finally(() => this.#underWay.delete(key));
-    this.#underWay.set(key, resuming);
+    const pending = this.#pending.get(key);
+    if (pending !== undefined) return pending;
+    const resuming = this.#resume(id, client, headers).finally(() => this.#pending.delete(key));
+    this.#pending.set(key, resuming);
     return resuming;
   }
 
-  /** A client tells something to a session that this process does not hold. False if there is none. */
-  async tell(id: string, owner: string | undefined, messages: readonly Told[]): Promise<boolean> {
-    const { records } = this.#env;
-    const known = await records.find(id, owner);
+  /** Forwards messages that expect no response to the replicas that hold the session. False if there is no such session. */
+  async #forward(
+    id: string,
+    owner: string | undefined,
+    messages: readonly (ClientNotification | ClientResponse)[],
+  ): Promise<boolean> {
+    const known = await this.#records.find(id, owner);
     if (known === undefined) return false;
     for (const message of messages) {
-      if (message.kind === "response") records.answers.leave(known.record, message);
-      else tellSession(records.peers.bus, known.record.name, message);
+      if (message.kind === "response") this.#records.answers.forward(known.record, message);
+      else tellSession(this.#records.replication.bus, known.record.name, message);
     }
     return true;
   }
 
-  /** The client ends a session that this process does not hold. False if there is none. */
-  async end(id: string, owner: string | undefined): Promise<boolean> {
-    const known = await this.#env.records.find(id, owner);
-    if (known) this.#env.records.end(known.record);
+  /** False if there is no such session. */
+  async #end(id: string, owner: string | undefined): Promise<boolean> {
+    const known = await this.#records.find(id, owner);
+    if (known) this.#records.end(known.record);
     return known !== undefined;
   }
 
   async #resume(id: string, client: SessionClient, headers: HeaderList): Promise<ResumeOutcome> {
-    const { sessions, records } = this.#env;
-    const known = await records.find(id, client.owner);
+    const known = await this.#records.find(id, client.owner);
     if (known === undefined) return "unknown";
-    const session = sessions.adopt(id, known, client);
-    const router = this.#env.router(session, asClientRequest("initialize", known.params), headers);
-    // The client has said long ago that it is initialized.
-    for (const upstream of router.upstreams.map(bare)) if (upstream instanceof LegacyUpstream) upstream.join(undefined);
-    // Nothing that its client sets elsewhere from now on is missed; what it has set before is in the store.
-    await session.peer.join();
-    const failure = await resumeSession(session, router);
+    const session = this.#sessions.adopt(id, known, client);
+    const router = this.#routers.legacy(session, asClientRequest("initialize", known.params), headers);
+    // The client sent `notifications/initialized` to the process that opened the session.
+    for (const upstream of router.upstreams.map(unwrapUpstream))
+      if (upstream instanceof LegacyUpstream) upstream.join(undefined);
+    // Subscribing comes before reading the stored settings, so that no change made elsewhere is missed.
+    await session.joinReplicas();
+    const failure = await session.resume(router);
     if (failure !== undefined) return failure;
-    // What the client was told at first holds for the whole session.
-    const told = headers.get("mcp-protocol-version");
-    if (told === undefined || told === session.version) return "resumed";
-    session.end(`its servers speak ${session.version} now, and its client ${told.slice(0, 40)}`);
+    // The negotiated version must not change during a session.
+    const version = headers.get("mcp-protocol-version");
+    if (version === undefined || version === session.version) return "resumed";
+    session.end(`its servers now speak ${session.version}, but its client speaks ${version.slice(0, 40)}`);
     return "unknown";
   }
 }

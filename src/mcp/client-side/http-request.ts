@@ -42,10 +42,10 @@ const MAX_CLIENT_NAME_CHARS = 256;
 /** A character of a JSON text has at most this many bytes. */
 const BYTES_PER_CHAR = 3;
 /** For refusals that JSON-RPC has no code for, as the official SDKs use them. */
-const REFUSED = -32000;
+const REJECTED = -32000;
 const SESSION_NOT_FOUND = -32001;
 
-export type Demand =
+export type ClientAction =
   | { readonly kind: "initialize"; readonly request: ClientRequest }
   | {
       readonly kind: "requests";
@@ -69,13 +69,13 @@ export type Demand =
   /** The legacy era without a session. */
   | { readonly kind: "stateless"; readonly request: ClientRequest }
   /** Accepted, but there is nobody to tell. */
-  | { readonly kind: "dropped" };
+  | { readonly kind: "ignored" };
 
 /** A message that wants no answer. */
 export type Note = ClientNotification | ClientResponse;
 
 /** Stops with a whole answer. */
-export class Refused extends ExpectedError {
+export class RequestRejection extends ExpectedError {
   readonly reply: Reply;
   /** Set where a server failed: the client is not to blame. */
   readonly failure: ServerError | undefined;
@@ -87,7 +87,7 @@ export class Refused extends ExpectedError {
     options: { id?: string | undefined; data?: unknown; headers?: readonly string[]; failure?: ServerError } = {},
   ) {
     super(message);
-    this.name = "Refused";
+    this.name = "RequestRejection";
     this.failure = options.failure;
     const body = Buffer.from(errorText(options.id, code, message, options.data));
     this.reply = {
@@ -106,9 +106,9 @@ export interface SessionFinder {
 export function checkPostHead(request: GatewayRequest): void {
   const accept = request.headers.get("accept") ?? "";
   if (!accept.includes("*/*") && !(accept.includes("application/json") && accept.includes("text/event-stream"))) {
-    throw new Refused(
+    throw new RequestRejection(
       406,
-      REFUSED,
+      REJECTED,
       "Not Acceptable: the client must accept both application/json and text/event-stream",
     );
   }
@@ -118,11 +118,11 @@ export function checkPostHead(request: GatewayRequest): void {
 export function checkContentType(request: GatewayRequest): void {
   const type = request.headers.get("content-type") ?? "";
   if (!/^application\/json\s*(?:;|$)/i.test(type)) {
-    throw new Refused(415, REFUSED, "Unsupported Media Type: the content type must be application/json");
+    throw new RequestRejection(415, REJECTED, "Unsupported Media Type: the content type must be application/json");
   }
   const encoding = request.headers.get("content-encoding");
   if (encoding !== undefined && encoding !== "identity") {
-    throw new Refused(415, REFUSED, "Unsupported Media Type: the body must not be encoded");
+    throw new RequestRejection(415, REJECTED, "Unsupported Media Type: the body must not be encoded");
   }
 }
 
@@ -130,7 +130,7 @@ export function parseBody(text: string): ClientMessage | readonly ClientMessage[
   try {
     return parseClientMessages(text);
   } catch (error) {
-    if (error instanceof JsonRpcProblem) throw new Refused(400, error.code, error.message, { id: error.id });
+    if (error instanceof JsonRpcProblem) throw new RequestRejection(400, error.code, error.message, { id: error.id });
     throw error;
   }
 }
@@ -139,7 +139,11 @@ export function parseBody(text: string): ClientMessage | readonly ClientMessage[
 export function checkNotifications(parsed: ClientMessage | readonly ClientMessage[]): void {
   for (const message of isBatch(parsed) ? parsed : [parsed])
     if (message.kind === "notification" && !isNotificationMethod(message.method))
-      throw new Refused(400, INVALID_REQUEST, `Invalid Request: ${message.method.slice(0, 100)} is not a notification`);
+      throw new RequestRejection(
+        400,
+        INVALID_REQUEST,
+        `Invalid Request: ${message.method.slice(0, 100)} is not a notification`,
+      );
 }
 
 /** A POST of the legacy era. */
@@ -147,14 +151,14 @@ export function legacyPost(
   request: GatewayRequest,
   parsed: ClientMessage | readonly ClientMessage[],
   sessions: SessionFinder,
-): Demand {
+): ClientAction {
   if (isBatch(parsed)) return legacyBatch(request, parsed, sessions);
   const id = parsed.kind === "request" ? parsed.id : undefined;
   checkVersionHeader(request, id);
   if (parsed.kind === "request" && parsed.method === "initialize") {
     if (!request.headers.has("mcp-session-id")) return { kind: "initialize", request: parsed };
     requireSession(request, sessions, id);
-    throw new Refused(400, INVALID_REQUEST, "Invalid Request: this session is already initialized", { id });
+    throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: this session is already initialized", { id });
   }
   const session = requireSession(request, sessions, id);
   return parsed.kind === "request"
@@ -162,7 +166,11 @@ export function legacyPost(
     : { kind: "notes", session, notes: [parsed] };
 }
 
-function legacyBatch(request: GatewayRequest, messages: readonly ClientMessage[], sessions: SessionFinder): Demand {
+function legacyBatch(
+  request: GatewayRequest,
+  messages: readonly ClientMessage[],
+  sessions: SessionFinder,
+): ClientAction {
   checkVersionHeader(request, undefined);
   const session = requireSession(request, sessions, undefined);
   checkBatch(messages, session);
@@ -173,14 +181,14 @@ function legacyBatch(request: GatewayRequest, messages: readonly ClientMessage[]
 
 /**
  * Bounds what a session, or the connection to a server, retains of its client: the parameters of `initialize`, or the
- * client's name and capabilities in a request of the modern era. Throws Refused.
+ * client's name and capabilities in a request of the modern era. Throws RequestRejection.
  */
-export function checkRetained(demand: Demand, maxBytes: number): Demand {
-  if (demand.kind === "initialize") checkInitialize(demand.request, maxBytes);
-  else if (demand.kind === "streamMessage" && demand.message.kind === "request") {
-    if (demand.message.method === "initialize") checkInitialize(demand.message, maxBytes);
-  } else if (demand.kind === "modern" || demand.kind === "stateless") checkClientMeta(demand.request, maxBytes);
-  return demand;
+export function checkRetained(action: ClientAction, maxBytes: number): ClientAction {
+  if (action.kind === "initialize") checkInitialize(action.request, maxBytes);
+  else if (action.kind === "streamMessage" && action.message.kind === "request") {
+    if (action.message.method === "initialize") checkInitialize(action.message, maxBytes);
+  } else if (action.kind === "modern" || action.kind === "stateless") checkClientMeta(action.request, maxBytes);
+  return action;
 }
 
 function checkInitialize(request: ClientRequest, maxBytes: number): void {
@@ -215,7 +223,7 @@ function checkClientInfo(request: ClientRequest, info: unknown): void {
 }
 
 function refuseRetained({ id }: ClientRequest, problem: string): never {
-  throw new Refused(400, INVALID_PARAMS, `Invalid params: ${problem}`, { id });
+  throw new RequestRejection(400, INVALID_PARAMS, `Invalid params: ${problem}`, { id });
 }
 
 export function isBatch(parsed: ClientMessage | readonly ClientMessage[]): parsed is readonly ClientMessage[] {
@@ -223,14 +231,14 @@ export function isBatch(parsed: ClientMessage | readonly ClientMessage[]): parse
 }
 
 /** A GET or DELETE of the legacy era. */
-export function legacyOther(request: GatewayRequest, sessions: SessionFinder): Demand {
+export function legacyOther(request: GatewayRequest, sessions: SessionFinder): ClientAction {
   if (request.method !== "GET" && request.method !== "DELETE") {
-    throw new Refused(405, REFUSED, "Method not allowed", { headers: ["allow", "GET, POST, DELETE"] });
+    throw new RequestRejection(405, REJECTED, "Method not allowed", { headers: ["allow", "GET, POST, DELETE"] });
   }
   if (request.method === "GET") {
     const accept = request.headers.get("accept") ?? "";
     if (!accept.includes("text/event-stream") && !accept.includes("*/*")) {
-      throw new Refused(406, REFUSED, "Not Acceptable: the client must accept text/event-stream");
+      throw new RequestRejection(406, REJECTED, "Not Acceptable: the client must accept text/event-stream");
     }
   }
   checkVersionHeader(request, undefined);
@@ -243,47 +251,61 @@ export function legacyOther(request: GatewayRequest, sessions: SessionFinder): D
 function checkVersionHeader(request: GatewayRequest, id: string | undefined): void {
   const version = request.headers.get("mcp-protocol-version");
   if (version === undefined || isLegacyVersion(version) || isModernVersion(version)) return;
-  throw new Refused(400, UNSUPPORTED_VERSION, `Bad Request: unsupported protocol version: ${version.slice(0, 40)}`, {
-    id,
-    data: { supported: LEGACY_VERSIONS, requested: version.slice(0, 40) },
-  });
+  throw new RequestRejection(
+    400,
+    UNSUPPORTED_VERSION,
+    `Bad Request: unsupported protocol version: ${version.slice(0, 40)}`,
+    {
+      id,
+      data: { supported: LEGACY_VERSIONS, requested: version.slice(0, 40) },
+    },
+  );
 }
 
 function requireSession(request: GatewayRequest, sessions: SessionFinder, id: string | undefined): Session {
   const sessionId = request.headers.get("mcp-session-id");
   if (sessionId === undefined) {
-    throw new Refused(400, REFUSED, "Bad Request: the mcp-session-id header is required; initialize a session first", {
-      id,
-    });
+    throw new RequestRejection(
+      400,
+      REJECTED,
+      "Bad Request: the mcp-session-id header is required; initialize a session first",
+      {
+        id,
+      },
+    );
   }
   const session = sessions.find(sessionId);
   // Unknown, ended, and another's look alike: nobody learns which ids exist.
-  if (session === undefined) throw new Refused(404, SESSION_NOT_FOUND, "Session not found", { id });
+  if (session === undefined) throw new RequestRejection(404, SESSION_NOT_FOUND, "Session not found", { id });
   return session;
 }
 
 function checkBatch(messages: readonly ClientMessage[], session: Session): void {
-  if (messages.length === 0) throw new Refused(400, INVALID_REQUEST, "Invalid Request: the batch is empty");
+  if (messages.length === 0) throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: the batch is empty");
   if (messages.length > MAX_BATCH)
-    throw new Refused(400, INVALID_REQUEST, `Invalid Request: a batch has at most ${MAX_BATCH} messages`);
+    throw new RequestRejection(400, INVALID_REQUEST, `Invalid Request: a batch has at most ${MAX_BATCH} messages`);
   if (!allowsBatches(session.version)) {
-    throw new Refused(400, INVALID_REQUEST, `Invalid Request: protocol version ${session.version} has no batches`);
+    throw new RequestRejection(
+      400,
+      INVALID_REQUEST,
+      `Invalid Request: protocol version ${session.version} has no batches`,
+    );
   }
   if (messages.some((message) => message.kind === "request" && message.method === "initialize")) {
-    throw new Refused(400, INVALID_REQUEST, "Invalid Request: initialize must not be part of a batch");
+    throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: initialize must not be part of a batch");
   }
 }
 
 /** A POST without a session id. */
-export function statelessPost(parsed: ClientMessage | readonly ClientMessage[]): Demand {
+export function statelessPost(parsed: ClientMessage | readonly ClientMessage[]): ClientAction {
   if (isBatch(parsed))
-    throw new Refused(400, INVALID_REQUEST, "Invalid Request: there are no batches without a session");
-  return parsed.kind === "request" ? { kind: "stateless", request: parsed } : { kind: "dropped" };
+    throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: there are no batches without a session");
+  return parsed.kind === "request" ? { kind: "stateless", request: parsed } : { kind: "ignored" };
 }
 
 /** A GET or DELETE without a session id: clients take the status for "not offered". */
 export function statelessOther({ method }: GatewayRequest): never {
-  throw new Refused(405, REFUSED, `Method not allowed: ${method} needs a session, and there are none here`, {
+  throw new RequestRejection(405, REJECTED, `Method not allowed: ${method} needs a session, and there are none here`, {
     headers: ["allow", "POST"],
   });
 }
@@ -294,17 +316,22 @@ export function isModern(request: GatewayRequest, message: ClientMessage | reado
   return isBatch(message) ? message.some(claims) : claims(message);
 }
 
-/** The request if it may be served; undefined for a notification, which is accepted and dropped. Throws Refused. */
+/** The request if it may be served; undefined for a notification, which is accepted and dropped. Throws RequestRejection. */
 export function modernPost(
   request: GatewayRequest,
   message: ClientMessage | readonly ClientMessage[],
 ): ClientRequest | undefined {
   if (isBatch(message))
-    throw new Refused(400, INVALID_REQUEST, "Invalid Request: this protocol version has no batches");
+    throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: this protocol version has no batches");
   if (message.kind === "response")
-    throw new Refused(400, INVALID_REQUEST, "Invalid Request: this protocol version has no responses of clients", {
-      id: message.id,
-    });
+    throw new RequestRejection(
+      400,
+      INVALID_REQUEST,
+      "Invalid Request: this protocol version has no responses of clients",
+      {
+        id: message.id,
+      },
+    );
   if (message.kind === "notification") return undefined;
   checkEnvelope(message);
   checkVersion(request, message);
@@ -326,7 +353,7 @@ function checkEnvelope(request: ClientRequest): void {
       : [CLIENT_CAPABILITIES]),
   ];
   if (missing.length > 0) {
-    throw new Refused(400, INVALID_PARAMS, `Invalid params: _meta lacks ${missing.join(" and ")}`, {
+    throw new RequestRejection(400, INVALID_PARAMS, `Invalid params: _meta lacks ${missing.join(" and ")}`, {
       id: request.id,
       data: { missing },
     });
@@ -338,7 +365,7 @@ function checkVersion(request: GatewayRequest, message: ClientRequest): void {
   const header = request.headers.get("mcp-protocol-version");
   if (header !== claimed) mismatch(message, "MCP-Protocol-Version", header, claimed);
   if (isModernVersion(claimed)) return;
-  throw new Refused(400, UNSUPPORTED_VERSION, "Unsupported protocol version", {
+  throw new RequestRejection(400, UNSUPPORTED_VERSION, "Unsupported protocol version", {
     id: message.id,
     data: { supported: MODERN_VERSIONS, requested: claimed.slice(0, 40) },
   });
@@ -356,9 +383,14 @@ function checkMirrors(request: GatewayRequest, message: ClientRequest): void {
 
 function mismatch(message: ClientRequest, name: string, header: string | undefined, body: string): never {
   const said = header === undefined ? "is missing" : `is '${header.slice(0, 100)}'`;
-  throw new Refused(400, HEADER_MISMATCH, `Header mismatch: ${name} ${said}, the body says '${body.slice(0, 100)}'`, {
-    id: message.id,
-  });
+  throw new RequestRejection(
+    400,
+    HEADER_MISMATCH,
+    `Header mismatch: ${name} ${said}, the body says '${body.slice(0, 100)}'`,
+    {
+      id: message.id,
+    },
+  );
 }
 
 function metaOf(message: { readonly params: Readonly<Record<string, unknown>> }): Record<string, unknown> | undefined {
@@ -384,15 +416,16 @@ export function endpointOf(request: GatewayRequest, session: Session): string {
   return `${request.path}?${query.toString()}`;
 }
 
-/** Throws Refused. */
+/** Throws RequestRejection. */
 export function requireStream(request: GatewayRequest, find: (id: string) => Session | undefined): Session {
   const session = find(new URLSearchParams(request.query).get(PARAMETER) ?? "");
-  if (session === undefined) throw new Refused(404, SESSION_NOT_FOUND, "Session not found");
+  if (session === undefined) throw new RequestRejection(404, SESSION_NOT_FOUND, "Session not found");
   return session;
 }
 
-/** That transport has no batches. Throws Refused. */
+/** That transport has no batches. Throws RequestRejection. */
 export function singleMessage(parsed: ClientMessage | readonly ClientMessage[]): ClientMessage {
-  if (isBatch(parsed)) throw new Refused(400, INVALID_REQUEST, "Invalid Request: this transport has no batches");
+  if (isBatch(parsed))
+    throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: this transport has no batches");
   return parsed;
 }

@@ -11,7 +11,7 @@ import { followBody, readAll } from "../../http/body.ts";
 import type { BodyStream } from "../../http/body-stream.ts";
 import { member, slice } from "../../json/json-text.ts";
 import { INVALID_REQUEST, PARSE_ERROR } from "../protocol/json-rpc.ts";
-import { Refused } from "./http-request.ts";
+import { RequestRejection } from "./http-request.ts";
 
 /** For refusals that JSON-RPC has no code for, as the official SDKs use them. */
 const OVERLOADED = -32000;
@@ -21,7 +21,7 @@ const MAX_DISCARDED_BYTES = 16 * 1024 * 1024;
 /** Where the id is looked for in what is too large: at its beginning and at its end. */
 const MAX_ID_WINDOW_BYTES = 4 * 1024;
 
-/** Throws Refused, also later. */
+/** Throws RequestRejection, also later. */
 export function readBody(exchange: Exchange, maxBytes: number): string | Promise<string> {
   const { body } = exchange.request;
   if (body.kind === "none") return "";
@@ -35,7 +35,7 @@ export function readBody(exchange: Exchange, maxBytes: number): string | Promise
 
 function asText(bytes: Buffer, maxBytes: number): string {
   if (bytes.length > maxBytes) throw tooLarge(maxBytes, idIn(window(bytes, "start"), window(bytes, "end")));
-  if (!isUtf8(bytes)) throw new Refused(400, PARSE_ERROR, "Parse error: the body is not valid UTF-8");
+  if (!isUtf8(bytes)) throw new RequestRejection(400, PARSE_ERROR, "Parse error: the body is not valid UTF-8");
   return bytes.toString("utf8");
 }
 
@@ -49,7 +49,7 @@ async function readUpTo(exchange: Exchange, body: StreamedBody, maxBytes: number
     });
   } catch (error) {
     if (!(error instanceof MemoryExhausted)) throw error;
-    throw new Refused(503, OVERLOADED, "Server error: there is no memory for the message; try again later", {
+    throw new RequestRejection(503, OVERLOADED, "Server error: there is no memory for the message; try again later", {
       headers: ["retry-after", RETRY_SECONDS],
     });
   }
@@ -76,8 +76,10 @@ function discardRest(stream: BodyStream, maxBytes: number, kept: Buffer, chunk: 
   });
 }
 
-function tooLarge(maxBytes: number, id: string | undefined): Refused {
-  return new Refused(413, INVALID_REQUEST, `Invalid Request: the message is larger than ${maxBytes} bytes`, { id });
+function tooLarge(maxBytes: number, id: string | undefined): RequestRejection {
+  return new RequestRejection(413, INVALID_REQUEST, `Invalid Request: the message is larger than ${maxBytes} bytes`, {
+    id,
+  });
 }
 
 function window(bytes: Buffer, side: "start" | "end"): Buffer {

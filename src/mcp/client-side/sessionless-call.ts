@@ -52,7 +52,7 @@ import {
   outcomeOfFailure,
   readyLargeAnswer,
 } from "../session/call-outcome.ts";
-import type { Lane } from "../session/client-group.ts";
+import type { ClientGroup } from "../session/client-group.ts";
 import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS } from "../session/event-stream.ts";
 import type { SessionStore } from "../session/session-store.ts";
 
@@ -69,15 +69,15 @@ const HTTP_STATUS_BY_CODE: Readonly<Record<number, number>> = {
   [UNSUPPORTED_VERSION]: 400,
 };
 
-export interface ModernCallEnv {
+export interface SessionlessCallHost {
   readonly report: CallReport;
   /** The client is of the legacy era: its errors travel with status 200. */
   readonly hidesStatus?: boolean;
   nowMs(): number;
-  ended(call: ModernCall): void;
+  ended(call: SessionlessCall): void;
 }
 
-export class ModernCall implements Call, BackendRun, Heartbeat {
+export class SessionlessCall implements Call, BackendRun, Heartbeat {
   next: Heartbeat | undefined = undefined;
   previous: Heartbeat | undefined = undefined;
   readonly request: ClientRequest;
@@ -85,7 +85,7 @@ export class ModernCall implements Call, BackendRun, Heartbeat {
   readonly wire: WireTap | undefined;
   running: CallHandle | undefined = undefined;
   readonly #sink: BackendCall;
-  readonly #env: ModernCallEnv;
+  readonly #env: SessionlessCallHost;
   #hasHead = false;
   #isOver = false;
   #queue: Buffer[] | undefined = undefined;
@@ -98,7 +98,7 @@ export class ModernCall implements Call, BackendRun, Heartbeat {
     headers: HeaderList,
     sink: BackendCall,
     wire: WireTap | undefined,
-    env: ModernCallEnv,
+    env: SessionlessCallHost,
   ) {
     this.request = request;
     this.headers = headers;
@@ -298,32 +298,32 @@ function asInitialized(answer: ServerMessage, { params }: ClientRequest): Server
   );
 }
 
-export interface AloneEnv {
+export interface SessionlessServices {
   readonly report: CallReport;
   readonly sessions: SessionStore;
   nowMs(): number;
 }
 
 /** `sent` is what servers are asked for the client's request. */
-export function serveAlone(
-  lane: Lane,
+export function runSessionless(
+  group: ClientGroup,
   { request, sent }: { readonly request: ClientRequest; readonly sent: ClientRequest },
   exchange: Exchange,
   sink: BackendCall,
-  { report, sessions, nowMs }: AloneEnv,
+  { report, sessions, nowMs }: SessionlessServices,
 ): BackendRun {
   const isStateless = sent !== request;
-  const call = new ModernCall(request, exchange.request.headers, sink, exchange.isWatched ? sink : undefined, {
+  const call = new SessionlessCall(request, exchange.request.headers, sink, exchange.isWatched ? sink : undefined, {
     report,
     hidesStatus: isStateless,
     nowMs,
     ended: (ended) => {
-      sessions.noBeatFor(ended);
-      lane.count(-1);
+      sessions.stopHeartbeat(ended);
+      group.count(-1);
     },
   });
-  lane.count(1);
-  sessions.beatFor(call);
-  call.running = lane.run(isStateless ? statelessCall(call, sent) : call, exchange.mcp.access);
+  group.count(1);
+  sessions.startHeartbeat(call);
+  call.running = group.run(isStateless ? statelessCall(call, sent) : call, exchange.mcp.access);
   return call;
 }

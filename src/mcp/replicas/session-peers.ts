@@ -13,7 +13,7 @@ import { isSetting, type SessionSettings } from "./session-settings.ts";
 /** The rest of what clients tell is small: a reason, a place, a progress. */
 const MAX_TOLD_CHARS = 256 * 1024;
 
-export interface PeersEnv {
+export interface SessionReplication {
   readonly clock: Clock;
   readonly bus: ReplicaBus;
   readonly settings: SessionSettings;
@@ -36,15 +36,17 @@ export interface PeerSession {
 
 export class SessionPeers {
   readonly #name: string | undefined;
-  readonly #env: PeersEnv;
+  readonly #env: SessionReplication;
+  readonly #session: PeerSession;
   #channel: BusChannel | undefined = undefined;
   #listening: BusChannel | undefined = undefined;
   #hasSettings = false;
 
-  /** Without a name the session cannot go on elsewhere. */
-  constructor(name: string | undefined, env: PeersEnv) {
+  /** Without a name, no other process can resume the session. */
+  constructor(name: string | undefined, env: SessionReplication, session: PeerSession) {
     this.#name = name;
     this.#env = env;
+    this.#session = session;
   }
 
   /** Others may hold the session too. */
@@ -58,9 +60,9 @@ export class SessionPeers {
   }
 
   /** Resolves when everything that others tell from now on is heard. */
-  async join(session: PeerSession): Promise<void> {
+  async join(): Promise<void> {
     if (this.#name === undefined || this.#channel !== undefined) return;
-    this.#channel = this.#env.bus.listen(channelOf(this.#name), follower(session));
+    this.#channel = this.#env.bus.listen(channelOf(this.#name), follower(this.#session));
     await this.#channel?.ready;
   }
 
@@ -96,10 +98,10 @@ export class SessionPeers {
   }
 
   /** The client listens here. */
-  listening(session: PeerSession): void {
+  listening(): void {
     const name = this.#name;
     if (name === undefined || this.#listening !== undefined) return;
-    this.#listening = this.#env.bus.listen(listenersOf(name), follower(session));
+    this.#listening = this.#env.bus.listen(listenersOf(name), follower(this.#session));
     // What others could not tell anybody until now comes after this.
     void this.#listening?.ready.then(() => this.#env.bus.send(channelOf(name), { kind: "listening" }));
   }

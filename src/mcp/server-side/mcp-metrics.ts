@@ -32,7 +32,7 @@ export function createMcpMetrics(metrics: Metrics, backend: string, all: Counted
     [...all].map((one) => [{ backend: one.name }, value(one)] as const);
   metrics.gauge(
     "gateway_mcp_sessions",
-    "MCP sessions and lanes that are open.",
+    "MCP sessions and groups that are open.",
     read(({ sessions }) => sessions.size),
   );
   metrics.gauge(

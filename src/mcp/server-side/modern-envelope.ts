@@ -37,8 +37,8 @@ const ENVELOPE: ReadonlySet<string> = new Set([PROTOCOL_VERSION, CLIENT_INFO, CL
 
 /** Replaces the request's envelope. `members` are `"key":value` pairs joined by commas. */
 export function withEnvelope(request: ClientRequest, members: string): ClientRequest {
-  const bare = withoutEnvelope(request);
-  return editedRequest(bare, [intoMeta(bare.text, members)]);
+  const unwrapUpstream = withoutEnvelope(request);
+  return editedRequest(unwrapUpstream, [intoMeta(unwrapUpstream.text, members)]);
 }
 
 /** Parameters with the envelope of `request`, for a request that the gateway sends on its behalf. */

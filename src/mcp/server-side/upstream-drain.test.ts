@@ -7,7 +7,7 @@ function setUp() {
   const clock = fakeClock();
   const closed: string[] = [];
   let emptied = 0;
-  const retirement = new UpstreamDrain(clock, () => {
+  const drain = new UpstreamDrain(clock, () => {
     emptied += 1;
   });
   const one = (name: string, pendingCalls: number): Drainable & { pendingCalls: number; sweeps: number } => ({
@@ -20,29 +20,29 @@ function setUp() {
       closed.push(name);
     },
   });
-  return { clock, closed, retirement, one, emptied: () => emptied };
+  return { clock, closed, drain, one, emptied: () => emptied };
 }
 
 test("who has nothing to do is closed at once, who has is waited for and swept", async () => {
-  const { clock, closed, retirement, one, emptied } = setUp();
+  const { clock, closed, drain, one, emptied } = setUp();
   const busy = one("busy", 1);
-  retirement.add(one("idle", 0));
-  retirement.add(busy);
+  drain.add(one("idle", 0));
+  drain.add(busy);
   assert.deepEqual(closed, ["idle"]);
   await clock.advance(1_000);
   assert.deepEqual(closed, ["idle"]);
   assert.ok(busy.sweeps >= 5);
-  assert.equal(retirement.isEmpty, false);
+  assert.equal(drain.isEmpty, false);
   busy.pendingCalls = 0;
   await clock.advance(200);
   assert.deepEqual(closed, ["idle", "busy"]);
-  assert.equal(retirement.isEmpty, true);
+  assert.equal(drain.isEmpty, true);
   assert.ok(emptied() >= 1);
 });
 
 test("at the end nobody is waited for", async () => {
-  const { closed, retirement, one } = setUp();
-  retirement.add(one("busy", 3));
-  await retirement.close();
+  const { closed, drain, one } = setUp();
+  drain.add(one("busy", 3));
+  await drain.close();
   assert.deepEqual(closed, ["busy"]);
 });

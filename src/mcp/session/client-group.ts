@@ -12,12 +12,12 @@ import { type Call, type CallHandle, NO_CALL, type Question, serverFailure } fro
 import type { ServerMessage } from "../protocol/json-rpc.ts";
 import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
 
-export interface LaneEnv {
+export interface ClientGroupHost {
   nowMs(): number;
-  ended(lane: Lane, reason: string): void;
+  ended(group: ClientGroup, reason: string): void;
 }
 
-const RETIRED = "its servers are not in the configuration any more";
+const REMOVED = "its servers were removed from the configuration";
 
 interface Waiting {
   readonly call: Call;
@@ -26,18 +26,18 @@ interface Waiting {
   isCancelled: boolean;
 }
 
-export class Lane implements UpstreamListener, UpstreamHolder {
+export class ClientGroup implements UpstreamListener, UpstreamHolder {
   readonly owner: string;
   readonly client: string;
   lastUsedMs: number;
-  readonly #env: LaneEnv;
+  readonly #env: ClientGroupHost;
   #router: Router | undefined = undefined;
   #state: "opening" | "open" | "ended" = "opening";
   #waiting: Waiting[] = [];
   #underWay = 0;
   #isRetiring = false;
 
-  constructor(owner: string, client: string, env: LaneEnv) {
+  constructor(owner: string, client: string, env: ClientGroupHost) {
     this.owner = owner;
     this.client = client;
     this.#env = env;
@@ -93,13 +93,13 @@ export class Lane implements UpstreamListener, UpstreamHolder {
   count(change: 1 | -1): void {
     this.#underWay += change;
     this.lastUsedMs = this.#env.nowMs();
-    if (this.#isRetiring && this.#underWay === 0) this.end(RETIRED);
+    if (this.#isRetiring && this.#underWay === 0) this.end(REMOVED);
   }
 
   /** Nobody comes to it any more: it ends when the requests that run are answered. */
   retire(): void {
     this.#isRetiring = true;
-    if (this.#underWay === 0) this.end(RETIRED);
+    if (this.#underWay === 0) this.end(REMOVED);
   }
 
   sweep(nowMs: number): void {
@@ -146,10 +146,10 @@ export function ownerOf(exchange: Exchange): string | undefined {
 }
 
 /**
- * Clients without a session share a lane, and so a server, only with themselves. One that was not identified is
+ * Clients without a session share a group, and so a server, only with themselves. One that was not identified is
  * known by its address and by what servers would be told of it: `headers` names what targets pass on.
  */
-export function laneOwnerOf(exchange: Exchange, headers: readonly string[]): string {
+export function clientGroupOwner(exchange: Exchange, headers: readonly string[]): string {
   if (exchange.identity.principal !== undefined) return exchange.identity.principal;
   const { clientAddress, request } = exchange;
   const names = [...new Set(["authorization", ...headers])].sort();

@@ -19,13 +19,13 @@ const ID_BASES = 2 ** 32;
 
 export class ClientQuestions implements Waiting {
   readonly record: Recorded | undefined;
-  readonly #carried: CarriedAnswers;
+  readonly #carried: ForwardedAnswers;
   /** Made with the first question: most clients are never asked. */
   #open: Map<string, Question> | undefined = undefined;
   #nextId = 0;
   #isClosed = false;
 
-  constructor(record: Recorded | undefined, carried: CarriedAnswers) {
+  constructor(record: Recorded | undefined, carried: ForwardedAnswers) {
     this.record = record;
     this.#carried = carried;
   }
@@ -55,7 +55,7 @@ export class ClientQuestions implements Waiting {
 
   answered(response: ClientResponse, wire?: WireTap): void {
     if (this.#open?.has(response.id)) this.carried(response, wire);
-    else this.#carried.leave(this.record, response);
+    else this.#carried.forward(this.record, response);
   }
 
   /** An answer to a question that nobody asked, or a second one, is dropped. */
@@ -85,7 +85,7 @@ const MAX_WRITES = 64;
 /** Ids of questions are numbers; what else a client answers was never asked. */
 const QUESTION_ID = /^\d{1,16}$/;
 
-export interface CarriedEnv {
+export interface SharedStore {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly store: Store;
@@ -107,20 +107,20 @@ export interface Waiting {
   carried(answer: Answer): void;
 }
 
-export class CarriedAnswers {
-  readonly #env: CarriedEnv;
+export class ForwardedAnswers {
+  readonly #env: SharedStore;
   readonly #store: Store;
   readonly #watched = new Set<Waiting>();
   #vault: { readonly secret: string; readonly vault: Vault } | undefined = undefined;
   #writes = 0;
 
-  constructor(env: CarriedEnv) {
+  constructor(env: SharedStore) {
     this.#env = env;
     this.#store = storeNamespace(env.store, "mcp-answers");
   }
 
   /** The client's answer to a question that is not of this process. */
-  leave(record: Recorded | undefined, { id, text }: Answer): void {
+  forward(record: Recorded | undefined, { id, text }: Answer): void {
     if (record === undefined || !this.#isShared || !QUESTION_ID.test(id)) return;
     if (text.length > MAX_CARRIED_CHARS || this.#writes >= MAX_WRITES) {
       this.#env.logger.warn("a client's answer did not reach the replica that asked", { characters: text.length });

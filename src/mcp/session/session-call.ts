@@ -29,10 +29,10 @@ import {
 } from "./call-outcome.ts";
 import type { EventStream } from "./event-stream.ts";
 
-/** The session that a request belongs to, as far as the request needs it. */
-export interface CallOwner {
+/** What a call needs from its session. */
+export interface CallSession {
   ask(question: Question, stream: EventStream): void;
-  finished(call: RequestCall): void;
+  finished(call: SessionCall): void;
 }
 
 /** The one stream of the old transport does not end with an answer. */
@@ -48,13 +48,13 @@ export interface CallContext {
   readonly wire: WireTap | undefined;
 }
 
-export class RequestCall implements Call, Linked<RequestCall> {
-  next: RequestCall | undefined = undefined;
-  previous: RequestCall | undefined = undefined;
+export class SessionCall implements Call, Linked<SessionCall> {
+  next: SessionCall | undefined = undefined;
+  previous: SessionCall | undefined = undefined;
   readonly request: ClientRequest;
   readonly headers: HeaderList | undefined;
   readonly wire: WireTap | undefined;
-  readonly #session: CallOwner;
+  readonly #session: CallSession;
   readonly #stream: EventStream;
   readonly #group: { left: number };
   readonly #report: CallReport;
@@ -65,7 +65,7 @@ export class RequestCall implements Call, Linked<RequestCall> {
   /** `group` counts the requests of the same POST: the stream ends with the last. */
   constructor(
     request: ClientRequest,
-    session: CallOwner,
+    session: CallSession,
     stream: EventStream,
     group: { left: number },
     { headers, report, wire }: CallContext,

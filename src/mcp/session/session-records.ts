@@ -10,9 +10,9 @@ import type { Logger } from "../../observe/log/logger.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
 import { ReplicaBus } from "../replicas/replica-bus.ts";
-import { endSession, type PeersEnv } from "../replicas/session-peers.ts";
+import { endSession, type SessionReplication } from "../replicas/session-peers.ts";
 import { SessionSettings } from "../replicas/session-settings.ts";
-import { CarriedAnswers } from "./client-questions.ts";
+import { ForwardedAnswers } from "./client-questions.ts";
 
 /** How long an id counts where no record can say whether the session is alive. */
 const UNRECORDED_MS = 7 * 24 * 3_600_000;
@@ -45,14 +45,14 @@ export class SessionRecords {
   readonly #env: RecordsEnv;
   readonly #store: Store;
   /** What clients answer to other replicas that hold their session. */
-  readonly answers: CarriedAnswers;
+  readonly answers: ForwardedAnswers;
   /** What sessions tell other replicas, and what they have set. */
-  readonly peers: PeersEnv;
+  readonly replication: SessionReplication;
 
   constructor(env: RecordsEnv) {
     this.#env = env;
-    this.answers = new CarriedAnswers(env);
-    this.peers = {
+    this.answers = new ForwardedAnswers(env);
+    this.replication = {
       clock: env.clock,
       bus: new ReplicaBus(env),
       settings: new SessionSettings(env),
@@ -77,7 +77,7 @@ export class SessionRecords {
   /** It was used `agoMs` ago. Resolves with false if another process ended it. */
   async touch({ name, value }: SessionRecord, agoMs: number, hasSettings: boolean): Promise<boolean> {
     try {
-      if (hasSettings) this.peers.settings.touch(name, this.#expiry(agoMs).expiresAtMs);
+      if (hasSettings) this.replication.settings.touch(name, this.#expiry(agoMs).expiresAtMs);
       if (await this.#store.replace(name, value, value, this.#expiry(agoMs))) return true;
       if (this.#store.kind === "redis") return false;
       // Nobody else can have ended it: the store began anew.
@@ -96,8 +96,8 @@ export class SessionRecords {
         ? this.#store.set(name, ENDED, { expiresAtMs: this.#env.clock.now() + UNRECORDED_MS })
         : this.#store.delete(name),
     );
-    this.peers.settings.end(name);
-    endSession(this.peers.bus, name);
+    this.replication.settings.end(name);
+    endSession(this.replication.bus, name);
   }
 
   /** What the session began with, if it is alive and belongs to this owner. */

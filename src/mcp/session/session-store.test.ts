@@ -21,7 +21,7 @@ function storeWith(
       logger: silentLogger,
       ids: createIdSource(),
       task,
-      retirement: new UpstreamDrain(clock, () => undefined),
+      drain: new UpstreamDrain(clock, () => undefined),
       // No session is made here, only tenants that somebody else made.
       records: {} as SessionRecords,
       memory: createMemoryBudget(clock),
@@ -29,18 +29,18 @@ function storeWith(
   );
   const ended: string[] = [];
   for (const { name, idleMs, upstreams } of tenants) {
-    const tenant: UpstreamHolder = {
+    const holder: UpstreamHolder = {
       lastUsedMs: clock.monotonicMs() - idleMs,
       isIdle: idleMs > 0,
       upstreams: upstreams.map((one) => ({ close: () => Promise.resolve(), ...one }) as unknown as Upstream),
       sweep: () => undefined,
       end: (reason) => {
         ended.push(name);
-        store.sharedEnded(tenant, reason);
+        store.sharedEnded(holder, reason);
       },
       detail: () => ({}),
     };
-    store.addShared(tenant, name);
+    store.addShared(holder, name);
   }
   return { store, ended };
 }

@@ -1,5 +1,5 @@
 /**
- * The sessions and lanes of one backend: unguessable ids, a bounded number, an end for those that nobody uses,
+ * The sessions and groups of one backend: unguessable ids, a bounded number, an end for those that nobody uses,
  * and the pulse that keeps their streams alive. It outlives reloads.
  */
 
@@ -11,13 +11,13 @@ import type { Task } from "../../base/tasks.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { Logger } from "../../observe/log/logger.ts";
+import { shortSessionId } from "../../observe/trace/redact.ts";
 import type { Names } from "../aggregation/names.ts";
 import type { TargetChange } from "../aggregation/router.ts";
 import type { UpstreamDrain, UpstreamHolder } from "../server-side/upstream.ts";
-import { Lane } from "./client-group.ts";
+import { ClientGroup } from "./client-group.ts";
 import type { Heartbeat } from "./event-stream.ts";
-import { Session } from "./session.ts";
-import { endShown, type SessionEnv, type SessionOrigin, shownId } from "./session-env.ts";
+import { Session, type SessionHost, type SessionOrigin } from "./session.ts";
 import type { KnownSession, SessionRecords } from "./session-records.ts";
 
 /** Fast enough to prime a stream in time; runs only while streams are open. */
@@ -29,9 +29,9 @@ const MIN_EVICTABLE_MS = 10_000;
 const CROWDING = 10;
 /** Of the idle sessions of the largest client, this part is ended at a time while memory is short. */
 const RECLAIMED_SHARE = 0.125;
-/** A client's modern requests have a lane for each client name and set of capabilities. */
-const MAX_LANES_PER_CLIENT = 64;
-/** What a session or lane takes besides what its client sent. */
+/** A client's modern requests have a group for each client name and set of capabilities. */
+const MAX_GROUPS_PER_CLIENT = 64;
+/** What a session or group takes besides what its client sent. */
 const SESSION_BYTES = 8 * 1024;
 /** The parameters of `initialize` are retained as text in several places and as objects. */
 const RETAINED_COPIES = 4;
@@ -52,7 +52,7 @@ export interface StoreEnv {
   readonly logger: Logger;
   readonly ids: IdSource;
   readonly task: Task;
-  readonly retirement: UpstreamDrain;
+  readonly drain: UpstreamDrain;
   readonly records: SessionRecords;
   readonly memory: MemoryBudget;
 }
@@ -71,53 +71,46 @@ interface Held {
   readonly account: MemoryAccount | undefined;
 }
 
-export class SessionStore {
+export class SessionStore implements SessionHost {
   settings: StoreSettings;
   readonly #env: StoreEnv;
   readonly #sessions = new Map<string, Session>();
-  readonly #lanes = new Map<string, Lane>();
-  readonly #tenants = new Map<UpstreamHolder, Held>();
-  /** How many sessions and lanes each client has. */
+  readonly #groups = new Map<string, ClientGroup>();
+  readonly #holders = new Map<UpstreamHolder, Held>();
+  /** How many sessions and groups each client has. */
   readonly #counts = new Map<string, number>();
-  readonly #laneCounts = new Map<string, number>();
+  readonly #groupCounts = new Map<string, number>();
   readonly #stopReclaiming: () => void;
-  readonly #beating = new LinkedList<Heartbeat>();
-  readonly #sessionEnv: SessionEnv<Session>;
-  #pulse: Timer | undefined = undefined;
+  readonly #heartbeats = new LinkedList<Heartbeat>();
+  #heartbeatTimer: Timer | undefined = undefined;
   #sweeper: Timer | undefined = undefined;
   /** The last one, for sessions that open meanwhile. */
   #change: TargetChange | undefined = undefined;
-  readonly #retirement: UpstreamDrain;
+  readonly #drain: UpstreamDrain;
   /** Connections of ended sessions that are still being closed. */
   readonly #closing = new Set<Promise<unknown>>();
 
   constructor(settings: StoreSettings, env: StoreEnv) {
     this.settings = settings;
     this.#env = env;
-    this.#retirement = env.retirement;
+    this.#drain = env.drain;
     this.#stopReclaiming = env.memory.onShortage("sessions", { reclaim: (largest) => this.#reclaim(largest) });
-    this.#sessionEnv = {
-      nowMs: () => env.clock.monotonicMs(),
-      answers: env.records.answers,
-      peers: env.records.peers,
-      parkAfterMs: () => this.settings.parkAfterMs,
-      closing: (done) => this.#waitFor(done),
-      streamOpened: (stream) => this.beatFor(stream),
-      streamClosed: (stream) => this.#beating.remove(stream),
-      isOpen: (session) => {
-        if (session.record) env.records.begin(session.record);
-        if (this.#change) this.#changeSession(session, this.#change);
-      },
-      ended: (session, reason, isForGood) => {
-        this.#sessions.delete(session.id);
-        if (session.record && isForGood) env.records.end(session.record);
-        this.#ended(session, reason);
-      },
-    };
+  }
+
+  get nowMs(): number {
+    return this.#env.clock.monotonicMs();
+  }
+
+  get records(): SessionRecords {
+    return this.#env.records;
+  }
+
+  get parkAfterMs(): number {
+    return this.settings.parkAfterMs;
   }
 
   get size(): number {
-    return this.#tenants.size;
+    return this.#holders.size;
   }
 
   /** A session that is not open yet. Without parameters it cannot go on in another process. Throws `overloaded`. */
@@ -137,33 +130,33 @@ export class SessionStore {
     return this.#add({ id, record, eventsBefore: this.#env.clock.now() }, from, account);
   }
 
-  lane(key: string): Lane | undefined {
-    return this.#lanes.get(key);
+  group(key: string): ClientGroup | undefined {
+    return this.#groups.get(key);
   }
 
-  /** A lane that is not open yet. `identityChars`: what servers are told of its client. Throws `overloaded`. */
-  createLane(key: string, owner: string, from: SessionClient, identityChars: number): Lane {
+  /** A group that is not open yet. `identityChars`: what servers are told of its client. Throws `overloaded`. */
+  createGroup(key: string, owner: string, from: SessionClient, identityChars: number): ClientGroup {
     const { client } = from;
-    const isCrowded = (this.#laneCounts.get(client) ?? 0) >= MAX_LANES_PER_CLIENT;
-    if (isCrowded && !this.#endIdle((tenant) => tenant instanceof Lane && this.#clientOf(tenant) === client))
-      throw overloaded(`the limit of ${MAX_LANES_PER_CLIENT} client names and capabilities per client is reached`);
+    const isCrowded = (this.#groupCounts.get(client) ?? 0) >= MAX_GROUPS_PER_CLIENT;
+    if (isCrowded && !this.#endIdle((holder) => holder instanceof ClientGroup && this.#clientOf(holder) === client))
+      throw overloaded(`the limit of ${MAX_GROUPS_PER_CLIENT} client names and capabilities per client is reached`);
     const account = this.#admit(from, identityChars);
-    const lane = new Lane(owner, client, {
+    const group = new ClientGroup(owner, client, {
       nowMs: () => this.#env.clock.monotonicMs(),
       ended: (ended, reason) => {
-        for (const [one, held] of this.#lanes) if (held === ended) this.#lanes.delete(one);
+        for (const [one, held] of this.#groups) if (held === ended) this.#groups.delete(one);
         this.#ended(ended, reason);
       },
     });
-    this.#lanes.set(key, lane);
-    this.#laneCounts.set(client, (this.#laneCounts.get(client) ?? 0) + 1);
-    this.#settle(lane, "mcp lane", shownPrincipal(owner), account);
-    return lane;
+    this.#groups.set(key, group);
+    this.#groupCounts.set(client, (this.#groupCounts.get(client) ?? 0) + 1);
+    this.#settle(group, "mcp group", shownPrincipal(owner), account);
+    return group;
   }
 
-  /** The lane also serves requests with this key, unless another does. */
-  alsoKnownAs(lane: Lane, key: string): void {
-    if (!this.#lanes.has(key)) this.#lanes.set(key, lane);
+  /** The group also serves requests with this key, unless another does. */
+  addGroupKey(group: ClientGroup, key: string): void {
+    if (!this.#groups.has(key)) this.#groups.set(key, group);
   }
 
   /** A server that sessions share: it ends when nobody has used it for as long as a session may be idle. */
@@ -171,19 +164,19 @@ export class SessionStore {
     this.#settle(server, "mcp shared server", name, undefined);
   }
 
-  /** A tenant that the store did not make ended. */
+  /** A holder that the store did not make ended. */
   sharedEnded(server: UpstreamHolder, reason: string): void {
     this.#ended(server, reason);
   }
 
   /** Gives signs of life until it is taken out. */
-  beatFor(one: Heartbeat): void {
-    this.#beating.add(one);
-    this.#pulse ??= this.#env.clock.every(BEAT_MS, this.#beat);
+  startHeartbeat(one: Heartbeat): void {
+    this.#heartbeats.add(one);
+    this.#heartbeatTimer ??= this.#env.clock.every(BEAT_MS, this.#beat);
   }
 
-  noBeatFor(one: Heartbeat): void {
-    this.#beating.remove(one);
+  stopHeartbeat(one: Heartbeat): void {
+    this.#heartbeats.remove(one);
   }
 
   /** The open session with this id, if it belongs to this owner. */
@@ -199,20 +192,20 @@ export class SessionStore {
   }
 
   /**
-   * Ends an idle session or lane, of those that may go: of the client that holds the most, the one that was idle longest.
+   * Ends an idle session or group, of those that may go: of the client that holds the most, the one that was idle longest.
    * False if there is none. `client`: who needs the room.
    */
-  makeRoom(mayGo: (tenant: UpstreamHolder) => boolean = () => true, client?: string): boolean {
+  makeRoom(mayGo: (holder: UpstreamHolder) => boolean = () => true, client?: string): boolean {
     const nowMs = this.#env.clock.monotonicMs();
     const crowdedFrom = client === undefined ? Number.POSITIVE_INFINITY : CROWDING * (this.#countOf(client) + 1);
     let chosen: UpstreamHolder | undefined;
     let most = 0;
-    for (const [tenant, { account }] of this.#tenants) {
+    for (const [holder, { account }] of this.#holders) {
       const count = this.#countOf(account?.client);
-      if (count < most || (chosen !== undefined && count === most && tenant.lastUsedMs >= chosen.lastUsedMs)) continue;
-      if (!tenant.isIdle || !mayGo(tenant)) continue;
-      if (count < crowdedFrom && nowMs - tenant.lastUsedMs < MIN_EVICTABLE_MS) continue;
-      chosen = tenant;
+      if (count < most || (chosen !== undefined && count === most && holder.lastUsedMs >= chosen.lastUsedMs)) continue;
+      if (!holder.isIdle || !mayGo(holder)) continue;
+      if (count < crowdedFrom && nowMs - holder.lastUsedMs < MIN_EVICTABLE_MS) continue;
+      chosen = holder;
       most = count;
     }
     chosen?.end("the session limit was reached", false);
@@ -220,16 +213,16 @@ export class SessionStore {
   }
 
   /** For a child of this client: only the client's own sessions may go. */
-  makeRoomWithin(client: string, mayGo: (tenant: UpstreamHolder) => boolean): boolean {
-    return this.#endIdle((tenant) => this.#clientOf(tenant) === client && mayGo(tenant));
+  makeRoomWithin(client: string, mayGo: (holder: UpstreamHolder) => boolean): boolean {
+    return this.#endIdle((holder) => this.#clientOf(holder) === client && mayGo(holder));
   }
 
   /** Ends the one that was idle longest, and long enough. */
-  #endIdle(mayGo: (tenant: UpstreamHolder) => boolean): boolean {
+  #endIdle(mayGo: (holder: UpstreamHolder) => boolean): boolean {
     let oldest: UpstreamHolder | undefined;
-    for (const tenant of this.#tenants.keys())
-      if ((oldest === undefined || tenant.lastUsedMs < oldest.lastUsedMs) && tenant.isIdle && mayGo(tenant))
-        oldest = tenant;
+    for (const holder of this.#holders.keys())
+      if ((oldest === undefined || holder.lastUsedMs < oldest.lastUsedMs) && holder.isIdle && mayGo(holder))
+        oldest = holder;
     if (oldest === undefined || this.#env.clock.monotonicMs() - oldest.lastUsedMs < MIN_EVICTABLE_MS) return false;
     oldest.end("its client reached a limit", false);
     return true;
@@ -239,10 +232,10 @@ export class SessionStore {
   #reclaim(largest: string | undefined): boolean {
     const isHere = largest !== undefined && this.#countOf(largest) > 0;
     const client = isHere ? largest : this.#largestClient();
-    const idle = [...this.#tenants.keys()].filter((tenant) => tenant.isIdle && this.#clientOf(tenant) === client);
+    const idle = [...this.#holders.keys()].filter((holder) => holder.isIdle && this.#clientOf(holder) === client);
     const count = Math.ceil(idle.length * RECLAIMED_SHARE);
     idle.sort((a, b) => a.lastUsedMs - b.lastUsedMs);
-    for (const tenant of idle.slice(0, count)) tenant.end("memory is short", false);
+    for (const holder of idle.slice(0, count)) holder.end("memory is short", false);
     return count > 0;
   }
 
@@ -253,31 +246,31 @@ export class SessionStore {
     return largest;
   }
 
-  #clientOf(tenant: UpstreamHolder): string | undefined {
-    return this.#tenants.get(tenant)?.account?.client;
+  #clientOf(holder: UpstreamHolder): string | undefined {
+    return this.#holders.get(holder)?.account?.client;
   }
 
   #countOf(client: string | undefined): number {
     return client === undefined ? 0 : (this.#counts.get(client) ?? 0);
   }
 
-  /** Other targets: sessions go on with them; lanes, which hold nothing of their clients, are replaced. */
+  /** Other targets: sessions go on with them; groups, which hold nothing of their clients, are replaced. */
   change(change: TargetChange): void {
     this.#change = change;
     for (const session of [...this.#sessions.values()]) this.#changeSession(session, change);
-    this.#retireLanes();
+    this.#retireGroups();
   }
 
   /** Takes nothing new. */
   retire(): void {
     for (const session of [...this.#sessions.values()]) session.retire();
-    this.#retireLanes();
+    this.#retireGroups();
   }
 
   /** How many of those who hold servers are still at work. */
   get busy(): number {
     let busy = 0;
-    for (const tenant of this.#tenants.keys()) if (!tenant.isIdle) busy += 1;
+    for (const holder of this.#holders.keys()) if (!holder.isIdle) busy += 1;
     return busy;
   }
 
@@ -288,60 +281,64 @@ export class SessionStore {
   /** The gateway stops: streams that wait for something to happen end now, calls in flight go on. */
   drain(): void {
     for (const session of this.#sessions.values()) session.drain();
-    this.#beating.each((one) => one.drain?.());
+    this.#heartbeats.each((one) => one.drain?.());
   }
 
   /** Ends all sessions. Resolves when their servers are gone. */
   async close(): Promise<void> {
-    for (const tenant of [...this.#tenants.keys()]) tenant.end("the gateway closed it", false);
-    this.#pulse?.cancel();
+    for (const holder of [...this.#holders.keys()]) holder.end("the gateway closed it", false);
+    this.#heartbeatTimer?.cancel();
     this.#sweeper?.cancel();
     this.#stopReclaiming();
     await Promise.all(this.#closing);
   }
 
   #changeSession(session: Session, change: TargetChange): void {
-    for (const upstream of session.change(change)) this.#retirement.add(upstream);
+    for (const upstream of session.change(change)) this.#drain.add(upstream);
   }
 
-  #retireLanes(): void {
-    const lanes = new Set(this.#lanes.values());
-    this.#lanes.clear();
-    for (const lane of lanes) lane.retire();
+  #retireGroups(): void {
+    const groups = new Set(this.#groups.values());
+    this.#groups.clear();
+    for (const group of groups) group.retire();
     // Subscriptions would go on for ever; their clients subscribe again.
-    this.#beating.each((one) => one.drain?.());
+    this.#heartbeats.each((one) => one.drain?.());
   }
 
   #add(origin: SessionOrigin, { owner }: SessionClient, account: MemoryAccount): Session {
-    const session = new Session({ ...origin, account }, owner, this.#sessionEnv);
+    const session = new Session(origin, owner, account, this);
     this.#sessions.set(session.id, session);
-    this.#settle(session, "mcp session", shownId(session), account);
+    this.#settle(session, "mcp session", shortSessionId(session.id), account);
     return session;
   }
 
-  /** Returns how many sessions are shown like this; only a single one is ended. */
-  endShown = (shown: string): number => endShown([...this.#sessions.values()], shown);
+  /** Ends the session with this displayed id, unless several sessions have it. Returns how many have it. */
+  endShown(shown: string): number {
+    const found = [...this.#sessions.values()].filter((session) => shortSessionId(session.id) === shown);
+    if (found.length === 1) found[0]?.end("an operator ended it");
+    return found.length;
+  }
 
   /** Charges the session to its client. Throws `overloaded`. */
   #admit({ client, headerBytes }: SessionClient, chars: number): MemoryAccount {
     const { maxSessions, maxSessionsPerClient } = this.settings;
     const { memory } = this.#env;
-    const isOwn = (tenant: UpstreamHolder): boolean => this.#clientOf(tenant) === client;
+    const isOwn = (holder: UpstreamHolder): boolean => this.#clientOf(holder) === client;
     const bytes = SESSION_BYTES + headerBytes + RETAINED_COPIES * chars;
     if (this.#countOf(client) >= maxSessionsPerClient && !this.#endIdle(isOwn))
       throw overloaded(`the limit of ${maxSessionsPerClient} MCP sessions per client is reached`);
     if (!memory.sessions.fitsShare(client, bytes) && !this.#endIdle(isOwn))
       throw overloaded("the memory for the MCP sessions of one client is used up");
-    if (this.#tenants.size >= maxSessions && !this.makeRoom(undefined, client))
+    if (this.#holders.size >= maxSessions && !this.makeRoom(undefined, client))
       throw overloaded(`the limit of ${maxSessions} MCP sessions is reached`);
     const account = new MemoryAccount(memory.sessions, client);
     if (account.tryGrow(bytes) || (memory.reclaimSessions() && account.tryGrow(bytes))) return account;
     throw overloaded("the memory for MCP sessions is used up");
   }
 
-  #settle(tenant: UpstreamHolder, kind: string, name: string, account: MemoryAccount | undefined): void {
-    const task = this.#env.task.start(kind, name, () => tenant.detail());
-    this.#tenants.set(tenant, { task, account });
+  #settle(holder: UpstreamHolder, kind: string, name: string, account: MemoryAccount | undefined): void {
+    const task = this.#env.task.start(kind, name, () => holder.detail());
+    this.#holders.set(holder, { task, account });
     if (account !== undefined) this.#counts.set(account.client, this.#countOf(account.client) + 1);
     this.#sweeper ??= this.#env.clock.every(SWEEP_MS, this.#sweep);
   }
@@ -353,52 +350,64 @@ export class SessionStore {
     if (session.isIdle && session.lastUsedMs <= session.recordedMs) return;
     session.recordedMs = nowMs;
     void this.#env.records
-      .touch(record, session.isIdle ? nowMs - session.lastUsedMs : 0, session.peer.hasSettings)
+      .touch(record, session.isIdle ? nowMs - session.lastUsedMs : 0, session.peers.hasSettings)
       .then((isAlive) => {
         if (!isAlive) session.end("it was ended elsewhere");
       });
   }
 
-  #ended(tenant: UpstreamHolder, reason: string): void {
-    const held = this.#tenants.get(tenant);
+  #ended(holder: UpstreamHolder, reason: string): void {
+    const held = this.#holders.get(holder);
     if (held === undefined) return;
     const { task, account } = held;
-    this.#tenants.delete(tenant);
+    this.#holders.delete(holder);
     if (account !== undefined) {
       account.close();
       countDown(this.#counts, account.client);
-      if (tenant instanceof Lane) countDown(this.#laneCounts, account.client);
+      if (holder instanceof ClientGroup) countDown(this.#groupCounts, account.client);
     }
     this.#env.logger.debug("MCP session ended", { reason });
-    this.#waitFor(Promise.all(tenant.upstreams.map((upstream) => upstream.close())).finally(() => task.end()));
-    if (this.#tenants.size > 0) return;
+    this.waitFor(Promise.all(holder.upstreams.map((upstream) => upstream.close())).finally(() => task.end()));
+    if (this.#holders.size > 0) return;
     this.#sweeper?.cancel();
     this.#sweeper = undefined;
   }
 
-  /** The end of the store waits for it. */
-  #waitFor(done: Promise<unknown>): void {
+  /** `close` waits for it. */
+  waitFor(done: Promise<unknown>): void {
     const closing: Promise<unknown> = done.finally(() => this.#closing.delete(closing));
     this.#closing.add(closing);
   }
 
+  sessionOpened(session: Session): void {
+    if (session.record) this.records.begin(session.record);
+    // The configuration may have changed while the session was opening.
+    if (this.#change) this.#changeSession(session, this.#change);
+  }
+
+  sessionEnded(session: Session, reason: string, isForGood: boolean): void {
+    this.#sessions.delete(session.id);
+    if (session.record && isForGood) this.records.end(session.record);
+    this.#ended(session, reason);
+  }
+
   readonly #beat = (): void => {
-    if (this.#beating.size === 0) {
-      this.#pulse?.cancel();
-      this.#pulse = undefined;
+    if (this.#heartbeats.size === 0) {
+      this.#heartbeatTimer?.cancel();
+      this.#heartbeatTimer = undefined;
       return;
     }
     const nowMs = this.#env.clock.monotonicMs();
-    this.#beating.each((one) => one.beat(nowMs));
+    this.#heartbeats.each((one) => one.beat(nowMs));
   };
 
   readonly #sweep = (): void => {
     const nowMs = this.#env.clock.monotonicMs();
-    for (const tenant of this.#tenants.keys()) {
-      tenant.sweep(nowMs);
-      if (tenant.isIdle && nowMs - tenant.lastUsedMs > this.settings.sessionIdleTtlMs) {
+    for (const holder of this.#holders.keys()) {
+      holder.sweep(nowMs);
+      if (holder.isIdle && nowMs - holder.lastUsedMs > this.settings.sessionIdleTtlMs) {
         // Its record ends by itself, unless another replica has used it.
-        tenant.end("it was idle", false);
+        holder.end("it was idle", false);
       }
     }
     for (const session of this.#sessions.values()) this.#record(session, nowMs);

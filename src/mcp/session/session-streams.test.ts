@@ -33,11 +33,11 @@ function streamsAt(clock: { nowMs: number }): SessionStreams {
         return clock.nowMs;
       },
       primesStreams: true,
+      peers: { isShared: false, listening: ignore, notListening: ignore, pass: async () => false },
       streamOpened: ignore,
       streamClosed: ignore,
       congested: ignore,
     },
-    { isShared: false, listening: ignore, notListening: ignore, pass: async () => false },
     new MemoryAccount(new MemoryPool(1_000_000), "client"),
   );
 }

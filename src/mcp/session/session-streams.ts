@@ -7,6 +7,7 @@ import type { MemoryAccount } from "../../base/memory-budget.ts";
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { sendJson } from "../aggregation/router.ts";
 import { errorText, INTERNAL_ERROR } from "../protocol/json-rpc.ts";
+import type { SessionPeers } from "../replicas/session-peers.ts";
 import { EventLog, type EventPlace } from "./event-log.ts";
 import { EventStream, type StreamOwner } from "./event-stream.ts";
 
@@ -19,22 +20,16 @@ const KEPT_SILENT = 32;
 const MAX_UNHEARD = 256;
 const MAX_UNHEARD_CHARS = 1024 * 1024;
 
-/** What the streams need of their session. */
+/** What the streams need from their session. */
 export interface StreamSession {
   readonly id: string;
   readonly nowMs: number;
   readonly primesStreams: boolean;
+  /** Other replicas, where the client may listen instead. */
+  readonly peers: Pick<SessionPeers, "isShared" | "listening" | "notListening" | "pass">;
   streamOpened(stream: EventStream): void;
   streamClosed(stream: EventStream): void;
   congested(isCongested: boolean): void;
-}
-
-/** Where the client may listen instead. */
-export interface OtherListeners {
-  readonly isShared: boolean;
-  listening(): void;
-  notListening(): void;
-  pass(text: string): Promise<boolean>;
 }
 
 export class SessionStreams implements StreamOwner {
@@ -42,7 +37,6 @@ export class SessionStreams implements StreamOwner {
   readonly log: EventLog;
   readonly account: MemoryAccount;
   readonly #session: StreamSession;
-  readonly #others: OtherListeners;
   readonly #unheard: Unheard;
   readonly #listeners = new Listeners(this);
   #resumable: Map<number, EventStream> | undefined = undefined;
@@ -51,12 +45,11 @@ export class SessionStreams implements StreamOwner {
   #next: number;
 
   /** `before`: no number up to this one is given. */
-  constructor(session: StreamSession, others: OtherListeners, account: MemoryAccount, before = 0) {
+  constructor(session: StreamSession, account: MemoryAccount, before = 0) {
     this.account = account;
     this.log = new EventLog(account);
     this.#unheard = new Unheard(account);
     this.#session = session;
-    this.#others = others;
     this.general = new EventStream(GENERAL_STREAM, this, undefined, before);
     this.#next = before + 1;
   }
@@ -68,11 +61,11 @@ export class SessionStreams implements StreamOwner {
 
   /** Something that belongs to no call, for wherever the client listens. */
   say(text: string): void {
-    if (this.general.isConnected || !this.#others.isShared) {
+    if (this.general.isConnected || !this.#session.peers.isShared) {
       this.general.event(text);
       return;
     }
-    void this.#others.pass(text).then((isHeard) => {
+    void this.#session.peers.pass(text).then((isHeard) => {
       if (isHeard) return;
       if (this.general.isConnected) this.general.event(text);
       else this.#unheard.push(text);
@@ -161,7 +154,7 @@ export class SessionStreams implements StreamOwner {
   }
 
   opened(stream: EventStream): void {
-    if (stream === this.general) this.#others.listening();
+    if (stream === this.general) this.#session.peers.listening();
     this.#session.streamOpened(stream);
   }
 
@@ -174,7 +167,7 @@ export class SessionStreams implements StreamOwner {
   closed(stream: EventStream): void {
     this.#session.streamClosed(stream);
     if (stream.isComplete && this.#resumable?.delete(stream.number)) this.#ended(stream.number);
-    if (!this.#listeners.left(stream) && stream === this.general) this.#others.notListening();
+    if (!this.#listeners.left(stream) && stream === this.general) this.#session.peers.notListening();
   }
 
   #ended(stream: number): void {

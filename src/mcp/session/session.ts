@@ -1,82 +1,119 @@
 /**
- * One client of the legacy era and everything that belongs to it: its servers, its open streams, the questions
- * of servers that it has to answer, the events it may have missed. A session ends by DELETE, by being idle, or
- * when its server cannot be brought back; then every request is answered with 404 and the client starts anew.
+ * One session of a legacy client: its servers, its event streams, its calls in flight, and the questions of servers that
+ * its client has not answered. A session ends by DELETE, when it is idle too long, or when its only server cannot be
+ * restarted; the gateway then answers 404 and the client initializes a new session. Several replicas can hold the same
+ * session: each forwards the client's notifications and settings to the others.
  */
+import { LinkedList } from "../../base/linked-list.ts";
+import type { MemoryAccount } from "../../base/memory-budget.ts";
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/facts.ts";
+import { shownPrincipal } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
+import { find, slice } from "../../json/json-text.ts";
 import type { Names } from "../aggregation/names.ts";
 import type { Router, RouterOutcome, TargetChange } from "../aggregation/router.ts";
-import type { Question } from "../protocol/call.ts";
+import { type Failure, type Question, refuseQuestion } from "../protocol/call.ts";
 import {
   asServerMessage,
   type ClientNotification,
   type ClientRequest,
   type ClientResponse,
+  INVALID_REQUEST,
+  notificationText,
   type ServerMessage,
+  withId,
 } from "../protocol/json-rpc.ts";
 import { allowsPrimingEvents } from "../protocol/protocol-version.ts";
+import { type PeerSession, SessionPeers } from "../replicas/session-peers.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
+import { CANCELLED, type CallReport, outcomeOfFailure, SUCCEEDED } from "./call-outcome.ts";
 import { ClientQuestions } from "./client-questions.ts";
-import type { EventStream } from "./event-stream.ts";
-import { RunningCalls } from "./running-calls.ts";
-import { type CallContext, ENDLESS, RequestCall } from "./session-call.ts";
-import { type ChargedOrigin, detailOf, type SessionEnv } from "./session-env.ts";
-import { SessionPeer } from "./session-peer.ts";
-import type { SessionRecord } from "./session-records.ts";
-import { SessionServers } from "./session-servers.ts";
+import type { EventPlace } from "./event-log.ts";
+import { type EventStream, type Heartbeat, KEEP_ALIVE_MS } from "./event-stream.ts";
+import { type CallContext, ENDLESS, SessionCall } from "./session-call.ts";
+import type { SessionRecord, SessionRecords } from "./session-records.ts";
 import { SessionStreams, type StreamSession } from "./session-streams.ts";
 
-/** A server that fails so often in a row after a restart will not come back. */
+/** A session with one server ends after this many failed restarts in a row. */
 const MAX_FAILED_STARTS = 3;
-const RETIRED = "its servers are not in the configuration any more";
+/** Limits how long a server that does not respond delays a resumed session. */
+const RESTORE_MS = 5_000;
+const REMOVED = "its servers were removed from the configuration";
+const INITIALIZED = "notifications/initialized";
+const CANCELED = "notifications/cancelled";
+const LISTS = ["tools", "prompts", "resources"] as const;
 
-export class Session implements UpstreamListener, StreamSession, UpstreamHolder {
+/** What a session needs from the store that holds it. */
+export interface SessionHost {
+  readonly nowMs: number;
+  readonly records: SessionRecords;
+  /** Idle time after which a session's processes are stopped; 0 means never. */
+  readonly parkAfterMs: number;
+  /** Shutdown waits for this promise. */
+  waitFor(closing: Promise<unknown>): void;
+  startHeartbeat(stream: Heartbeat): void;
+  stopHeartbeat(stream: Heartbeat): void;
+  sessionOpened(session: Session): void;
+  /** `isForGood` is false if the client may continue the session here or in another process. */
+  sessionEnded(session: Session, reason: string, isForGood: boolean): void;
+}
+
+export interface SessionOrigin {
+  readonly id: string;
+  /** Undefined if the session cannot be resumed by another process. */
+  readonly record?: SessionRecord;
+  /** Set for a resumed session: an earlier process may have used event numbers up to this one. */
+  readonly eventsBefore?: number;
+}
+
+export class Session implements UpstreamListener, StreamSession, UpstreamHolder, PeerSession {
   readonly id: string;
   readonly owner: string | undefined;
   readonly client: string;
   readonly record: SessionRecord | undefined;
-  /** When the store was last told that it is in use. */
+  readonly peers: SessionPeers;
+  /** When the session was last refreshed in the store. */
   recordedMs: number;
+  /** The negotiated protocol version; empty until the servers have responded. */
   version = "";
   lastUsedMs: number;
-  readonly #env: SessionEnv<Session>;
-  readonly #servers = new SessionServers();
-  /** What it has to do with other replicas. */
-  readonly peer: SessionPeer;
+  readonly #host: SessionHost;
   readonly #streams: SessionStreams;
   readonly #questions: ClientQuestions;
-  readonly #calls = new RunningCalls();
+  readonly #calls = new LinkedList<SessionCall>();
+  readonly #isResumed: boolean;
+  #router: Router | undefined = undefined;
   #state: "opening" | "open" | "ended" = "opening";
+  /** The servers have received `notifications/initialized`. */
+  #isInitialized: boolean;
+  #isParked = false;
   #isDraining = false;
   #isRetiring = false;
-  /** Its client had a general stream: without one there is no telling whether it is gone. */
+  /** Only a client that had a general stream can be recognized as gone when the stream ends. */
   #hadStream: boolean;
 
   constructor(
-    { id, record, eventsBefore, account }: ChargedOrigin,
+    { id, record, eventsBefore }: SessionOrigin,
     owner: string | undefined,
-    env: SessionEnv<Session>,
+    account: MemoryAccount,
+    host: SessionHost,
   ) {
     this.id = id;
     this.record = record;
     this.owner = owner;
     this.client = account.client;
-    this.#env = env;
-    this.lastUsedMs = env.nowMs();
+    this.#host = host;
+    this.lastUsedMs = host.nowMs;
     this.recordedMs = this.lastUsedMs;
-    this.peer = new SessionPeer({ name: record?.name, wasElsewhere: eventsBefore !== undefined }, env.peers, {
-      servers: this.#servers,
-      calls: this.#calls,
-      streams: () => this.#streams,
-      end: (reason) => this.end(reason, false),
-    });
-    this.#streams = new SessionStreams(this, this.peer, account, eventsBefore);
-    this.#questions = new ClientQuestions(record, env.answers);
-    // One that began elsewhere may have had a stream there.
-    this.#hadStream = eventsBefore !== undefined;
+    this.#isResumed = eventsBefore !== undefined;
+    // In another process the client may have initialized the session and opened a stream.
+    this.#isInitialized = this.#isResumed;
+    this.#hadStream = this.#isResumed;
+    this.peers = new SessionPeers(record?.name, host.records.replication, this);
+    this.#streams = new SessionStreams(this, account, eventsBefore);
+    this.#questions = new ClientQuestions(record, host.records.answers);
   }
 
   get general(): EventStream {
@@ -91,56 +128,92 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder 
     return this.#state === "open" && !this.#isRetiring;
   }
 
-  /** How its client names things; undefined until there is a server. */
+  /** The names that the client sees; undefined until there is a server. */
   get names(): Names | undefined {
-    return this.#servers.names;
+    return this.#router?.names;
   }
 
   get upstreams(): readonly Upstream[] {
-    return this.#servers.all;
+    return this.#router?.upstreams ?? [];
   }
 
   get pendingCalls(): number {
     return this.#calls.size;
   }
 
-  /** Nobody is connected and nothing runs. */
+  /** No client is connected and no call is in flight. */
   get isIdle(): boolean {
     return this.#state === "open" && this.pendingCalls === 0 && !this.general.isConnected;
   }
 
-  /** Brings up its servers. `done` is told, unless it ended meanwhile; a failure ends it. */
-  bringUp(router: Router, done: (outcome: RouterOutcome) => void, wire: WireTap | undefined, isForGood = true): void {
-    const opened = (outcome: RouterOutcome): void => {
-      if (this.#state !== "opening") return;
-      if (outcome.ok) {
-        this.#state = "open";
-        this.version = outcome.version;
-        this.#used();
-        void this.peer.join();
+  /** Starts the servers and answers the client's `initialize`. */
+  open(
+    router: Router,
+    request: ClientRequest,
+    sink: BackendCall,
+    report: CallReport,
+    wire: WireTap | undefined,
+  ): BackendRun {
+    // The response head carries the session id, so it must wait for the outcome.
+    const stream = this.createStream(KEEP_ALIVE_MS);
+    stream.attach(sink);
+    const done = (outcome: RouterOutcome): void => {
+      report.ended(request, undefined, outcome.ok ? SUCCEEDED : outcomeOfFailure(outcome.failure));
+      if (outcome.ok) stream.last(withId(outcome.answer, request.id));
+      else if (stream.hasHead) stream.last(outcome.text(request.id));
+      else {
+        stream.abort();
+        outcome.refuse(sink, request.id);
       }
-      done(outcome);
-      if (!outcome.ok) this.end(outcome.reason, isForGood);
-      else if (this.#isRetiring) this.retire();
-      else this.#env.isOpen(this);
     };
-    this.#servers.open(router, (it) => (it.ok ? this.peer.restore(() => opened(it)) : opened(it)), wire);
+    this.#startServers(router, done, wire, true);
+    return {
+      abort: () => {
+        stream.abort();
+        // The client never received the id, so no request can use this session.
+        if (!this.isOpening) return;
+        report.ended(request, undefined, CANCELLED);
+        this.end("the client disconnected before the session was open");
+      },
+      resume: () => stream.resume(),
+    };
   }
 
-  /** A stream for the answer of one POST. */
+  /** Starts the servers for a client of the HTTP+SSE transport. */
+  openOnStream(router: Router, request: ClientRequest, report: CallReport, wire: WireTap | undefined): void {
+    const done = (outcome: RouterOutcome): void => {
+      report.ended(request, undefined, outcome.ok ? SUCCEEDED : outcomeOfFailure(outcome.failure));
+      this.general.event(outcome.ok ? withId(outcome.answer, request.id) : outcome.text(request.id));
+    };
+    this.#startServers(router, done, wire, true);
+  }
+
+  /** Repeats the handshake of a session that another process opened. Resolves with the failure, if any. */
+  resume(router: Router): Promise<Failure | undefined> {
+    return new Promise((resolve) => {
+      this.#startServers(router, (outcome) => resolve(outcome.ok ? undefined : outcome.failure), undefined, false);
+    });
+  }
+
+  /** Resolves when messages of other replicas are received. */
+  joinReplicas(): Promise<void> {
+    return this.peers.join();
+  }
+
+  /** Creates the stream for the response to one POST. */
   createStream(primeAfterMs?: number, answers?: string): EventStream {
     return this.#streams.create(primeAfterMs, answers);
   }
 
-  /** The old transport: everything goes over one event stream, and the session lives as long as it does. */
+  /** HTTP+SSE transport: everything goes over one event stream, and the session ends with it. */
   openStream(sink: BackendCall, endpoint: string): BackendRun {
     return this.#streams.openOnly(sink, endpoint, () => this.end("the client closed its event stream"));
   }
 
-  /** A request whose answer goes over the one event stream. */
+  /** Runs a request whose response goes over the one event stream of the HTTP+SSE transport. */
   requestOnStream(request: ClientRequest, context: CallContext): void {
     this.#used();
-    this.#start(new RequestCall(request, this, this.general, ENDLESS, context), context.access);
+    this.#start(new SessionCall(request, this, this.general, ENDLESS, context), context.access);
   }
 
   /** Answers the requests of one POST on a stream of their own. */
@@ -149,14 +222,18 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder 
     const stream = this.createStream(context.primeAfterMs, requests.length === 1 ? requests[0]?.id : undefined);
     stream.attach(sink);
     const group = { left: requests.length };
-    for (const request of requests) this.#start(new RequestCall(request, this, stream, group, context), context.access);
+    for (const request of requests) this.#start(new SessionCall(request, this, stream, group, context), context.access);
     return stream;
   }
 
-  /** Messages that want no answer. */
   notify(message: ClientNotification, wire: WireTap | undefined): void {
     this.#used();
-    this.peer.notify(message, wire);
+    if (message.method === CANCELED) {
+      if (!this.#cancel(message)) this.peers.tell(message);
+      return;
+    }
+    this.#notifyServers(message, wire);
+    if (this.peers.isShared) this.peers.tell(message);
   }
 
   respond(response: ClientResponse, wire: WireTap | undefined): void {
@@ -164,85 +241,98 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder 
     this.#questions.answered(response, wire);
   }
 
-  /** A GET: the general stream, or the rest of an answer that broke off. `lifeMs`: how long its credential lasts. */
-  listen(sink: BackendCall, after: Parameters<SessionStreams["listen"]>[1], lifeMs?: number): BackendRun {
+  /**
+   * Serves a GET: the general stream, or the rest of a response whose connection was lost. `lifeMs` is the remaining
+   * lifetime of the client's credential.
+   */
+  listen(sink: BackendCall, after: EventPlace | undefined, lifeMs?: number): BackendRun {
     this.#used();
     const resumed = after && this.#streams.takeUp(sink, after, lifeMs);
     if (resumed) return resumed;
     this.#hadStream = true;
-    this.#servers.unpark();
+    this.#unpark();
     return this.#streams.listen(sink, after, lifeMs);
   }
 
-  /** Called every now and then. */
+  /** Called periodically by the store. */
   sweep(nowMs: number): void {
     this.#streams.sweep(nowMs);
-    this.#servers.sweep(nowMs);
-    const parkAfterMs = this.#env.parkAfterMs();
+    for (const upstream of this.upstreams) upstream.sweep(nowMs);
+    const { parkAfterMs } = this.#host;
     if (parkAfterMs > 0 && nowMs - this.lastUsedMs >= parkAfterMs) this.#park();
   }
 
   end(reason: string, isForGood = true): void {
     if (this.#state === "ended") return;
     this.#state = "ended";
-    this.#calls.abandon(`the session ended: ${reason}`);
+    this.#calls.each((call) => call.abandon(`the session ended: ${reason}`));
     this.#questions.close();
     this.#streams.disconnect();
-    this.peer.leave();
-    this.#env.ended(this, reason, isForGood);
+    this.peers.leave();
+    this.#host.sessionEnded(this, reason, isForGood);
   }
 
+  /** The session as the admin interface shows it. */
   detail(): Record<string, unknown> {
-    return detailOf(this, this.#env.nowMs());
+    return {
+      protocolVersion: this.version,
+      idleMs: Math.round(this.nowMs - this.lastUsedMs),
+      pendingCalls: this.pendingCalls,
+      listening: this.general.isConnected,
+      ...(this.owner === undefined ? {} : { owner: shownPrincipal(this.owner) }),
+      targets: this.upstreams.map((upstream) => upstream.detail()),
+    };
   }
 
-  // A request of this session ended.
-
-  finished(call: RequestCall): void {
-    this.#calls.remove(call);
-    this.#used();
-    if (this.pendingCalls > 0) return;
-    if (this.#isDraining) this.#streams.disconnect();
-    if (this.#isRetiring) this.end(RETIRED);
-  }
-
-  /** Other targets from now on. Returns the servers that are left; without any other the session comes to its end. */
+  /** Switches to the targets of a new configuration. Returns the upstreams it no longer uses. */
   change(change: TargetChange): readonly Upstream[] {
-    if (this.#state !== "open") return [];
-    const { left, told } = this.#servers.change(change);
-    for (const text of told) this.#streams.say(text);
+    if (this.#state !== "open" || this.#router === undefined) return [];
+    const before = this.#router.upstreams;
+    const left = this.#router.change(change);
     if (this.upstreams.length === 0) this.retire();
+    else if (this.upstreams !== before) for (const kind of LISTS) this.#streams.say(listChanged(kind));
     return left;
   }
 
-  /** Takes no more requests, and ends when those that run are answered. */
+  /** Takes no new requests, and ends when the calls in flight are answered. */
   retire(): void {
     this.#isRetiring = true;
-    if (this.#state === "open" && this.pendingCalls === 0) this.end(RETIRED);
+    if (this.#state === "open" && this.pendingCalls === 0) this.end(REMOVED);
   }
 
-  /** The gateway stops: the general stream ends when no answer is due any more, which may go over it. */
+  /** Shutdown: closes the general stream after the last pending response, which may go over it. */
   drain(): void {
     this.#isDraining = true;
     if (this.pendingCalls === 0) this.#streams.disconnect();
   }
 
-  /** A server wants something from the client, on the stream of the call it belongs to or on the general one. */
+  // CallSession
+
+  finished(call: SessionCall): void {
+    this.#calls.remove(call);
+    this.#used();
+    if (this.pendingCalls > 0) return;
+    if (this.#isDraining) this.#streams.disconnect();
+    if (this.#isRetiring) this.end(REMOVED);
+  }
+
+  /** Sends a server's question on the stream of its call, or on the general stream if only that one is connected. */
   ask(question: Question, stream: EventStream): void {
     this.#questions.ask(question, stream.isConnected || !this.general.isConnected ? stream : this.general);
   }
 
-  // What servers report beyond calls.
+  // UpstreamListener
 
   notified(upstream: Upstream, message: ServerMessage): void {
     if (this.#state === "ended") return;
-    const text = this.#servers.notificationText(upstream, message);
+    const text = this.#router?.notificationText(upstream, message);
     if (text !== undefined) this.#streams.say(text);
   }
 
-  /** A server that the session was opened without is there: what the client listed lacks its part. */
+  /** A server that was unavailable when the session opened is up: the client must list again. */
   arrived(upstream: Upstream): void {
-    for (const text of this.#servers.arrivalOf(upstream)) this.notified(upstream, asServerMessage(text));
+    for (const kind of LISTS)
+      if (upstream.about?.capabilities[kind] !== undefined) this.notified(upstream, asServerMessage(listChanged(kind)));
   }
 
   asked(_upstream: Upstream, question: Question): void {
@@ -257,14 +347,14 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder 
     if (this.#state !== "open" || !this.upstreams.includes(upstream)) return;
     if (loss.failedStarts >= MAX_FAILED_STARTS && this.upstreams.length === 1)
       this.end(`target "${upstream.target.name}" ${loss.reason}`);
-    // A client that listens hears nothing from a server that is not there.
+    // A listening client expects notifications, which need a connected server.
     else if (this.general.isConnected) upstream.reconnect();
   }
 
-  // What streams need to know.
+  // StreamSession
 
   get nowMs(): number {
-    return this.#env.nowMs();
+    return this.#host.nowMs;
   }
 
   get primesStreams(): boolean {
@@ -272,33 +362,151 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder 
   }
 
   streamOpened(stream: EventStream): void {
-    this.#env.streamOpened(stream);
+    this.#host.startHeartbeat(stream);
   }
 
   streamClosed(stream: EventStream): void {
-    this.#env.streamClosed(stream);
+    this.#host.stopHeartbeat(stream);
     this.#used();
   }
 
   congested(isCongested: boolean): void {
-    this.#servers.congested(isCongested);
+    for (const upstream of this.upstreams) {
+      if (isCongested) upstream.pause();
+      else upstream.resume();
+    }
   }
 
-  /**
-   * Many clients go without a word. The processes of one whose stream has ended and that is silent are stopped; should
-   * it come back, they are started again and the handshake is repeated, as after a crash.
-   */
-  #park(): void {
-    if (!this.#hadStream || !this.isIdle || this.#isRetiring) return;
-    for (const parked of this.#servers.park()) this.#env.closing(parked);
+  // PeerSession: messages of other replicas that hold the session
+
+  toldElsewhere(message: ClientNotification): void {
+    if (message.method === CANCELED) this.#cancel(message);
+    else if (message.method === INITIALIZED) this.#initializeServers();
+    else this.#notifyServers(message, undefined);
+  }
+
+  setElsewhere(request: ClientRequest): Promise<void> {
+    return this.#repeat(request);
+  }
+
+  heardElsewhere(text: string): void {
+    this.general.event(text);
+  }
+
+  listensElsewhere(): void {
+    this.#streams.listensElsewhere();
+  }
+
+  endedElsewhere(): void {
+    this.end("it was ended elsewhere", false);
   }
 
   #used(): void {
-    this.lastUsedMs = this.#env.nowMs();
+    this.lastUsedMs = this.nowMs;
   }
 
-  #start(call: RequestCall, access: McpAccess | undefined): void {
-    this.#calls.add(call);
-    this.#servers.run(call, this.peer.spread(call), access);
+  /** Calls `done` unless the session ended meanwhile. A failure ends the session. */
+  #startServers(
+    router: Router,
+    done: (outcome: RouterOutcome) => void,
+    wire: WireTap | undefined,
+    isForGood: boolean,
+  ): void {
+    const opened = (outcome: RouterOutcome): void => {
+      if (this.#state !== "opening") return;
+      if (outcome.ok) {
+        this.#state = "open";
+        this.version = outcome.version;
+        this.#used();
+        void this.joinReplicas();
+      }
+      done(outcome);
+      if (!outcome.ok) this.end(outcome.reason, isForGood);
+      else if (this.#isRetiring) this.retire();
+      else this.#host.sessionOpened(this);
+    };
+    this.#router = router;
+    router.open((outcome) => {
+      if (outcome.ok && this.#isResumed) void this.#restoreSettings().then(() => opened(outcome));
+      else opened(outcome);
+    }, wire);
   }
+
+  #start(call: SessionCall, access: McpAccess | undefined): void {
+    this.#calls.add(call);
+    // The client may have sent `notifications/initialized` to another replica.
+    if (this.peers.isShared && call.request.method !== "ping") this.#initializeServers();
+    this.#isParked = false;
+    if (this.#router) call.running = this.#router.run(this.peers.spread(call), access);
+    else
+      call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
+  }
+
+  /** False if the request does not run here. */
+  #cancel({ params, text }: ClientNotification): boolean {
+    const span = find(text, 0, "params", "requestId");
+    const id = span && slice(text, span);
+    const call = this.#calls.find(({ request }) => request.id === id);
+    call?.cancel(typeof params.reason === "string" ? params.reason : undefined);
+    return call !== undefined;
+  }
+
+  #notifyServers(message: ClientNotification, wire: WireTap | undefined): void {
+    this.#isInitialized ||= message.method === INITIALIZED;
+    this.#router?.notify(message, wire);
+  }
+
+  /** Servers receive `notifications/initialized` once. */
+  #initializeServers(): void {
+    if (this.#isInitialized) return;
+    const text = notificationText(INITIALIZED, "{}");
+    this.#notifyServers(
+      { kind: "notification", text, idStart: 0, idEnd: 0, method: INITIALIZED, params: {} },
+      undefined,
+    );
+  }
+
+  /** Repeats a request that the client sent to another replica. Resolves when it is answered or has failed. */
+  #repeat(request: ClientRequest): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#router === undefined) return resolve();
+      const done = (): void => resolve();
+      this.#router.run(
+        { request, notified: () => undefined, asked: refuseQuestion, answered: done, failed: done },
+        undefined,
+      );
+    });
+  }
+
+  /** Applies the log level and the subscriptions that the client set in another process. */
+  async #restoreSettings(): Promise<void> {
+    const settings = await this.peers.before();
+    if (settings.length === 0) return;
+    await new Promise<void>((resolve) => {
+      const timer = this.#host.records.replication.clock.after(RESTORE_MS, resolve);
+      void Promise.all(settings.map((request) => this.#repeat(request))).then(() => {
+        timer.cancel();
+        resolve();
+      });
+    });
+  }
+
+  /**
+   * Many clients disconnect without DELETE. If a client's stream has ended and it sends nothing, its processes are stopped;
+   * its next request starts them again and repeats the handshake, as after a crash.
+   */
+  #park(): void {
+    if (!this.#hadStream || !this.isIdle || this.#isRetiring || this.#isParked) return;
+    this.#isParked = true;
+    for (const stopping of this.upstreams.flatMap((upstream) => upstream.park?.() ?? [])) this.#host.waitFor(stopping);
+  }
+
+  #unpark(): void {
+    if (this.#isParked) for (const upstream of this.upstreams) upstream.reconnect();
+    this.#isParked = false;
+  }
+}
+
+function listChanged(kind: (typeof LISTS)[number]): string {
+  return notificationText(`notifications/${kind}/list_changed`, "{}");
 }

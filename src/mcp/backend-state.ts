@@ -1,0 +1,72 @@
+/**
+ * The services and the current configuration of one MCP backend. The hub replaces the configuration on a reload; everything
+ * else reads it at the moment of use, so that a change applies at once.
+ */
+import type { Clock } from "../base/clock.ts";
+import type { MemoryBudget } from "../base/memory-budget.ts";
+import type { Tasks } from "../base/tasks.ts";
+import type { Fetch } from "../http/fetch.ts";
+import type { TlsOptions } from "../http/http-client.ts";
+import type { Logger } from "../observe/log/logger.ts";
+import type { SigningKey } from "../store/signing-key.ts";
+import type { Store } from "../store/store.ts";
+import { createNames, type Names } from "./aggregation/names.ts";
+import type { ServerLogin } from "./logins/server-login.ts";
+import type { Target } from "./server-side/target.ts";
+import type { McpConfig } from "./server-side/target-config.ts";
+import { type ToolProducts, ToolsOfTargets } from "./tools/tool-settings.ts";
+import type { Environment } from "./transports/stdio-transport.ts";
+
+export interface BackendServices {
+  readonly name: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly tasks: Tasks;
+  readonly memory: MemoryBudget;
+  readonly tls: TlsOptions | undefined;
+  /** The configuration comes from a Kubernetes resource, which must not start processes or read files. */
+  readonly isConfined?: boolean | undefined;
+  readonly environment: Environment;
+  readonly store: Store;
+  readonly signingKey: SigningKey;
+  readonly fetch: Fetch;
+}
+
+/** The compiled parts of a configuration, by target name. */
+export interface CompiledTargets {
+  readonly products: ToolProducts;
+  readonly logins: ReadonlyMap<string, ServerLogin>;
+  /** Clients log in at the only server themselves, so its login challenges are passed to them. */
+  readonly relaysLogin: boolean;
+}
+
+export class BackendState {
+  readonly services: BackendServices;
+  readonly tools: ToolsOfTargets;
+  config: McpConfig;
+  logins: CompiledTargets["logins"];
+  relaysLogin: boolean;
+  names: Names;
+  targets: readonly Target[] = [];
+
+  constructor(config: McpConfig, { products, logins, relaysLogin }: CompiledTargets, services: BackendServices) {
+    this.services = services;
+    this.config = config;
+    this.tools = new ToolsOfTargets(products, services.logger);
+    this.logins = logins;
+    this.relaysLogin = relaysLogin;
+    this.names = namesFor(config);
+  }
+
+  /** Whether any target may receive headers of the client's requests. */
+  get wantsHeaders(): boolean {
+    return this.targets.some(({ config }) => config.stdio === undefined);
+  }
+}
+
+export function namesFor({ targets, prefixMode }: McpConfig): Names {
+  return createNames(
+    targets.map(({ name }) => name),
+    prefixMode,
+  );
+}
