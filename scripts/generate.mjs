@@ -174,7 +174,7 @@ function errorsPage(errors, recorded) {
     NOTE,
     "",
     "Every error response that the gateway creates has `x-gateway-error: <code>`",
-    "([Errors](../errors.md)). `source` says who has to mend it.",
+    "([Errors](../errors.md)). `source` says who has to fix it.",
     "",
     "| Code | Status | Source | Body | When |",
     "|---|---|---|---|---|",

@@ -15,7 +15,7 @@ export interface ErrorEntry {
   readonly form: "text" | "oauth";
   readonly message: string;
   readonly source: ErrorSource;
-  /** For the documentation: when it happens and what mends it. */
+  /** For the documentation: when it happens and how to fix it. */
   readonly doc: string;
 }
 

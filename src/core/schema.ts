@@ -1,5 +1,5 @@
 /**
- * The building blocks of configuration schemas: each validates at load with a message that says the mend, and
+ * The building blocks of configuration schemas: each validates at load with a message that explains the fix, and
  * carries what the JSON schema, the documentation and the redaction of dumps need to know.
  */
 import { z } from "zod";

@@ -1,6 +1,6 @@
 /**
- * THE list of policies, in the order in which they run, each with the reason for its place.
- * Everything else derives from it: validation, the JSON schema, docs/, effectivePolicy, the config dump.
+ * The list of policies in running order, each with the reason for its position. Validation, the JSON schema, docs/,
+ * effectivePolicy and the config dump derive from it.
  */
 import type { PolicyDefinition } from "../core/policy.ts";
 import { ai } from "./ai/policy.ts";
@@ -27,35 +27,35 @@ import { timeout } from "./timeout/policy.ts";
 import { transformations } from "./transformations/policy.ts";
 import { urlRewrite } from "./url-rewrite/policy.ts";
 
-/** Who may come in. Limits (`admit` hooks) are asked after these, so that a refused request costs nothing. */
+/** Policies that decide whether a request is admitted. Limits (`admit` hooks) run last, so a rejected request is not charged. */
 export const accessPolicies: readonly PolicyDefinition[] = [
-  cors, // first: a preflight carries no credentials, and every later refusal needs the headers
-  mcpAuthentication, // answers the well-known documents, which need no token, then asks for one
+  cors, // first: a preflight carries no credentials, and every later error response needs the headers
+  mcpAuthentication, // serves the well-known documents, which need no token, then requires a token
   jwtAuth, // the same check on other routes
-  oidc, // the same for people with a browser
-  basicAuth, // after the tokens; where several stand on one route, all must be satisfied
-  apiKey, // as above
-  authorization, // reads what all of the above found, so that `jwt.*` is verified or absent
-  extAuthz, // a service is asked only for what the rules admit
-  mcpAuthorization, // says what of the MCP servers may be used; the backend applies it to each name
-  budgets, // at admission too; before a rate limit service, which cannot give back
-  rateLimit, // its hooks run at admission: a refused request has cost nothing by then
+  oidc, // the same for users with a browser
+  basicAuth, // after the tokens; if a route has several authentication policies, all must pass
+  apiKey, // like basicAuth
+  authorization, // reads the results of the policies above, so `jwt.*` is verified or absent
+  extAuthz, // calls the service only for requests that the rules admit
+  mcpAuthorization, // decides which MCP items are visible; the backend applies it to each name
+  budgets, // runs at admission; before a rate limit service, which cannot refund
+  rateLimit, // runs at admission, so a request rejected earlier is not charged
 ];
 
-/** What becomes of a request that was admitted. */
+/** Policies that change or answer an admitted request. */
 export const shapePolicies: readonly PolicyDefinition[] = [
-  ai, // only says what is wanted of prompts and answers; the backend, which knows the dialects, does it
-  backendAuth, // the backend's credential; a transformation may still build on it
-  transformations, // may read what authentication found, and feeds the modifiers below
-  requestHeaderModifier, // fixed headers win over computed ones
-  urlRewrite, // after everything that reads the path as the client sent it
-  requestMirror, // a copy of what the backend will get
-  requestRedirect, // answers; after the rewrites it may build on
-  directResponse, // the last resort of a route without a backend
-  responseHeaderModifier, // on the way back: the outermost of the shaping policies
-  timeout, // settings of the pipeline; the place does not matter
-  retry, // settings of the pipeline
-  backendTls, // settings of the connection pool
+  ai, // collects prompt rules; the backend, which knows the dialects, applies them
+  backendAuth, // sets the backend's credential; a transformation may still use it
+  transformations, // may read authentication results, and runs before the modifiers below
+  requestHeaderModifier, // fixed headers override computed ones
+  urlRewrite, // after everything that reads the client's original path
+  requestMirror, // copies the request as the backend will receive it
+  requestRedirect, // responds; after the rewrites it may use
+  directResponse, // the fallback of a route without a backend
+  responseHeaderModifier, // on the response: the outermost of the shaping policies
+  timeout, // pipeline settings; the position does not matter
+  retry, // pipeline settings
+  backendTls, // connection pool settings
 ];
 
 export const policies: readonly PolicyDefinition[] = [...accessPolicies, ...shapePolicies];

@@ -175,7 +175,7 @@ for (const setup of SETUPS) {
     const shown = JSON.stringify([...legs.values()], undefined, 2);
     const failing = [...legs.values()].filter(({ ok }) => ok === false);
     assert.deepEqual(failing.map(({ leg }) => leg).sort(), Object.keys(setup.fails).sort(), shown);
-    for (const { leg, mend } of failing) assert.match(mend ?? "", setup.fails[leg] ?? /(?!)/, shown);
+    for (const { leg, hint } of failing) assert.match(hint ?? "", setup.fails[leg] ?? /(?!)/, shown);
     for (const leg of setup.open ?? []) assert.equal(legs.get(leg)?.ok, undefined, shown);
   });
 }

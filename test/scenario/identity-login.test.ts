@@ -195,12 +195,12 @@ async function failedLogin(
   return { log: gateway.log().join("\n"), error };
 }
 
-test("a realm without audience mapper: the log says what the audience is and how to mend it [S4.3-7] [S5-9]", async (context) => {
+test("a realm without audience mapper: the log says what the audience is and how to fix it [S4.3-7] [S5-9]", async (context) => {
   const { log } = await failedLogin(context, kept(context, await openRealm({ sendsIss: false, audience: "account" })));
   assert.match(log, /the token's audience is \[account\], expected one of \[gateway\]: add an audience mapper/);
 });
 
-test("a realm with closed trusted hosts: its text reaches the client, and the log says how to mend it [S5-10]", async (context) => {
+test("a realm with closed trusted hosts: its text reaches the client, and the log says how to fix it [S5-10]", async (context) => {
   const { log, error } = await failedLogin(context, kept(context, await openRealm({ refusal: TRUSTED_HOSTS_REFUSAL })));
   assert.match(error.message, /Trusted Hosts/);
   assert.match(

@@ -61,10 +61,10 @@ export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Prom
   if (failures > 0) throw new CliError(`${failures} login ${failures === 1 ? "check" : "checks"} failed`);
 }
 
-function lineOf({ leg, ok, message, mend }: LoginLeg): string {
+function lineOf({ leg, ok, message, hint }: LoginLeg): string {
   const mark = ok === undefined ? "-" : ok ? "✓" : "✗";
   const line = `  ${mark} ${leg.padEnd(14)} ${message}\n`;
-  return printable(mend === undefined ? line : `${line}    ${" ".repeat(14)} → ${mend}\n`);
+  return printable(hint === undefined ? line : `${line}    ${" ".repeat(14)} → ${hint}\n`);
 }
 
 /** A path that cannot be read is one line, like every other problem of a configuration. */

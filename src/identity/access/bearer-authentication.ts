@@ -1,7 +1,7 @@
 /**
  * Bearer tokens on requests, for every policy that reads them: the three modes, what is set on success, and the two
  * 401 answers (spec 7, RFC 6750 section 3). The answer to the client stays coarse; the refusal's detail says which
- * check failed, what was expected, what came, and how to mend it.
+ * check failed, what was expected, what came, and how to fix it.
  */
 import { z } from "zod";
 import { GatewayError } from "../../core/errors.ts";
@@ -42,7 +42,7 @@ export interface BearerOptions {
   readonly issuers: readonly [AcceptedIssuer, ...AcceptedIssuer[]];
   /** Attributes of `www-authenticate` after the scheme, for example `resource_metadata="…"`. */
   readonly challenge: string;
-  mend?(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
+  hint?(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
 }
 
 const KEYS_MISSING = "the identity provider's keys are not available yet";
@@ -92,13 +92,13 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   }
 
   function refusal(problem: TokenProblem, token: string): GatewayError {
-    const mend = options.mend?.(problem, readUnverified(token)?.claims);
+    const hint = options.hint?.(problem, readUnverified(token)?.claims);
     const attributes = [`error="invalid_token"`, `error_description="${problem.reason}"`, challenge].filter(
       (part) => part !== "",
     );
     return new GatewayError("invalid_token", {
       message: problem.reason,
-      detail: mend === undefined ? problem.detail : `${problem.detail}: ${mend}`,
+      detail: hint === undefined ? problem.detail : `${problem.detail}: ${hint}`,
       headers: { "www-authenticate": `Bearer ${attributes.join(", ")}` },
     });
   }
@@ -124,7 +124,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     return verifier.verify(token, rules);
   }
 
-  /** A key that nobody knows is most often one of another issuer: then that is what has to be mended. */
+  /** A key that nobody knows is most often one of another issuer: then that is what has to be fixed. */
   function namingIssuer(verdict: Verdict & { kind: "invalid" }, token: string): Verdict & { kind: "invalid" } {
     const { check } = verdict.problem;
     if (check !== "key" && check !== "issuer") return verdict;

@@ -44,49 +44,49 @@ const faults: {
   answers?: Record<string, Answer>;
   token?: string;
   leg: string;
-  mend: RegExp;
+  hint: RegExp;
 }[] = [
   {
     name: "trusted hosts are closed",
     policy: realm,
     answers: { [REGISTRATION]: { status: 403, body: { error_description: trusted } } },
     leg: "registration",
-    mend: /Trusted Hosts/,
+    hint: /Trusted Hosts/,
   },
   {
     name: "the realm requires TLS",
     policy: realm,
     answers: { [REGISTRATION]: { status: 403, body: { error_description: "HTTPS required" } } },
     leg: "registration",
-    mend: /Require SSL/,
+    hint: /Require SSL/,
   },
   {
     name: "the issuer differs",
     policy: realm,
     answers: { [`${REALM}/.well-known/openid-configuration`]: { body: { issuer: "http://other" } } },
     leg: "metadata",
-    mend: /the exact issuer of the provider/,
+    hint: /the exact issuer of the provider/,
   },
   {
     name: "the realm does not exist",
     policy: realm,
     answers: { [`${REALM}/.well-known/openid-configuration`]: { status: 404 } },
     leg: "metadata",
-    mend: /realm's name/,
+    hint: /realm's name/,
   },
   {
     name: "the realm keeps sending iss",
     policy: realm,
     answers: { [AUTHORIZE]: { status: 302, headers: { location: `${CALLBACK}?error=login_required&iss=x` } } },
     leg: "authorize",
-    mend: /Exclude Issuer/,
+    hint: /Exclude Issuer/,
   },
   {
     name: "a scope is not known",
     policy: { ...realm, resourceMetadata: { ...realm.resourceMetadata, scopesSupported: ["nope"] } },
     answers: { [AUTHORIZE]: { status: 302, headers: { location: `${CALLBACK}?error=invalid_scope` } } },
     leg: "authorize",
-    mend: /scopesSupported/,
+    hint: /scopesSupported/,
   },
   {
     name: "the provider's clock is wrong",
@@ -98,27 +98,27 @@ const faults: {
       },
     },
     leg: "clock",
-    mend: /NTP/,
+    hint: /NTP/,
   },
   {
     name: "a tenant's issuer has a slash too many",
     policy: { ...tenant, issuer: `${TENANT}/v2.0/` },
     leg: "metadata",
-    mend: /exactly these slashes/,
+    hint: /exactly these slashes/,
   },
   {
     name: "there are no keys",
     policy: realm,
     answers: { [`${REALM}/protocol/openid-connect/certs`]: { body: { keys: [] } } },
     leg: "keys",
-    mend: /jwks/,
+    hint: /jwks/,
   },
   {
     name: "the audience mapper is missing",
     policy: realm,
     token: tokenOf({ aud: "account" }),
     leg: "token",
-    mend: /audience mapper/,
+    hint: /audience mapper/,
   },
   {
     name: "the app registration is confidential",
@@ -130,7 +130,7 @@ const faults: {
       },
     },
     leg: "token endpoint",
-    mend: /clientSecret/,
+    hint: /clientSecret/,
   },
   {
     name: "the redirect URI is on the single-page platform",
@@ -142,21 +142,21 @@ const faults: {
       },
     },
     leg: "token endpoint",
-    mend: /Mobile and desktop/,
+    hint: /Mobile and desktop/,
   },
   {
     name: "v1 tokens meet a v2 issuer",
     policy: tenant,
     token: tokenOf({ iss: "https://sts.windows.net/tid/", aud: "app-1" }),
     leg: "token",
-    mend: /v1 access tokens/,
+    hint: /v1 access tokens/,
   },
 ];
-for (const { name, policy, answers, token, leg, mend } of faults) {
-  test(`says how to mend it when ${name} [S5-11]`, async () => {
+for (const { name, policy, answers, token, leg, hint } of faults) {
+  test(`says how to fix it when ${name} [S5-11]`, async () => {
     const found = (await legs(policy, providers(answers), token)).get(leg);
     assert.equal(found?.ok, false);
-    assert.match(found?.mend ?? "", mend);
+    assert.match(found?.hint ?? "", hint);
   });
 }
 
@@ -164,7 +164,7 @@ test("a provider that cannot be reached fails its legs and does not throw", asyn
   const fake = providers();
   fake.down = true;
   const found = await legs(realm, fake);
-  assert.match(found.get("metadata")?.mend ?? "", /can reach it/);
+  assert.match(found.get("metadata")?.hint ?? "", /can reach it/);
   assert.equal(found.get("keys")?.ok, false);
 });
 

@@ -1,6 +1,6 @@
 /**
  * `gwctl auth check`: walks the legs of a login against the real provider, without a user and without a running
- * gateway, and says for each whether it works or what mends it. It registers a client where clients would and takes
+ * gateway, and says for each whether it works or how to fix it. It registers a client where clients would and takes
  * it back at once. What only a signed-in user can show (the audience) is checked on a token, if one is given.
  */
 
@@ -162,10 +162,10 @@ function tokenLeg(
 function problemLeg(
   problem: TokenProblem,
   provider: IdentityProvider,
-  claims?: Parameters<IdentityProvider["mend"]>[1],
+  claims?: Parameters<IdentityProvider["hint"]>[1],
 ): LoginLeg {
-  const mend = provider.mend(problem, claims);
-  return failed("token", problem.detail, mend ?? (problem.check === "expiry" ? EXPIRED_MEND : undefined));
+  const hint = provider.hint(problem, claims);
+  return failed("token", problem.detail, hint ?? (problem.check === "expiry" ? EXPIRED_MEND : undefined));
 }
 
 function metadataMend(provider: IdentityProvider, detail: string): string | undefined {
@@ -176,5 +176,5 @@ function metadataMend(provider: IdentityProvider, detail: string): string | unde
     return provider.name === "idp_tenant"
       ? "check the tenant id in `issuer`"
       : "check the realm's name and path in `issuer`";
-  return providerFault(detail)?.mend;
+  return providerFault(detail)?.hint;
 }

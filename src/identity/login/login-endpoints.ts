@@ -122,7 +122,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
       logger.warn("client registration could not be completed", {
         url: request.url,
         error: detailOf(error),
-        mend: completion.mend,
+        hint: completion.hint,
       });
       return body;
     }
@@ -199,7 +199,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
       status: response.status,
       error: errorMember(text),
       cause: fault?.cause,
-      mend: fault?.mend,
+      hint: fault?.hint,
     });
   }
 

@@ -1,6 +1,6 @@
 /**
  * What a check of a login is given, and one leg of the login as `gwctl auth check` tells it: whether it works, and if
- * not, what mends it.
+ * not, how to fix it.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
@@ -42,11 +42,11 @@ export interface LoginLeg {
   /** Undefined: it was not checked. */
   readonly ok: boolean | undefined;
   readonly message: string;
-  readonly mend?: string;
+  readonly hint?: string;
 }
 
-export function failed(leg: LoginLeg["leg"], message: string, mend?: string): LoginLeg {
-  return { leg, ok: false, message, ...(mend === undefined ? {} : { mend }) };
+export function failed(leg: LoginLeg["leg"], message: string, hint?: string): LoginLeg {
+  return { leg, ok: false, message, ...(hint === undefined ? {} : { hint }) };
 }
 
 /** What could not be looked at is neither well nor wrong. */
@@ -62,7 +62,7 @@ export function textOf(response: FetchResponse): string {
 export function refusedLeg(leg: LoginLeg["leg"], response: FetchResponse): LoginLeg {
   const text = `${textOf(response)} ${response.headers.get("location") ?? ""}`.trim();
   const fault: ProviderFault | undefined = providerFault(text);
-  return failed(leg, `status ${response.status}: ${fault?.cause ?? text}`, fault?.mend);
+  return failed(leg, `status ${response.status}: ${fault?.cause ?? text}`, fault?.hint);
 }
 
 export async function* gatewayLegs(options: LoginCheckOptions, hasCors: boolean): AsyncGenerator<LoginLeg> {
@@ -73,24 +73,24 @@ export async function* gatewayLegs(options: LoginCheckOptions, hasCors: boolean)
         leg: "cors",
         ok: undefined,
         message: "the route has no `cors` policy: clients that run in a browser cannot connect",
-        mend: "add `cors` with their origins to the route, if there are any",
+        hint: "add `cors` with their origins to the route, if there are any",
       };
 }
 
 async function resourceLeg({ policy, fetch }: LoginCheckOptions): Promise<LoginLeg> {
   const { resource } = policy.resourceMetadata;
   const url = resourceMetadataUrl(resource);
-  const mend = "set `resource` to the address that clients use for this gateway";
+  const hint = "set `resource` to the address that clients use for this gateway";
   try {
     const response = await fetch({ url, ...LEG_LIMITS });
     if (response.status !== 200)
-      return failed("resource", `${url} returned status ${response.status}: ${textOf(response)}`, mend);
+      return failed("resource", `${url} returned status ${response.status}: ${textOf(response)}`, hint);
     const document = JSON.parse(response.body.toString("utf8")) as { readonly resource?: unknown } | null;
     if (document?.resource !== resource)
-      return failed("resource", `${url} speaks of ${String(document?.resource)}, expected ${resource}`, mend);
+      return failed("resource", `${url} speaks of ${String(document?.resource)}, expected ${resource}`, hint);
     return { leg: "resource", ok: true, message: `${url} is the gateway's document` };
   } catch (error) {
-    if (error instanceof SyntaxError) return failed("resource", `${url} is not JSON`, mend);
+    if (error instanceof SyntaxError) return failed("resource", `${url} is not JSON`, hint);
     return notChecked("resource", `no gateway answers at ${url} (${detailOf(error)}); start it there`);
   }
 }

@@ -48,7 +48,7 @@ test("a client of the operator's own: a callback with the provider's `iss` is no
   const sends = `${CALLBACK}?error=login_required&iss=${encodeURIComponent(ISSUER)}`;
   const leg = (await legsOf(sends)).get("authorize");
   assert.equal(leg?.ok, false);
-  assert.match(leg?.mend ?? "", /redirectUris: \[loopback\]/);
+  assert.match(leg?.hint ?? "", /redirectUris: \[loopback\]/);
   assert.equal((await legsOf(sends, { authorizationServers: [ISSUER] })).get("authorize")?.ok, true);
   assert.equal((await legsOf(`${CALLBACK}?error=login_required`)).get("authorize")?.ok, true);
 });

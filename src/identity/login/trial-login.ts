@@ -16,7 +16,7 @@ const CODE_CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 const ISS_PROBLEM = "the callback carries the provider's `iss`, which strict clients reject";
 const OWN_CLIENT_ISS_MEND =
   "set `redirectUris: [loopback]` and enter the gateway's callback at the provider, or switch `iss` off for the client there";
-const CLIENT_MEND = "compare `clientId` and `clientSecret` with the client at the provider";
+const CLIENT_HINT = "compare `clientId` and `clientSecret` with the client at the provider";
 
 /** What a provider answers that would show a page now (OpenID Connect core, section 3.1.2.6). */
 const ASKS_USER = new Set([
@@ -55,7 +55,7 @@ export async function* registrationLegs(
       if (client === undefined) client = registered;
       else await takeBack(options.fetch, registered);
     } catch (error) {
-      yield failed("registration", `${url}: ${detailOf(error)}`, providerFault(detailOf(error))?.mend);
+      yield failed("registration", `${url}: ${detailOf(error)}`, providerFault(detailOf(error))?.hint);
       return;
     }
   }
@@ -70,8 +70,8 @@ export async function* registrationLegs(
     if (response?.status === 200)
       client = provider.completion?.merge(client, JSON.parse(response.body.toString("utf8"))) ?? client;
   }
-  const issMend = provider.completion?.mend ?? "set `resourceMetadata.authorizationServers` to the provider";
-  yield await authorizeLeg(options, issMend, discovered, String(client.client_id));
+  const issHint = provider.completion?.hint ?? "set `resourceMetadata.authorizationServers` to the provider";
+  yield await authorizeLeg(options, issHint, discovered, String(client.client_id));
   await takeBack(options.fetch, client);
 }
 
@@ -113,7 +113,7 @@ function trialRegistrations(
 
 async function authorizeLeg(
   options: LoginCheckOptions,
-  issMend: string,
+  issHint: string,
   discovered: Discovered,
   clientId: string,
   notSentBack: (response: FetchResponse) => LoginLeg = (response) => refusedLeg("authorize", response),
@@ -150,7 +150,7 @@ async function authorizeLeg(
   if (error !== null && !ASKS_USER.has(error)) return refusedLeg("authorize", response);
   const readsIss = namesDirectly(options) || options.policy.redirectUris !== undefined;
   if (new URL(location).searchParams.has("iss") && !readsIss) {
-    return failed("authorize", ISS_PROBLEM, issMend);
+    return failed("authorize", ISS_PROBLEM, issHint);
   }
   return { leg: "authorize", ok: true, message: `${endpoint} sends users back to the client` };
 }
@@ -200,7 +200,7 @@ export async function* ownClientLegs(
         : `${tokenUrl} knows the client`;
     yield isCodeRefused
       ? { leg: "token endpoint", ok: true, message }
-      : { mend: CLIENT_MEND, ...refusedLeg("token endpoint", response) };
+      : { hint: CLIENT_HINT, ...refusedLeg("token endpoint", response) };
   } catch (error) {
     yield failed("token endpoint", `${tokenUrl}: ${detailOf(error)}`);
   }

@@ -57,10 +57,10 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
         typeof registrationAccessToken === "string"
           ? { ...client, registration_access_token: registrationAccessToken }
           : client,
-      mend: "strict clients will reject the callback's `iss`: enable `Exclude Issuer From Authentication Response` for the client, or set `authorizationServers` to the realm",
+      hint: "strict clients will reject the callback's `iss`: enable `Exclude Issuer From Authentication Response` for the client, or set `authorizationServers` to the realm",
     },
 
-    mend({ check }) {
+    hint({ check }) {
       if (check === "audience") return "add an audience mapper to the client or to one of its client scopes";
       if (check === "issuer")
         return "the realm's issuer depends on the address that the client used: set the realm's hostname, or set `issuer` to this value";

@@ -7,7 +7,7 @@
 import { ConfigError } from "../../core/config-error.ts";
 import { type FormPair, parseForm, requireUnique, serialiseForm } from "./oauth-form.ts";
 import { registeredAs, withSecret } from "./own-client.ts";
-import { AUDIENCE_MEND, facadeMetadata, type IdentityProvider, type ProviderOptions } from "./provider.ts";
+import { AUDIENCE_HINT, facadeMetadata, type IdentityProvider, type ProviderOptions } from "./provider.ts";
 
 /** Tokens of the first version name this host as their issuer; its login pages are on the other. */
 const V1_ISSUER_HOST = "sts.windows.net";
@@ -50,9 +50,9 @@ export function idpTenant(options: ProviderOptions): IdentityProvider {
       },
     },
 
-    mend({ check }, claims) {
-      if (check === "issuer") return issuerMend(claims?.iss, issuer.hostname === V1_ISSUER_HOST);
-      if (check === "audience") return `${AUDIENCE_MEND} (the client id comes as \`api://${clientId}\` or bare)`;
+    hint({ check }, claims) {
+      if (check === "issuer") return issuerHint(claims?.iss, issuer.hostname === V1_ISSUER_HOST);
+      if (check === "audience") return `${AUDIENCE_HINT} (the client id comes as \`api://${clientId}\` or bare)`;
       return undefined;
     },
   };
@@ -65,7 +65,7 @@ function withoutResource(pairs: readonly FormPair[]): readonly FormPair[] {
   return kept;
 }
 
-function issuerMend(iss: unknown, expectsV1: boolean): string | undefined {
+function issuerHint(iss: unknown, expectsV1: boolean): string | undefined {
   const isV1 = typeof iss === "string" && iss.includes(`//${V1_ISSUER_HOST}/`);
   if (isV1 && !expectsV1) {
     return "the app registration issues v1 access tokens: set `issuer` to the v1 form, or its requestedAccessTokenVersion to 2";

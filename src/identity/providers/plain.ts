@@ -6,7 +6,7 @@
 import { parseForm, requireUnique, serialiseForm } from "./oauth-form.ts";
 import { registeredAs, withSecret } from "./own-client.ts";
 import {
-  AUDIENCE_MEND,
+  AUDIENCE_HINT,
   facadeMetadata,
   type IdentityProvider,
   type ProviderOptions,
@@ -58,7 +58,7 @@ export function plain(options: ProviderOptions): IdentityProvider {
 
     registrationUrl: (discovered) => discovered.registration_endpoint as string | undefined,
 
-    mend: ({ check }) => (check === "audience" ? AUDIENCE_MEND : undefined),
+    hint: ({ check }) => (check === "audience" ? AUDIENCE_HINT : undefined),
   };
 }
 

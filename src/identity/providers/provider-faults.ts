@@ -1,89 +1,89 @@
 /**
- * Errors of identity providers that operators meet (spec 7), with their cause and mend: said in the log when one
+ * Errors of identity providers that operators meet (spec 7), with their cause and fix: said in the log when one
  * passes through the gateway, and by the login check.
  */
 
 export interface ProviderFault {
   readonly pattern: RegExp;
   readonly cause: string;
-  readonly mend: string;
+  readonly hint: string;
 }
 
 export const PROVIDER_FAULTS: readonly ProviderFault[] = [
   {
     pattern: /self.signed certificate|unable to (?:verify|get)|SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET)/i,
     cause: "the provider's certificate is from an unknown authority",
-    mend: "set NODE_EXTRA_CA_CERTS to the file with your authority's certificate, for the gateway and for gwctl",
+    hint: "set NODE_EXTRA_CA_CERTS to the file with your authority's certificate, for the gateway and for gwctl",
   },
   {
     pattern: /certificate has expired|CERT_HAS_EXPIRED/i,
     cause: "the provider's certificate has expired",
-    mend: "renew the provider's certificate, or check the clock of this host",
+    hint: "renew the provider's certificate, or check the clock of this host",
   },
   {
     pattern: /does not match certificate|ERR_TLS_CERT_ALTNAME/i,
     cause: "the provider's certificate is for another host name",
-    mend: "use the host name of the certificate in `issuer`",
+    hint: "use the host name of the certificate in `issuer`",
   },
   {
     pattern: /wrong version number|packet length too long|EPROTO|ERR_SSL/i,
     cause: "the provider does not speak TLS at this address",
-    mend: "use http:// and the right port in `issuer`, or enable TLS at the provider",
+    hint: "use http:// and the right port in `issuer`, or enable TLS at the provider",
   },
   {
     pattern: /HTTPS required/i,
     cause: "the realm requires TLS and the request is not local",
-    mend: "serve the realm over https, or set its `Require SSL` to `none` for development",
+    hint: "serve the realm over https, or set its `Require SSL` to `none` for development",
   },
   {
     pattern: /Account is not fully set up/i,
     cause: "the user lacks required profile fields",
-    mend: "give the user an email address, a first and a last name, and remove pending required actions",
+    hint: "give the user an email address, a first and a last name, and remove pending required actions",
   },
   {
     pattern: /Policy 'Trusted Hosts' rejected/i,
     cause: "the realm's trusted-hosts policy blocks the registration",
-    mend: "in the realm's anonymous client registration policies, list the hosts of the redirect URIs under Trusted Hosts, disable `Host Sending Client Registration Request Must Match` and keep `Client URIs Must Match` enabled",
+    hint: "in the realm's anonymous client registration policies, list the hosts of the redirect URIs under Trusted Hosts, disable `Host Sending Client Registration Request Must Match` and keep `Client URIs Must Match` enabled",
   },
   {
     pattern: /Policy 'Allowed Client Scopes' rejected|Not permitted to use specified clientScope/i,
     cause: "the client requests scopes that the realm's registration policy does not allow",
-    mend: "add the scopes of `scopesSupported` to the realm's Allowed Client Scopes policy, or make them default client scopes",
+    hint: "add the scopes of `scopesSupported` to the realm's Allowed Client Scopes policy, or make them default client scopes",
   },
   {
     pattern: /Policy 'Max Clients Limit' rejected/i,
     cause: "the realm's limit for registered clients is reached",
-    mend: "delete unused clients, or raise the limit in the realm's registration policies",
+    hint: "delete unused clients, or raise the limit in the realm's registration policies",
   },
   {
     pattern: /AADSTS9010010/,
     cause: "the `resource` parameter reached the tenant provider together with v2 scopes",
-    mend: "let clients log in through the gateway's authorization server, which strips it: do not override `authorizationServers`",
+    hint: "let clients log in through the gateway's authorization server, which strips it: do not override `authorizationServers`",
   },
   {
     pattern: /AADSTS9002327/,
     cause: "the redirect URI is registered on the single-page-application platform",
-    mend: "register it under `Mobile and desktop applications` (public) or `Web` (with `clientSecret`) instead",
+    hint: "register it under `Mobile and desktop applications` (public) or `Web` (with `clientSecret`) instead",
   },
   {
     pattern: /AADSTS7000218/,
     cause: "the app registration is confidential and no client authentication was sent",
-    mend: "set `clientSecret`, or allow public client flows in the app registration",
+    hint: "set `clientSecret`, or allow public client flows in the app registration",
   },
   {
     pattern: /AADSTS7000215/,
     cause: "`clientSecret` is not the value of a valid secret of the app registration",
-    mend: "copy the secret's value (not its id) and check that it has not expired",
+    hint: "copy the secret's value (not its id) and check that it has not expired",
   },
   {
     pattern: /AADSTS50011/,
     cause: "the client's redirect URI is not registered",
-    mend: "add the client's redirect URI to the app registration",
+    hint: "add the client's redirect URI to the app registration",
   },
   {
     pattern: /AADSTS700016/,
     cause: "`clientId` is not an app registration of this tenant",
-    mend: "compare `clientId` and the tenant id in `issuer` with the app registration's overview page",
+    hint: "compare `clientId` and the tenant id in `issuer` with the app registration's overview page",
   },
 ];
 

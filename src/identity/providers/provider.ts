@@ -60,8 +60,8 @@ export interface IdentityProvider {
   readonly completion?: RegistrationCompletion;
   /** Present where the gateway stands in front of authorize and token. */
   readonly login?: ProxiedLogin;
-  /** How the operator mends a refused token, where the provider's kind tells it. */
-  mend(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
+  /** how the operator fixes a refused token, where the provider's kind tells it. */
+  hint(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
 }
 
 export type RegisteredClient = Readonly<Record<string, unknown>>;
@@ -75,7 +75,7 @@ export interface RegistrationCompletion {
   /** What the client is told in the end. */
   merge(client: RegisteredClient, answer: Readonly<Record<string, unknown>>): RegisteredClient;
   /** For the log when the provider refused: what it means and what the operator can do. */
-  readonly mend: string;
+  readonly hint: string;
 }
 
 export interface ProxiedLogin {
@@ -113,7 +113,7 @@ export function withoutLastSlash(url: string): string {
   return url.endsWith("/") ? url.slice(0, -1) : url;
 }
 
-export const AUDIENCE_MEND = "configure the provider to issue one of them, or add its audience to `audiences`";
+export const AUDIENCE_HINT = "configure the provider to issue one of them, or add its audience to `audiences`";
 
 /** A failure is remembered about as long (discovery.ts). */
 const METADATA_RETRY_SECONDS = "2";

@@ -1,7 +1,7 @@
 /**
- * `ai`: what happens to prompts and answers of LLM calls: defaults and overrides of request members, messages put
- * around a prompt, other names for models, and guards over the texts in both directions. It only says what is
- * wanted; the `ai` backend, which knows the dialects, does it.
+ * `ai`: defaults and overrides for LLM request fields, added prompt messages, model aliases, prompt caching, and guards
+ * for texts in both directions. The policy only collects the rules; the `ai` backend applies them, because it knows the
+ * dialects.
  */
 import { z } from "zod";
 import { urlLabel } from "../../base/url-label.ts";
@@ -27,10 +27,10 @@ const rule = exactlyOneOf(
   ["builtin", "pattern"],
 );
 
-/** The shortest prompt that most models cache. */
+/** The minimum prompt length that most models cache. */
 const DEFAULT_CACHED_MINIMUM = 1_024;
 
-/** Long enough for a small model beside the gateway. */
+/** Long enough for a small model on the same host. */
 const DEFAULT_WEBHOOK_TIMEOUT_MS = 2_000;
 
 const guard = exactlyOneOf(
@@ -53,7 +53,7 @@ const guard = exactlyOneOf(
       .describe("Regular expressions, matched in linear time."),
     webhook: z
       .strictObject({
-        url: httpUrl().describe("Gets the texts as a POST and answers pass, mask or reject."),
+        url: httpUrl().describe("Receives the texts as a POST and responds with pass, mask or reject."),
         headers: z
           .record(headerName(), headerValue().meta({ secret: true }))
           .default({})
@@ -67,7 +67,7 @@ const guard = exactlyOneOf(
           ),
       })
       .optional()
-      .describe("A guard of your own that is asked over HTTP."),
+      .describe("Your own guard, called over HTTP."),
     rejection: z
       .strictObject({
         status: z.int().min(400).max(599).default(403).describe("The response status. Default: 403."),
@@ -122,7 +122,9 @@ export const ai = definePolicy({
           .min(0)
           .max(1_000_000)
           .default(DEFAULT_CACHED_MINIMUM)
-          .describe("What is shorter up to a mark is not marked, in estimated tokens. Default: 1024."),
+          .describe(
+            "The minimum length of a cached prefix, in estimated tokens. Shorter prefixes are not marked. Default: 1024.",
+          ),
         ttl: z.enum(["5m", "1h"]).default("5m").describe("How long the provider keeps it. Default: 5m."),
       })
       .optional()
@@ -172,7 +174,7 @@ export const ai = definePolicy({
 
 type GuardConfig = z.output<typeof guard>;
 
-/** Undefined if none has the mode: a field that is set replaces that of an outer scope. */
+/** Returns undefined if no guard has the mode, because a field that is set replaces that of an outer scope. */
 function compileGuards(
   configs: readonly GuardConfig[] | undefined,
   mode: "enforce" | "shadow",
@@ -189,7 +191,7 @@ function compileWebhooks(
   configs: readonly GuardConfig[] | undefined,
   env: CompileEnv,
 ): readonly WebhookGuard[] | undefined {
-  const failures = env.metrics.counter("gateway_llm_guard_failures_total", "Guards by webhook that gave no verdict.", [
+  const failures = env.metrics.counter("gateway_llm_guard_failures_total", "Webhook guard calls without a verdict.", [
     "url",
   ]);
   const guards = configs?.flatMap(({ webhook, rejection }) => {
@@ -200,14 +202,14 @@ function compileWebhooks(
     return [
       createGuardWebhook(settings, env.fetch, (reason) => {
         failures.labels(urlLabel(url)).add();
-        env.logger.for("llm").warn("a guard gave no verdict", { url: urlLabel(url), reason, failureMode });
+        env.logger.for("llm").warn("guard webhook failed", { url: urlLabel(url), reason, failureMode });
       }),
     ];
   });
   return guards?.length === 0 ? undefined : guards;
 }
 
-/** Exact names first, then patterns in the order of the file. */
+/** Exact names take precedence; patterns are tried in the order of the file. */
 function compileAliases(aliases: Readonly<Record<string, string>>): (model: string) => string | undefined {
   const exact = new Map(Object.entries(aliases).filter(([name]) => !name.includes("*")));
   const patterns = Object.entries(aliases)

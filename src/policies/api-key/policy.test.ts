@@ -35,7 +35,7 @@ for (const headers of places) {
   });
 }
 
-test("a key may be given as its SHA-256, and without metadata", () => {
+test("a key can be configured as its SHA-256, without metadata", () => {
   assert.deepEqual(run({ headers: { "x-api-key": "hashed-key-2" } }).facts.apiKey, { user_id: "bob" });
   assert.deepEqual(run({ headers: { "x-api-key": "bare-key-3" } }).facts.apiKey, {});
 });
@@ -49,7 +49,7 @@ const bad: Record<string, Record<string, string>> = {
   "two tokens": { authorization: "Bearer plain-key-1 x" },
 };
 for (const [name, headers] of Object.entries(bad)) {
-  test(`refuses ${name} without repeating it`, () => {
+  test(`rejects ${name} without echoing it`, () => {
     assert.throws(
       () => run({ headers }),
       (error: Error & { code: string; detail: string; headers: Record<string, string> }) => {
@@ -62,7 +62,7 @@ for (const [name, headers] of Object.entries(bad)) {
   });
 }
 
-test("a location of its own replaces the usual ones", () => {
+test("a configured location replaces the default ones", () => {
   const header = { location: { header: { name: "X-Team-Key", prefix: "Key " } } };
   assert.deepEqual(run({ headers: { "x-team-key": "Key plain-key-1" } }, header).credentials.headers, ["x-team-key"]);
   assert.throws(() => run({ headers: { "x-api-key": "plain-key-1" } }, header), { code: "authentication_failed" });
@@ -97,25 +97,25 @@ for (const config of badConfigs) {
   });
 }
 
-test("a key that appears twice, also once as hash, is refused", () => {
+test("rejects a configuration with the same key twice, even if one is a hash", () => {
   const twice = { keys: [{ key: "a" }, { keyHash: hashOf("a") }] };
   assert.throws(() => apiKey.compile(apiKey.schema.parse(twice), testEnv), { name: "ConfigError", path: "keys" });
 });
 
-test("a key of ours in a second place goes to no backend either", () => {
+test("a gateway key in a second location is not forwarded either", () => {
   const exchange = run({ headers: { authorization: "Bearer plain-key-1", "x-api-key": "plain-key-1" } });
   assert.deepEqual(exchange.credentials.headers, ["authorization", "x-api-key"]);
   const foreign = run({ headers: { authorization: "Bearer plain-key-1", "x-api-key": "the backend's own" } });
   assert.deepEqual(foreign.credentials.headers, ["authorization"]);
 });
 
-test("keys of two users in one request are refused", () => {
+test("rejects a request with the keys of two users", () => {
   const headers = { authorization: "Bearer plain-key-1", "x-api-key": "hashed-key-2" };
   assert.throws(() => run({ headers }), /API key authentication failed/);
   assert.equal(run({ headers }, { mode: "permissive" }).facts.apiKey, undefined);
 });
 
-test("each key is a user of its own, whatever its metadata says", () => {
+test("each key is a separate user, whatever its metadata", () => {
   const one = run({ headers: { "x-api-key": "bare-key-3" } }).identity.principal;
   const other = run({ headers: { "x-api-key": "plain-key-1" } }).identity.principal;
   assert.ok(one !== undefined && other !== undefined && one !== other);

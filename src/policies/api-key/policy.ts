@@ -1,7 +1,7 @@
 /**
- * `apiKey`: keys that the operator hands out, with metadata that rules and limits can read (`apiKey.user_id`), and if wanted
- * with an expiry, a list of models and a budget. They stand in the configuration, in plain text (from the environment)
- * or as SHA-256, or are made with gwctl and kept in the store (`stored`).
+ * `apiKey`: authenticates requests by API key. A key has metadata that rules and limits can read (`apiKey.user_id`), and
+ * optionally an expiry, a list of models, and a budget. Keys are in the configuration, in plain text (from the
+ * environment) or as SHA-256, or in the store (`stored`), created with gwctl.
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
@@ -39,7 +39,7 @@ import { matchPattern } from "../../llm/request/named-models.ts";
 import { counterOf, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
 
 /** In this order: the general scheme, then the headers of the LLM providers' own clients. */
-const USUAL_PLACES: readonly CredentialLocation[] = [
+const DEFAULT_LOCATIONS: readonly CredentialLocation[] = [
   BEARER_LOCATION,
   { header: { name: "x-api-key" } },
   { header: { name: "api-key" } },
@@ -47,7 +47,7 @@ const USUAL_PLACES: readonly CredentialLocation[] = [
 ];
 
 const KEY_HASH = /^sha256:[0-9a-fA-F]{64}$/;
-/** JavaScript takes far more for a date. */
+/** `Date.parse` accepts much more than ISO dates. */
 const ISO_DATE = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/;
 const RETRY_AFTER_SECONDS = "2";
 
@@ -70,7 +70,7 @@ const writtenKey = exactlyOneOf(
       .optional()
       .describe("The key is rejected from this date on (UTC). Default: never."),
     models: keyModels.optional().describe("The models that the key may use, each with at most one `*`. Default: all."),
-    budget: keyBudget.optional().describe("What the key may spend per day, week or month."),
+    budget: keyBudget.optional().describe("The key's budget per day, week or month."),
   }),
   ["key", "keyHash"],
 );
@@ -85,7 +85,7 @@ export const apiKey = definePolicy({
     .strictObject({
       mode: authenticationMode.optional(),
       keys: z.array(writtenKey).min(1).optional().describe("Keys of the configuration."),
-      stored: z.boolean().optional().describe("Accepts keys that were made with `gwctl keys make`. Default: false."),
+      stored: z.boolean().optional().describe("Accepts keys created with `gwctl keys make`. Default: false."),
       location: credentialLocation
         .optional()
         .describe("Where the key is. Default: `authorization: Bearer`, `x-api-key`, `api-key` or `x-goog-api-key`."),
@@ -94,7 +94,7 @@ export const apiKey = definePolicy({
 
   compile(config, env) {
     const mode = config.mode ?? "strict";
-    const places = config.location ? [config.location] : USUAL_PLACES;
+    const places = config.location ? [config.location] : DEFAULT_LOCATIONS;
     const seen = new Set<string>();
     const entries = (config.keys ?? []).map(({ key, keyHash, metadata, ...rest }, index): ApiKeyEntry => {
       const digest = key === undefined ? Buffer.from((keyHash ?? "").slice("sha256:".length), "hex") : digestOf(key);
@@ -127,18 +127,18 @@ export const apiKey = definePolicy({
     const byShownPrincipal = new Map(entries.map((entry) => [shownPrincipal(entry.principal), entry]));
     const admit = (exchange: Exchange, entry: ApiKeyEntry): undefined => {
       exchange.facts.apiKey = entry.metadata;
-      exchange.identity.modelAccess = bothAccesses(exchange.identity.modelAccess, entry.access);
+      exchange.identity.modelAccess = intersectAccess(exchange.identity.modelAccess, entry.access);
       exchange.authenticated(entry.principal);
       known.set(exchange, entry);
     };
 
-    /** `found`: the entry of what stands at each place. */
-    function judge(exchange: Exchange, found: readonly Found[]): undefined {
+    /** Decides on the credentials found at the locations, in order. */
+    function decide(exchange: Exchange, found: readonly Found[]): undefined {
       const bad: string[] = [];
       let mine: ApiKeyEntry | undefined;
       for (const { place, entry, problem } of found) {
         if (mine === undefined) withhold(exchange, place, entry !== undefined);
-        // A key of ours in a second place is not for the backend either; two users in one request are none.
+        // A second gateway key is not forwarded either. Keys of two users in one request are rejected.
         else if (entry !== undefined) withhold(exchange, place, false);
         if (mine !== undefined && entry !== undefined && entry.principal !== mine.principal)
           return refuse(exchange, "the request has two API keys of different users");
@@ -155,7 +155,7 @@ export const apiKey = definePolicy({
 
     function request(exchange: Exchange): undefined | Promise<undefined> {
       const found: Found[] = [];
-      const asked: Promise<unknown>[] = [];
+      const lookups: Promise<unknown>[] = [];
       for (const place of places) {
         const read = readCredential(exchange.request, place);
         if (read.kind === "none") continue;
@@ -164,18 +164,18 @@ export const apiKey = definePolicy({
         if (read.kind !== "found") continue;
         one.entry = keys.find(read.value);
         if (one.entry !== undefined || stored === undefined) continue;
-        asked.push(
+        lookups.push(
           stored.find(read.value).then((key) => {
             one.entry = key && entryOf(key);
           }),
         );
       }
-      if (asked.length === 0) return judge(exchange, found);
-      return Promise.all(asked).then(
-        () => judge(exchange, found),
+      if (lookups.length === 0) return decide(exchange, found);
+      return Promise.all(lookups).then(
+        () => decide(exchange, found),
         (error: unknown) => {
           if (!(error instanceof StoreUnavailable)) throw error;
-          // Not even a permissive route can say whose request it is.
+          // Without the store, even a permissive route cannot identify the user.
           throw new GatewayError("not_ready", {
             message: "API keys cannot be checked now",
             detail: error.message,
@@ -200,7 +200,7 @@ export const apiKey = definePolicy({
       },
       ...(hasModels ? { parsed: checkModel } : {}),
       ...(hasBudgets ? keyBudgetHooks(env, (exchange) => known.get(exchange)) : {}),
-      // Only a key with a list needs the model: `exchange.modelAccess` says so for each request.
+      // A key with a model list sets `exchange.identity.modelAccess`, so the model need not be requested here.
       ...(hasBudgets ? { sight: { tokens: true } } : {}),
     };
   },
@@ -209,7 +209,7 @@ export const apiKey = definePolicy({
 interface Found {
   readonly place: CredentialLocation;
   entry: ApiKeyEntry | undefined;
-  /** Why it cannot be a key. */
+  /** Why the credential cannot be a key. */
   readonly problem: string | undefined;
 }
 
@@ -225,7 +225,7 @@ function entryOf({ id, name, digest, metadata, expiresAtMs, models, budget }: St
   };
 }
 
-/** What the budgets of keys are called; each key has its account under its id. */
+/** The name of the budgets of keys. Each key's account has the key's id. */
 const NAME = "key";
 const ALERT_AT = [80, 100];
 
@@ -234,7 +234,7 @@ export interface SpendingKey {
   readonly budget?: KeyBudget | undefined;
 }
 
-/** `keyOf`: the key of a request, if it has one. */
+/** Hooks that charge the budget of the request's key. `keyOf` returns the key that authenticated the request. */
 export function keyBudgetHooks(
   env: CompileEnv,
   keyOf: (exchange: Exchange) => SpendingKey | undefined,
@@ -263,7 +263,7 @@ export function keyBudgetHooks(
   };
 }
 
-/** What a key spent of its own budget in this period. */
+/** Returns how much of its own budget a key spent in the current period. */
 export async function keySpending(whole: Store, clock: Clock, key: SpendingKey): Promise<number | undefined> {
   if (key.budget === undefined) return undefined;
   const budget = thinkingBudget(key.budget);
@@ -292,24 +292,24 @@ export function modelAccess(models: readonly string[] | undefined): ModelAccess 
   };
 }
 
-/** Where several keys were checked, all must allow it. */
-export function bothAccesses(one: ModelAccess | undefined, other: ModelAccess | undefined): ModelAccess | undefined {
-  if (one === undefined || other === undefined) return one ?? other;
+/** If several keys were checked, all of them must allow the model. */
+export function intersectAccess(a: ModelAccess | undefined, b: ModelAccess | undefined): ModelAccess | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
   return {
-    allows: (model) => one.allows(model) && other.allows(model),
-    names: [...new Set([...one.names, ...other.names])].filter((name) => one.allows(name) && other.allows(name)),
+    allows: (model) => a.allows(model) && b.allows(model),
+    names: [...new Set([...a.names, ...b.names])].filter((name) => a.allows(name) && b.allows(name)),
   };
 }
 
-/** These have no body, and what they ask for is made already. */
-const READING: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
-/** Some servers go by these instead of the method. */
+/** Methods that start no model call. */
+const READ_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
+/** Some servers use these headers in place of the method. */
 const METHOD_OVERRIDES: ReadonlySet<string> = new Set(["x-http-method-override", "x-http-method", "x-method-override"]);
 
-/** Throws the refusal of a request that its key may not send. */
+/** Throws `model_not_allowed` if the key's model list does not allow the request. */
 export function checkModel({ identity: { modelAccess: access }, request, facts }: Exchange): undefined {
   if (access === undefined) return;
-  // Plain HTTP backends may be providers, too. MCP servers, agents and the gateway's own pages are not.
+  // A plain HTTP backend may be an LLM provider. MCP servers, A2A agents and the gateway's own pages are not.
   const { backend, llm, a2a } = facts;
   if (backend?.type !== "ai" && (backend?.type !== "static" || a2a !== undefined)) return;
   for (const model of LlmRequestFacts.modelsOf(llm)) {
@@ -321,7 +321,7 @@ export function checkModel({ identity: { modelAccess: access }, request, facts }
     throw refusal("the API key may use certain models only, and what passes a WebSocket cannot be checked");
   const isReading =
     body.kind === "none" &&
-    READING.has(method) &&
+    READ_METHODS.has(method) &&
     ![...headers.names()].some((name) => includesHeader(METHOD_OVERRIDES, name));
   if (isReading) return;
   if (llm?.requestModel === undefined)

@@ -78,13 +78,13 @@ test("roles inside a nested claim are readable [S2.3-2] [S2.3-4]", () => {
   assert.equal(run(rules, { jwt: { realm_access: { roles: ["user"] } } })?.status, 403);
 });
 
-test("prototype members are no claims [E3]", () => {
+test("prototype members are not claims [E3]", () => {
   for (const rule of ["jwt.constructor != null", "has(jwt.__proto__)", 'jwt["constructor"] != 1']) {
     assert.equal(run([rule], { jwt: {} })?.code, "authorization_denied", rule);
   }
 });
 
-test("a denial says which rule failed and what it saw, to the operator only", () => {
+test("a denial reports the failed rule and its values to the operator only", () => {
   const error = run([isAdmin], { jwt: { roles: ["user"] } });
   assert.equal(error?.message, "authorization failed");
   assert.match(error?.detail ?? "", /the rule `"admin" in jwt\.roles` is not true: jwt\.roles is \["user"\]/);

@@ -1,8 +1,8 @@
 /**
- * `authorization`: CEL rules over the validated token claims and the rest of the request (spec 2.3).
- * Runs after every authentication policy (see the order in policies/index.ts), so `jwt.*` is either verified or
- * absent, never merely claimed. Rules that read `llm.*` or `mcp.*` wait until the backend has read the body: they judge
- * what the backend will act on, and deny whatever is no such call unless they say otherwise.
+ * `authorization`: CEL rules over the verified token claims and the rest of the request. It runs after every
+ * authentication policy (see the order in policies/index.ts), so `jwt.*` is either verified or absent. Rules that read
+ * `llm.*`, `mcp.*` or `a2a.*` run after the backend has parsed the body, and see exactly what the backend will act on. They
+ * deny requests that are not such calls unless the rule allows for that.
  */
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
@@ -38,7 +38,7 @@ export const authorization = definePolicy({
   }),
 
   compile(config, env): Hooks {
-    // Compiled once per configuration load: a rule that does not parse stops the load, not a request.
+    // Compiled once per configuration load: a rule that does not parse fails the load, not a request.
     const rules = compileAccessRules(config.rules, "require", env.cel);
     const expressions = [...rules.allow, ...rules.deny, ...rules.require];
     for (const rule of expressions)
@@ -60,13 +60,13 @@ export const authorization = definePolicy({
     const readsMcp = readsBody(late, "mcp");
     const readsLlm = readsBody(late, "llm");
     const judge = {};
-    /** All models of a request that names more than its `requestModel`. */
+    /** All models of a request that names more models than its `requestModel`. */
     function otherModels(exchange: Exchange): readonly string[] | undefined {
       const { llm } = exchange.facts;
       try {
         return LlmRequestFacts.hasOtherModels(llm) ? LlmRequestFacts.modelsOf(llm) : undefined;
       } catch (error) {
-        // Too many to be judged.
+        // The request names too many models to check.
         if (!isShadow || !(error instanceof GatewayError)) throw error;
         exchange.deniedInShadow("authorization", error.message);
         return undefined;
@@ -74,7 +74,7 @@ export const authorization = definePolicy({
     }
     return {
       reads,
-      // Bodies that could be read in two ways are rejected for a rule, not for one that is only watched.
+      // Ambiguous bodies are rejected only if the rules are enforced.
       sight: { model: readsLlm && !isShadow },
       request(exchange) {
         check(early, exchange.attributes, exchange);
@@ -92,7 +92,7 @@ export const authorization = definePolicy({
         } = exchange;
         const models = readsLlm ? otherModels(exchange) : undefined;
         if (models !== undefined) {
-          // A provider may use any of them: the rule must hold for each.
+          // A provider may use any of them, so the rule must hold for each.
           for (const requestModel of models) {
             const llm = { requestModel, streaming: facts.llm?.streaming === true };
             check(late, attributesOf(exchange, request, { ...facts, llm }), exchange);
@@ -104,7 +104,7 @@ export const authorization = definePolicy({
   },
 });
 
-/** A rule by a name of another revision would never match: of a `deny`, that must not be found out in production. */
+/** Rejects method names of other A2A versions at load: such a rule never matches, so a `deny` would silently fail open. */
 function checkA2aNames(rule: Expression): void {
   for (const { path, values } of rule.readings().comparisons) {
     if (path !== "a2a.method") continue;
@@ -125,8 +125,8 @@ function attributesOf(exchange: Exchange, request: GatewayRequest, facts: Facts)
   return new Attributes({ request, facts, mcp, response, startedAt, source, listener, route, trace, credentials });
 }
 
-/** What a body can say before the call is made; all else below `llm` comes with the answer. */
-const KNOWN_IN_TIME: ReadonlySet<string> = new Set(["llm", "llm.requestModel", "llm.streaming"]);
+/** The `llm` attributes that are known before the call; all others come with the response. */
+const KNOWN_BEFORE_CALL: ReadonlySet<string> = new Set(["llm", "llm.requestModel", "llm.streaming"]);
 
 export interface SplitRules {
   readonly early: AccessRules;
@@ -137,7 +137,7 @@ export interface SplitRules {
 export function splitRules(rules: AccessRules): SplitRules {
   const isLate = (rule: Expression): boolean => ["llm", "mcp", "a2a"].some((name) => rule.attributes.has(name));
   const isEarly = (rule: Expression): boolean => !isLate(rule);
-  // One allow rule is enough, and it may be one that waits: so they all do.
+  // One matching allow rule is enough. If one of them needs the body, all are evaluated after it is parsed.
   const allowsLate = rules.allow.some(isLate);
   const late: AccessRules = {
     allow: allowsLate ? rules.allow : [],
@@ -156,7 +156,7 @@ export function readsBody(rules: AccessRules, attribute: "llm" | "mcp"): boolean
   return [...rules.allow, ...rules.deny, ...rules.require].some((rule) => rule.attributes.has(attribute));
 }
 
-/** What a rule reads although it cannot be known when the rule is asked. */
+/** Attributes that a rule reads although they are not known when it is evaluated. */
 export function readsTooEarly(rule: Expression): string[] {
-  return [...rule.paths].filter((path) => path.startsWith("llm.") && !KNOWN_IN_TIME.has(path));
+  return [...rule.paths].filter((path) => path.startsWith("llm.") && !KNOWN_BEFORE_CALL.has(path));
 }

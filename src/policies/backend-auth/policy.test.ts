@@ -23,7 +23,7 @@ test("on a route the client's credential is no longer withheld", () => {
   assert.equal(exchange.request.headers.get("authorization"), "Bearer client-token");
 });
 
-test("on a backend the credential is put back for this attempt only", () => {
+test("on a backend the credential is restored for this attempt only", () => {
   const exchange = authenticated();
   exchange.facts.backend = { name: "b", type: "static", protocol: "http" };
   exchange.request.headers.delete("authorization");
@@ -37,20 +37,20 @@ test("passthrough without an authenticated credential changes nothing", () => {
   assert.equal(exchange.request.headers.get("authorization"), "Bearer x");
 });
 
-test("a key replaces what the client sent", () => {
+test("a key replaces the client's header", () => {
   const exchange = run({ key: "gateway-key" }, authenticated());
   assert.deepEqual(exchange.request.headers.getAll("authorization"), ["Bearer gateway-key"]);
   assert.deepEqual(exchange.credentials.headers, []);
 });
 
-test("a key may come from a file and go to another header", () => {
+test("a key can come from a file and use another header", () => {
   const env = { ...testEnv, readFile: () => "file-key\n" };
   const exchange = run({ key: { file: "key.txt" }, header: { name: "X-Api-Key" } }, authenticated(), env);
   assert.equal(exchange.request.headers.get("x-api-key"), "file-key");
   assert.deepEqual(exchange.credentials.headers, ["authorization"], "the client's own stays withheld");
 });
 
-test("an empty or unsendable key fails the load", () => {
+test("an empty or invalid key fails the load", () => {
   for (const text of ["\n", "a\u0000b"]) {
     const env = { ...testEnv, readFile: () => text };
     assert.throws(() => run({ key: { file: "k" } }, authenticated(), env), { name: "ConfigError", path: "key" });

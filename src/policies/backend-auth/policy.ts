@@ -1,6 +1,6 @@
 /**
- * `backendAuth`: how the gateway authenticates to a backend: with a key of its own, or by passing on the credential
- * that the client was authenticated with. Without this policy a credential that the gateway read is not sent on.
+ * `backendAuth`: authenticates the gateway to a backend, with its own key or by forwarding the client's verified
+ * credential. Without this policy, a credential that the gateway checked is not forwarded.
  */
 import { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";
@@ -36,7 +36,7 @@ export const backendAuth = definePolicy({
 
   compile(config, env) {
     const { key, header } = config;
-    if (key === undefined) return { request: passOn };
+    if (key === undefined) return { request: forwardCredential };
     const name = header?.name ?? "authorization";
     const prefix = header ? (header.prefix ?? "") : "Bearer ";
     const value = prefix + (typeof key === "string" ? key : env.readFile(key.file).trim());
@@ -53,7 +53,7 @@ export const backendAuth = definePolicy({
   },
 });
 
-function passOn(exchange: Exchange): undefined {
+function forwardCredential(exchange: Exchange): undefined {
   if (exchange.credentials.presented)
     send(exchange, exchange.credentials.presented.header, exchange.credentials.presented.value);
   return undefined;
@@ -61,8 +61,8 @@ function passOn(exchange: Exchange): undefined {
 
 function send(exchange: Exchange, name: string, value: string): void {
   exchange.request.headers.set(name, value);
-  // On a route it holds for every backend. On a backend credentials are withheld already, and the list must stay as it
-  // is: the next attempt may go to a backend that is not to get them.
+  // On a route this applies to every backend. On a backend, credentials are already withheld, and the list must not
+  // change: a retry may go to a backend that must not receive them.
   if (exchange.facts.backend === undefined && exchange.credentials.headers) {
     exchange.credentials.headers = exchange.credentials.headers.filter((withheld) => !isSameHeader(withheld, name));
   }

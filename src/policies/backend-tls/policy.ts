@@ -1,6 +1,6 @@
 /**
- * `backendTLS`: how the gateway speaks TLS to its backends: own roots, a client certificate, another name.
- * It has no hooks: the connection pool of the backend is built from it.
+ * `backendTLS`: TLS options for connections to a backend: custom roots, a client certificate, another server name.
+ * It has no hooks; the backend's connection pool uses the settings.
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";

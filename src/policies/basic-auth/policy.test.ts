@@ -38,7 +38,7 @@ const right: [string, string][] = [
   ["sha", "secret"],
 ];
 for (const [user, password] of right) {
-  test(`${user} is admitted with the right password and refused with others`, async () => {
+  test(`${user} is admitted with the right password and rejected with others`, async () => {
     const exchange = await run(basic(user, password));
     assert.deepEqual(exchange.facts.basicAuth, { username: user });
     assert.deepEqual(exchange.credentials.headers, ["authorization"]);
@@ -48,7 +48,7 @@ for (const [user, password] of right) {
   });
 }
 
-test("a password that was right is known at once the next time", async () => {
+test("a verified password is cached", async () => {
   await run(basic("bob", "password"));
   assert.equal(hooks.request?.(anExchange({ headers: basic("bob", "password") })), undefined);
 });
@@ -63,7 +63,7 @@ const bad: [string, Record<string, string>][] = [
   ["it is not UTF-8", { authorization: `Basic ${Buffer.from([0xff, 0x3a, 0x61]).toString("base64")}` }],
 ];
 for (const [name, headers] of bad) {
-  test(`refuses when ${name}, with a challenge`, async () => {
+  test(`rejects with a challenge if ${name}`, async () => {
     await assert.rejects(run(headers), {
       code: "authentication_failed",
       headers: { "www-authenticate": 'Basic realm="gateway", charset="UTF-8"' },
@@ -71,7 +71,7 @@ for (const [name, headers] of bad) {
   });
 }
 
-test("modes: optional lets nobody pass with a wrong password, permissive lets all pass without a user", async () => {
+test("mode optional rejects a wrong password; mode permissive admits all without a user", async () => {
   const optional = basicAuth.compile({ htpasswd: HTPASSWD, mode: "optional" }, testEnv);
   assert.equal((await run({}, optional)).facts.basicAuth, undefined);
   await assert.rejects(run(basic("sha", "x"), optional), { code: "authentication_failed" });
@@ -82,7 +82,7 @@ test("modes: optional lets nobody pass with a wrong password, permissive lets al
   assert.equal(exchange.credentials.presented, undefined);
 });
 
-test("a password longer than 1,024 bytes is wrong, without a check", async () => {
+test("a password longer than 1,024 bytes is rejected without a check", async () => {
   const long = "x".repeat(1_025);
   // SHA-1 of the 1,024 and of the 1,025 bytes.
   const hash = (text: string) => `{SHA}${createHash("sha1").update(text).digest("base64")}`;
@@ -99,7 +99,7 @@ test("a password longer than 1,024 bytes is wrong, without a check", async () =>
     });
 });
 
-test("one client's many checks are answered with 503, another client's check is not [R70]", async () => {
+test("a client with too many checks gets 503; other clients do not [R70]", async () => {
   const busy = basicAuth.compile({ htpasswd: HTPASSWD }, testEnv);
   const checked = async (headers: Record<string, string>, source: string): Promise<string> => {
     try {
@@ -117,7 +117,7 @@ test("one client's many checks are answered with 503, another client's check is 
   assert.equal(codes.filter((code) => code === "authentication_failed").length, 21);
 });
 
-test("the file is read relative to the configuration, and a mistake in it names the line", () => {
+test("the file path is relative to the configuration, and an error in it names the line", () => {
   const env = { ...testEnv, readFile: (path: string) => (path === "users" ? "bob:plain" : "") };
   assert.throws(
     () => basicAuth.compile({ htpasswd: { file: "users" } }, env),

@@ -1,6 +1,6 @@
 /**
- * `basicAuth`: user names and passwords of an htpasswd file (RFC 7617), for tools that know nothing better.
- * The user is readable as `basicAuth.username`; the password goes nowhere.
+ * `basicAuth`: authenticates requests by user name and password (RFC 7617) from an htpasswd file. Rules can read the user
+ * as `basicAuth.username`; the password is neither readable nor forwarded.
  */
 import { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";
@@ -42,7 +42,7 @@ export const basicAuth = definePolicy({
     const text = typeof config.htpasswd === "string" ? config.htpasswd : env.readFile(config.htpasswd.file);
     let passwords: Htpasswd;
     try {
-      // One thread and one set of queues for all policies.
+      // All policies share one worker thread and its queues.
       const checks = env.acquire("password checks", "all", () => new PasswordChecks(env.clock));
       passwords = createHtpasswd(text, checks);
     } catch (error) {
@@ -86,7 +86,7 @@ export const basicAuth = definePolicy({
         if (typeof right === "boolean") return decide(exchange, pair.username, right);
         return right.then((late) => decide(exchange, pair.username, late));
       },
-      // The password was right then; it may have been changed since.
+      // The password was correct when the request was recorded; only the user's existence can be checked.
       recall(exchange, { principals }) {
         const user = principals.find((principal) => principal.startsWith(BASIC));
         if (user === undefined)

@@ -1,4 +1,4 @@
-/** `budgets`: the schema, and charges with a store that a test controls. Sockets are in test/scenario/budgets.test.ts. */
+/** `budgets`: the schema, and charges against a fake store. test/scenario/budgets.test.ts covers whole requests. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anAnsweredExchange, anExchange, type ExchangeParts, testEnv } from "../../../test/support/exchange.ts";
@@ -73,7 +73,7 @@ async function spent({ env }: Setup, key?: string): Promise<Record<string, numbe
   return Object.fromEntries((view?.keys ?? []).map((one) => [one.key, one.spent]));
 }
 
-test("the estimate is reserved, and replaced by what was used", async () => {
+test("the estimate is reserved and then replaced by the actual usage", async () => {
   const setup = setUp({});
   const exchange = call();
   await admit(setup, exchange);
@@ -82,7 +82,7 @@ test("the estimate is reserved, and replaced by what was used", async () => {
   assert.deepEqual(await spent(setup), { "(no key)": 42 });
 });
 
-test("a call passes while one token is left, and the next is refused with headers", async () => {
+test("a call passes while one token is left, and the next is rejected with headers", async () => {
   const setup = setUp({});
   const first = call();
   await admit(setup, first);
@@ -102,7 +102,7 @@ test("a call passes while one token is left, and the next is refused with header
   assert.deepEqual(await spent(setup), { "(no key)": 109 });
 });
 
-test("a refusal gives back what the other budgets took", async () => {
+test("a rejection refunds the other budgets", async () => {
   const clock = fakeClock();
   const store = createMemoryStore(clock);
   const env: CompileEnv = { ...testEnv, clock, store, limits: createLimitRegistry() };
@@ -124,7 +124,7 @@ test("a refusal gives back what the other budgets took", async () => {
   );
 });
 
-test("a missing claim shares one budget, and no key can pretend to be it", async () => {
+test("requests without the claim share one budget, and no key value can collide with it", async () => {
   const setup = setUp({ key: "jwt.sub" });
   for (const parts of [{}, { jwt: { sub: "" } }, { jwt: { sub: "-" } }, { jwt: { sub: "alice" } }])
     await admit(setup, call(parts));
@@ -138,7 +138,7 @@ test("a key that may be a credential is not in the store", async () => {
   assert.ok(entries.length > 0 && !JSON.stringify(entries).includes("secret-value"), JSON.stringify(entries));
 });
 
-test("a client that leaves while the store is asked leaves nothing reserved", async () => {
+test("a client that disconnects during the store call leaves no reservation", async () => {
   let answer: () => void = () => undefined;
   const setup = setUp({}, {}, (store) => ({
     ...store,
@@ -155,7 +155,7 @@ test("a client that leaves while the store is asked leaves nothing reserved", as
   assert.deepEqual(await spent(setup), {});
 });
 
-test("what is known of nothing keeps the estimate; an error without work costs nothing", async () => {
+test("unknown usage keeps the estimate; an error without usage is free", async () => {
   const setup = setUp({});
   const left = call();
   await admit(setup, left);
@@ -167,7 +167,7 @@ test("what is known of nothing keeps the estimate; an error without work costs n
   assert.deepEqual(await spent(setup), { "(no key)": 10 });
 });
 
-test("a call settles once, and what is given back is not settled", async () => {
+test("a call settles once, and a refunded call does not settle", async () => {
   const setup = setUp({});
   const exchange = call();
   const charge = setup.hooks.llmRequest?.(exchange);
@@ -177,7 +177,7 @@ test("a call settles once, and what is given back is not settled", async () => {
   assert.deepEqual(await spent(setup), {});
 });
 
-test("reserveOutput admits only what fits whole", async () => {
+test("reserveOutput admits only calls whose maximum output fits", async () => {
   const setup = setUp({ reserveOutput: true });
   const body = Buffer.from(JSON.stringify({ model: "m", max_tokens: 60, messages: [] }));
   const sized = (): Exchange => {
@@ -189,7 +189,7 @@ test("reserveOutput admits only what fits whole", async () => {
   await assert.rejects(admit(setup, sized()), { code: "budget_exceeded" });
 });
 
-test("a soft budget never refuses", async () => {
+test("a soft budget never rejects", async () => {
   const setup = setUp({ hard: false, tokens: 5 });
   for (let i = 0; i < 3; i++) await admit(setup, call());
   assert.deepEqual(await spent(setup), { "(no key)": 30 });
@@ -197,13 +197,13 @@ test("a soft budget never refuses", async () => {
 
 const away = (store: Store): Store => ({ ...store, add: () => Promise.reject(new StoreUnavailable("gone")) });
 
-test("without the store calls are refused, or pass with failureMode open", async () => {
+test("without the store, calls are rejected, or pass with failureMode open", async () => {
   await assert.rejects(admit(setUp({}, {}, away), call()), { code: "budget_unavailable" });
   await admit(setUp({}, { failureMode: "open" }, away), call());
   await admit(setUp({ hard: false }, {}, away), call());
 });
 
-test("a budget in dollars refuses what has no price, unless it is allowed", async () => {
+test("a budget in dollars rejects models without a price, unless configured otherwise", async () => {
   const dollars = { tokens: undefined, cost: 1 };
   await assert.rejects(async () => admit(setUp(dollars), call()), { code: "unpriced_model" });
   await admit(setUp(dollars, { unpriced: "allow" }), call());
@@ -213,7 +213,7 @@ test("a budget in dollars refuses what has no price, unless it is allowed", asyn
   await admit(setUp(dollars), anExchange({ llm: free }));
 });
 
-test("a backend's own x-budget headers do not pass", () => {
+test("x-budget headers from a backend are removed", () => {
   const { hooks } = setUp({});
   const exchange = anAnsweredExchange({ responseHeaders: { "x-budget-remaining": "9999" } });
   void hooks.response?.(exchange);

@@ -1,6 +1,6 @@
 /**
- * `budgets`: what LLM calls may cost per day, week or month, in US dollars or tokens, for all or per key. An estimate is
- * reserved in the store before a call and settled when its response has ended; a response is never cut.
+ * `budgets`: limits the cost of LLM calls per day, week or month, in US dollars or tokens, in total or per key. The policy
+ * reserves an estimate in the store before a call and settles it when the response ends. It never cuts off a response.
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
@@ -21,7 +21,7 @@ import { budgetView } from "../../llm/budgets/budget-view.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 
-/** Each is a counter in the store that every call changes twice. */
+/** Each budget is a counter in the store that every call updates twice. */
 const MAX_BUDGETS = 16;
 const MAX_ALERTS = 10;
 const DEFAULT_ALERTS = [80, 100];
@@ -32,7 +32,9 @@ export const budgetName = z
 
 const budget = exactlyOneOf(
   z.strictObject({
-    name: budgetName.describe("Its name in headers, metrics and the store. The same name shares what was spent."),
+    name: budgetName.describe(
+      "The name in headers, metrics and the store. Budgets with the same name share their spending.",
+    ),
     cost: z
       .number()
       .min(0.000001)
@@ -48,11 +50,11 @@ const budget = exactlyOneOf(
     per: z.enum(["day", "week", "month"]).describe("The period, in UTC; weeks begin on Monday."),
     key: celSource()
       .optional()
-      .describe("CEL: each distinct value has a budget of its own, for example `apiKey.user_id` or `jwt.sub`."),
+      .describe("CEL: each distinct value has its own budget, for example `apiKey.user_id` or `jwt.sub`."),
     hard: z
       .boolean()
       .default(true)
-      .describe("Whether calls are rejected when it is used up; `false` only alerts. Default: true."),
+      .describe("Whether calls are rejected when the budget is exhausted; `false` only sends alerts. Default: true."),
     alertAt: z
       .array(z.number().min(1).max(1000))
       .max(MAX_ALERTS)
@@ -71,18 +73,18 @@ export const budgetsSchema = z.strictObject({
     .array(budget)
     .min(1)
     .max(MAX_BUDGETS)
-    .refine((list) => new Set(list.map(({ name }) => name)).size === list.length, "each budget needs a name of its own")
+    .refine((list) => new Set(list.map(({ name }) => name)).size === list.length, "each budget needs a unique name")
     .describe("The budgets. A call must pass all of them."),
   webhook: z
     .strictObject({
-      url: httpUrl().describe("Where alerts are sent to, as a POST."),
+      url: httpUrl().describe("The URL that receives alerts as a POST."),
       headers: z
         .record(headerName(), headerValue().meta({ secret: true }))
         .default({})
         .describe("Headers of that request, for example a token."),
     })
     .optional()
-    .describe("Gets each alert."),
+    .describe("Receives the alerts."),
   unpriced: z
     .enum(["refuse", "allow"])
     .default("refuse")
@@ -90,7 +92,7 @@ export const budgetsSchema = z.strictObject({
   failureMode: z
     .enum(["closed", "open"])
     .default("closed")
-    .describe("What happens while the store is unavailable: `closed` answers 503, `open` lets calls pass."),
+    .describe("What happens while the store is unavailable: `closed` returns 503, `open` lets calls pass."),
 });
 
 export type BudgetsConfig = z.output<typeof budgetsSchema>;
@@ -98,7 +100,7 @@ export type BudgetConfig = BudgetsConfig["limits"][number];
 
 export const budgets = definePolicy({
   kind: "budgets",
-  doc: "Limits what LLM calls cost per day, week or month, in US dollars or tokens, for all or per key; alerts, and answers 429 when a budget is used up.",
+  doc: "Limits the cost of LLM calls per day, week or month, in US dollars or tokens, in total or per key; sends alerts, and returns 429 when a budget is exhausted.",
   scopes: ["gateway", "route", "model"],
   schema: budgetsSchema,
 
@@ -154,11 +156,11 @@ function thinkingBudget(config: BudgetConfig): Budget {
     per: config.per,
     isHard: config.hard,
     reservesOutput: config.reserveOutput,
-    alertAt: [...config.alertAt].sort((one, other) => one - other),
+    alertAt: [...config.alertAt].sort((a, b) => a - b),
   };
 }
 
-/** What may be a credential does not get into the store. */
+/** Hashes keys that may be credentials, so that the store contains none. */
 function storedKey(expression: Expression, { attributes }: Exchange): string | undefined {
   const key = keyOf(expression, attributes);
   if (key === undefined || !mayBeSecret(expression)) return key;

@@ -48,7 +48,7 @@ function preflight(config: Record<string, unknown>, origin = ORIGIN, headers: Re
   return compile(config).request?.(exchange) as Reply;
 }
 
-test("a preflight is answered with what the configuration allows", () => {
+test("a preflight response lists what the configuration allows", () => {
   const reply = preflight({
     allowOrigins: [ORIGIN],
     allowMethods: ["GET", "PUT"],
@@ -70,7 +70,7 @@ test("a preflight is answered with what the configuration allows", () => {
   );
 });
 
-test("wildcards answer with what was asked for, and never with credentials [L8] [S2.1-18]", () => {
+test("wildcards echo the requested values and never allow credentials [L8] [S2.1-18]", () => {
   const reply = preflight({ allowOrigins: ["*"], allowMethods: ["*"], allowHeaders: ["*"] }, ORIGIN, {
     "access-control-request-headers": "x-any",
   });
@@ -80,13 +80,13 @@ test("wildcards answer with what was asked for, and never with credentials [L8] 
   assert.equal(reply.headers.get("access-control-allow-credentials"), undefined);
 });
 
-test("a preflight from elsewhere is answered without permission", () => {
+test("a preflight from another origin gets no permission", () => {
   const reply = preflight({ allowOrigins: [ORIGIN] }, "https://evil.test");
   assert.equal(reply.status, 204);
   assert.deepEqual([...reply.headers.names()], ["vary"]);
 });
 
-test("OPTIONS without a request method is no preflight", () => {
+test("OPTIONS without access-control-request-method is not a preflight", () => {
   const exchange = anExchange({ method: "OPTIONS", headers: { origin: ORIGIN } });
   assert.equal(compile({ allowOrigins: [ORIGIN] }).request?.(exchange), undefined);
 });
@@ -137,7 +137,7 @@ for (const config of [
   });
 }
 
-test("an origin that can never match is warned about", () => {
+test("warns about an origin that can never match", () => {
   const warnings: string[] = [];
   cors.compile(cors.schema.parse({ allowOrigins: ["example.com", ORIGIN] }), {
     ...testEnv,

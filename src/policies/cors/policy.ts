@@ -1,6 +1,6 @@
 /**
- * `cors`: answers preflights and adds the response headers browsers ask for, also to answers that refuse.
- * Runs first, because a preflight carries no credentials and must not be refused for that.
+ * `cors`: responds to preflights and adds CORS headers to all responses, including errors. It runs first, because a
+ * preflight carries no credentials and must not be rejected for that.
  */
 import { z } from "zod";
 import { isHeaderName } from "../../base/header-names.ts";
@@ -36,9 +36,7 @@ export const cors = definePolicy({
         .boolean()
         .optional()
         .describe("Whether pages may send cookies; not together with the origin `*`."),
-      maxAge: duration()
-        .optional()
-        .describe("How long browsers may keep the answer to a preflight, for example `10m`."),
+      maxAge: duration().optional().describe("How long browsers may cache a preflight response, for example `10m`."),
     })
     .refine((config) => !(config.allowCredentials && config.allowOrigins.includes("*")), {
       message: 'allowCredentials cannot be combined with the origin "*": list the origins',
@@ -50,23 +48,23 @@ export const cors = definePolicy({
     for (const origin of config.allowOrigins)
       if (origin !== "*" && !/^[a-z][a-z0-9+.-]*:\/\/[^/]+\/?$/i.test(origin))
         env.warn(
-          `${JSON.stringify(origin)} can never match: an origin is written with its scheme, as https://example.com`,
+          `${JSON.stringify(origin)} can never match: an origin includes its scheme, for example https://example.com`,
         );
     const methods = config.allowMethods ?? DEFAULT_METHODS;
     const anyHeader = config.allowHeaders?.includes("*") === true;
     const expose = config.exposeHeaders?.join(", ");
 
-    function shared(origin: string): Record<string, string> {
+    function originHeaders(origin: string): Record<string, string> {
       const headers: Record<string, string> = { "access-control-allow-origin": origins.any ? "*" : origin };
       if (config.allowCredentials) headers["access-control-allow-credentials"] = "true";
       return headers;
     }
 
     function preflight(exchange: Exchange, origin: string) {
-      const asked = exchange.request.headers.get("access-control-request-headers");
-      const allowHeaders = anyHeader ? (asked ?? "*") : config.allowHeaders?.join(", ");
+      const requested = exchange.request.headers.get("access-control-request-headers");
+      const allowHeaders = anyHeader ? (requested ?? "*") : config.allowHeaders?.join(", ");
       return emptyReply(204, {
-        ...shared(origin),
+        ...originHeaders(origin),
         "access-control-allow-methods": methods.includes("*")
           ? (exchange.request.headers.get("access-control-request-method") ?? "*")
           : methods.join(", "),
@@ -84,7 +82,7 @@ export const cors = definePolicy({
         if (origin === undefined) return exchange.skip("the request has no Origin header");
         exchange.originAllowed = origins.allows(origin);
         if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return undefined;
-        // A preflight from elsewhere is answered without permission: the browser then refuses the call itself.
+        // A preflight from another origin gets a response without permission; the browser then blocks the call.
         return exchange.originAllowed ? preflight(exchange, origin) : emptyReply(204, { vary: "origin" });
       },
       response(exchange) {
@@ -92,7 +90,7 @@ export const cors = definePolicy({
         const { response } = exchange;
         if (!response) return;
         if (!origins.any) addVary(response.headers);
-        // What the backend says about CORS is replaced: two answers would contradict each other.
+        // The policy replaces the backend's CORS headers, because two sets would contradict each other.
         for (const name of [
           "access-control-allow-origin",
           "access-control-allow-credentials",
@@ -100,14 +98,14 @@ export const cors = definePolicy({
         ])
           response.headers.delete(name);
         if (origin === undefined || !origins.allows(origin)) return;
-        for (const [name, value] of Object.entries(shared(origin))) response.headers.set(name, value);
+        for (const [name, value] of Object.entries(originHeaders(origin))) response.headers.set(name, value);
         if (expose !== undefined) response.headers.set("access-control-expose-headers", expose);
       },
     };
   },
 });
 
-/** Names of headers and methods go into a header: they may not end its line. `*` is one too. */
+/** Header and method names are written into a header, so only token characters are allowed. `*` is a token, too. */
 function token() {
   return z.string().refine(isHeaderName, "expected a name, or *");
 }
@@ -165,7 +163,7 @@ function fits(pattern: Pattern, url: URL): boolean {
   );
 }
 
-/** Scheme, host and port without defaults; undefined for what is no origin (also `null`). */
+/** Returns scheme, host and non-default port, or undefined if the string is not an origin (for example `null`). */
 function normalize(origin: string): string | undefined {
   try {
     const url = new URL(origin);

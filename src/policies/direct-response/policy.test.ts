@@ -8,7 +8,7 @@ function answer(config: object): Reply {
   return directResponse.compile(directResponse.schema.parse(config), testEnv).request?.(anExchange()) as Reply;
 }
 
-test("answers with status, body and headers; plain text unless it says otherwise", () => {
+test("returns the configured status, body and headers; text/plain by default", () => {
   const plain = answer({ body: "hello" });
   assert.equal(plain.status, 200);
   assert.equal(plain.body?.toString(), "hello");
@@ -18,7 +18,7 @@ test("answers with status, body and headers; plain text unless it says otherwise
   assert.deepEqual({ ...json.headers.toObject() }, { "content-type": "application/json", "x-a": "1" });
 });
 
-test("every answer has headers of its own, because later hooks change them", () => {
+test("every response has its own headers, because later hooks change them", () => {
   const hooks = directResponse.compile(directResponse.schema.parse({ headers: { "x-a": "1" } }), testEnv);
   const [first, second] = [1, 2].map(() => hooks.request?.(anExchange()) as Reply);
   first?.headers.set("x-a", "changed");

@@ -1,6 +1,4 @@
-/**
- * `directResponse`: the route answers by itself; no backend is called.
- */
+/** `directResponse`: the route returns a fixed response and calls no backend. */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
 import { changeableHeaderName, headerValue } from "../../core/schema.ts";
@@ -8,7 +6,7 @@ import { HeaderList } from "../../http/headers.ts";
 
 export const directResponse = definePolicy({
   kind: "directResponse",
-  doc: "Answers with a fixed status, body and headers instead of calling a backend.",
+  doc: "Returns a fixed status, body and headers instead of calling a backend.",
   scopes: ["route"],
   schema: z.strictObject({
     status: z.int().min(200).max(599).default(200).describe("The response's status."),
@@ -25,7 +23,7 @@ export const directResponse = definePolicy({
     if (body.length > 0 && config.headers?.["content-type"] === undefined)
       pairs.push("content-type", "text/plain; charset=utf-8");
     return {
-      // The headers are copied: later hooks change them in place.
+      // Later hooks change the headers in place, so every response gets a copy.
       request: () => ({ status: config.status, headers: new HeaderList(pairs.slice()), body }),
     };
   },

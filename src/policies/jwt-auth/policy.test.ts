@@ -34,7 +34,7 @@ test("a valid token's claims become readable", () => {
   assert.equal(run({ headers: { authorization: `Bearer ${token()}` } }).facts.jwt?.sub, "alice");
 });
 
-test("both refusals say how to authenticate", () => {
+test("both 401 responses carry a challenge", () => {
   assert.equal(refusal({}).headers?.["www-authenticate"], "Bearer");
   const error = refusal({ headers: { authorization: `Bearer ${token({ exp: START_MS / 1000 - 61 })}` } });
   assert.equal(
@@ -44,7 +44,7 @@ test("both refusals say how to authenticate", () => {
   assert.equal(error.status, 401);
 });
 
-test("the token may stand in another header or a query parameter", () => {
+test("the token can be in another header or a query parameter", () => {
   const header = { location: { header: { name: "x-token" } } };
   assert.deepEqual(run({ headers: { "x-token": token() } }, header).credentials.headers, ["x-token"]);
   const query = { location: { queryParameter: { name: "token" } } };
@@ -52,7 +52,7 @@ test("the token may stand in another header or a query parameter", () => {
   assert.equal(refusal({ headers: { authorization: `Bearer ${token()}` } }, header).code, "unauthorized");
 });
 
-test("required claims are required", () => {
+test("rejects a token without a required claim", () => {
   const changes = { jwtValidationOptions: { requiredClaims: ["email"] } };
   assert.match(refusal({ headers: { authorization: `Bearer ${token()}` } }, changes).detail ?? "", /claim email/);
 });
@@ -81,7 +81,7 @@ function tokenBy(signer: typeof key, claims: Record<string, unknown>): RequestWo
   return { headers: { authorization: `Bearer ${text}` } };
 }
 
-test("tokens of several issuers, one of which is no URL, are accepted, and their users are never the same", () => {
+test("accepts tokens of several issuers, one of which is not a URL, and keeps their users apart", () => {
   const first = run(tokenBy(key, { iss: ISSUER, aud: "llm" }), several);
   const second = run(tokenBy(otherKey, { iss: "agents.internal", aud: "agents" }), several);
   assert.notEqual(first.identity.principal, second.identity.principal);
@@ -94,11 +94,11 @@ for (const [what, signer, claims] of [
   ["without an issuer", key, { aud: "llm" }],
   ["with a list of issuers", key, { iss: [ISSUER], aud: "llm" }],
 ] as const)
-  test(`several issuers: a token ${what} is refused`, () => {
+  test(`several issuers: rejects a token ${what}`, () => {
     assert.equal(refusal(tokenBy(signer, claims), several).code, "invalid_token");
   });
 
-test("a key of an issuer that is not accepted: the records name the issuers, not the keys", () => {
+test("a token of an unknown issuer: the records name the issuers, not the keys", () => {
   const stranger = createSigningKey("ES256", "else");
   const error = refusal(tokenBy(stranger, { iss: `${ISSUER}/`, aud: "llm" }), several);
   assert.equal(error.message, "the token's issuer is not accepted");

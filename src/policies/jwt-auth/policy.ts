@@ -1,7 +1,7 @@
 /**
- * `jwtAuth`: the same bearer tokens as `mcpAuthentication`, for any HTTP or LLM route, without documents and login; of one
- * issuer or of several, each with its own keys. Both its refusals carry `www-authenticate`, so that clients know whether
- * to log in or to refresh (RFC 6750).
+ * `jwtAuth`: verifies bearer tokens on any HTTP or LLM route, from one or several issuers, each with its own keys. Unlike
+ * `mcpAuthentication` it serves no metadata and no login. Its 401 responses carry `www-authenticate`, so clients know
+ * whether to log in or to refresh the token (RFC 6750).
  */
 import { z } from "zod";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
@@ -20,7 +20,7 @@ import {
   keySourceOf,
 } from "../../identity/keys/key-source.ts";
 import { plain } from "../../identity/providers/plain.ts";
-import { AUDIENCE_MEND } from "../../identity/providers/provider.ts";
+import { AUDIENCE_HINT } from "../../identity/providers/provider.ts";
 
 const audiences = z
   .array(z.string().min(1))
@@ -74,7 +74,7 @@ const schema = z
       return;
     }
     for (const name of ["issuer", "audiences", "jwks", "jwtValidationOptions"] as const)
-      if (config[name] !== undefined) problem([name], "with `providers` it stands in each of them");
+      if (config[name] !== undefined) problem([name], "not allowed with `providers`; set it in each provider");
     providers.forEach(({ issuer: name }, i) => {
       if (providers.findIndex((other) => other.issuer === name) !== i)
         problem(["providers", i, "issuer"], `the issuer "${name}" is named twice`);
@@ -93,14 +93,14 @@ export const jwtAuth = definePolicy({
 
   compile(config, env) {
     const [first, ...others] = config.providers ?? [config as ProviderConfig];
-    if (first === undefined) throw new Error("there is no issuer");
+    if (first === undefined) throw new Error("no issuer is configured");
     const authenticate = createBearerAuthentication({
       kind: "jwtAuth",
       mode: config.mode ?? "strict",
       location: config.location ?? BEARER_LOCATION,
-      issuers: [accepted(first, env), ...others.map((one) => accepted(one, env))],
+      issuers: [accepted(first, env), ...others.map((provider) => accepted(provider, env))],
       challenge: "",
-      mend: ({ check }) => (check === "audience" ? AUDIENCE_MEND : undefined),
+      hint: ({ check }) => (check === "audience" ? AUDIENCE_HINT : undefined),
     });
     return {
       ...authenticate,
@@ -122,5 +122,5 @@ function accepted(config: ProviderConfig, env: CompileEnv): AcceptedIssuer {
 
 function issuerProblem(name: string, jwks: unknown): string | undefined {
   if (jwks !== undefined || parseHttpUrl(name)) return undefined;
-  return "expected an http or https URL without credentials; an issuer that is no URL needs `jwks`";
+  return "expected an http or https URL without credentials; an issuer that is not a URL needs `jwks`";
 }

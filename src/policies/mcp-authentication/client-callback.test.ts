@@ -61,7 +61,7 @@ for (const [what, redirect, client, suffix] of [
   ["that is listed", "https://app.example.com/cb", "own-1", "/mcp"],
   ["of a metadata document", "https://agent.example.com/cb?x=1", CLIENT, "/mcp"],
 ] as const)
-  test(`a login leads back to a client ${what}, with the gateway as the issuer`, async () => {
+  test(`a login redirects to a client ${what}, with the gateway as the issuer`, async () => {
     const { reply, document } = await compile(config, ANSWERS);
     const metadata = await document(`${AS}${suffix}`);
     assert.equal(metadata.authorization_response_iss_parameter_supported, true);
@@ -98,14 +98,14 @@ for (const [what, query] of [
   ["an answer as a form", asked({ response_mode: "form_post" })],
   ["a huge state", asked({ state: "x".repeat(3000) })],
 ] as const)
-  test(`a login with ${what} is refused`, async () => {
+  test(`rejects a login with ${what}`, async () => {
     const { reply } = await compile(config, ANSWERS);
     const answer = await reply(authorize(query));
     assert.equal(answer.status, 400);
     assert.equal(answer.headers.get("location"), undefined);
   });
 
-test("a callback is refused without a state of ours, with one that is changed or old, and of another issuer", async () => {
+test("rejects a callback with a missing, modified or expired state, or from another issuer", async () => {
   const { reply, env } = await compile(config, ANSWERS);
   const location = (await reply(authorize(asked()))).headers.get("location") ?? "";
   const state = new URL(location).searchParams.get("state") ?? "";
@@ -129,7 +129,7 @@ test("a callback is refused without a state of ours, with one that is changed or
   assert.equal((await reply(back({ code: "c", iss: ISSUER, state }))).status, 400);
 });
 
-test("the code is exchanged with the address that the provider knows", async () => {
+test("the code is exchanged with the redirect URI that the provider knows", async () => {
   const { reply, env } = await compile(config, ANSWERS);
   const form = "grant_type=authorization_code&client_id=own-1&code=x&redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2Fcb";
   await reply(tokenRequest(form));

@@ -1,5 +1,5 @@
 /**
- * The documents that the policy serves (spec 2.4, 2.5).
+ * The metadata documents that the policy serves.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -24,7 +24,7 @@ import { keySetOf } from "../../../test/support/identity/tokens.ts";
 import { mcpAuthentication } from "./policy.ts";
 
 for (const path of ["/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"]) {
-  test(`the protected resource metadata stands at ${path} [S2.2-7] [S2.4-5] [S9-4]`, async () => {
+  test(`serves the protected resource metadata at ${path} [S2.2-7] [S2.4-5] [S9-4]`, async () => {
     assert.deepEqual(await (await compile(realmConfig)).document(path), {
       resource: `${BASE}/mcp`,
       authorization_servers: [`${BASE}/mcp`],
@@ -36,7 +36,7 @@ for (const path of ["/.well-known/oauth-protected-resource/mcp", "/.well-known/o
   });
 }
 
-test("without scopes in the resource's document, clients look at the server's: an empty list empties both", async () => {
+test("an empty list of scopes removes them from the resource document and the server metadata", async () => {
   const { issuer } = plainConfig;
   const body = {
     issuer,
@@ -54,7 +54,7 @@ test("without scopes in the resource's document, clients look at the server's: a
   assert.equal(await scopesOf({ scopesSupported: [] }), undefined);
 });
 
-test("configured keys go into the document in snake_case and override; empty lists are left out [S2.2-11]", async () => {
+test("configured keys are added in snake_case and override others; empty lists are omitted [S2.2-11]", async () => {
   const resourceMetadata = {
     resource: `${BASE}/mcp`,
     authorizationServers: [REALM],
@@ -97,7 +97,7 @@ for (const { path, issuer, endpoints } of serverPaths) {
   });
 }
 
-test("documents may be read and preflighted by any origin, and only read [S9-8]", async () => {
+test("any origin can read and preflight the documents, but only read them [S9-8]", async () => {
   const { reply, refused } = await compile(realmConfig);
   assert.equal((await reply({ method: "GET", path: AS })).headers.get("access-control-allow-origin"), "*");
   const preflight = await reply({ method: "OPTIONS", path: AS });
@@ -108,7 +108,7 @@ test("documents may be read and preflighted by any origin, and only read [S9-8]"
   assert.equal(error.headers?.allow, "GET, HEAD, OPTIONS");
 });
 
-test("what goes wrong at a login path can be read by clients in browsers too", async () => {
+test("browser clients can read errors of the login endpoints", async () => {
   const { env, refused } = await compile(tenantConfig);
   env.provider.down = true;
   const large = registrationOf({ client_name: "x".repeat(65 * 1024) });
@@ -125,7 +125,7 @@ test("what goes wrong at a login path can be read by clients in browsers too", a
   }
 });
 
-test("the literal address answers for a resource with another path too [S2.4-4]", async () => {
+test("the literal address also serves a resource with another path [S2.4-4]", async () => {
   const config = { ...realmConfig, resourceMetadata: { resource: `${BASE}/tools` } };
   const { document } = await compile(config);
   for (const suffix of ["/tools", "/mcp", ""]) {
@@ -134,7 +134,7 @@ test("the literal address answers for a resource with another path too [S2.4-4]"
   }
 });
 
-test("every path that is answered without a token is claimed for the route, and nothing else [V11] [S5-16]", () => {
+test("the route matches exactly the paths that need no token [V11] [S5-16]", () => {
   const paths = (config: unknown): (string | undefined)[] =>
     (mcpAuthentication.extraMatches?.(mcpAuthentication.schema.parse(config)) ?? []).map(({ exact }) => exact).sort();
   assert.deepEqual(paths(realmConfig), [
@@ -151,7 +151,7 @@ test("every path that is answered without a token is claimed for the route, and 
   assert.equal(paths(tenantConfig).length, 13);
 });
 
-test("the plain provider's metadata is looked for in the three standard places", async () => {
+test("the plain provider's metadata is looked up at the three standard paths", async () => {
   const { env, document, refused } = await compile(plainConfig);
   const path = { method: "GET", path: AS };
   assert.equal((await refused(path)).status, 503);
@@ -190,7 +190,7 @@ const hostileDocuments = {
   "a key set inside our network [D6]": { ...realmDocument, jwks_uri: "http://10.0.0.1/keys" },
 };
 for (const [name, body] of Object.entries(hostileDocuments)) {
-  test(`metadata with ${name} is not passed on`, async () => {
+  test(`metadata with ${name} is not forwarded`, async () => {
     const { env, refused } = await compile(realmConfig, { [`${REALM}/.well-known/openid-configuration`]: { body } });
     const error = await refused({ method: "GET", path: AS });
     assert.deepEqual([error.status, error.headers?.["retry-after"]], [503, "2"]);
@@ -204,7 +204,7 @@ for (const [name, body] of Object.entries(hostileDocuments)) {
   });
 }
 
-test("metadata that is a redirect, no JSON or no object is not followed or passed on [D6]", async () => {
+test("metadata that is a redirect, not JSON or not an object is not followed or forwarded [D6]", async () => {
   const url = `${REALM}/.well-known/openid-configuration`;
   const answers: Answer[] = [
     { status: 302, headers: { location: "http://127.0.0.1:1/" }, body: realmDocument },
@@ -219,7 +219,7 @@ test("metadata that is a redirect, no JSON or no object is not followed or passe
   }
 });
 
-test("metadata outlives the provider [R19]", async () => {
+test("metadata stays available while the provider is down [R19]", async () => {
   const { env, document } = await compile(realmConfig);
   await document(AS);
   env.provider.down = true;
@@ -227,7 +227,7 @@ test("metadata outlives the provider [R19]", async () => {
   assert.equal((await document(AS)).issuer, BASE);
 });
 
-test("a burst of metadata requests makes one fetch, also while it fails", async () => {
+test("a burst of metadata requests makes one fetch, even while it fails", async () => {
   const { env, run } = await compile(realmConfig, { [`${REALM}/.well-known/openid-configuration`]: { status: 500 } });
   const before = env.provider.requests.length;
   for (let i = 0; i < 20; i++) await run({ method: "GET", path: AS }).catch(() => undefined);

@@ -34,7 +34,7 @@ const ANSWERS = {
 const own = { ...plainConfig, clientId: "own-1" };
 const withDocuments = { ...own, clientSecret: "planted", clientMetadataHosts: ["agent.example.com"] };
 
-test("a provider without registration: the gateway answers it with the operator's client", async () => {
+test("without registration at the provider, the gateway returns the operator's client", async () => {
   const { document, reply } = await compile(own, ANSWERS);
   const metadata = await document(`${AS}/mcp`);
   assert.equal(metadata.registration_endpoint, `${BASE}${AS}/mcp/client-registration`);
@@ -67,7 +67,7 @@ const authorize = (query: string) => ({ method: "GET", path: `${AS}/mcp/authoriz
 const asked = (client: string, redirect: string): string =>
   new URLSearchParams({ client_id: client, redirect_uri: redirect, state: "s" }).toString();
 
-test("a client id metadata document stands for the operator's client, in both steps", async () => {
+test("a client id metadata document maps to the operator's client, in both steps", async () => {
   const { document, reply, env } = await compile(withDocuments, ANSWERS);
   const metadata = await document(`${AS}/mcp`);
   assert.equal(metadata.client_id_metadata_document_supported, true);
@@ -103,7 +103,7 @@ for (const [what, query] of [
   ["two addresses in another case", `${asked(CLIENT, CALLBACK)}&Redirect_Uri=https://evil.example.com/cb`],
   ["no address", `client_id=${encodeURIComponent(CLIENT)}`],
 ] as const)
-  test(`a client id metadata document: ${what} is refused`, async () => {
+  test(`a client id metadata document: rejects ${what}`, async () => {
     const { reply } = await compile(withDocuments, ANSWERS);
     const answer = await reply(authorize(query));
     assert.equal(answer.status, 400);

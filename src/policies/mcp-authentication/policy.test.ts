@@ -15,7 +15,7 @@ import { keySetOf } from "../../../test/support/identity/tokens.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import { mcpAuthentication } from "./policy.ts";
 
-// Tokens (spec 5, 7)
+// Tokens
 
 for (const method of ["GET", "POST", "DELETE", "PUT", "OPTIONS"]) {
   test(`${method} without a token gets exactly the 401 of the spec [S5-2] [S5-8]`, async () => {
@@ -43,7 +43,7 @@ test("a cached token is accepted without a promise", async () => {
   assert.equal(hooks.request?.(createExchange({ headers })), undefined);
 });
 
-test("a refused token is told coarsely to the client and exactly to the operator [S7-6]", async () => {
+test("a rejected token gets a generic error for the client and an exact one for the operator [S7-6]", async () => {
   const error = await (await compile(realmConfig)).refused({ headers: bearer({ aud: ["account"] }) });
   assert.equal(error.code, "invalid_token");
   assert.equal(error.message, "the token's audience is not accepted");
@@ -57,7 +57,7 @@ test("a refused token is told coarsely to the client and exactly to the operator
   );
 });
 
-test("a v1 token under a v2 issuer is refused with the mend [A7]", async () => {
+test("rejects a v1 token under a v2 issuer with a hint [A7]", async () => {
   const v2 = { ...tenantConfig, issuer: "https://login.microsoftonline.com/tid/v2.0" };
   const subject = await compile(v2, {
     "https://login.microsoftonline.com/tid/discovery/v2.0/keys": { body: keySetOf(key) },
@@ -82,7 +82,7 @@ for (const [name, headers, code] of schemes) {
   });
 }
 
-test("the scheme's case does not matter, and two authorization lines are refused [A5]", async () => {
+test("the scheme is case-insensitive, and two authorization headers are rejected [A5]", async () => {
   const { run, refused } = await compile(realmConfig);
   const { authorization = "" } = bearer();
   assert.equal((await run({ headers: { authorization: authorization.replace("Bearer", "bEARER") } })).reply, undefined);
@@ -116,7 +116,7 @@ for (const { mode, none, bad } of modes) {
   });
 }
 
-test("a token that permissive mode lets pass is neither readable nor forwarded", async () => {
+test("an invalid token in permissive mode is neither readable nor forwarded", async () => {
   const { run } = await compile({ ...realmConfig, mode: "permissive" });
   const { exchange } = await run({ headers: bearer({ aud: "other" }) });
   assert.equal(exchange.facts.jwt, undefined);
@@ -124,7 +124,7 @@ test("a token that permissive mode lets pass is neither readable nor forwarded",
   assert.equal(exchange.credentials.presented, undefined);
 });
 
-test("a realm's keys are at the usual place below its issuer, whatever its discovery document says [S4.3-1] [S2.2-9] [S2.2-10]", async () => {
+test("a realm's keys are at the standard path below its issuer, whatever its discovery document lists [S4.3-1] [S2.2-9] [S2.2-10]", async () => {
   const { run } = await compile(realmConfig, {
     [`${REALM}/.well-known/openid-configuration`]: { status: 503 },
     [`${REALM}/protocol/openid-connect/certs`]: { body: keySetOf(key) },
@@ -200,7 +200,7 @@ const badConfigs: Record<string, unknown> = {
   "an unknown field": { ...realmConfig, extra: 1 },
 };
 for (const [name, config] of Object.entries(badConfigs)) {
-  test(`the configuration is refused with ${name} [S2.2-3]`, () => {
+  test(`rejects a configuration with ${name} [S2.2-3]`, () => {
     assert.equal(mcpAuthentication.schema.safeParse(config).success, false);
   });
 }
@@ -216,7 +216,7 @@ const providers: [name: string, provider: unknown, message: string][] = [
   ["the same as a key", { okta: {} }, `unknown field: ${EITHER}`],
 ];
 for (const [name, provider, message] of providers) {
-  test(`${name} is refused with what to write`, () => {
+  test(`rejects ${name} with a suggestion`, () => {
     const parsed = mcpAuthentication.schema.safeParse({ ...realmConfig, provider });
     assert.deepEqual(
       parsed.error?.issues.map((issue) => [issue.path, issue.message]),
@@ -225,7 +225,7 @@ for (const [name, provider, message] of providers) {
   });
 }
 
-test("a provider of another type is refused as everywhere", () => {
+test("rejects a provider of another type with the usual error", () => {
   const [issue] = mcpAuthentication.schema.safeParse({ ...realmConfig, provider: 5 }).error?.issues ?? [];
   assert.match(issue?.message ?? "", /^Invalid input/);
 });

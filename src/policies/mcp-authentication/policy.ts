@@ -1,7 +1,7 @@
 /**
- * `mcpAuthentication`: an MCP route that real clients can log in to (spec 2.2, 4.1, 5, 7). It verifies bearer tokens of
- * an external identity provider, serves the documents by which clients find it, and stands in for what the provider
- * lacks. The documents need no token; everything else on the route does, on every method.
+ * `mcpAuthentication`: OAuth for MCP routes. It verifies bearer tokens of an external identity provider, serves the
+ * metadata documents by which clients find the provider, and fills in what the provider lacks, such as client
+ * registration. The documents need no token; every other request on the route does, whatever its method.
  */
 import { z } from "zod";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
@@ -44,7 +44,7 @@ const resourceMetadata = z
   })
   .describe("The protected resource metadata; other keys are added in snake_case.");
 
-/** The products' own names, and the name without braces: what people write first. */
+/** Suggests the right field for common mistakes: a product's name, or the field name without braces. */
 function wrongProvider({ code, input, keys }: { code?: string; input?: unknown; keys?: string[] }): string | undefined {
   const isText = code === "invalid_type" && typeof input === "string";
   if (!isText && code !== "unrecognized_keys") return undefined;
@@ -93,7 +93,7 @@ const schema = z
       .min(1)
       .optional()
       .describe(
-        "A client that you made at the provider, for all MCP clients: the gateway answers registrations with it. Not with `idp_realm`.",
+        "A client that you created at the provider. All MCP clients use it: the gateway returns it for every registration. Not with `idp_realm`.",
       ),
     clientSecret: secret().optional().describe("The client's secret, if it has one. The gateway adds it."),
     clientMetadataHosts: z
@@ -106,7 +106,7 @@ const schema = z
       .min(1)
       .optional()
       .describe(
-        "The gateway takes the provider's callback at `<resource>`'s `.well-known` address and leads users back to these addresses of clients; `loopback`: any on the user's machine. For providers that send `iss`, or know no free ports.",
+        "The gateway receives the provider's callback at a `.well-known` path of `<resource>` and redirects users to these client addresses; `loopback`: any address on the user's machine. For providers that send `iss` or do not allow arbitrary ports.",
       ),
     jwtValidationOptions: z
       .strictObject({
@@ -125,17 +125,17 @@ const schema = z
       if (URL.canParse(issuer) && new URL(issuer).pathname.split("/")[1] === "")
         problem("issuer", "its path has no tenant id");
     } else if (provider?.idp_realm) {
-      if (clientId !== undefined) problem("clientId", "not with `idp_realm`: there, clients register themselves");
+      if (clientId !== undefined) problem("clientId", "not with `idp_realm`: clients register themselves there");
       if (clientSecret !== undefined) problem("clientSecret", "not with `idp_realm`");
     } else if (clientSecret !== undefined && clientId === undefined)
       problem("clientSecret", "a secret needs a `clientId`");
     if (config.clientMetadataHosts !== undefined && clientId === undefined)
-      problem("clientMetadataHosts", "needs a `clientId`: the client that they log in as at the provider");
+      problem("clientMetadataHosts", "needs a `clientId`: the client that such clients use at the provider");
     if (config.redirectUris !== undefined && (clientId === undefined || provider !== undefined))
       problem("redirectUris", "needs a `clientId`, and no `provider`");
-    if (config.redirectUris?.some((one) => /[#@]/.test(one)))
+    if (config.redirectUris?.some((uri) => /[#@]/.test(uri)))
       problem("redirectUris", "an address has a fragment or a user name");
-    const names = [issuer, ...(config.issuers ?? []).map((one) => one.issuer)];
+    const names = [issuer, ...(config.issuers ?? []).map(({ issuer: name }) => name)];
     if (new Set(names).size !== names.length) problem("issuers", "an issuer is named twice");
     const { resource } = config.resourceMetadata;
     if (URL.canParse(resource) && new URL(resource).hash !== "")
@@ -189,7 +189,7 @@ export const mcpAuthentication = definePolicy({
         })),
       ],
       challenge: `resource_metadata="${resourceMetadataUrl(resource)}"`,
-      mend: provider.mend,
+      hint: provider.hint,
     });
 
     return {

@@ -1,5 +1,5 @@
 /**
- * Client registration (spec 2.5).
+ * Client registration.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -21,7 +21,7 @@ const REGISTRATION = {
   response_types: ["code"],
   token_endpoint_auth_method: "none",
 };
-test("realm registration passes through, with the answer's own status and text, and without other headers [D4] [S2.5-4] [S4.3-2]", async () => {
+test("realm registration forwards the response's status and body, without other headers [D4] [S2.5-4] [S4.3-2]", async () => {
   const url = realmDocument.registration_endpoint;
   const client = { client_id: "generated", redirect_uris: REGISTRATION.redirect_uris };
   const { env, reply } = await compile(realmConfig, {
@@ -41,7 +41,7 @@ test("realm registration passes through, with the answer's own status and text, 
   assert.deepEqual(JSON.parse(sent?.body?.toString() ?? ""), REGISTRATION);
 });
 
-test("what the realm's registration policies refuse is left out: scopes and the vendor's pages", async () => {
+test("fields that the realm's registration policies reject are removed: scopes and the vendor's pages", async () => {
   const url = realmDocument.registration_endpoint;
   const { env, reply, document } = await compile(realmConfig, { [url]: { status: 201, body: { client_id: "x" } } });
   const pages = {
@@ -61,7 +61,7 @@ test("what the realm's registration policies refuse is left out: scopes and the 
 
 const EXCLUSION = `${REALM}/clients-registrations/default/generated`;
 
-test("a realm that sends iss is asked to leave it out for the client, and the client gets the renewed access token", async () => {
+test("a realm that sends iss is told to omit it for the client, and the client gets the new registration token", async () => {
   const client = { client_id: "generated", registration_access_token: "rat-1" };
   const { env, reply } = await compile(realmConfig, {
     [realmDocument.registration_endpoint]: { status: 201, body: client },
@@ -79,7 +79,7 @@ test("a realm that sends iss is asked to leave it out for the client, and the cl
   });
 });
 
-test("a realm that will not leave iss out has registered the client all the same, and the log says what follows", async () => {
+test("if the realm cannot omit iss, the client stays registered and the log explains the consequence", async () => {
   const client = { client_id: "generated", registration_access_token: "rat-1" };
   const { env, reply } = await compile(realmConfig, {
     [realmDocument.registration_endpoint]: { status: 201, body: client },
@@ -87,11 +87,11 @@ test("a realm that will not leave iss out has registered the client all the same
   });
   assert.deepEqual(bodyOf(await reply(registrationOf(REGISTRATION))), client);
   const line = env.logged.find(({ message }) => message === "client registration could not be completed");
-  assert.match(String(line?.fields.mend), /Exclude Issuer From Authentication Response/);
+  assert.match(String(line?.fields.hint), /Exclude Issuer From Authentication Response/);
   assert.ok(!JSON.stringify(env.logged).includes("rat-1"));
 });
 
-test("a realm that sends no iss is not asked", async () => {
+test("a realm that sends no iss gets no update", async () => {
   const { authorization_response_iss_parameter_supported: _, ...body } = realmDocument;
   const { env, reply } = await compile(realmConfig, {
     [`${REALM}/.well-known/openid-configuration`]: { body },
@@ -104,7 +104,7 @@ test("a realm that sends no iss is not asked", async () => {
   assert.ok(env.provider.requests.every(({ method }) => method !== "PUT"));
 });
 
-test("the realm's refusal passes through, and the log says how to mend it [S7-5] [S7-11]", async () => {
+test("the realm's rejection is forwarded, and the log says how to fix it [S7-5] [S7-11]", async () => {
   const text = "Policy 'Trusted Hosts' rejected request to client-registration service. Details: Host not trusted.";
   const body = { error: "insufficient_scope", error_description: text };
   const { env, reply } = await compile(realmConfig, { [realmDocument.registration_endpoint]: { status: 403, body } });
@@ -112,10 +112,10 @@ test("the realm's refusal passes through, and the log says how to mend it [S7-5]
   assert.equal(answered.status, 403);
   assert.deepEqual(bodyOf(answered), body);
   const line = env.logged.find(({ message }) => message === "the identity provider rejected a client registration");
-  assert.match(String(line?.fields.mend), /Trusted Hosts/);
+  assert.match(String(line?.fields.hint), /Trusted Hosts/);
 });
 
-test("a realm that names no registration endpoint is asked at its usual place", async () => {
+test("a realm without a registration endpoint in its metadata is called at the standard path", async () => {
   const { registration_endpoint: _, ...body } = realmDocument;
   const url = `${REALM}/clients-registrations/openid-connect`;
   const { reply } = await compile(realmConfig, {
@@ -125,7 +125,7 @@ test("a realm that names no registration endpoint is asked at its usual place", 
   assert.equal((await reply(registrationOf(REGISTRATION))).status, 201);
 });
 
-test("tenant registration answers with the configured client and echoes only its own fields [D3] [S2.2-5] [S2.5-5] [S4.3-5] [S5-4] [S2.5-7]", async () => {
+test("tenant registration returns the configured client and echoes only known fields [D3] [S2.2-5] [S2.5-5] [S4.3-5] [S5-4] [S2.5-7]", async () => {
   const { env, reply } = await compile(tenantConfig);
   const asked = {
     ...REGISTRATION,
@@ -174,7 +174,7 @@ const badRegistrations: [string, RequestWords, string][] = [
   ],
 ];
 for (const [name, words, error] of badRegistrations) {
-  test(`registration refuses ${name} [D1] [D2]`, async () => {
+  test(`registration rejects ${name} [D1] [D2]`, async () => {
     const answered = await (await compile(tenantConfig)).reply(words);
     assert.equal(answered.status, 400);
     assert.equal((bodyOf(answered) as { error: string }).error, error);
@@ -188,7 +188,7 @@ for (const uri of [
   "cursor://anysphere.cursor-deeplink/mcp",
   "com.example.app:/cb",
 ]) {
-  test(`registration takes the redirect URI ${uri} [D2]`, async () => {
+  test(`registration accepts the redirect URI ${uri} [D2]`, async () => {
     const answered = await (await compile(tenantConfig)).reply(
       registrationOf({ ...REGISTRATION, redirect_uris: [uri] }),
     );
@@ -196,7 +196,7 @@ for (const uri of [
   });
 }
 
-test("a body over 64 KiB is refused, and so is the 601st registration of a minute [D1] [D5]", async () => {
+test("rejects a body over 64 KiB and the 601st registration of a minute [D1] [D5]", async () => {
   const { env, refused, reply } = await compile(tenantConfig);
   assert.equal((await refused(registrationOf({ client_name: "x".repeat(65 * 1024) }))).code, "body_too_large");
   for (let i = 1; i < 600; i++) await reply(registrationOf(REGISTRATION));

@@ -1,5 +1,5 @@
 /**
- * The tenant's proxied login, and what the provider answers (spec 4.3, 7).
+ * The tenant's proxied login, and the provider's responses.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -50,7 +50,7 @@ test("authorize without parameters goes to the bare endpoint, and never anywhere
     assert.equal(await authorizeLocation(query), `${TENANT}/oauth2/v2.0/authorize?${query}`);
 });
 
-test("a repeated parameter is refused at authorize and token [D10]", async () => {
+test("rejects a repeated parameter at authorize and token [D10]", async () => {
   const { env, reply } = await compile(tenantConfig);
   const authorize = await reply({ method: "GET", path: `${AS}/authorize`, query: "state=a&State=b" });
   const token = await reply(tokenRequest("grant_type=client_credentials&grant_type=authorization_code"));
@@ -87,7 +87,7 @@ for (const body of withSecret) {
 }
 
 for (const empty of ["client_secret=", "client_secret", "client_assertion="]) {
-  test(`a parameter without a value counts as left out: ${empty}`, async () => {
+  test(`a parameter without a value counts as absent: ${empty}`, async () => {
     const sent = new URLSearchParams((await forwardedToken(`${CODE}&${empty}`)).body);
     assert.deepEqual(sent.getAll("client_secret"), ["planted-secret"]);
   });
@@ -111,7 +111,7 @@ for (const [name, body, headers] of withoutSecret) {
   });
 }
 
-test("the verifier of a code goes to the provider as it came, and none is made up where there is none [D12]", async () => {
+test("the code verifier is forwarded unchanged, and none is invented [D12]", async () => {
   for (const body of [
     CODE,
     CODE.replace("code_verifier=v", "code_verifier=a%2Db%7E"),
@@ -130,7 +130,7 @@ test("a secret with special characters is encoded", async () => {
   assert.equal(new URLSearchParams(sent.body).get("client_secret"), "a&b=c d~é");
 });
 
-test("the token endpoint takes POST and forms only [D13]", async () => {
+test("the token endpoint accepts only POST with a form [D13]", async () => {
   const { refused, reply } = await compile(tenantConfig);
   const error = await refused({ method: "GET", path: `${AS}/token` });
   assert.equal(error.status, 405);
@@ -138,7 +138,7 @@ test("the token endpoint takes POST and forms only [D13]", async () => {
   assert.equal((await reply({ ...tokenRequest("{}"), headers: { "content-type": "application/json" } })).status, 400);
 });
 
-test("the provider's token errors pass through and are explained in the log without the description [S7-5] [S7-14]", async () => {
+test("the provider's token errors are forwarded and explained in the log without the description [S7-5] [S7-14]", async () => {
   const url = `${TENANT}/oauth2/v2.0/token`;
   const body = {
     error: "invalid_client",
@@ -149,7 +149,7 @@ test("the provider's token errors pass through and are explained in the log with
   assert.equal(answered.status, 401);
   assert.deepEqual(bodyOf(answered), body);
   const line = env.logged.find(({ message }) => message === "the identity provider rejected a token request");
-  assert.match(String(line?.fields.mend), /set `clientSecret`/);
+  assert.match(String(line?.fields.hint), /set `clientSecret`/);
   assert.ok(!JSON.stringify(env.logged).includes("code=c"));
 });
 
@@ -170,10 +170,10 @@ interface ProviderError {
   readonly request: RequestWords;
   readonly status: number;
   readonly body: { readonly error: string; readonly error_description: string };
-  readonly mend: RegExp;
+  readonly hint: RegExp;
 }
 
-/** Spec 7, second table. */
+/** Errors of identity providers that operators meet. */
 const providerErrors: readonly ProviderError[] = [
   {
     name: "a realm that requires TLS [S7-9]",
@@ -186,7 +186,7 @@ const providerErrors: readonly ProviderError[] = [
     },
     status: 403,
     body: { error: "invalid_request", error_description: "HTTPS required" },
-    mend: /https/,
+    hint: /https/,
   },
   {
     name: "a user whose account is not set up [S7-10]",
@@ -195,7 +195,7 @@ const providerErrors: readonly ProviderError[] = [
     request: tokenRequest(CODE),
     status: 400,
     body: { error: "invalid_grant", error_description: "Account is not fully set up" },
-    mend: /email/,
+    hint: /email/,
   },
   {
     name: "a code of a single-page application [S7-13]",
@@ -204,16 +204,16 @@ const providerErrors: readonly ProviderError[] = [
     request: tokenRequest(CODE),
     status: 400,
     body: { error: "invalid_request", error_description: "AADSTS9002327: may only be redeemed cross-origin" },
-    mend: /Mobile and desktop applications/,
+    hint: /Mobile and desktop applications/,
   },
 ];
-for (const { name, config, endpoint, request, status, body, mend } of providerErrors) {
+for (const { name, config, endpoint, request, status, body, hint } of providerErrors) {
   test(`the provider's error reaches the client and is explained in the log: ${name}`, async () => {
     const { env, reply } = await compile(config, { [endpoint]: { status, body } });
     const answered = await reply(request);
     assert.equal(answered.status, status);
     assert.deepEqual(bodyOf(answered), body);
-    assert.ok(env.logged.some(({ fields }) => mend.test(String(fields.mend))));
+    assert.ok(env.logged.some(({ fields }) => hint.test(String(fields.hint))));
   });
 }
 

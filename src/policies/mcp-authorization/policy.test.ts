@@ -87,7 +87,7 @@ for (const { name, rules, item, allowed } of cases) {
   });
 }
 
-test("the facts of the request are as before when a rule was asked", () => {
+test("evaluating a rule does not change the request's attributes", () => {
   const exchange = anExchange({ mcp: { methodName: "tools/call", tool: { name: "echo", target: "a" } } });
   const before = exchange.facts.mcp;
   assert.equal(access(['mcp.methodName == "tools/call" && !has(mcp.tool)'], exchange)("prompt", "p", "a"), true);
@@ -103,7 +103,7 @@ test("two scopes must both allow an item", () => {
 
 const HIDDEN = 'the tool "add" is hidden';
 
-test("a call of a hidden tool is a refusal that the operator can read, with the rule", () => {
+test("a call of a hidden tool records the rule for the operator", () => {
   const exchange = anExchange({
     jwt: { roles: ["user"] },
     mcp: { methodName: "tools/call", tool: { name: "add", target: "a" } },
@@ -128,14 +128,14 @@ const unblamed: { name: string; mcp: object; item: Item; rules?: unknown[] }[] =
   { name: "allowed", mcp: asked, item: ["tool", "add", "a"], rules: ["true"] },
 ];
 for (const { name, mcp, item, rules = ["false"] } of unblamed) {
-  test(`an item that is ${name} makes the request no failure`, () => {
+  test(`an item that is ${name} is not recorded as a failure`, () => {
     const exchange = anExchange({ mcp });
     access(rules, exchange)(...item);
     assert.equal(exchange.failure, undefined);
   });
 }
 
-test("a resource and a prompt that are asked for by name are told of too", () => {
+test("hidden resources and prompts that are requested by name are recorded, too", () => {
   const resource = anExchange({ mcp: { methodName: "resources/read", resource: { uri: "file:///x", target: "a" } } });
   access(["false"], resource)("resource", "file:///x", "a");
   assert.equal(resource.failure?.message, 'the resource "file:///x" is hidden');
@@ -144,7 +144,7 @@ test("a resource and a prompt that are asked for by name are told of too", () =>
   assert.equal(prompt.failure?.message, 'the prompt "p" is hidden');
 });
 
-test("what failed before stays the reason", () => {
+test("an earlier failure stays the reason", () => {
   const exchange = anExchange({ mcp: asked });
   const before = { code: "bad_request", source: "client", message: "first", detail: undefined } as const;
   exchange.failure = before;
@@ -152,7 +152,7 @@ test("what failed before stays the reason", () => {
   assert.equal(exchange.failure, before);
 });
 
-test("of two scopes the outer one is blamed, once", () => {
+test("if two scopes deny, the outer one is recorded, once", () => {
   const exchange = anExchange({ mcp: asked });
   access(['mcp.tool.name == "x"'], exchange);
   access(['mcp.tool.name == "y"'], exchange)("tool", "add", "a");

@@ -1,7 +1,7 @@
 /**
- * `mcpAuthorization`: which tools, prompts and resources a request may see and use. Lists are filtered and a denied
- * call looks like an unknown name, so that nobody learns what there is. The MCP backend asks for each item; this
- * policy only says how to answer.
+ * `mcpAuthorization`: CEL rules that decide which tools, prompts and resources a client can see and use. The MCP backend
+ * filters lists with them and treats a call to a denied item like an unknown name, so that clients cannot probe for hidden
+ * items.
  */
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
@@ -37,7 +37,7 @@ export const mcpAuthorization = definePolicy({
 
   compile(config, env) {
     const rules = compileAccessRules(config.rules, "allow", env.cel);
-    const byKind = Object.fromEntries(KINDS.map((kind) => [kind, concerning(rules, kind)])) as Record<
+    const byKind = Object.fromEntries(KINDS.map((kind) => [kind, rulesFor(rules, kind)])) as Record<
       ItemKind,
       AccessRules
     >;
@@ -49,8 +49,8 @@ export const mcpAuthorization = definePolicy({
           allows: (kind, name, target, call) => {
             if (outer?.allows(kind, name, target, call) === false) return false;
             const reason = denialOf(exchange, byKind[kind], itemFacts(kind, name, target, call));
-            if (reason !== undefined && isAskedFor(exchange.facts.mcp, kind, name))
-              tellOperator(exchange, kind, name, reason);
+            if (reason !== undefined && isCalled(exchange.facts.mcp, kind, name))
+              recordDenial(exchange, kind, name, reason);
             return reason === undefined;
           },
         };
@@ -60,9 +60,9 @@ export const mcpAuthorization = definePolicy({
   },
 });
 
-/** Calls are judged when the backend has read them; it is told nothing, so that nothing is hidden or refused. */
+/** Checks calls after the backend has parsed them and records denials. The backend gets no rules, so nothing is hidden. */
 function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
-  const judge = (exchange: Exchange, facts: McpFacts | undefined): void => {
+  const check = (exchange: Exchange, facts: McpFacts | undefined): void => {
     for (const kind of KINDS) {
       const item = facts?.[kind];
       if (item === undefined) continue;
@@ -80,20 +80,20 @@ function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
       return undefined;
     },
     parsed(exchange) {
-      if (exchange.mcp.batch === undefined) judge(exchange, exchange.facts.mcp);
-      else for (const facts of exchange.mcp.batch) judge(exchange, facts);
+      if (exchange.mcp.batch === undefined) check(exchange, exchange.facts.mcp);
+      else for (const facts of exchange.mcp.batch) check(exchange, facts);
     },
   };
 }
 
-/** A `deny` rule about tools says nothing about prompts; evaluated there it would fail and so deny them all. */
-function concerning(rules: AccessRules, kind: ItemKind): AccessRules {
+/** Drops `deny` rules about other kinds: a rule about tools fails to evaluate for a prompt and would deny every prompt. */
+function rulesFor(rules: AccessRules, kind: ItemKind): AccessRules {
   return { ...rules, deny: rules.deny.filter((rule) => !isAboutOthers(rule, kind)) };
 }
 
 function isAboutOthers(rule: Expression, kind: ItemKind): boolean {
-  const named = KINDS.filter((one) =>
-    [...rule.paths].some((path) => path === `mcp.${one}` || path.startsWith(`mcp.${one}.`)),
+  const named = KINDS.filter((candidate) =>
+    [...rule.paths].some((path) => path === `mcp.${candidate}` || path.startsWith(`mcp.${candidate}.`)),
   );
   return named.length > 0 && !named.includes(kind) && !rule.paths.has("mcp");
 }
@@ -104,7 +104,7 @@ function itemFacts(kind: ItemKind, name: string, target: string, call: Parameter
   return { target, [kind]: call === undefined ? item : withArguments(item, call.arguments) };
 }
 
-/** The item stands in the facts only while the rules look at it: evaluation is synchronous. */
+/** Sets the item in the attributes only during the evaluation, which is synchronous. */
 function denialOf(exchange: Exchange, rules: AccessRules, item: McpFacts): string | undefined {
   const before = exchange.facts.mcp;
   exchange.facts.mcp = { ...withoutItems(before), ...item };
@@ -116,13 +116,13 @@ function denialOf(exchange: Exchange, rules: AccessRules, item: McpFacts): strin
   }
 }
 
-/** Whether the request calls this very item; what is only left out of a list is nobody's refusal. */
-function isAskedFor(facts: McpFacts | undefined, kind: ItemKind, name: string): boolean {
+/** Whether the request calls this item. Hiding an item from a list is not an error of the request. */
+function isCalled(facts: McpFacts | undefined, kind: ItemKind, name: string): boolean {
   return (kind === "resource" ? facts?.resource?.uri : facts?.[kind]?.name) === name;
 }
 
-/** The client hears of an unknown name; the log and `explain` hear of the rule. */
-function tellOperator(exchange: Exchange, kind: ItemKind, name: string, detail: string): void {
+/** Records the rule for the log and `explain`. The client only sees an unknown name. */
+function recordDenial(exchange: Exchange, kind: ItemKind, name: string, detail: string): void {
   exchange.failure ??= {
     code: "authorization_denied",
     source: "client",

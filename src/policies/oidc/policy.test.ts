@@ -16,7 +16,7 @@ interface IdToken {
   readonly header?: Readonly<Record<string, unknown>>;
 }
 
-/** The policy at a provider that accepts a code as often as it is sent. */
+/** The policy with a provider that accepts a code any number of times. */
 function setUp(base: string) {
   const env = createTestEnv();
   const hooks = oidc.compile(
@@ -47,7 +47,7 @@ function setUp(base: string) {
     }
   }
 
-  /** To the provider: the state, and the cookie that was set. */
+  /** The redirect to the provider: returns the state and the cookie. */
   async function begin(): Promise<{ state: string; nonce: string; setCookie: string; cookie: string }> {
     const { reply } = await send({ path: "/app", headers: { accept: "text/html" } });
     const { searchParams } = new URL(reply?.headers.get("location") ?? "");
@@ -56,7 +56,7 @@ function setUp(base: string) {
     return { state: searchParams.get("state") ?? "", nonce: searchParams.get("nonce") ?? "", setCookie, cookie };
   }
 
-  /** Back from the provider. */
+  /** The callback from the provider. */
   async function finish(state: string, nonce: string, cookie: string, { claims, header }: IdToken = {}) {
     const exp = env.clock.now() / 1000 + 60;
     const idToken = signToken({
@@ -74,17 +74,17 @@ function setUp(base: string) {
 for (const base of ["https://gateway.example", "http://gateway.example:3000"]) {
   const prefix = base.startsWith("https") ? "__Host-gateway_" : "gateway_";
 
-  test(`${base}: the cookies of a sign-in belong to this host, to its state, and work once [D31] [D32]`, async () => {
+  test(`${base}: sign-in cookies are bound to the host and the state, and work once [D31] [D32]`, async () => {
     const { begin, finish } = setUp(base);
     const { state, nonce, setCookie, cookie } = await begin();
     assert.ok(setCookie.startsWith(`${prefix}signin_`) && !/domain/i.test(setCookie), setCookie);
     assert.equal(/; Secure/.test(setCookie), base.startsWith("https"));
     const other = await begin();
     const name = cookie.slice(0, cookie.indexOf("="));
-    // Without its cookie, or with a forged one or that of another sign-in, nothing is used up.
+    // A missing or forged cookie, or one of another sign-in, does not consume the state.
     for (const wrong of ["", `${name}=x.y`, `${name}=${other.cookie.slice(other.cookie.indexOf("=") + 1)}`])
       await assert.rejects(finish(state, nonce, wrong), { status: 401 }, wrong);
-    // A cookie of the same name that another host of the domain set stands in front.
+    // A cookie of the same name from another host of the domain comes first.
     const { reply } = await finish(state, nonce, `${name}=tossed; ${cookie}`);
     assert.equal(reply?.status, 302);
     const lines = reply?.headers.getAll("set-cookie") ?? [];
@@ -93,7 +93,7 @@ for (const base of ["https://gateway.example", "http://gateway.example:3000"]) {
     await assert.rejects(finish(state, nonce, cookie), /finished before/);
   });
 
-  test(`${base}: only its own pages change something with the session [D30]`, async () => {
+  test(`${base}: only pages of the same origin can use unsafe methods with the session [D30]`, async () => {
     const { begin, finish, statusOf } = setUp(base);
     const { state, nonce, cookie } = await begin();
     const { reply } = await finish(state, nonce, cookie);
@@ -107,7 +107,7 @@ for (const base of ["https://gateway.example", "http://gateway.example:3000"]) {
       ["https://evil.example", false],
       [`${base}.evil.example`, false],
       [base.replace(/^https?/, (scheme) => (scheme === "http" ? "https" : "http")), false],
-      // The Host of the request itself is no proof: a page can send any name that leads to the gateway.
+      // The request's own Host proves nothing: a page can use any name that resolves to the gateway.
       ["http://localhost:3000", false],
     ];
     for (const [origin, isOwn] of origins)
@@ -128,7 +128,7 @@ for (const base of ["https://gateway.example", "http://gateway.example:3000"]) {
       if (!isOwn) assert.equal(await statusOf({ method: "POST", path: "/oidc/logout", headers }), 403);
     }
     assert.equal(await statusOf({ path: "/app", headers: { cookie: session } }), 200, "a read needs no Origin");
-    // A session of another name in front changes nothing.
+    // A session cookie of another name before it has no effect.
     const name = session.slice(0, session.indexOf("="));
     assert.equal(await statusOf({ path: "/app", headers: { cookie: `${name}=tossed; ${session}` } }), 200);
   });

@@ -1,7 +1,7 @@
 /**
- * `oidc`: people sign in with their browser at an OpenID provider. A visitor without a session is sent there; a script or a
- * page's own request gets 401 instead. The claims of the ID token are readable as `jwt.*`. Because browsers send cookies
- * by themselves, a request that may change something must come from a page of the same origin.
+ * `oidc`: signs users in with their browser at an OpenID provider. A navigation without a session is redirected to the
+ * provider; scripts and fetches get 401. Rules read the ID token's claims as `jwt.*`. Because browsers send cookies
+ * automatically, requests with unsafe methods must come from a page of the same origin.
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
@@ -35,11 +35,11 @@ const schema = z.strictObject({
   redirectUri: httpUrl()
     .refine(
       (text) => !URL.canParse(text) || new URL(text).pathname !== "/",
-      "the path must not be `/`: it is answered by the policy itself",
+      "the path must not be `/`: the policy itself handles it",
     )
     .refine((text) => !/[?#]/.test(text), "expected a URL without query and fragment")
     .describe(
-      "The URL that the provider sends browsers back to, registered there; the gateway answers its path. It also tells under which host name browsers see the gateway.",
+      "The URL that the provider redirects browsers to, registered there; the gateway handles its path. Its host is the name by which browsers reach the gateway.",
     ),
   logoutPath: z
     .string()
@@ -100,15 +100,15 @@ export const oidc = definePolicy({
     });
 
     async function request(exchange: Exchange): Promise<Reply | undefined> {
-      const asked = exchange.request;
-      const { path, method } = asked;
+      const incoming = exchange.request;
+      const { path, method } = incoming;
       try {
-        if (path === callbackPath) return await callback(asked);
-        const ids = cookie.read(asked.headers);
-        if (path === logoutPath) return await logout(asked, ids);
+        if (path === callbackPath) return await callback(incoming);
+        const ids = cookie.read(incoming.headers);
+        if (path === logoutPath) return await logout(incoming, ids);
         const session = await sessionOf(ids);
-        if (session === undefined) return await withoutSession(asked, ids.length > 0);
-        if (!SAFE_METHODS.includes(method) || asked.headers.has("upgrade")) requireSameOrigin(asked);
+        if (session === undefined) return await withoutSession(incoming, ids.length > 0);
+        if (!SAFE_METHODS.includes(method) || incoming.headers.has("upgrade")) requireSameOrigin(incoming);
         return admit(exchange, session);
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error;
@@ -131,10 +131,10 @@ export const oidc = definePolicy({
       return undefined;
     }
 
-    async function callback(asked: GatewayRequest): Promise<Reply> {
-      if (asked.method !== "GET") return textReply(405, "method not allowed; use GET\n", { allow: "GET" });
-      const { claims, principal, returnTo, clearing } = await login.finish(asked);
-      for (const before of cookie.read(asked.headers)) await sessions.end(before);
+    async function callback(request: GatewayRequest): Promise<Reply> {
+      if (request.method !== "GET") return textReply(405, "method not allowed; use GET\n", { allow: "GET" });
+      const { claims, principal, returnTo, clearing } = await login.finish(request);
+      for (const before of cookie.read(request.headers)) await sessions.end(before);
       const id = await sessions.open({ claims, principal }, lifetimeMs);
       logger.info("user signed in", { subject: String(claims.sub), owner: env.owner });
       const reply = emptyReply(302, { location: returnTo, "cache-control": "no-store" });
@@ -143,28 +143,28 @@ export const oidc = definePolicy({
       return { ...reply, confidential: true };
     }
 
-    async function logout(asked: GatewayRequest, ids: readonly string[]): Promise<Reply> {
-      if (asked.method !== "POST") return textReply(405, "method not allowed; use POST\n", { allow: "POST" });
-      requireSameOrigin(asked);
+    async function logout(request: GatewayRequest, ids: readonly string[]): Promise<Reply> {
+      if (request.method !== "POST") return textReply(405, "method not allowed; use POST\n", { allow: "POST" });
+      requireSameOrigin(request);
       for (const id of ids) await sessions.end(id);
       const location = (await login.endSessionUrl()) ?? null;
       const headers = { "set-cookie": cookie.clearing(), "cache-control": "no-store" };
-      return isNavigation(asked) && location !== null
+      return isNavigation(request) && location !== null
         ? emptyReply(303, { ...headers, location })
         : jsonReply(200, { signedOut: true, location }, headers);
     }
 
-    async function withoutSession(asked: GatewayRequest, hadOne: boolean): Promise<Reply> {
-      if ((asked.method === "GET" || asked.method === "HEAD") && isNavigation(asked)) return login.begin(asked);
+    async function withoutSession(request: GatewayRequest, hadOne: boolean): Promise<Reply> {
+      if ((request.method === "GET" || request.method === "HEAD") && isNavigation(request)) return login.begin(request);
       throw new GatewayError("authentication_failed", {
         message: hadOne ? "the session has ended; sign in again\n" : `sign in with a browser at ${origin}\n`,
         detail: hadOne ? "the session is unknown or has ended" : "there is no session cookie",
       });
     }
 
-    /** The browser adds the session's cookie to requests of any page, so the page must be one of the gateway. */
-    function requireSameOrigin(asked: GatewayRequest): void {
-      const detail = foreignOrigin(asked, origin);
+    /** CSRF protection: browsers add the session cookie to requests from any page. */
+    function requireSameOrigin(request: GatewayRequest): void {
+      const detail = foreignOrigin(request, origin);
       if (detail === undefined) return;
       throw new GatewayError("origin_denied", {
         message: `requests that change something must come from a page of ${origin}\n`,
@@ -179,7 +179,7 @@ export const oidc = definePolicy({
         return admit(exchange, { claims: given.claims, principal: tokenPrincipal(given.claims, "") });
       },
       recall(exchange, { claims }) {
-        if (claims === undefined) throw new GatewayError("authentication_failed", { detail: "nobody was signed in" });
+        if (claims === undefined) throw new GatewayError("authentication_failed", { detail: "no user was signed in" });
         return admit(exchange, { claims, principal: tokenPrincipal(claims, "") });
       },
     };
@@ -194,9 +194,9 @@ function logoutPathOf({ logoutPath, redirectUri }: OidcConfig): string {
   return canonicalPath(logoutPath ?? new URL("logout", redirectUri).pathname);
 }
 
-/** Somebody opens a page; the requests of a page itself cannot follow a redirect to another site. */
+/** Whether a user opens a page. Fetches of a page cannot follow a redirect to another site. */
 function isNavigation({ headers }: GatewayRequest): boolean {
-  // Browsers say it, but not to plain http addresses other than their own machine.
+  // Browsers send these headers only to https and loopback addresses.
   if (headers.has("sec-fetch-site"))
     return headers.get("sec-fetch-mode") === "navigate" && headers.get("sec-fetch-dest") !== "iframe";
   return /\btext\/html\b/.test(headers.get("accept") ?? "");

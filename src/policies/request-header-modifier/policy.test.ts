@@ -25,7 +25,7 @@ for (const [name, config, before, after] of cases) {
   });
 }
 
-test("setting Host changes the authority that is sent on, and only to one", () => {
+test("setting Host changes the authority, if the value is one", () => {
   for (const [host, sent] of [
     ["inner.test:81", "inner.test:81"],
     ["a b", "gateway.test"],
@@ -36,7 +36,7 @@ test("setting Host changes the authority that is sent on, and only to one", () =
   }
 });
 
-test("it has nothing to do with responses", () => {
+test("does not change responses", () => {
   const hooks = requestHeaderModifier.compile({ set: { "x-a": "1" } }, testEnv);
   assert.equal(hooks.response, undefined);
   assert.equal(anAnsweredExchange().response?.headers.get("x-a"), undefined);

@@ -1,7 +1,4 @@
-/**
- * `requestHeaderModifier`: adds, sets and removes headers of the request before it goes to the backend.
- */
-
+/** `requestHeaderModifier`: adds, sets and removes request headers before the request is sent to the backend. */
 import { headerChanges } from "../../core/header-changes.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { isAuthority } from "../../core/schema.ts";
@@ -18,7 +15,7 @@ export const requestHeaderModifier = definePolicy({
       replaces: [...(config.remove ?? []), ...Object.keys(config.set ?? {})],
       request(exchange) {
         apply(exchange.request.headers);
-        // Host is also the authority that is sent on.
+        // The authority sent to the backend follows the Host header.
         const host = config.set?.host;
         if (host !== undefined && isAuthority(host)) exchange.request.host = host;
         return undefined;

@@ -1,6 +1,6 @@
 /**
- * Compares the mirror's answer with the backend's own: status, shape of JSON, time to the head. Of each body the first
- * bytes are kept until both are there; a larger one is compared by status and type alone.
+ * Compares a mirror's response with the backend's: status, content type, JSON shape, and time to the head. Small JSON
+ * bodies are kept until both are complete; for larger ones only status and type are compared.
  */
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
@@ -9,18 +9,18 @@ import type { HeaderList } from "../../http/headers.ts";
 import type { MirrorComparison, Mirrored } from "../../observe/trace/mirror-comparison.ts";
 import { shapeDifferences } from "./json-shape.ts";
 
-/** Bodies of which all is kept for the comparison. */
+/** Larger bodies are not kept for the comparison. */
 const MAX_COMPARED_BYTES = 64 * 1024;
 const MAX_DECODED_BYTES = 256 * 1024;
-/** All bodies that wait for their counterpart; what comes beyond is compared by status and type alone. */
+/** Total size of the bodies kept for comparison. Beyond it, only status and type are compared. */
 const MAX_WAITING_BYTES = 16 * 1024 * 1024;
-/** A mirror is slower if it takes half as long again, and so much more that it is not chance. */
+/** A mirror counts as slower if it takes at least 50% longer, and by more than measurement noise. */
 const SLOWER_FACTOR = 1.5;
 const SLOWER_MS = 10;
 
 let waitingBytes = 0;
 
-export class ComparedAnswer {
+export class ComparedResponse {
   readonly status: number;
   readonly tookMs: number;
   readonly #type: string;
@@ -33,7 +33,7 @@ export class ComparedAnswer {
     this.tookMs = tookMs;
     this.#type = (headers.get("content-type") ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
     this.#encoding = headers.get("content-encoding") ?? "identity";
-    if (!/[/+]json$/.test(this.#type)) this.forget();
+    if (!/[/+]json$/.test(this.#type)) this.release();
   }
 
   get type(): string {
@@ -44,19 +44,19 @@ export class ComparedAnswer {
     if (this.#chunks === undefined) return;
     this.#bytes += chunk.length;
     waitingBytes += chunk.length;
-    if (this.#bytes > MAX_COMPARED_BYTES || waitingBytes > MAX_WAITING_BYTES) this.forget();
-    // A copy: a chunk may be a small part of a large buffer.
+    if (this.#bytes > MAX_COMPARED_BYTES || waitingBytes > MAX_WAITING_BYTES) this.release();
+    // A chunk may be a slice of a large buffer, so only a copy is kept.
     else this.#chunks.push(Buffer.from(chunk));
   }
 
-  /** Of each that is made, in the end. */
-  forget(): void {
+  /** Drops the body. Must be called once for every instance, because the total size is limited. */
+  release(): void {
     this.#chunks = undefined;
     waitingBytes -= this.#bytes;
     this.#bytes = 0;
   }
 
-  /** Undefined if it is not known, or no JSON. */
+  /** The parsed body; undefined if it was not kept or is not JSON. */
   json(): { readonly value: unknown } | undefined {
     if (this.#chunks === undefined) return undefined;
     try {
@@ -67,63 +67,63 @@ export class ComparedAnswer {
   }
 }
 
-/** One copy: its answer, why there is none, or neither yet. */
+/** One mirrored request. `ended` is its response, the reason why there is none, or undefined while it is pending. */
 export interface MirroredCopy {
   readonly mirror: string;
-  ended: ComparedAnswer | { readonly failed: string; readonly tookMs: number } | undefined;
+  ended: ComparedResponse | { readonly failed: string; readonly tookMs: number } | undefined;
   onEnd: (() => void) | undefined;
 }
 
-class Comparing implements Mirrored {
+class MirrorState implements Mirrored {
   readonly found: MirrorComparison[] = [];
   pending = 0;
   onLate: Mirrored["onLate"] = undefined;
   readonly copies: MirroredCopy[] = [];
-  backend: ComparedAnswer | undefined = undefined;
+  backend: ComparedResponse | undefined = undefined;
   isSettled = false;
 }
 
-/** A copy of this request is on its way. */
+/** Registers a copy of the request whose response will be compared. */
 export function expectCopy(exchange: Exchange, mirror: string): MirroredCopy {
-  const state = stateOf(exchange) ?? new Comparing();
+  const state = stateOf(exchange) ?? new MirrorState();
   exchange.records.mirrored = state;
   const copy: MirroredCopy = { mirror, ended: undefined, onEnd: undefined };
   state.copies.push(copy);
   return copy;
 }
 
-/** The backend answers: what it says is kept while it goes out. */
+/** Response hook: keeps the backend's response for the comparison while it is sent to the client. */
 export function watchBackend(exchange: Exchange): undefined {
   const state = stateOf(exchange);
   const { response, upstream } = exchange;
   if (state === undefined || state.backend !== undefined || response?.source !== "upstream") return;
-  const answer = new ComparedAnswer(
+  const compared = new ComparedResponse(
     response.status,
     response.headers,
     (upstream.headMs ?? 0) - (upstream.startedMs ?? upstream.headMs ?? 0),
   );
-  state.backend = answer;
+  state.backend = compared;
   if (response.body !== undefined) {
-    answer.add(response.body);
+    compared.add(response.body);
     return;
   }
-  response.observers = [...(response.observers ?? []), { data: (chunk) => answer.add(chunk), end: () => undefined }];
+  response.observers = [...(response.observers ?? []), { data: (chunk) => compared.add(chunk), end: () => undefined }];
 }
 
-/** The request has ended: copies that have an answer are compared now, the others when they have one. */
+/** Settle hook: compares the copies that have a response now, and the others when theirs arrives. */
 export function compareCopies(exchange: Exchange, { end }: Outcome): undefined {
   const state = stateOf(exchange);
   if (state === undefined || state.isSettled) return;
   state.isSettled = true;
   const { backend } = state;
   let waiting = state.copies.length;
-  // Nothing to compare with: the gateway answered itself, or the answer broke off.
-  const isVain = end !== "complete" || isReplaced(exchange.response);
+  // There is nothing to compare with if the gateway responded itself or the response was cut off.
+  const hasNoBaseline = end !== "complete" || isReplaced(exchange.response);
   const compared = (copy: MirroredCopy): MirrorComparison | undefined => {
-    const found = isVain || backend === undefined ? undefined : comparisonOf(backend, copy);
-    if (copy.ended instanceof ComparedAnswer) copy.ended.forget();
+    const found = hasNoBaseline || backend === undefined ? undefined : comparisonOf(backend, copy);
+    if (copy.ended instanceof ComparedResponse) copy.ended.release();
     waiting -= 1;
-    if (waiting === 0) backend?.forget();
+    if (waiting === 0) backend?.release();
     return found;
   };
   for (const copy of state.copies) {
@@ -146,13 +146,13 @@ export function compareCopies(exchange: Exchange, { end }: Outcome): undefined {
     exchange.trace?.point({
       type: "policyEvent",
       kind: "mirrorPending",
-      details: { mirror: copy.mirror, reason: "the mirror has not answered yet; see the report" },
+      details: { mirror: copy.mirror, reason: "the mirror has not responded yet; see the report" },
     });
   }
 }
 
-function stateOf({ records: { mirrored } }: Exchange): Comparing | undefined {
-  return mirrored instanceof Comparing ? mirrored : undefined;
+function stateOf({ records: { mirrored } }: Exchange): MirrorState | undefined {
+  return mirrored instanceof MirrorState ? mirrored : undefined;
 }
 
 function isDifferent({ failed, status, shape }: MirrorComparison): boolean {
@@ -163,10 +163,10 @@ function isReplaced(response: GatewayResponse | undefined): boolean {
   return response === undefined || response.source !== "upstream" || response.replacement !== undefined;
 }
 
-function comparisonOf(backend: ComparedAnswer, { mirror, ended }: MirroredCopy): MirrorComparison {
+function comparisonOf(backend: ComparedResponse, { mirror, ended }: MirroredCopy): MirrorComparison {
   const times = { backendMs: backend.tookMs, mirrorMs: ended?.tookMs ?? 0 };
-  if (!(ended instanceof ComparedAnswer))
-    return { mirror, failed: ended?.failed ?? "no answer", hasShape: false, ...times, isSlower: false };
+  if (!(ended instanceof ComparedResponse))
+    return { mirror, failed: ended?.failed ?? "no response", hasShape: false, ...times, isSlower: false };
   const isSlower = ended.tookMs > backend.tookMs * SLOWER_FACTOR && ended.tookMs - backend.tookMs > SLOWER_MS;
   const status = backend.status === ended.status ? {} : { status: `status ${backend.status} → ${ended.status}` };
   if (backend.type !== ended.type) {
@@ -179,11 +179,11 @@ function comparisonOf(backend: ComparedAnswer, { mirror, ended }: MirroredCopy):
   return { mirror, ...status, ...(shape.length > 0 ? { shape } : {}), hasShape, ...times, isSlower };
 }
 
-/** Throws if it is none that is known here, or if it is too large. */
+/** Throws if the encoding is unknown or the decoded body is too large. */
 function decoded(bytes: Buffer, encoding: string): Buffer {
   const options = { maxOutputLength: MAX_DECODED_BYTES };
   if (encoding === "identity") return bytes;
   if (encoding === "gzip") return gunzipSync(bytes, options);
   if (encoding === "br") return brotliDecompressSync(bytes, options);
-  throw new Error(`unknown coding ${encoding}`);
+  throw new Error(`unknown content-encoding ${encoding}`);
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { shapeDifferences } from "./json-shape.ts";
 
-test("fields and types are compared, values and lengths are not", () => {
+test("compares fields and types, but not values and lengths", () => {
   assert.deepEqual(shapeDifferences({ a: 1, b: ["x"] }, { b: ["y", "z"], a: 2 }), []);
   assert.deepEqual(shapeDifferences({ a: 1, gone: 1 }, { a: "1", new: 1 }), [
     "$.a: number → string",
@@ -18,7 +18,7 @@ test("fields and types are compared, values and lengths are not", () => {
   assert.deepEqual(shapeDifferences({ "a b": 1 }, {}), ['$["a b"]: missing']);
 });
 
-test("what is too deep or too much is left out, and differences are few", () => {
+test("bounds depth, number of values and number of differences", () => {
   let [deep, other]: unknown[] = [1, "1"];
   for (let i = 0; i < 100; i++) [deep, other] = [[deep], [other]];
   assert.deepEqual(shapeDifferences(deep, other), []);

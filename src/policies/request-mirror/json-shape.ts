@@ -1,12 +1,12 @@
 /**
- * The shape of a JSON value: which fields there are and of which types, not what they say. Elements of an array count
- * together. Bounded, because it is computed for answers of others.
+ * Compares the shapes of two JSON values: their fields and types, not the field values. The elements of an array share
+ * one shape. The work is bounded, because the values come from backends.
  */
 
-/** Values that are looked at; what comes after them has no part in the shape. */
+/** Values that are visited; later ones are not part of the shape. */
 const MAX_SHAPE_VALUES = 10_000;
 const MAX_SHAPE_DEPTH = 16;
-/** Differences that are named of one pair of answers. */
+/** Differences reported per pair of values. */
 const MAX_SHAPE_DIFFERENCES = 10;
 const NAME_CHARS = 60;
 
@@ -16,7 +16,7 @@ interface Shape {
   items: Shape | undefined;
 }
 
-/** What differs from `before` in `after`, each as one text. */
+/** Returns one line per difference from `before` to `after`. */
 export function shapeDifferences(before: unknown, after: unknown): string[] {
   const differences: string[] = [];
   compare(shapeOf(before), shapeOf(after), "$", differences);
@@ -70,7 +70,7 @@ function compare(before: Shape, after: Shape, path: string, differences: string[
   }
   for (const name of after.fields.keys())
     if (!before.fields.has(name)) differences.push(`${pathOf(path, name)}: added`);
-  // An empty list says nothing of its items.
+  // An empty array has no item shape to compare.
   if (before.items && after.items) compare(before.items, after.items, `${path}[]`, differences);
 }
 

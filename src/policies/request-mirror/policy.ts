@@ -1,10 +1,9 @@
 /**
- * `requestMirror`: a copy of each request, or of a share of them, to another server, whose answers are thrown away or
- * compared with the backend's. The client never waits for it. A body is copied when its length is known and small enough; other requests with a body are
- * not mirrored, because a copy would hold them up or fill the memory. A copy is made where the policy runs and sent when
- * all rules have admitted the request, so that the other server never gets one that a rule about its body rejects.
+ * `requestMirror`: sends copies of all requests, or of a share, to another server and discards its responses or compares
+ * them with the backend's. The client never waits for a mirror. Requests with a body of unknown length or over the limit
+ * are not mirrored, because buffering them would delay the request or use too much memory. A copy is made where the policy
+ * runs and sent after all rules have admitted the request, so the mirror never receives one that a rule rejects.
  */
-
 import { z } from "zod";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
@@ -13,24 +12,24 @@ import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
 import { addForwarded, type HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
-import { ComparedAnswer, compareCopies, expectCopy, watchBackend } from "./compare-answers.ts";
+import { ComparedResponse, compareCopies, expectCopy, watchBackend } from "./compare-answers.ts";
 
-/** Copies of larger bodies would be felt. */
+/** Requests with a larger body are not mirrored. */
 const MAX_MIRRORED_BYTES = 256 * 1024;
-/** A mirror that does not keep up gets no more. */
+/** Concurrent copies per mirror; further ones are dropped. */
 const MAX_COPIES = 100;
 const TIMEOUT_MS = 30_000;
 
 const mirror = exactlyOneOf(
   z.strictObject({
-    // From a cluster the gateway's own interfaces would be in reach, with methods that change something.
+    // Not allowed in cluster resources: a mirror could reach the gateway's own admin interface with unsafe methods.
     host: markLocal(
       z.string().refine((text) => parseAddress(text).ok, "expected host:port or an http:// URL"),
       { what: "a host by its address" },
     )
       .optional()
-      .describe("`host:port` of the server that gets the copies."),
-    // A route's own filter refers to a Service, and is asked whether it may; a name alone is not.
+      .describe("`host:port` of the server that receives the copies."),
+    // Not allowed in cluster resources: an HTTPRoute filter's reference is checked against ReferenceGrants, a name is not.
     service: markLocal(z.strictObject({ name: z.string().min(1).max(400) }), { what: "a Service by its name" })
       .optional()
       .describe("A Service of the cluster, as `namespace/name:port`."),
@@ -38,19 +37,19 @@ const mirror = exactlyOneOf(
     compare: z
       .boolean()
       .optional()
-      .describe("Compares its answers with the backend's: status, shape of JSON, time. See `gwctl mirror report`."),
+      .describe("Compares its responses with the backend's: status, JSON shape, time. See `gwctl mirror report`."),
   }),
   ["host", "service"],
 );
 
 export const requestMirror = definePolicy({
   kind: "requestMirror",
-  doc: "Sends copies of requests to another server and ignores its answers, or compares them.",
+  doc: "Sends copies of requests to another server and ignores or compares its responses.",
   scopes: ["route", "backend"],
   schema: z.array(mirror).min(1).max(16),
 
   compile(config, env) {
-    const mirrors = config.map((one, i) => openMirror(one, `${env.owner} requestMirror ${i}`, env));
+    const mirrors = config.map((entry, i) => openMirror(entry, `${env.owner} requestMirror ${i}`, env));
     const compares = config.some(({ compare }) => compare === true);
     return {
       sends: true,
@@ -83,7 +82,7 @@ function openMirror(
   key: string,
   env: CompileEnv,
 ): (exchange: Exchange) => () => void {
-  if (env.isConfined && host !== undefined) throw new Error("a document of a cluster cannot mirror to a host");
+  if (env.isConfined && host !== undefined) throw new Error("a cluster resource cannot mirror to a host");
   const protocol = host?.startsWith("https:") ? "https" : "http";
   const pools = env.acquire(
     key,
@@ -111,7 +110,7 @@ function openMirror(
   };
 
   function send(exchange: Exchange, sent: OutgoingCopy): void {
-    // Spread evenly, so that a share is one also of few requests.
+    // Every n-th request instead of a random choice, so the share is exact even for few requests.
     share += percent;
     if (share < 100) return;
     share -= 100;
@@ -120,33 +119,33 @@ function openMirror(
     copies += 1;
     const copy = compare ? expectCopy(exchange, name) : undefined;
     const startedMs = env.clock.monotonicMs();
-    let answer: ComparedAnswer | undefined;
-    let isOver = false;
-    const over = (failed?: string): void => {
-      if (isOver) return;
-      isOver = true;
+    let response: ComparedResponse | undefined;
+    let isFinished = false;
+    const finish = (failed?: string): void => {
+      if (isFinished) return;
+      isFinished = true;
       copies -= 1;
       timer.cancel();
       if (copy === undefined) return;
       const tookMs = env.clock.monotonicMs() - startedMs;
-      if (failed !== undefined) answer?.forget();
-      copy.ended = failed === undefined && answer ? answer : { failed: failed ?? "no answer", tookMs };
+      if (failed !== undefined) response?.release();
+      copy.ended = failed === undefined && response ? response : { failed: failed ?? "no response", tookMs };
       copy.onEnd?.();
     };
     const call = next.pool.send(sent, {
       head(status, headers) {
-        if (copy !== undefined) answer = new ComparedAnswer(status, headers, env.clock.monotonicMs() - startedMs);
+        if (copy !== undefined) response = new ComparedResponse(status, headers, env.clock.monotonicMs() - startedMs);
       },
       data(chunk) {
-        answer?.add(chunk);
+        response?.add(chunk);
         return true;
       },
-      end: () => over(),
-      error: ({ message }) => over(message),
+      end: () => finish(),
+      error: ({ message }) => finish(message),
     });
     const timer = env.clock.after(TIMEOUT_MS, () => {
       call.abort();
-      over(`no whole answer within ${TIMEOUT_MS / 1000} s`);
+      finish(`no complete response within ${TIMEOUT_MS / 1000} s`);
     });
   }
 }

@@ -1,6 +1,6 @@
 /**
- * `requestRedirect`: answers with a redirect. The target is built from the configuration and the request's own
- * path, encoded, so that nothing in a request can add a header or lead to another host.
+ * `requestRedirect`: responds with a redirect. The target is built from the configuration and the encoded request path,
+ * so a request cannot inject a header or choose another host.
  */
 import { z } from "zod";
 import { pathChange } from "../../core/path-change.ts";
@@ -13,7 +13,7 @@ const DEFAULT_STATUS = 302;
 
 export const requestRedirect = definePolicy({
   kind: "requestRedirect",
-  doc: "Answers with a redirect to another scheme, authority or path; the query is kept.",
+  doc: "Redirects to another scheme, authority or path; the query is kept.",
   scopes: ["route"],
   schema: z.strictObject({
     scheme: z.enum(["http", "https"]).optional().describe("Default: that of the request."),
@@ -39,7 +39,7 @@ export const requestRedirect = definePolicy({
         const scheme = config.scheme ?? request.scheme;
         const authority = config.authority ?? (scheme === request.scheme ? request.host : withoutPort(request.host));
         const target = config.port === undefined ? authority : withPort(authority, config.port, scheme);
-        // An HTTP/1.0 client need not name a host: then the target is relative to whatever it asked.
+        // HTTP/1.0 requests may have no Host; then the target is relative.
         const origin = target === "" ? "" : `${scheme}://${target}`;
         return emptyReply(config.status, { location: `${origin}${path}${query}` });
       },
@@ -47,14 +47,14 @@ export const requestRedirect = definePolicy({
   },
 });
 
-/** The port that a scheme has anyway is left out. */
+/** Omits the scheme's default port. */
 function withPort(authority: string, port: number, scheme: "http" | "https"): string {
   const host = withoutPort(authority);
   if (host === "") return "";
   return port === (scheme === "https" ? 443 : 80) ? host : `${host}:${port}`;
 }
 
-/** The port belongs to the scheme that the client used; the other scheme is at its own default. */
+/** A redirect to another scheme uses that scheme's default port, not the client's. */
 function withoutPort(authority: string): string {
   return authority.replace(/:\d+$/, "");
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { anAnsweredExchange, anExchange, testEnv } from "../../../test/support/exchange.ts";
 import { responseHeaderModifier } from "./policy.ts";
 
-test("removes, sets and adds headers of the response, and of nothing else", () => {
+test("removes, sets and adds headers of the response only", () => {
   const exchange = anAnsweredExchange({
     headers: { server: "client's" },
     responseHeaders: { server: "x", "x-a": "0" },
@@ -15,7 +15,7 @@ test("removes, sets and adds headers of the response, and of nothing else", () =
   assert.equal(exchange.request.headers.get("server"), "client's");
 });
 
-test("without a response there is nothing to do", () => {
+test("does nothing without a response", () => {
   const exchange = anExchange();
   void responseHeaderModifier.compile({ set: { "x-a": "1" } }, testEnv).response?.(exchange);
   assert.equal(exchange.response, undefined);

@@ -1,8 +1,4 @@
-/**
- * `responseHeaderModifier`: adds, sets and removes headers of the response, also of answers that the gateway
- * makes itself.
- */
-
+/** `responseHeaderModifier`: adds, sets and removes response headers, including those of the gateway's own responses. */
 import { headerChanges } from "../../core/header-changes.ts";
 import { definePolicy } from "../../core/policy.ts";
 

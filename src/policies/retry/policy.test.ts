@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { testEnv } from "../../../test/support/exchange.ts";
 import { retry } from "./policy.ts";
 
-test("retry: defaults are one more attempt after 25 ms, on no status", () => {
+test("retry defaults to one retry after 25 ms, for no status", () => {
   assert.deepEqual(retry.compile(retry.schema.parse({}), testEnv).settings, {
     retry: { attempts: 1, backoffMs: 25, codes: new Set() },
   });

@@ -1,6 +1,6 @@
 /**
- * `retry`: more attempts when the backend cannot be reached or answers with one of the given statuses. A body that
- * was not held whole is never sent twice, and without a listed status only idempotent methods are repeated.
+ * `retry`: retries when the backend cannot be reached or responds with one of the listed statuses. A request whose body
+ * was not buffered is never retried, and without a listed status only idempotent methods are.
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";

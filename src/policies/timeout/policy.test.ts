@@ -18,7 +18,7 @@ for (const [text, ms] of durations) {
   });
 }
 
-test("what is not given is left to the outer scope", () => {
+test("a missing field is inherited from the outer scope", () => {
   assert.deepEqual(timeout.compile({}, testEnv).settings, {});
   assert.deepEqual(timeout.compile(timeout.schema.parse({ backendRequestTimeout: "1s" }), testEnv).settings, {
     backendTimeoutMs: 1000,
@@ -26,7 +26,7 @@ test("what is not given is left to the outer scope", () => {
 });
 
 for (const bad of ["10", "10 s", "-1s", "s", "1y", "", "1s2", "١s"]) {
-  test(`${JSON.stringify(bad)} is no duration`, () => {
+  test(`rejects ${JSON.stringify(bad)} as a duration`, () => {
     assert.equal(timeout.schema.safeParse({ requestTimeout: bad }).success, false);
   });
 }

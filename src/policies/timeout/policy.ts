@@ -1,6 +1,6 @@
 /**
- * `timeout`: how long a request may wait for its response head. A running stream has no limit: it may be the
- * answer of a model or a session that lives for hours.
+ * `timeout`: limits the wait for the response head. A response that has started has no limit, because LLM streams and MCP
+ * sessions may last for hours.
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";

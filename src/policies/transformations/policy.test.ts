@@ -33,7 +33,7 @@ test("removes, then sets, then adds", () => {
   assert.deepEqual({ ...exchange.request.headers.toObject() }, { "x-b": ["1", "2"] });
 });
 
-test("setting Host changes the authority that is sent on, if it is one", () => {
+test("setting Host changes the authority, if the value is one", () => {
   const exchange = anExchange({ headers: { "x-tenant": "blue", host: "gateway.test" } });
   void compile({ request: { set: { host: 'request.headers["x-tenant"] + ".inner.test"' } } }).request?.(exchange);
   assert.equal(exchange.request.host, "blue.inner.test");
@@ -45,20 +45,20 @@ test("setting Host changes the authority that is sent on, if it is one", () => {
   assert.equal(anonymous.request.host, "");
 });
 
-test("a failed expression of a response removes what the backend sent under that name", () => {
+test("a failed response expression removes the backend's header of that name", () => {
   const exchange = anAnsweredExchange({ responseHeaders: { "x-user": "a", X_User: "b", "x-other": "c" } });
   void compile({ response: { set: { "x-user": "jwt.sub" } } }).response?.(exchange);
   assert.deepEqual({ ...exchange.response?.headers.toObject() }, { "x-other": "c" });
 });
 
-test("an expression reads what the client sent under the name that it replaces", () => {
+test("an expression can read the client's header that it replaces", () => {
   const exchange = anExchange({ headers: { "x-user": "client" } });
   exchange.request.headers.add("x_user", "other");
   void compile({ request: { set: { "x-user": '"seen " + request.headers["x-user"]' } } }).request?.(exchange);
   assert.deepEqual({ ...exchange.request.headers.toObject() }, { "x-user": "seen client" });
 });
 
-test("bodies come from texts or as JSON, and say that they must be read if they read one", () => {
+test("bodies are set from strings or as JSON, and expressions that read a body request buffering", () => {
   const exchange = anExchange({ method: "POST", body: '{"a":1}', headers: { "content-encoding": "x" } });
   const hooks = compile({ request: { body: '{"b": json(request.body).a + 1}' } });
   void hooks.request?.(exchange);
@@ -71,13 +71,13 @@ test("bodies come from texts or as JSON, and say that they must be read if they 
   });
 });
 
-test("a body that cannot be evaluated stays as it was", () => {
+test("a failed body expression leaves the body unchanged", () => {
   const exchange = anExchange({ method: "POST", body: "no json" });
   void compile({ request: { body: "json(request.body).a" } }).request?.(exchange);
   assert.deepEqual(exchange.request.body, { kind: "bytes", bytes: Buffer.from("no json") });
 });
 
-test("responses are changed from what the response says", () => {
+test("response expressions can read the response", () => {
   const exchange = anAnsweredExchange({ status: 404, responseHeaders: { server: "x" } });
   void compile({ response: { set: { "x-code": "response.code" }, remove: ["server"], body: '"gone"' } }).response?.(
     exchange,

@@ -30,7 +30,7 @@ for (const [change, prefixes, path, sent] of paths) {
   });
 }
 
-test("the authority is replaced, the original one is remembered", () => {
+test("replaces the authority and remembers the original one", () => {
   const exchange = anExchange({ path: "/x" });
   void urlRewrite.compile({ authority: "inner.test:81" }, testEnv).request?.(exchange);
   assert.equal(exchange.request.host, "inner.test:81");
