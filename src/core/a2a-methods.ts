@@ -1,10 +1,10 @@
 /**
- * The methods of A2A under one name each. Protocol 1.0 renamed those of 0.3, and agents answer to both: a rule about
- * `tasks/cancel` must hold for `CancelTask`, too. Rules, limits and records read the name of 0.3.
+ * Maps A2A method names to one canonical name. Protocol 1.0 renamed the methods of 0.3, and agents accept both, so a rule
+ * about `tasks/cancel` must also apply to `CancelTask`. Rules, limits and records use the names of 0.3.
  */
 import { foldCase } from "../json/syntax.ts";
 
-/** Names of other revisions, each with that of 0.3. */
+/** Names in other protocol versions, with the name in 0.3. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {
   SendMessage: "message/send",
   SendStreamingMessage: "message/stream",
@@ -33,15 +33,15 @@ const CANONICAL: ReadonlyMap<string, string> = new Map([
   ...Object.entries(OTHER_NAMES),
 ]);
 
-/** Each spelling of a known method by its form without case. */
+/** Known method names by their case-folded form. */
 const WITHOUT_CASE: ReadonlyMap<string, string> = new Map([...CANONICAL.keys()].map((name) => [foldCase(name), name]));
 
-/** The name that rules know a method by; undefined for a method that the protocol does not know. */
+/** Returns the name that rules use; undefined for a method that the protocol does not define. */
 export function canonicalA2aMethod(method: string): string | undefined {
   return CANONICAL.get(method);
 }
 
-/** The known method that an agent which ignores case would take this one for; undefined if it is none, or exactly it. */
+/** Returns the known method that differs only in case; undefined if there is none, or if the name is spelled correctly. */
 export function misspelledA2aMethod(method: string): string | undefined {
   if (CANONICAL.has(method)) return undefined;
   return WITHOUT_CASE.get(foldCase(method));

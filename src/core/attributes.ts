@@ -1,6 +1,7 @@
 /**
- * What CEL may read of an exchange, under the names of the documentation. Every top-level attribute is a getter,
- * and so are the fields of those with many, so that an expression pays only for what it reads; an absent one is undefined, which CEL sees as an empty map.
+ * The attributes of an exchange that CEL expressions can read, under their documented names. Attributes and the fields of
+ * the large ones are getters, so an expression pays only for what it reads. An absent attribute is undefined, which CEL
+ * treats as an empty map.
  */
 import { celHeaders } from "../cel/values/headers.ts";
 import { celFields, type LazyFields } from "../cel/values/lazy-map.ts";
@@ -12,7 +13,7 @@ import { clientAddress, type Source } from "./source.ts";
 
 const ENV = Object.freeze({});
 
-/** The part of an exchange that expressions may read; whatever is not named here stays hidden from them. */
+/** The part of an exchange that expressions can read. Nothing else is visible to them. */
 export interface ReadableExchange {
   readonly request: {
     readonly method: string;
@@ -77,12 +78,12 @@ export class Attributes {
     this.#exchange = exchange;
   }
 
-  /** The trace of the request that these attributes belong to; undefined for any other object. */
+  /** The trace of the exchange; undefined for any other object. */
   static traceOf(attributes: object): Trace | undefined {
     return #exchange in attributes ? attributes.#exchange.trace : undefined;
   }
 
-  /** What the trace must not show of that request's headers, whatever name it stands under. */
+  /** Header values that the trace must not show, under any name. */
   static secretsOf(attributes: object): readonly string[] {
     return (#exchange in attributes ? attributes.#exchange.credentials.secrets : undefined) ?? [];
   }

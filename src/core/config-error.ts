@@ -1,19 +1,16 @@
-/**
- * A mistake in a configuration, with the place where it stands. Values that came from variables of the environment are
- * not in its message.
- */
+/** A configuration error with its position. The message never contains values of environment variables. */
 import { type VariableValue, withVariableNames } from "../observe/trace/redact.ts";
 
-/** Where in a configuration file something stands; lines and columns count from 1. */
+/** A position in a configuration file; lines and columns count from 1. */
 export interface Position {
   readonly file: string;
   readonly line: number;
   readonly column: number;
-  /** What variables of the environment put there: messages name the variable instead. */
+  /** Values that environment variables inserted there; messages show the variable's name instead. */
   readonly variables?: readonly VariableValue[];
 }
 
-/** One mistake in a configuration: printed as one line, `file:line:column: path: message`. */
+/** Printed as one line: `file:line:column: path: message`. */
 export class ConfigError extends Error {
   readonly position: Position | undefined;
   /** The field, for example `routes[0].policies.cors`. */

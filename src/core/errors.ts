@@ -1,12 +1,12 @@
 /**
- * Every error that the gateway itself answers with, in one catalogue: status, body, and who is at fault.
- * Anything may throw a GatewayError; it is rendered in one place (reply.ts) and documented from this table
- * (docs/errors.md, held against it by a test). Secrets and tokens never stand in messages.
+ * The catalog of error responses of the gateway: status, body format, and the party at fault. Any code can throw a
+ * GatewayError; reply.ts renders it. docs/reference/errors.md is generated from this table. Messages never contain secrets
+ * or tokens.
  */
 
 import { ExpectedError } from "../base/errors.ts";
 
-/** Who caused it: the client's request, the backend, or the gateway and its configuration. */
+/** The party at fault: the client's request, the backend, or the gateway and its configuration. */
 export type ErrorSource = "client" | "upstream" | "gateway";
 
 export interface ErrorEntry {
@@ -219,8 +219,8 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 
 /**
- * Failures that a backend's own answer tells of, in its own protocol and mostly with status 200. They are recorded
- * under these codes (access log, metrics, recent requests); the client gets the backend's answer as it is.
+ * Failures that a backend's response reports in its own protocol, usually with status 200. They are recorded under these
+ * codes (access log, metrics, recent requests); the client gets the backend's response unchanged.
  */
 export const RECORDED = {
   tool_error: { source: "upstream", doc: "A tool ran and its result says `isError`; the reason is its first text." },
@@ -230,15 +230,15 @@ export const RECORDED = {
   },
 } as const satisfies Record<string, { readonly source: ErrorSource; readonly doc: string }>;
 
-/** What the records know a failure by. */
+/** The code of a failure in the records. */
 export type FailureCode = ErrorCode | keyof typeof RECORDED;
 
 export interface GatewayErrorOptions {
-  /** Said instead of the catalogue's message; goes to the client. */
+  /** Sent to the client instead of the catalog's message. */
   readonly message?: string;
   /** For the log and the trace only. */
   readonly detail?: string;
-  /** Added to the answer. */
+  /** Added to the response. */
   readonly headers?: Readonly<Record<string, string>>;
   readonly cause?: unknown;
 }

@@ -1,6 +1,4 @@
-/**
- * What policies and backends find out about a request: readable in CEL, written to logs and metrics. Nothing here acts.
- */
+/** The request attributes that policies and backends set. CEL expressions, logs and metrics read them; no code acts on them. */
 
 export interface BackendFacts {
   readonly name: string;
@@ -8,7 +6,7 @@ export interface BackendFacts {
   readonly protocol: "http" | "mcp" | "llm";
 }
 
-/** Validated token claims, as the token carried them. */
+/** The claims of a verified token, unchanged. */
 export type Claims = Readonly<Record<string, unknown>>;
 
 export interface McpFacts {
@@ -18,16 +16,16 @@ export interface McpFacts {
   tool?: { name: string; target: string };
   prompt?: { name: string; target: string };
   resource?: { uri: string; target: string };
-  /** How the request ended, once it has. */
+  /** Set when the request has ended. */
   outcome?: McpOutcome;
 }
 
-/** `denied`: by a rule of `mcpAuthorization`. `failed`: the server could not be reached, ended or was too slow. */
+/** `denied`: by a rule of `mcpAuthorization`. `failed`: the server was unreachable, exited, or timed out. */
 export type McpOutcome = "ok" | "tool_error" | "rpc_error" | "denied" | "failed" | "cancelled";
 
-/** What an MCP authorization policy allows of this request: lists are filtered by it, calls checked against it. */
+/** The items that the MCP authorization policies allow for this request. It filters lists and checks calls. */
 export interface McpAccess {
-  /** `call` are the parameters where the item is a tool that is called, and undefined where it is listed. */
+  /** `call` holds the parameters if the item is a tool that is called; undefined if it is listed. */
   allows(
     kind: "tool" | "prompt" | "resource",
     name: string,
@@ -36,19 +34,19 @@ export interface McpAccess {
   ): boolean;
 }
 
-/** The models that the client's key may use: lists are filtered by it, calls checked against it. */
+/** The models that the client's API key may use. It filters lists and checks calls. */
 export interface ModelAccess {
   allows(model: string): boolean;
-  /** Those that are named, without patterns. */
+  /** The listed names that are not patterns. */
   readonly names: readonly string[];
 }
 
-/** A call of an A2A agent. */
+/** The attributes of an A2A call. */
 export interface A2aFacts {
   method: string;
   taskId?: string;
   contextId?: string;
-  /** The skill that the client names in the metadata of its message. */
+  /** The skill in the metadata of the client's message. */
   skill?: string;
   /** The agent's name and skills, from its card. */
   agent?: string;
@@ -58,7 +56,7 @@ export interface A2aFacts {
 export interface LlmFacts {
   requestModel?: string;
   responseModel?: string;
-  /** The provider's own id of its answer, for questions to its support. */
+  /** The provider's id of the response, for support requests. */
   providerRequestId?: string;
   provider?: string;
   streaming?: boolean;
@@ -68,16 +66,16 @@ export interface LlmFacts {
   cachedInputTokens?: number;
   cacheCreationInputTokens?: number;
   reasoningTokens?: number;
-  /** What admission was charged with before the real counts were known. */
+  /** Tokens charged at admission, before the actual counts were known. */
   estimatedTokens?: number;
-  /** The most output that the request asks for, where it says so. */
+  /** The output maximum that the request sets, if any. */
   readonly maxOutputTokens?: number | undefined;
   cost?: number;
-  /** Where one request is several calls of the provider: how many. */
+  /** The number of provider calls, if one request makes several. */
   providerCalls?: number;
 }
 
-/** What policies and backends found out; readable in CEL under the same names. */
+/** All request attributes; CEL uses the same names. */
 export interface Facts {
   jwt?: Claims;
   apiKey?: Readonly<Record<string, unknown>>;

@@ -1,6 +1,4 @@
-/**
- * `{ add, set, remove }` of header modifiers: one schema and one way to apply it, for requests and responses.
- */
+/** The schema and the implementation of `{ add, set, remove }` in header modifiers, for requests and responses. */
 import { z } from "zod";
 import type { Budget, Expression } from "../cel/expression.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -38,7 +36,7 @@ export interface HeaderChanges {
   readonly remove?: readonly string[] | undefined;
 }
 
-/** The value of an expression as text; undefined if it fails or is null. Lists and maps are written as JSON. */
+/** Returns the value of an expression as a string; undefined if it fails or is null. Lists and maps become JSON. */
 export function evaluatedText(expression: Expression, { attributes }: Exchange, shared?: Budget): string | undefined {
   const result = expression.evaluate(attributes, shared);
   if (!result.ok || result.value === null) return undefined;

@@ -8,7 +8,7 @@ import { withArguments } from "./mcp-arguments.ts";
 const read = (facts: object): unknown => (facts as { arguments?: unknown }).arguments;
 const shown = (facts: object): unknown => fromCel(toCel(read(facts)));
 
-test("arguments are read by name, are empty where there are none, and are not listed", () => {
+test("arguments are readable by name, empty if absent, and not enumerable", () => {
   const facts = withArguments({ name: "echo", target: "a" }, { message: "m" });
   assert.deepEqual(shown(facts), { message: "m" });
   assert.deepEqual(shown(withArguments({}, undefined)), {});
@@ -17,14 +17,14 @@ test("arguments are read by name, are empty where there are none, and are not li
   assert.deepEqual({ ...facts }, { name: "echo", target: "a" });
 });
 
-test("arguments that are too large cannot be read, each time", () => {
+test("reading oversized arguments fails every time", () => {
   const facts = withArguments({}, { text: "x".repeat(64 * 1024 + 1) });
   for (const _ of [1, 2]) assert.throws(() => read(facts), /longer than/);
 });
 
 const SPELLINGS = ["path", "Path", "PATH", "pAth"];
 
-test("whatever spelling a server goes by, no rule takes an argument for absent or for another [A26]", () => {
+test("no rule can miss or confuse an argument, whatever spelling the server accepts [A26]", () => {
   const key = fc.constantFrom(...SPELLINGS, "other");
   const rules = [
     'mcp.tool.arguments.path == "good"',
@@ -48,7 +48,7 @@ test("whatever spelling a server goes by, no rule takes an argument for absent o
       const isAllowed = rule?.evaluate({ mcp: { tool: withArguments({ name: "t" }, args) } });
       if (!isAllowed?.ok || isAllowed.value !== true) return;
       if (nested === -1 && (chosen === 5 || chosen === 6)) return;
-      // A map without the exact key is judged by `all` as one without the argument, so its keys count as they are.
+      // For `all`, a map without the exact key has no such argument, so its keys are compared exactly.
       const isListed = nested === -1 && chosen === 4;
       const spelled = Object.entries(file).filter(([name]) => (isListed ? name === "path" : name !== "other"));
       for (const [name, value] of spelled) assert.deepEqual([name, value], ["path", "good"]);
@@ -57,7 +57,7 @@ test("whatever spelling a server goes by, no rule takes an argument for absent o
   );
 });
 
-test("arguments that cannot be judged fail a rule that has a default for them", () => {
+test("unreadable arguments fail a rule even if it has a default for them", () => {
   const rule = compileExpression("default(mcp.tool.arguments.force, false) == true || true");
   const judged = (args: unknown): unknown => rule.evaluate({ mcp: { tool: withArguments({}, args) } });
   assert.deepEqual(judged({}), { ok: true, value: true });
@@ -65,7 +65,7 @@ test("arguments that cannot be judged fail a rule that has a default for them", 
   assert.match(JSON.stringify(judged({ force: true, text: "x".repeat(70_000) })), /longer than/);
 });
 
-test("all calls share one getter: a getter of its own would outlive its request", () => {
+test("all calls share one getter, because a getter per call would outlive its request", () => {
   const getter = (args: unknown) => Object.getOwnPropertyDescriptor(withArguments({}, args), "arguments")?.get;
   assert.equal(getter({ a: 1 }), getter({ b: 2 }));
 });

@@ -1,6 +1,6 @@
 /**
- * `{ full }` or `{ prefix }` of rewrites and redirects: the whole path, or the prefix that the route matched. The result
- * is canonical, as the path that it replaces.
+ * The `{ full }` or `{ prefix }` of rewrites and redirects, which replaces the whole path or the prefix that the route
+ * matched. The result is a canonical path.
  */
 import { z } from "zod";
 import { canonicalPath, pathFault } from "../http/request-path.ts";
@@ -15,7 +15,7 @@ const absolutePath = z
     if (fault !== undefined) context.addIssue({ code: "custom", message: `no server would accept ${fault}` });
   });
 
-/** Servers that decode it would read a second slash, and behind it a host name. */
+/** A server that decodes it sees `//`, and would take the next segment for a host name. */
 const LEADING_SEPARATOR = /^\/%(?:25)*(?:2f|5c)/i;
 
 export const pathChange = {
@@ -42,7 +42,7 @@ export const pathChange = {
       // `OPTIONS *` has no path.
       if (!given.startsWith("/")) return given;
       const path = canonicalPath(given);
-      const prefix = prefixes.find((one) => path === one || path.startsWith(`${one}/`)) ?? "";
+      const prefix = prefixes.find((candidate) => path === candidate || path.startsWith(`${candidate}/`)) ?? "";
       const changed = canonicalPath(`${replacement}${path.slice(prefix.length)}`);
       if (LEADING_SEPARATOR.test(changed))
         throw new GatewayError("bad_request", { message: "bad request: the path begins with an encoded separator" });

@@ -23,7 +23,7 @@ const cases: [identified: IdentifiedBy, principal: string, name: string, descrip
   [{ apiKey: { user: "carol" } }, key, "carol", `carol (API key ${digits})`],
   [{ apiKey: { name: "laptop", id: "1" } }, key, "laptop", `laptop (API key ${digits})`],
   [{ apiKey: {} }, key, `key:${digits}`, `the API key ${digits}`],
-  // Nothing that a user can write hides or reorders the rest of the line.
+  // User-controlled text cannot hide or reorder the rest of the line.
   [{ jwt: { iss, sub: "u1", name: "Ann\u202e\n\u0000\u200b" } }, jwt, "Ann", `Ann, u1 at ${iss}`],
   [{ jwt: { iss, sub: "u1", name: "\u200b", email: 7 } }, jwt, "u1", `u1 at ${iss}`],
 ];
@@ -33,7 +33,7 @@ for (const [identified, principal, name, description] of cases)
     assert.equal(personDescription(identified, principal), description);
   });
 
-test("long texts are cut, and nobody has no name", () => {
+test("long names are truncated, and an unauthenticated client has no name", () => {
   assert.equal(personName({ jwt: { name: "x".repeat(8_000) } }, jwt)?.length, 200);
   assert.equal(personName({}, undefined), undefined);
 });

@@ -7,7 +7,7 @@ test("a refreshed token of the same subject is the same principal", () => {
   assert.equal(first, tokenPrincipal({ iss: "i", sub: "u", iat: 2, azp: "c" }, "two"));
 });
 
-/** Each line differs from every other, whatever is missing in it. */
+/** All identities are different, whatever field is missing. */
 const ALL_DIFFERENT: Readonly<Record<string, string>> = {
   "a subject": tokenPrincipal({ iss: "i", sub: "u" }, "a"),
   "another subject": tokenPrincipal({ iss: "i", sub: "v" }, "b"),
@@ -39,7 +39,7 @@ test("no two users are the same principal, whatever claim is missing", () => {
     assert.equal(all.filter((one) => one === principal).length, 1, name);
 });
 
-test("what is shown has no line breaks and no digest that a guess could be checked with", () => {
+test("the displayed principal has no line breaks and no digest that a guess could be checked against", () => {
   for (const [name, principal] of Object.entries(ALL_DIFFERENT)) {
     const shown = shownPrincipal(principal);
     assert.doesNotMatch(shown, /[\n\0]|[0-9a-f]{9}/, name);

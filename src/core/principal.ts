@@ -1,22 +1,22 @@
 /**
- * Who an authentication policy let in, as one text. Sessions and server processes belong to it, so two users never
- * have the same: issuer and subject where a token has both, else the token itself; the key, not what its entry says
- * of its user; the user together with the entry that the password was checked against, since two files may each
- * have an "alice". What stands behind a NUL distinguishes and is not shown.
+ * The principal: a string that identifies the authenticated client. Sessions and server processes belong to it, so two
+ * users never share one. It is the issuer and subject of a token, or the token itself without them; the API key, not its
+ * metadata; or the user name with the htpasswd entry, because two files may each have an "alice". The part after a NUL
+ * only makes the string unique and is never shown.
  */
 import { createHash } from "node:crypto";
 import type { Claims } from "./facts.ts";
 
 const MAX_PERSON_CHARS = 200;
 
-/** The facts of an exchange, or its attributes as expressions read them. */
+/** The attributes of an exchange that identify a user. */
 export interface IdentifiedBy {
   readonly jwt?: object | undefined;
   readonly apiKey?: object | undefined;
   readonly basicAuth?: object | undefined;
 }
 
-/** A short name; undefined for a client that no policy has identified. */
+/** Returns a short display name; undefined for an unauthenticated client. */
 export function personName(
   { jwt, apiKey, basicAuth }: IdentifiedBy,
   principal: string | undefined,
@@ -30,7 +30,7 @@ export function personName(
 }
 
 /**
- * A description that tells two people apart who have the same name: the name, the account, and where it comes from. A user can often
+ * Returns a description that distinguishes users of the same name: the name, the account, and the issuer. Users can often
  * choose the `name` of an account, but neither its issuer nor its subject.
  */
 export function personDescription(identified: IdentifiedBy, principal: string): string {
@@ -58,7 +58,7 @@ function firstText(source: object | undefined, names: readonly string[]): string
   return undefined;
 }
 
-/** Control and formatting characters could turn a line around or make two names look the same. */
+/** Removes control and formatting characters, which could reorder a line or make two names look the same. */
 function cleaned(text: string): string {
   const short = text.slice(0, MAX_PERSON_CHARS);
   return short.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, "").trim();
@@ -70,19 +70,19 @@ export function tokenPrincipal({ iss, sub }: Claims, token: string): string {
   return hidden("token:", token);
 }
 
-/** `digest` is the key's. */
+/** `digest` is the SHA-256 of the key. */
 export function keyPrincipal(digest: Buffer): string {
   return hidden("key:", digest);
 }
 
-/** `entry` is the user's line of the file. */
+/** `entry` is the user's line in the htpasswd file. */
 export function userPrincipal(username: string, entry: string): string {
   return `basic:${JSON.stringify(username)}\0${sha256(entry)}`;
 }
 
 /**
- * The client that shares of limits are counted by: the principal, or else the address. A site of IPv6 has 2^64
- * addresses, so that its network (/64) counts.
+ * Identifies a client for per-client limits: the principal, or else the address. An IPv6 site has 2^64 addresses, so its
+ * /64 network is used.
  */
 export function clientKey(principal: string | undefined, address: string): string {
   if (principal !== undefined) return principal;
@@ -97,12 +97,12 @@ function networkOf(address: string): string {
   return `${[...before, ...Array<string>(zeros).fill("0"), ...after].slice(0, 4).join(":")}::/64`;
 }
 
-/** For logs and the admin interface. */
+/** The principal without its secret part, for logs and the admin interface. */
 export function shownPrincipal(principal: string): string {
   return principal.replace(/\0[0-9a-f]*/g, "");
 }
 
-/** Some digits are shown, so that one can be told from another. */
+/** Shows the first digits of the digest, to distinguish principals. */
 function hidden(kind: string, secret: string | Buffer): string {
   const digits = sha256(secret);
   return `${kind}${digits.slice(0, 8)}\0${digits.slice(8)}`;

@@ -1,6 +1,6 @@
 /**
- * The origin under which the client called the gateway, for example `https://gateway.example.com`. The listener keeps forwarding
- * headers of trusted proxies only, so a proxy that terminates TLS is believed if `config.trustedProxies` names it.
+ * Returns the origin that the client used, for example `https://gateway.example.com`. The listener removes forwarding
+ * headers of untrusted peers, so a proxy that terminates TLS counts only if `config.trustedProxies` lists it.
  */
 import type { Exchange } from "./exchange.ts";
 

@@ -1,8 +1,7 @@
 /**
- * Reads the body of a request whole, up to a limit, as soon as there is memory for it. Rejects with 413 what is larger,
- * before reading it where its length is known, with 400 what ends early, and with 503 what there is no memory for.
+ * Buffers a request body up to a limit, within the memory budget. Rejects with 413 if the body is larger (before reading
+ * it, if its length is known), with 400 if it ends early, and with 503 if there is no memory for it.
  */
-
 import { MemoryExhausted } from "../base/memory-budget.ts";
 import { readAll } from "../http/body.ts";
 import { GatewayError } from "./errors.ts";
@@ -21,7 +20,7 @@ export function readBody(exchange: Exchange, body: StreamedBody, maxBytes: numbe
   });
 }
 
-/** There is no memory for the body of a request. */
+/** The 503 error for a request body that does not fit into the memory budget. */
 export function noMemoryFor(cause: MemoryExhausted): GatewayError {
   return new GatewayError("overloaded", { detail: cause.message, headers: { "retry-after": RETRY_SECONDS }, cause });
 }

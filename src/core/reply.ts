@@ -1,6 +1,6 @@
 /**
- * An answer that the gateway makes itself: returned by a hook (preflight, metadata, direct response) or rendered
- * from an error. This is the only place where an error becomes a response.
+ * A response of the gateway itself: returned by a hook (preflight, metadata, direct response) or rendered from an error.
+ * This is the only place where an error becomes a response.
  */
 import { BodyIncomplete, BodyTooLarge } from "../http/body.ts";
 import { HeaderList } from "../http/headers.ts";
@@ -10,7 +10,7 @@ export interface Reply {
   readonly status: number;
   readonly headers: HeaderList;
   readonly body: Buffer | undefined;
-  /** The body holds credentials (a token endpoint's answer): no trace keeps it. */
+  /** The body contains credentials (for example tokens), so traces do not keep it. */
   readonly confidential?: true;
 }
 
@@ -26,7 +26,7 @@ export function emptyReply(status: number, headers: Readonly<Record<string, stri
   return { status, headers: HeaderList.of(headers), body: undefined };
 }
 
-/** The `error` member of OAuth-style bodies where it differs from our own code. */
+/** The `error` member of OAuth-style bodies where it differs from the gateway's code. */
 const OAUTH_ERROR: Partial<Record<ErrorCode, string>> = { authorization_denied: "forbidden" };
 
 export function errorReply(error: GatewayError): Reply {
@@ -36,8 +36,10 @@ export function errorReply(error: GatewayError): Reply {
   return jsonReply(error.status, body, headers);
 }
 
-/** Whatever was thrown, as a GatewayError: all that is not one is a defect of ours, and its text stays inside. */
-/** A body that its sender did not finish, or that is too large, is the client's doing, wherever it was read. */
+/**
+ * Converts any thrown value to a GatewayError. Incomplete and oversized bodies are client errors. Anything unknown is a
+ * defect in the gateway, and its text is not sent to the client.
+ */
 export function asGatewayError(thrown: unknown): GatewayError {
   if (thrown instanceof GatewayError) return thrown;
   if (thrown instanceof BodyIncomplete)

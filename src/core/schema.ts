@@ -1,6 +1,6 @@
 /**
- * The building blocks of configuration schemas: each validates at load with a message that explains the fix, and
- * carries what the JSON schema, the documentation and the redaction of dumps need to know.
+ * Building blocks of configuration schemas. Each validates at load with a message that explains the fix, and carries the
+ * marks that the JSON schema, the documentation and the redaction of dumps need.
  */
 import { z } from "zod";
 import { isHeaderName } from "../base/header-names.ts";
@@ -8,7 +8,7 @@ import { compileExpression, ExpressionError } from "../cel/expression.ts";
 import { includesHeader, MESSAGE_HEADERS } from "../http/header-rules.ts";
 import { isHeaderValue } from "../http/headers.ts";
 
-/** A CEL expression: it is compiled at load, so that a mistake stops the load and not a request. */
+/** A CEL expression. It is compiled at load, so an error fails the load, not a request. */
 export function celSource(): z.ZodString {
   const schema = z.string().superRefine((source, context) => {
     try {
@@ -24,7 +24,7 @@ export function celSource(): z.ZodString {
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const DURATION = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/;
 
-/** `10s`, `5m`, `1h30m`, `250ms`; as milliseconds after validation. */
+/** A duration such as `10s`, `5m`, `1h30m` or `250ms`; parsed to milliseconds. */
 export function duration() {
   return z
     .string("expected a duration such as 250ms, 10s, 5m or 1h30m")
@@ -57,7 +57,7 @@ export function headerValue() {
   return z.string().refine(isHeaderValue, "not a valid HTTP header value (no line breaks or control characters)");
 }
 
-/** A header that a policy may change: not one that frames the message. */
+/** A header that a policy can change; headers that frame the message are rejected. */
 export function changeableHeaderName() {
   return headerName().refine(
     (name) => !includesHeader(MESSAGE_HEADERS, name),
@@ -71,7 +71,7 @@ export function isAuthority(text: string): boolean {
   return AUTHORITY.test(text);
 }
 
-/** What may stand in Host: a name or address, optionally with a port. */
+/** A valid Host value: a name or address, optionally with a port. */
 export function authority() {
   return z.string().refine(isAuthority, "expected a host name, optionally with a port");
 }
@@ -108,7 +108,7 @@ export function exactlyOneOf<Shape extends z.ZodRawShape>(schema: z.ZodObject<Sh
 }
 
 export interface LocalUse {
-  /** As in "cannot name a file". */
+  /** Completes the error message "cannot name …". */
   readonly what:
     | "a file"
     | "a process"
@@ -116,9 +116,9 @@ export interface LocalUse {
     | "credentials of this machine"
     | "a Service by its name"
     | "a host by its address";
-  /** Whether this value does; without it, every value does. */
+  /** Whether a value uses the local machine. Default: every value does. */
   readonly isLocal?: (value: unknown) => boolean;
-  /** Its text is read through the environment of the compilation: a reference to a Secret can stand for the file. */
+  /** The file is read through `CompileEnv.readFile`, so a reference to a Secret can replace it. */
   readonly isReadable?: boolean;
 }
 
@@ -140,7 +140,7 @@ export function markExactlyOne<Schema extends z.ZodType>(schema: Schema, exactly
   return schema;
 }
 
-/** The value is a CEL expression: the redactor reads its constants, and not what looks like an assignment. */
+/** Marks a CEL expression: the redaction looks at its constants, not at text that looks like an assignment. */
 export function markExpression<Schema extends z.ZodType>(schema: Schema): Schema {
   (schema as z.ZodType).register(marks, { ...marks.get(schema), isExpression: true });
   return schema;
@@ -158,12 +158,12 @@ export function exactlyOneOfFields(schema: z.ZodType): readonly string[] | undef
   return marks.get(schema)?.exactlyOne;
 }
 
-/** A path of a file that is read while compiling. */
+/** The path of a file that is read once, at compile time. */
 export function filePath() {
   return markLocal(z.string().min(1), { what: "a file", isReadable: true });
 }
 
-/** A path of a file that is watched or read again later: only a real file will do. */
-export function livingFilePath() {
+/** The path of a file that is watched or read again later, so a Secret cannot replace it. */
+export function watchedFilePath() {
   return markLocal(z.string().min(1), { what: "a file" });
 }

@@ -1,26 +1,26 @@
 /**
- * The client's side of an exchange, as the pipeline sees it: a head, chunks, an end. Only the listener knows the
- * server library behind it.
+ * The client side of an exchange: the pipeline writes the response head, the body and the end to it. The listener
+ * implements it for HTTP/1 and HTTP/2.
  */
 import type { Duplex } from "node:stream";
 import type { HeaderList } from "../http/headers.ts";
 
 export interface ClientSink {
   head(status: number, headers: HeaderList): void;
-  /** Returns false when the client is slower than we are: `onDrain` follows. */
+  /** Returns false when the client's buffer is full; `onDrain` follows. */
   write(chunk: Buffer): boolean;
   end(lastChunk?: Buffer, trailers?: readonly string[]): void;
-  /** Cuts the connection, so that the client cannot take what it got for the whole. */
+  /** Closes the connection abruptly, so that the client detects an incomplete response. */
   destroy(): void;
-  /** Joins the client's connection with the backend's after a 101. */
+  /** Connects the client's socket to the backend's after a 101. */
   upgrade(status: number, headers: HeaderList, socket: Duplex): void;
-  /** Tells a client that waits for `100 Continue` to send its body. */
+  /** Sends `100 Continue` if the client waits for it. */
   askForBody(): void;
-  /** The request's body is on its way: bytes came since the last look, or all that came was taken. */
+  /** Whether the request body makes progress: bytes arrived since the last call, or everything received was consumed. */
   isUploading(): boolean;
   onDrain: (() => void) | undefined;
-  /** The client stopped sending its body before anything was answered. */
+  /** The client stopped sending its body before a response was started. */
   onStalled: (() => void) | undefined;
-  /** The connection ended, or the response was handed over completely; called once. */
+  /** The connection closed, or the complete response was written; called once. */
   onClose: ((complete: boolean) => void) | undefined;
 }

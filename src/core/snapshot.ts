@@ -1,8 +1,7 @@
 /**
- * `requestState`: the exchange as the trace shows it at one moment, with sensitive headers, keys and credential
- * parameters redacted. Built only for a traced request, or when somebody looks at a recent one.
+ * Snapshots of an exchange for traces and recent requests, with sensitive headers, keys and credential parameters
+ * redacted. Built only for a traced request, or when a recent one is viewed.
  */
-
 import type { Clock } from "../base/clock.ts";
 import { writtenHeaders } from "../http/h1/request-head.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -14,7 +13,7 @@ import type { Facts } from "./facts.ts";
 import { clientAddress, type Source } from "./source.ts";
 import type { Sent } from "./wire.ts";
 
-/** What a snapshot of the request is made of; an Exchange has it, and so has a recent request. */
+/** The input of a request snapshot; an Exchange and a recent request both provide it. */
 export interface SnapshotSource {
   readonly request: Pick<
     GatewayRequest,
@@ -30,7 +29,7 @@ export interface SnapshotSource {
   };
 }
 
-/** `path`: the one to show, which differs between the request as received and the one that is forwarded. */
+/** `path` is the path to show, which may differ between the received and the forwarded request. */
 export function requestState(
   exchange: SnapshotSource,
   redaction: Redaction,
@@ -130,7 +129,7 @@ function responseStateOf(
 ): JsonObject {
   const { startedMs, upstream } = exchange;
   const upstreamFrom = upstream.startedMs ?? clock.monotonicMs();
-  // A copy of what the client sent may stand in a response, too.
+  // A response may echo credentials of the request.
   const secrets = [...redaction.secrets(exchange.request.headers.pairs), ...(exchange.credentials.secrets ?? [])];
   return {
     response: headers ? { code, headers: redaction.headers(headers.pairs, secrets) } : {},
@@ -150,7 +149,7 @@ function responseStateOf(
   };
 }
 
-/** Copies, because facts go on changing while an event waits for its reader. */
+/** Copies the attributes, because they keep changing while an event is queued. */
 function factsState({ jwt, apiKey, basicAuth, mcp, llm, backend }: Facts): JsonObject {
   return {
     ...(jwt ? { jwt: withoutSecret(jwt, "rawToken") } : {}),
@@ -166,7 +165,7 @@ function withoutSecret(facts: JsonObject, field: string): JsonObject {
   return field in facts ? { ...facts, [field]: REDACTED } : facts;
 }
 
-/** Where a route has no authentication, the whole id would be a key to the session. */
+/** On a route without authentication, the full id would give access to the session. */
 function withShortSession(mcp: NonNullable<Facts["mcp"]>): JsonObject {
   const { sessionId } = mcp;
   return sessionId === undefined ? { ...mcp } : { ...mcp, sessionId: shortSessionId(sessionId) };

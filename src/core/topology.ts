@@ -1,13 +1,13 @@
 /**
- * The compiled configuration: listeners → routes → backends, each with compiled policies. Immutable; a reload
- * builds a new one and swaps it, and requests in flight finish on the one they began with.
+ * The compiled configuration: listeners → routes → backends, each with compiled policies. Immutable: a reload builds a
+ * new one and swaps it, and requests in flight finish on the one they started with.
  */
 import type { ListenerTls } from "../http/tls-listener.ts";
 import type { Backend } from "./backend.ts";
 import type { Exchange } from "./exchange.ts";
 import type { CompiledScope } from "./policy.ts";
 
-/** A backend on trial chooses its requests itself, before weights count. */
+/** Selects the requests of a canary backend, before the weights apply. */
 export interface Canary {
   takes(exchange: Exchange, random: () => number): boolean;
 }
@@ -35,13 +35,13 @@ export interface ValueMatch {
 export interface Route {
   readonly name: string;
   readonly hostnames: readonly string[];
-  /** Host names that are not its own, although `hostnames` covers them. */
+  /** Host names that the route does not serve although `hostnames` covers them. */
   readonly except?: readonly string[];
   readonly matches: readonly RouteMatch[];
   readonly policies: CompiledScope;
   readonly backends: readonly WeightedBackend[];
   readonly totalWeight: number;
-  /** Authentication or authorization stands on it (or on its gateway): paths are checked more strictly. */
+  /** The route or its gateway has authentication or authorization, so paths are checked more strictly. */
   readonly isProtected: boolean;
 }
 
@@ -51,13 +51,13 @@ export interface Listener {
   readonly port: number;
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls: ListenerTls | undefined;
-  /** False: HTTP/1.1 alone. */
+  /** False disables HTTP/2. */
   readonly http2?: boolean | undefined;
-  /** Where a field of it stands in the configuration, and its path there (`mcp.port`). */
+  /** The position and the path (`mcp.port`) of one of its fields in the configuration. */
   writtenAt(field: "port" | "address"): string;
   readonly policies: CompiledScope;
   readonly routes: readonly Route[];
-  /** For requests that no route matches: the gateway's policies that routes otherwise inherit, such as cors. */
+  /** The policies for requests that no route matches: those that routes inherit from the gateway, such as cors. */
   readonly unmatched: CompiledScope;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What goes over the wire to a server and what comes back, as a backend reports it (spec 6: `final request` is the
- * request as sent, `raw response` the one received). A report is made only for a request that somebody watches.
+ * The reports of a backend about the requests it sends and the responses it receives, for the trace's `final request` and
+ * `raw response`. Backends report only for a traced request.
  */
 import type { HeaderList } from "../http/headers.ts";
 import type { OutgoingRequest } from "../http/http-client.ts";
@@ -14,15 +14,15 @@ export type Sent =
       readonly hiddenHeaders?: readonly string[];
       readonly hiddenQuery?: readonly string[];
     }
-  /** One line on the standard input of a child process, without its end. */
+  /** One line on the standard input of a child process, without the newline. */
   | { readonly over: "stdio"; readonly line: string };
 
-/** Takes the reports. */
+/** Receives the reports. */
 export interface WireTap {
-  /** I/O begins: `host:port`, `stdio:<name>` or `internal:<name>`, and what is sent, if the request is traced. */
+  /** I/O starts. `target` is `host:port`, `stdio:<name>` or `internal:<name>`; `sent` is set if the request is traced. */
   attempt(target: string, sent?: Sent): void;
-  /** A response head as it came. Not needed where `BackendCall.head` gets the same one. */
+  /** A response head as received. Not needed if the receiver of the response gets the same head. */
   received(status: number, headers: HeaderList, target?: string): void;
-  /** A target that was asked gave no response. Not needed where `BackendCall.fail` says so. */
+  /** A target did not respond. Not needed if the receiver of the response gets the failure. */
   missed(reason: string, target?: string): void;
 }

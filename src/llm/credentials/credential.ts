@@ -8,7 +8,7 @@ import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { exactlyOneOf, livingFilePath, markLocal, secret } from "../../core/schema.ts";
+import { exactlyOneOf, markLocal, secret, watchedFilePath } from "../../core/schema.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import type { LlmError } from "../request/llm-errors.ts";
 import type { CredentialForm } from "../request/provider.ts";
@@ -174,7 +174,7 @@ const awsAuth = markLocal(
       accessKeyId: z.string().min(1).optional().describe("The id of the access key."),
       secretAccessKey: secret().optional().describe("The secret of the access key."),
       sessionToken: secret().optional().describe("For temporary credentials."),
-      profile: livingFilePath().optional().describe("A profile of the shared credentials file, instead of keys."),
+      profile: watchedFilePath().optional().describe("A profile of the shared credentials file, instead of keys."),
     })
     .refine(
       ({ accessKeyId, secretAccessKey, sessionToken, profile }) =>
@@ -189,7 +189,7 @@ const awsAuth = markLocal(
 
 const googleAuth = markLocal(
   z.strictObject({
-    keyFile: livingFilePath()
+    keyFile: watchedFilePath()
       .optional()
       .describe(
         "The JSON key of a service account (or what `gcloud auth application-default login` wrote). Default: the file in GOOGLE_APPLICATION_CREDENTIALS, else the machine's metadata server.",
@@ -220,7 +220,7 @@ function hasOwn(value: unknown, field: string): boolean {
 export const authSchema = exactlyOneOf(
   z.strictObject({
     key: secret().optional().describe("The provider's key, usually from an environment variable."),
-    file: livingFilePath()
+    file: watchedFilePath()
       .optional()
       .describe("A file that holds the key; read again when it changes, so that short-lived tokens work."),
     passthrough: z
@@ -239,7 +239,7 @@ export const apiKeySchema = z
     secret(),
     exactlyOneOf(
       z.strictObject({
-        file: livingFilePath().optional(),
+        file: watchedFilePath().optional(),
         passthrough: z.strictObject({}).optional(),
         aws: awsAuth.optional(),
         google: googleAuth.optional(),
