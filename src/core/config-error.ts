@@ -1,4 +1,6 @@
-/** A configuration error with its position. The message never contains values of environment variables. */
+/**
+ * A configuration error with its position. The message never contains values of environment variables.
+ */
 import { type VariableValue, withVariableNames } from "../observe/trace/redact.ts";
 
 /** A position in a configuration file; lines and columns count from 1. */

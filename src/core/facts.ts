@@ -1,4 +1,6 @@
-/** The request attributes that policies and backends set. CEL expressions, logs and metrics read them; no code acts on them. */
+/**
+ * The request attributes that policies and backends set. CEL expressions, logs and metrics read them; no code acts on them.
+ */
 
 export interface BackendFacts {
   readonly name: string;

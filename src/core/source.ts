@@ -1,4 +1,6 @@
-/** The origin of a request: the connection's peer, and the client behind it if trusted proxies report one. */
+/**
+ * The origin of a request: the connection's peer, and the client behind it if trusted proxies report one.
+ */
 
 export interface Source {
   /** The peer of the socket. */

@@ -46,7 +46,7 @@ const reasons: [name: string, rule: AccessRule, reason: string | undefined][] = 
   ["a deny rule that says neither", { deny: "jwt.level" }, "the deny rule `jwt.level` is not false"],
 ];
 for (const [name, rule, reason] of reasons) {
-  test(`why it was denied: ${name}`, () => assert.equal(why(rule), reason));
+  test(`reason of a denial: ${name}`, () => assert.equal(why(rule), reason));
 }
 
 for (const rule of [
@@ -54,7 +54,7 @@ for (const rule of [
   'request.uri == "other"',
   'request.pathAndQuery == "other"',
 ]) {
-  test(`of \`${rule}\` only the source is told: it reads what may be a secret`, () => {
+  test(`the reason for \`${rule}\` shows only the source, because it may read a secret`, () => {
     assert.equal(why(rule), `the rule \`${rule}\` is not true`);
   });
 }

@@ -1,7 +1,7 @@
 /**
- * Rules of who may do what, for both authorization policies: all of `require`, none of `deny`, one of `allow` if any is
- * given. A rule that cannot be evaluated is not true, and a `deny` rule that cannot be evaluated denies: whoever makes
- * a rule fail must not gain by it.
+ * Access rules for both authorization policies: all `require` rules must be true, no `deny` rule, and one `allow` rule if
+ * there are any. Rules fail closed: a `require` or `allow` rule that cannot be evaluated is not true, and a `deny` rule
+ * that cannot be evaluated denies.
  */
 import { z } from "zod";
 import { createBudget, type Expression } from "../../cel/expression.ts";
@@ -30,7 +30,7 @@ export interface AccessRules {
   readonly require: readonly Expression[];
 }
 
-/** `plainMeans` is what a rule without a key is: the two policies differ in it. */
+/** `plainMeans` is the kind of a rule without a key; it differs between the two policies. */
 export function compileAccessRules(
   rules: readonly AccessRule[],
   plainMeans: RuleKind,
@@ -45,7 +45,7 @@ export function compileAccessRules(
   return compiled;
 }
 
-/** Why the request is denied, for the operator; undefined when it is admitted. */
+/** Returns the reason for a denial, for the operator; undefined if the request is admitted. */
 export function denial(rules: AccessRules, attributes: Attributes): string | undefined {
   const budget = createBudget();
   for (const rule of rules.deny) {
@@ -71,7 +71,7 @@ export function denial(rules: AccessRules, attributes: Attributes): string | und
     .join("; ")}`;
 }
 
-/** Header and body values may be secrets: of a rule that reads them only the source is shown. */
+/** Header and body values may be secrets, so the reason shows only the source of a rule that reads them. */
 const NOT_SHOWN = ["request.headers", "request.body", "request.uri", "request.pathAndQuery", "response"];
 const MAX_TEXT = 400;
 const TEXTS_AND_WORDS = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\b(?:true|false|null|in)\b|\b\d[\w.]*/g;
@@ -115,7 +115,7 @@ function knownOf(rule: Expression): Known {
   return made;
 }
 
-/** Without the name of anything: `["a"] is ["a"]` tells nobody a thing. */
+/** Constants are left out of a reason: `["a"] is ["a"]` explains nothing. */
 function isConstant(source: string): boolean {
   return !/[A-Za-z_]/.test(source.replace(TEXTS_AND_WORDS, ""));
 }

@@ -1,7 +1,7 @@
 /**
- * Bearer tokens on requests, for every policy that reads them: the three modes, what is set on success, and the two
- * 401 answers (spec 7, RFC 6750 section 3). The answer to the client stays coarse; the refusal's detail says which
- * check failed, what was expected, what came, and how to fix it.
+ * Bearer token authentication for the policies that verify tokens: the three modes, the attributes set on success, and the
+ * two 401 responses (RFC 6750 section 3). The client gets a generic error; the detail for the operator names the failed
+ * check, the expected and the actual value, and the fix.
  */
 import { z } from "zod";
 import { GatewayError } from "../../core/errors.ts";
@@ -27,18 +27,18 @@ export const authenticationMode = z
   );
 export type AuthenticationMode = z.output<typeof authenticationMode>;
 
-/** An issuer with its own keys: what it signed is never checked with those of another. */
+/** An issuer with its own keys. Its tokens are never verified with the keys of another issuer. */
 export interface AcceptedIssuer {
   readonly verifier: TokenVerifier;
   readonly rules: ClaimRules;
 }
 
 export interface BearerOptions {
-  /** The policy, for the report of what a permissive one lets pass. */
+  /** The policy's kind, for the shadow report of permissive mode. */
   readonly kind: string;
   readonly mode: AuthenticationMode;
   readonly location: CredentialLocation;
-  /** Whose tokens are accepted; the first is named where a token names none of them. */
+  /** Accepted issuers; errors mention the first if a token names none of them. */
   readonly issuers: readonly [AcceptedIssuer, ...AcceptedIssuer[]];
   /** Attributes of `www-authenticate` after the scheme, for example `resource_metadata="…"`. */
   readonly challenge: string;
@@ -49,15 +49,15 @@ const KEYS_MISSING = "the identity provider's keys are not available yet";
 
 export interface BearerAuthentication {
   request(exchange: Exchange): undefined | Promise<undefined>;
-  /** The same with a token or claims that are given, for a dry run: everything but the signature is checked. */
+  /** The same check for a dry run, with a given token or claims and without the signature. */
   assume(exchange: Exchange, given: GivenToken): undefined;
-  /** The same with the claims that were recorded: issuer, audience and times are checked. */
+  /** The same check with recorded claims: issuer, audience and times. */
   recall(exchange: Exchange, identity: RecordedIdentity): undefined | Promise<undefined>;
 }
 
 /**
- * A permissive policy passes what a strict one would deny: the report names it. Limits count it, because permissive is
- * also what many stay with.
+ * Records a request that a permissive policy admits and a strict one would deny. Limits count it, because permissive mode
+ * is also used permanently.
  */
 export function toleratedInShadow(exchange: Exchange, kind: string, rule: string, detail = rule): void {
   exchange.deniedInShadow(kind, detail, { rule, isCounted: true });
@@ -124,7 +124,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     return verifier.verify(token, rules);
   }
 
-  /** A key that nobody knows is most often one of another issuer: then that is what has to be fixed. */
+  /** An unknown key usually means a token of another issuer, so the error names the issuer instead. */
   function namingIssuer(verdict: Verdict & { kind: "invalid" }, token: string): Verdict & { kind: "invalid" } {
     const { check } = verdict.problem;
     if (check !== "key" && check !== "issuer") return verdict;
@@ -134,7 +134,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     return { kind: "invalid", problem: issuerProblem(iss, names) };
   }
 
-  /** By what the token says of itself: the issuer's own keys must then vouch for it. */
+  /** Selects the issuer by the unverified `iss` claim; the token must then verify with that issuer's keys. */
   function issuerOf(iss: unknown): AcceptedIssuer {
     return issuers.find(({ rules }) => rules.issuer === iss) ?? issuers[0];
   }

@@ -1,6 +1,6 @@
 /**
- * Where a request carries a credential: a header with an optional scheme, or a query parameter. Two values are never
- * weighed against each other: which one counts would differ between us and whatever stands behind us.
+ * The location of a credential in a request: a header with an optional scheme, or a query parameter. A request with two
+ * values is rejected, because the gateway and a backend could each use a different one.
  */
 import { z } from "zod";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
@@ -21,7 +21,7 @@ export type CredentialLocation = z.output<typeof credentialLocation>;
 
 export const BEARER_LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Bearer " } };
 
-/** For whoever shows requests: what stands there is a secret. */
+/** The places that must be redacted wherever requests are shown. */
 export function credentialPlaces(location: CredentialLocation): CredentialPlaces {
   return "header" in location ? { headers: [location.header.name] } : { parameters: [location.queryParameter.name] };
 }
@@ -29,7 +29,7 @@ export function credentialPlaces(location: CredentialLocation): CredentialPlaces
 export type FoundCredential =
   | { readonly kind: "none" }
   | { readonly kind: "found"; readonly value: string }
-  /** Something is there, but not one credential of the right form. */
+  /** There is a value, but not exactly one credential in the right format. */
   | { readonly kind: "bad"; readonly detail: string };
 
 const NONE: FoundCredential = { kind: "none" };
@@ -39,7 +39,7 @@ export function readCredential(request: GatewayRequest, location: CredentialLoca
   return readParameter(request, location.queryParameter.name);
 }
 
-/** After this the credential is not sent to backends; with `restorable` a `backendAuth` policy may still pass it on. */
+/** Withholds the credential from backends. With `restorable`, a `backendAuth` policy may still forward it. */
 export function withhold(exchange: Exchange, location: CredentialLocation, restorable: boolean): void {
   if ("queryParameter" in location) {
     exchange.credentials.query ??= [];
@@ -63,19 +63,19 @@ function readHeader(request: GatewayRequest, name: string, prefix: string): Foun
   }
   if (line === undefined) return NONE;
   if (prefix === "") return line === "" ? NONE : { kind: "found", value: line };
-  // Schemes are case-insensitive (RFC 9110 section 11.1); another scheme is another mechanism's credential.
+  // Schemes are case-insensitive (RFC 9110 section 11.1); a different scheme belongs to another mechanism.
   const scheme = prefix.trimEnd();
   if (line.slice(0, scheme.length).toLowerCase() !== scheme.toLowerCase()) return NONE;
   const rest = line.slice(scheme.length);
   if (rest !== "" && prefix !== scheme && rest[0] !== " " && rest[0] !== "\t") return NONE;
-  // `1*SP` may stand between a scheme and its credential (RFC 9110 section 11.4).
+  // One or more spaces separate the scheme from the credential (RFC 9110 section 11.4).
   const value = prefix === scheme ? rest : rest.replace(/^[ \t]+/, "");
   if (value === "" || /[\s,]/.test(value))
     return { kind: "bad", detail: `the ${name} header is not \`${prefix}\` and one credential` };
   return { kind: "found", value };
 }
 
-/** By its plain name only: the pipeline takes the same spelling out of what goes to backends. */
+/** Matches the exact name only; the pipeline removes the same spelling from requests to backends. */
 function readParameter(request: GatewayRequest, name: string): FoundCredential {
   const values = request.query.split("&").filter((part) => part === name || part.startsWith(`${name}=`));
   const [first] = values;

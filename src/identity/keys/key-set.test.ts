@@ -38,19 +38,19 @@ function open(keys = keySetOf(first)) {
   return { clock, provider, keySet, verifier, verify };
 }
 
-test("nothing is fetched before the loop runs, so that a validation probes nothing", () => {
+test("nothing is fetched before the event loop runs, so validation makes no requests", () => {
   const { provider, keySet } = open();
   keySet.close();
   assert.equal(provider.requests.length, 0);
 });
 
-test("a token that comes before the first fetch starts it and waits for it", async () => {
+test("a token that arrives before the first fetch starts it and waits for it", async () => {
   const { provider, verify } = open();
   assert.equal((await verify(tokenOf(first))).kind, "valid");
   assert.equal(provider.requests.length, 1);
 });
 
-test("once keys are there a token is verified synchronously", async () => {
+test("with keys, a token is verified synchronously", async () => {
   const { clock, verifier } = open();
   await clock.advance(0);
   const verdict = verifier.verify(tokenOf(first), RULES);
@@ -83,7 +83,7 @@ test("the limit on unknown kids counts attempts, so it holds while the provider 
   assert.equal(provider.requests.length - before, 1);
 });
 
-test("after a rotation the new key is accepted with one fetch and the old one refused [R21]", async () => {
+test("after a rotation the new key is accepted with one fetch and the old one is rejected [R21]", async () => {
   const { clock, provider, verify } = open();
   await clock.advance(0);
   assert.equal((await verify(tokenOf(first))).kind, "valid");
@@ -107,7 +107,7 @@ test("valid tokens pass while the provider is down for an hour, and no longer af
   assert.equal((await verify(tokenOf(first))).kind, "valid");
 });
 
-test("without keys a token waits for the fetch in flight at most 5 s, then it is told when to come again [R20]", async () => {
+test("without keys a token waits at most 5 s for the fetch, then gets a retry-after [R20]", async () => {
   const { clock, provider, verify } = open();
   provider.answers.set(URL, () => new Promise(() => undefined));
   await clock.advance(0);
@@ -132,7 +132,7 @@ test("while the provider is slow, known keys verify at once and a hundred unknow
   assert.equal(provider.requests.length - before, 1);
 });
 
-test("a provider that comes up later is found without a token asking [R18]", async () => {
+test("a provider that starts later is found without a token [R18]", async () => {
   const { clock, provider, verifier } = open();
   provider.down = true;
   await clock.advance(20_000);
@@ -154,7 +154,7 @@ const wrongAnswers = {
   "a hundred useless keys before the good one": { body: { keys: [...Array(100).fill({}), ...keySetOf(first).keys] } },
 };
 for (const [name, answer] of Object.entries(wrongAnswers)) {
-  test(`the old keys stay when the provider answers with ${name} [K1]`, async () => {
+  test(`the old keys stay when the provider responds with ${name} [K1]`, async () => {
     const { clock, provider, verify } = open();
     await clock.advance(0);
     provider.answers.set(URL, answer);
@@ -197,7 +197,7 @@ for (const { name, headers, quietMs, dueMs } of lifetimes) {
   });
 }
 
-test("an answer may have a megabyte and five seconds [K1]", async () => {
+test("a response is limited to a megabyte and five seconds [K1]", async () => {
   const { clock, provider } = open();
   await clock.advance(0);
   assert.deepEqual(
@@ -206,7 +206,7 @@ test("an answer may have a megabyte and five seconds [K1]", async () => {
   );
 });
 
-test("a closed key set fetches no more", async () => {
+test("a closed key set does not fetch", async () => {
   const { clock, provider, keySet } = open();
   await clock.advance(0);
   keySet.close();
@@ -214,7 +214,7 @@ test("a closed key set fetches no more", async () => {
   assert.equal(provider.requests.length, 1);
 });
 
-test("a file is read again when it is replaced, and a broken one keeps the last good keys [S2.2-12]", async (context) => {
+test("a replaced file is read again, and a broken one keeps the last valid keys [S2.2-12]", async (context) => {
   const folder = mkdtempSync(join(tmpdir(), "key-set-"));
   context.after(() => rmSync(folder, { recursive: true }));
   const path = join(folder, "jwks.json");
@@ -243,7 +243,7 @@ test("a file is read again when it is replaced, and a broken one keeps the last 
   keySet.close();
 });
 
-test("what is not a regular file of a key set's size fails at once instead of hanging [K3]", (context) => {
+test("a file that is not regular or too large fails at once instead of hanging [K3]", (context) => {
   const folder = mkdtempSync(join(tmpdir(), "key-set-"));
   context.after(() => rmSync(folder, { recursive: true }));
   const env = { clock: fakeClock(), logger: silentLogger };

@@ -1,7 +1,6 @@
 /**
- * The keys that a policy trusts, as a living thing: fixed (inline), read from a watched file, or fetched from the
- * identity provider (remote-key-set.ts). A key set answers synchronously from what it has; only a key that it does
- * not know yet is worth waiting for.
+ * The keys that a policy trusts: inline, read from a watched file, or fetched from the identity provider
+ * (remote-key-set.ts). Lookups are synchronous; only a key that is not known yet makes a request wait.
  */
 import { readFileSync, statSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
@@ -13,21 +12,21 @@ import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } fro
 
 /** Larger than any real key set, small enough to parse without blocking. */
 export const MAX_KEY_SET_BYTES = 1024 * 1024;
-/** Of a token without a `kid`: how many keys of the fitting type are tried. */
+/** The number of keys tried for a token without a `kid`. */
 const MAX_KEYS_TRIED = 8;
-/** A poll sees renames, symlink swaps and bind mounts, which file events miss. */
+/** Polling detects renames, symlink swaps and bind mounts, which file events miss. */
 const FILE_POLL_MS = 1_000;
 
 export interface KeySet {
   /** For messages: a URL, a path, or `inline`. */
   readonly description: string;
-  /** Another number after every change of the keys: verdicts of an earlier one are void. */
+  /** Changes with every change of the keys, which invalidates earlier verdicts. */
   readonly generation: number;
-  /** The keys, or undefined while there are none that may still be trusted. */
+  /** The current keys; undefined if there are none that can still be trusted. */
   current(): KeyTable | undefined;
-  /** A fetch that may bring a key that is not there, or undefined if none is to be made now. */
+  /** Starts or joins a fetch that may bring a missing key; undefined if none is allowed now. */
   refresh(): Promise<void> | undefined;
-  /** When to ask again after `current()` was undefined. */
+  /** When to retry after `current()` was undefined. */
   retryAfterSeconds(): number;
   report(): Record<string, unknown>;
   close(): void;
@@ -45,12 +44,12 @@ export function createKeyTable(keys: readonly VerificationKey[]): KeyTable {
   return table;
 }
 
-/** The keys that may have signed the token; a problem when there are none. */
+/** Returns the keys that may have signed the token, or a problem if there are none. */
 export function keysFor(token: ParsedToken, table: KeyTable): readonly VerificationKey[] | TokenProblem {
   const candidates = token.kid === undefined ? [...table.values()].flat() : (table.get(token.kid) ?? []);
   const fitting = candidates.filter((key) => key.algorithms.includes(token.algorithm));
   if (token.kid === undefined) {
-    // Each key that is tried costs a verification: their number bounds what a bad token costs.
+    // Each attempt costs a verification, so the number of keys bounds the cost of a bad token.
     if (fitting.length > 0) return fitting.slice(0, MAX_KEYS_TRIED);
     return failure("key", "the token's key is not known", `the token has no kid and no key fits ${token.algorithm}`)
       .problem;
@@ -65,7 +64,7 @@ export function keysFor(token: ParsedToken, table: KeyTable): readonly Verificat
   return failure("key", "the token's key is not known", detail).problem;
 }
 
-/** Throws an Error when there is no usable key in it. */
+/** Throws an Error if the set has no usable key. */
 export function createInlineKeySet(value: unknown): KeySet {
   const read = typeof value === "string" ? readKeySet(value) : readKeySetObject(value);
   const table = createKeyTable(requireKeys(read).keys);
@@ -80,7 +79,7 @@ export function createInlineKeySet(value: unknown): KeySet {
   };
 }
 
-/** Throws an Error when the file cannot be read now; later faults keep the last good keys. */
+/** Throws an Error if the file cannot be read now. Later errors keep the last valid keys. */
 export function openFileKeySet(path: string, env: { clock: Clock; logger: Logger }): KeySet {
   let stamp = fileStamp(path);
   let table = createKeyTable(readKeyFile(path).keys);
@@ -114,7 +113,7 @@ export function openFileKeySet(path: string, env: { clock: Clock; logger: Logger
   };
 }
 
-/** A set without usable keys would refuse every token: an error where it is loaded, not at each request. */
+/** Fails at load instead of rejecting every token later. */
 export function requireKeys(read: ReadKeys): ReadKeys {
   if (read.keys.length > 0) return read;
   const reasons = read.skipped.length > 0 ? `: ${read.skipped.slice(0, 3).join("; ")}` : "";
@@ -133,7 +132,7 @@ function readable<Value>(path: string, read: () => Value): Value {
   }
 }
 
-/** Changes when the content may have; refuses what would block (a FIFO) or is not a key set's size. */
+/** Changes when the content may have changed. Throws for files that would block (a FIFO) or are too large. */
 function fileStamp(path: string): string {
   const stat = readable(path, () => statSync(path));
   if (!stat.isFile()) throw new Error(`cannot read ${path}: it is not a regular file`);

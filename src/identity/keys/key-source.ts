@@ -1,6 +1,6 @@
 /**
- * Where a policy's keys come from, as configured (`jwks`) or derived from the provider, and the living verifier behind
- * it: shared by all policies with the same source, kept across reloads, closed when nobody names it any more.
+ * The source of a policy's keys, configured (`jwks`) or derived from the provider, and the token verifier for it. All
+ * policies with the same source share a verifier, which survives reloads and is closed when no policy uses it.
  */
 import { z } from "zod";
 import { urlLabel } from "../../base/url-label.ts";
@@ -32,7 +32,7 @@ export type KeySource =
   | { readonly kind: "url"; readonly url: string }
   | { readonly kind: "file"; readonly path: string }
   | { readonly kind: "inline"; readonly value: unknown }
-  /** At the `jwks_uri` of the provider's metadata. */
+  /** The `jwks_uri` of the provider's metadata. */
   | { readonly kind: "discovered"; readonly issuer: string };
 
 export type JwksConfig = z.output<typeof jwksSetting>;
@@ -51,7 +51,7 @@ function givenKeys(jwks: JwksConfig): KeySource {
   return { kind: "inline", value: jwks };
 }
 
-/** Neither inline JSON nor a URL. */
+/** Whether the string is a path: neither inline JSON nor a URL. */
 function isFileText(text: string): boolean {
   return !text.trimStart().startsWith("{") && !/^https?:/i.test(text);
 }
@@ -64,7 +64,7 @@ function fromText(text: string): KeySource {
   return { kind: "url", url: text };
 }
 
-/** Throws a ConfigError when a file or inline set is unusable; a remote one may come up later. */
+/** Throws a ConfigError if a file or inline set is unusable. A remote set may become available later. */
 export function keepVerifier(source: KeySource, discovery: Discovery | undefined, env: CompileEnv): TokenVerifier {
   const definition = source.kind === "file" ? { kind: "file", path: env.resolvePath(source.path) } : source;
   try {
@@ -80,7 +80,7 @@ export function keepVerifier(source: KeySource, discovery: Discovery | undefined
   }
 }
 
-/** With the keys that the configuration gives: the issuer may be any name. */
+/** A verifier with the configured keys. The issuer can be any name, not only a URL. */
 export function keepGivenVerifier(jwks: JwksConfig, env: CompileEnv): TokenVerifier {
   return keepVerifier(givenKeys(jwks), undefined, env);
 }

@@ -177,7 +177,7 @@ for (const [name, text] of Object.entries(good)) {
 }
 
 for (const [name, [check, text]] of Object.entries(bad)) {
-  test(`refuses ${name} [S5-1]`, () => {
+  test(`rejects ${name} [S5-1]`, () => {
     const verdict = verifyNow(text);
     assert.equal(verdict.kind, "invalid");
     const { problem } = verdict as Extract<Verdict, { kind: "invalid" }>;
@@ -192,7 +192,7 @@ test("no token takes more than 5 ms of the loop [A4] [V16]", () => {
   const fresh = createTokenVerifier(createInlineKeySet(KEYS), fakeClock());
   const texts = [...Object.values(good), ...Object.values(bad).map(([, text]) => text)];
   for (const text of texts) {
-    // The best of three: the machine may be busy with other things.
+    // The best of three, because the machine may be busy.
     const times = [1, 2, 3].map(() => {
       const startedMs = cpuMs();
       void fresh.verify(text, RULES);
@@ -202,7 +202,7 @@ test("no token takes more than 5 ms of the loop [A4] [V16]", () => {
   }
 });
 
-test("a cached token is refused once it has expired [A9]", async () => {
+test("a cached token is rejected after it expires [A9]", async () => {
   const clock = fakeClock();
   const subject = createTokenVerifier(createInlineKeySet(KEYS), clock);
   const text = token({ exp: NOW + 30 });
@@ -213,7 +213,7 @@ test("a cached token is refused once it has expired [A9]", async () => {
   assert.equal((subject.verify(text, RULES) as Verdict).kind, "invalid");
 });
 
-test("policies that share a key set each check issuer and audience, also on a cached token [S2.2-2]", () => {
+test("policies that share a key set each check issuer and audience, even of a cached token [S2.2-2]", () => {
   const text = token();
   assert.equal(verifyNow(text).kind, "valid");
   const other = verifier.verify(text, { issuer: ISSUER, audiences: ["other"] }) as Verdict;
@@ -225,19 +225,19 @@ test("a required claim that is missing is named in the detail", () => {
   assert.match(verdict.kind === "invalid" ? verdict.problem.detail : "", /the claim email is required/);
 });
 
-test("claims are frozen to their depth", () => {
+test("claims are deeply frozen", () => {
   const verdict = verifyNow(token({ realm_access: { roles: ["user"] } }));
   assert.ok(verdict.kind === "valid");
   const roles = (verdict.claims.realm_access as { roles: string[] }).roles;
   assert.throws(() => roles.push("admin"), TypeError);
 });
 
-test("claims nested thousands deep do no harm", () => {
+test("claims nested thousands of levels deep are handled", () => {
   const deep = token({}, { payload: `{"a":${"[".repeat(2500)}${"]".repeat(2500)}}` });
   assert.equal(verifyNow(deep).kind, "invalid");
 });
 
-test("the details say what was expected and what came", () => {
+test("the details name the expected and the actual value", () => {
   const detailOf = (text: string): string => {
     const verdict = verifyNow(text);
     return verdict.kind === "invalid" ? verdict.problem.detail : "";
@@ -251,7 +251,7 @@ test("the details say what was expected and what came", () => {
   assert.equal(detailOf(token({ exp: NOW - 61 })), "exp was 61 s ago, 60 s are tolerated");
 });
 
-test("a key set without usable keys is refused with the reason", () => {
+test("rejects a key set without usable keys with the reason", () => {
   assert.throws(
     () => createInlineKeySet({ keys: [publicJwk(short)] }),
     /no usable key: key 0 \(kid short\): its 1024 bits/,

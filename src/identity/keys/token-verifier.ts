@@ -1,8 +1,7 @@
 /**
- * Bearer tokens against one key set. A signature is verified once and its verdict remembered under the token's
- * digest (the token itself is not kept); issuer, audience and times are checked on every request, so that several
- * policies can share a key set and an expired token is refused to the second. Answers synchronously unless keys are
- * missing.
+ * Verifies bearer tokens with one key set. A signature is verified once, and the verdict is cached under the token's digest
+ * (the token itself is not kept). Issuer, audience and times are checked on every request, so policies can share a key set
+ * and a token is rejected as soon as it expires. Verification is synchronous unless keys are missing.
  */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
@@ -20,13 +19,13 @@ import {
 import { type KeySet, keysFor } from "./key-set.ts";
 import { type VerificationKey, verifySignature } from "./verification-key.ts";
 
-/** About 2 KiB each: 16 MiB for the largest installations, next to nothing for small ones. */
+/** About 2 KiB each, at most 16 MiB. */
 const MAX_CACHED_TOKENS = 8_192;
 
 export type Verdict =
   | { readonly kind: "valid"; readonly claims: TokenClaims; readonly principal: string }
   | { readonly kind: "invalid"; readonly problem: TokenProblem }
-  /** There are no keys to decide with: neither the token's nor the client's fault. */
+  /** There are no keys to verify with. */
   | { readonly kind: "unavailable"; readonly retryAfterSeconds: number; readonly detail: string };
 
 type ValidVerdict = Extract<Verdict, { kind: "valid" }>;
@@ -45,7 +44,7 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
       verified.clear();
       generation = keySet.generation;
     }
-    // Stale beyond their limit, keys no longer vouch for what they verified either.
+    // Keys that are too stale to trust also invalidate the cached verdicts.
     if (keySet.current() === undefined) verified.clear();
     const digest = hash("sha256", token, "base64");
     const known = verified.get(digest);
@@ -57,7 +56,7 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
     if (verdict.kind === "valid") return remember(digest, verdict, rules);
     if (verdict.kind === "invalid" && verdict.problem.check !== "key") return verdict;
 
-    // A key that is not there may have been published since: ask once, within the key set's own limits.
+    // An unknown key may have been published since, so fetch once, within the key set's limits.
     const fetching = keySet.refresh();
     if (fetching === undefined) return verdict;
     return fetching.then(() => {
@@ -76,11 +75,11 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
     if (!isKeys(keys)) return { kind: "invalid", problem: keys };
     if (keys.some((key) => verifySignature(token, key))) {
       const claims = freezeClaims(token.claims);
-      // Once per token, not once per request.
+      // The principal is computed once per token, not per request.
       return { kind: "valid", claims, principal: tokenPrincipal(claims, text) };
     }
     const detail = `the signature does not match ${keysTried(token, keys.length)} of ${keySet.description}`;
-    // Without a kid nothing says that the right key was among them: it may have been published since.
+    // Without a `kid`, the right key may have been published since.
     if (token.kid === undefined)
       return { kind: "invalid", problem: failure("key", "the token's key is not known", detail).problem };
     return { kind: "invalid", problem: failure("signature", "the token's signature is not valid", detail).problem };
@@ -88,7 +87,7 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
 
   function remember(digest: string, verdict: ValidVerdict, rules: ClaimRules): Verdict {
     const judgement = judged(verdict, rules);
-    // What no policy accepts now is not worth a place: it would push out tokens that are in use.
+    // Only accepted tokens are cached; others would evict tokens that are in use.
     if (judgement.kind === "valid" && keySet.generation === generation) verified.set(digest, verdict);
     return judgement;
   }

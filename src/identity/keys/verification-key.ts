@@ -1,8 +1,7 @@
 /**
- * One public key of a key set, ready to verify (RFC 7517). Keys that could not have signed an access token are left
- * out with the reason: shared secrets, encryption keys, short RSA keys, unknown curves.
- * The check of a signature is synchronous: it costs half of what the promise-based interfaces do, and happens once
- * per token because verdicts are cached.
+ * The public keys of a key set, imported for verification (RFC 7517). Keys that cannot have signed an access token are
+ * skipped with a reason: shared secrets, encryption keys, short RSA keys, unknown curves. Signature checks are synchronous:
+ * that costs half as much as the promise-based API, and each token is checked once because verdicts are cached.
  */
 
 import { constants, createPublicKey, type KeyObject, verify } from "node:crypto";
@@ -10,11 +9,11 @@ import { lookupTable } from "../../base/lookup-table.ts";
 import { parseBounded } from "../../json/json.ts";
 import { ALGORITHMS, type Algorithm, type ParsedToken } from "../tokens/token.ts";
 
-/** Below it RSA is broken or will be (RFC 7518 section 3.3). */
+/** The minimum of RFC 7518 section 3.3. */
 const MIN_RSA_BITS = 2048;
-/** OpenSSL's own limit; a larger key only costs time. */
+/** OpenSSL's own limit. */
 const MAX_RSA_BITS = 16_384;
-/** More keys than any provider has; a set with thousands is a mistake or an attack. */
+/** More keys than any provider has. */
 export const MAX_KEYS = 100;
 
 export interface VerificationKey {
@@ -25,11 +24,11 @@ export interface VerificationKey {
 
 export interface ReadKeys {
   readonly keys: readonly VerificationKey[];
-  /** One sentence for each key that was left out. */
+  /** One sentence for each skipped key. */
   readonly skipped: readonly string[];
 }
 
-/** Throws an Error that says what is wrong when the text is no key set at all. */
+/** Throws an Error that explains the problem if the text is not a key set. */
 export function readKeySet(text: string): ReadKeys {
   let parsed: unknown;
   try {
@@ -73,12 +72,12 @@ export function verifySignature(token: ParsedToken, key: VerificationKey): boole
     }
     return verify(hash, signed, { key: key.key, dsaEncoding: "ieee-p1363" }, signature);
   } catch {
-    // A signature of impossible form is simply not a valid one.
+    // A malformed signature is invalid.
     return false;
   }
 }
 
-/** Only these members reach the key import, so that a private part in the set is never loaded. */
+/** Only these members are imported, so private parts of a key are never loaded. */
 const PUBLIC_MEMBERS = lookupTable<readonly string[]>({
   RSA: ["n", "e"],
   EC: ["crv", "x", "y"],

@@ -6,7 +6,7 @@ import { HeaderList } from "../../http/headers.ts";
 import { BrowserCookie, foreignOrigin, withholdOwnCookies } from "./browser-flow.ts";
 
 const ORIGIN = "https://gateway.example";
-/** Everything that a page of another origin, an old browser or a script may send. */
+/** Headers that a page of another origin, an old browser or a script may send. */
 const ORIGINS = [
   undefined,
   "",
@@ -56,12 +56,12 @@ for (const [url, name, flags] of [
     assert.equal(pair, `${name}=value`);
     assert.deepEqual(attributes.sort(), [...flags, "Max-Age=60"].sort());
     assert.match(cookie.clearing(), new RegExp(`^${name}=; .*Max-Age=0`));
-    // The other scheme's cookie of the same name is another cookie.
+    // The cookie of the other scheme has another name.
     const headers = HeaderList.of({ cookie: `__Host-gateway_x=a; gateway_x=b; xgateway_x=c; gateway_xy=d; ${name}=e` });
     assert.deepEqual(cookie.read(headers), name === "gateway_x" ? ["b", "e"] : ["a", "e"]);
   });
 
-test("at most eight cookies of one name are looked at", () => {
+test("reads at most eight cookies of one name", () => {
   const headers = HeaderList.of({ cookie: "gateway_x=1; ".repeat(500) });
   assert.equal(new BrowserCookie("x", "http://h/").read(headers).length, 8);
 });

@@ -1,19 +1,19 @@
 /**
- * The two protections of every flow that runs in a browser (sign-ins with `oidc`, the pages where users connect MCP accounts, the
- * web UI): a request that relies on the browser must come from a page of the gateway itself, and the cookies of a flow cannot
- * be set by another host where browsers can prevent that. Backends never receive these cookies.
+ * CSRF and cookie protection for browser flows (`oidc` sign-ins, the pages where users connect MCP accounts, the web UI).
+ * Requests must come from a page of the gateway's origin, and where browsers support it, other hosts cannot set the
+ * cookies. Backends never receive these cookies.
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
 
-/** Every cookie of the gateway has this prefix, after `__Host-` where there is TLS. */
+/** All cookies of the gateway have this prefix, after `__Host-` with TLS. */
 const OWN_PREFIX = "gateway_";
-/** Other hosts of a domain can add cookies of the same name over plain HTTP; more of them are not looked at. */
+/** Other hosts of a domain can add cookies of the same name over plain HTTP; cookies beyond this number are ignored. */
 const MAX_SAME_NAME = 8;
 
 /**
- * Undefined if a page of `origin` sent the request; otherwise the reason for the log. Browsers send `Origin` with every request that
- * is not a mere read, so a request without it is rejected as well.
+ * Returns undefined if a page of `origin` sent the request, otherwise the reason for the log. Browsers send `Origin` with
+ * every unsafe method, so a request without it is rejected, too.
  */
 export function foreignOrigin({ headers }: GatewayRequest, origin: string): string | undefined {
   const [from, ...more] = headers.getAll("origin");
@@ -25,8 +25,8 @@ export function foreignOrigin({ headers }: GatewayRequest, origin: string): stri
 }
 
 /**
- * A cookie for the host of `url`, the URL under which browsers reach the gateway. With TLS the `__Host-` prefix stops other hosts of
- * the domain from setting it; it requires `Path=/`. Without a `Domain` attribute browsers send it to this host only.
+ * A cookie for the host of `url`, the gateway's URL in browsers. With TLS, the `__Host-` prefix (which requires `Path=/`)
+ * prevents other hosts of the domain from setting it. Without a `Domain` attribute browsers send it only to this host.
  */
 export class BrowserCookie {
   readonly name: string;
@@ -38,20 +38,20 @@ export class BrowserCookie {
   }
 
   /**
-   * The value of `set-cookie`. `Lax` and not `Strict`: a browser that returns from the identity provider must send it. Requests that
-   * change something are checked by their origin as well.
+   * The value of `set-cookie`. It is `Lax`, not `Strict`, because browsers must send it when they return from the identity
+   * provider. Unsafe requests are checked by their origin in addition.
    */
   line(value: string, maxAgeSeconds: number): string {
     const flags = `Path=/; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Lax${this.#isSecure ? "; Secure" : ""}`;
     return `${this.name}=${value}; ${flags}`;
   }
 
-  /** The value of `set-cookie` that deletes it. */
+  /** The value of `set-cookie` that deletes the cookie. */
   clearing(): string {
     return this.line("", 0);
   }
 
-  /** All values, because the order of cookies with the same name says nothing about their origin. */
+  /** Returns all values, because the order of cookies with the same name does not reveal their origin. */
   read(headers: HeaderList): string[] {
     const start = `${this.name}=`;
     return cookiePairs(headers)
@@ -61,7 +61,7 @@ export class BrowserCookie {
   }
 }
 
-/** Removes the cookies of the gateway from a request that goes to a backend. */
+/** Removes the gateway's cookies from a request to a backend. */
 export function withholdOwnCookies(headers: HeaderList): void {
   if (!headers.has("cookie") || !headers.getAll("cookie").some((line) => line.includes(OWN_PREFIX))) return;
   const others = cookiePairs(headers).filter((pair) => !/^(?:__Host-)?gateway_/.test(pair));

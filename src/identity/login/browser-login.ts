@@ -1,7 +1,7 @@
 /**
- * The legs of a sign-in with the browser (OpenID Connect, authorization code with PKCE): the way to the identity provider, and
- * the way back with a code that becomes an ID token. What must be known on the way back travels in a signed cookie, so
- * visitors who never come back cost no memory. Each failure says its reason and what to do.
+ * Browser sign-in with OpenID Connect (authorization code with PKCE): the redirect to the identity provider, and the
+ * callback that exchanges the code for an ID token. The state is kept in a signed cookie, so abandoned sign-ins use no
+ * memory. Each error explains the reason and the fix.
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -19,13 +19,13 @@ import { providerError } from "../providers/provider.ts";
 import { readUnverified, show } from "../tokens/token.ts";
 import { BrowserCookie } from "./browser-flow.ts";
 
-/** A sign-in with a second factor takes minutes, not more. */
+/** How long a sign-in may take; one with a second factor takes minutes. */
 const LOGIN_MS = 600_000;
 const TIMEOUT_MS = 10_000;
 const MAX_ANSWER_BYTES = 256 * 1024;
-/** As many tabs may be on their way at once; more cookies would only make requests longer. */
+/** Concurrent sign-ins per browser; more cookies would make requests too long. */
 const SLOTS = 4;
-/** A page to go back to that is longer is forgotten: a cookie has 4 KiB. */
+/** A longer return path is dropped, because cookies are limited to 4 KiB. */
 const MAX_RETURN_CHARS = 1_500;
 
 export interface BrowserLoginOptions {
@@ -35,12 +35,12 @@ export interface BrowserLoginOptions {
   readonly clientAuth: "basic" | "post" | undefined;
   readonly redirectUri: string;
   readonly scopes: readonly string[];
-  /** Tells policies apart. */
+  /** Separates the sign-ins of different policies. */
   readonly realm: string;
   readonly discovery: Discovery;
   readonly verifier: TokenVerifier;
   readonly signingKey: SigningKey;
-  /** Remembers finished sign-ins, so that none is finished twice. */
+  /** Remembers completed sign-ins, so that none is completed twice. */
   readonly store: Store;
   readonly fetch: Fetch;
   readonly clock: Clock;
@@ -49,18 +49,18 @@ export interface BrowserLoginOptions {
 export interface SignedIn {
   readonly claims: Claims;
   readonly principal: string;
-  /** Where the user wanted to go. */
+  /** The page that the user requested. */
   readonly returnTo: string;
-  /** Takes the cookie of the way back. */
+  /** The `set-cookie` value that deletes the state cookie. */
   readonly clearing: string;
 }
 
 export interface BrowserLogin {
-  /** To the identity provider. */
+  /** Redirects to the identity provider. */
   begin(request: GatewayRequest): Promise<Reply>;
-  /** Rejects with a GatewayError that says what went wrong. */
+  /** Handles the callback. Rejects with a GatewayError that explains the problem. */
   finish(request: GatewayRequest): Promise<SignedIn>;
-  /** Where the identity provider ends its own session; undefined if it does not say. */
+  /** The provider's logout URL; undefined if its metadata has none. */
   endSessionUrl(): Promise<string | undefined>;
 }
 
@@ -108,13 +108,13 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     });
   }
 
-  /** A path of ours, whatever it looks like: the origin stands in front. */
+  /** The origin is prepended, so the result cannot lead to another host. */
   function returnTo({ path, query }: GatewayRequest): string {
     const target = query === "" ? path : `${path}?${query}`;
     return `${origin}${target.length > MAX_RETURN_CHARS ? "/" : target}`;
   }
 
-  /** Other hosts of the domain may have set cookies of the same name: only one that the gateway signed for this state counts. */
+  /** Other hosts of the domain may have set cookies of the same name; only one that the gateway signed for this state counts. */
   function wayOf(request: GatewayRequest, state: string): OnTheWay {
     const cookies = /^[0-9][A-Za-z0-9_-]+$/.test(state) ? cookieOf(state).read(request.headers) : [];
     const ways = cookies.flatMap((value) => {
@@ -134,7 +134,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     return way;
   }
 
-  /** A copy of the cookie is worth nothing after the sign-in. Only sign-ins that succeeded are remembered. */
+  /** Prevents replays of the cookie after the sign-in. Only successful sign-ins are remembered. */
   async function finishOnce({ state, untilMs }: OnTheWay): Promise<void> {
     const key = `${realm}.${createHash("sha256").update(state).digest("base64url")}`;
     if (!(await finished.replace(key, undefined, "1", { expiresAtMs: untilMs })))
@@ -150,7 +150,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
       const description = answer.get("error_description");
       throw failed(`the identity provider answered ${shown(problem)}${description ? `: ${shown(description)}` : ""}`);
     }
-    // Another provider's answer must not be taken for this one's (RFC 9207).
+    // Prevents mix-up attacks with the response of another provider (RFC 9207).
     const iss = answer.get("iss");
     if (iss !== null && iss !== issuer)
       throw failed(
@@ -260,7 +260,7 @@ function isSame(one: string, other: string): boolean {
   return a.length === b.length && timingSafeEqual(a, b);
 }
 
-/** A text from outside in one line of an answer and of the log. */
+/** Formats an external value for one line of a response or the log. */
 function shown(value: unknown): string {
   return show(value).replace(/[^\x20-\x7e\u00a0-\u{10ffff}]/gu, " ");
 }
@@ -294,13 +294,13 @@ export interface BrowserSession {
 }
 
 export interface BrowserSessions {
-  /** The id for the cookie. */
+  /** Returns the session id for the cookie. */
   open(session: BrowserSession, lifetimeMs: number): Promise<string>;
   find(id: string): Promise<BrowserSession | undefined>;
   end(id: string): Promise<void>;
 }
 
-/** `realm` tells policies apart: the session of one is nothing to another. */
+/** `realm` separates the sessions of different policies. */
 export function createBrowserSessions(store: Store, clock: Clock, realm: string): BrowserSessions {
   const sessions = storeNamespace(store, "signins");
   const keyOf = (id: string): string => `${realm}.${createHash("sha256").update(id).digest("base64url")}`;

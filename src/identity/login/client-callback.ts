@@ -1,8 +1,8 @@
 /**
- * The provider's callback, taken by the gateway on behalf of clients that log in as the operator's client (RFC 6749
- * section 4.1.2). The provider knows one address only, and clients read the gateway as `iss`, as its metadata promises
- * (RFC 9207). The provider no longer looks at where a login leads, so the gateway must: only to addresses that the
- * configuration or the client's metadata document names, only with PKCE, and only with a state that it signed itself.
+ * Receives the provider's callback on behalf of clients that log in as the operator's client (RFC 6749 section 4.1.2). The
+ * provider knows a single redirect URI, and clients see the gateway as `iss`, as in its metadata (RFC 9207). Because the
+ * provider cannot check the client's redirect URI, the gateway does: it redirects only to addresses in the configuration or
+ * in the client's metadata document, only with PKCE, and only with a state that it signed.
  */
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type FormPair, parseForm, requireUnique, serialiseForm } from "../providers/oauth-form.ts";
@@ -15,19 +15,19 @@ const LOGIN_SECONDS = 3_600;
 const MAX_STATE_CHARS = 2_048;
 const MAX_ADDRESS_CHARS = 2_048;
 const STATE = /^([\w-]{1,12000})\.([\w-]{22})$/;
-/** What a client is told; everything else of the answer is for the gateway. */
+/** Callback parameters that are forwarded to the client. */
 const PASSED_ON = ["code", "error", "error_description", "error_uri"];
-/** They would lead to other parameters than those that are checked here, or to an answer of another form. */
+/** Rejected, because they could replace the parameters that are checked here. */
 const REFUSED = ["request", "request_uri"];
 
-/** Any address of the user's own machine. */
+/** Stands for any address of the user's machine. */
 export const LOOPBACK = "loopback";
 
 export interface ClientCallbackOptions {
   readonly clientId: string;
-  /** Where logins may lead: addresses, or `loopback`. */
+  /** Allowed redirect addresses, or `loopback`. */
   readonly redirectUris: readonly string[];
-  /** The provider's. */
+  /** The provider's issuer. */
   readonly issuer: string;
   readonly resource: string;
   readonly key: SigningKey;
@@ -35,16 +35,16 @@ export interface ClientCallbackOptions {
 }
 
 export interface ClientCallback {
-  /** What the gateway's metadata says beside. */
+  /** Members to add to the gateway's metadata. */
   readonly metadata: Readonly<Record<string, unknown>>;
-  /** The query for the provider. `isKnown`: the client's document names the address; its id was replaced already. */
+  /** Returns the query for the provider. `isKnown`: the client's document lists the address and its id is already replaced. */
   authorize(query: string, suffix: string, isKnown: boolean): string;
   token(form: string): string;
-  /** Where the browser goes from the callback. `sendsIss`: the provider promises to name itself. */
+  /** Returns the redirect from the callback to the client. `sendsIss`: the provider's metadata promises `iss`. */
   leadBack(query: string, sendsIss: boolean): string;
 }
 
-/** The address that the operator enters at the provider. */
+/** The redirect URI that the operator registers at the provider. */
 export function callbackAddress(resource: string): string {
   return gatewayEndpoints(new URL(resource).origin, resourceSuffix(resource)).callback;
 }
@@ -79,7 +79,7 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
     metadata: {
       authorization_response_iss_parameter_supported: true,
       response_modes_supported: ["query"],
-      // Requests that are kept at the provider would name another callback.
+      // Pushed requests would bypass the gateway's callback.
       pushed_authorization_request_endpoint: undefined,
       require_pushed_authorization_requests: undefined,
       request_parameter_supported: false,
@@ -130,7 +130,7 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
 
 type Sealed = readonly [address: string, state: string | null, suffix: string, until: number];
 
-/** In any case, as it was checked that nothing stands twice. */
+/** Case-insensitive; duplicates were rejected before. */
 function parameterOf(pairs: readonly FormPair[], name: string): string | undefined {
   return pairs.find((pair) => pair.name.toLowerCase() === name)?.value;
 }

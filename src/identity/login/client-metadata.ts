@@ -1,8 +1,7 @@
 /**
- * Client id metadata documents: a client whose id is the URL of a document about itself, and which needs no registration.
- * The document must be at a host that the configuration names, so that nobody can send the gateway anywhere; it must
- * speak of its own URL, and a login may only lead back to an address that it names. Towards the provider the client is
- * the one that the operator made there.
+ * Client id metadata documents: the client's id is the URL of a document that describes it, so it needs no registration.
+ * The document must be on a configured host (against SSRF) and contain its own URL, and a login may redirect only to an
+ * address that it lists. At the provider, the client uses the operator's client id.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -14,12 +13,12 @@ const FETCH_MS = 5_000;
 const MAX_DOCUMENT_BYTES = 64 * 1024;
 const MAX_KEPT_DOCUMENTS = 256;
 const KEPT_MS = 600_000;
-/** A document that could not be read is not asked for by everybody who comes. */
+/** How long a failed fetch is cached. */
 const FAILED_MS = 10_000;
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
 export interface ClientMetadataOptions {
-  /** Host names, also `*.example.com`. */
+  /** Host names, including wildcards such as `*.example.com`. */
   readonly hosts: readonly string[];
   /** The operator's client at the provider. */
   readonly clientId: string;
@@ -28,7 +27,7 @@ export interface ClientMetadataOptions {
 }
 
 export interface ClientMetadata {
-  /** The query of an authorize request as the provider knows the client. `allow` is asked before anything is fetched. */
+  /** Rewrites the query of an authorize request for the provider. `allow` is called before anything is fetched. */
   authorize(query: string, allow: () => void): Promise<string>;
   /** The same for the form of a token request. */
   token(form: string): string;
@@ -70,7 +69,7 @@ export function createClientMetadata({ hosts, clientId, fetch, clock }: ClientMe
   };
 }
 
-/** The document that a `client_id` names; undefined for an ordinary id. */
+/** Returns the URL in `client_id`; undefined for an ordinary id. */
 function documentUrl(pairs: readonly FormPair[], hosts: readonly string[]): string | undefined {
   const ids = pairs.filter(({ name }) => name.toLowerCase() === "client_id");
   const id = ids[0]?.value;
@@ -106,14 +105,14 @@ async function readUris(url: string, fetch: Fetch): Promise<readonly string[]> {
   return Array.isArray(uris) ? uris.filter((uri) => typeof uri === "string") : [];
 }
 
-/** An address of the user's own machine, at any port and path. */
+/** Whether the address is on the user's machine, with any port and path. */
 export function isLoopbackAddress(address: string): boolean {
   if (!URL.canParse(address) || address.includes("#")) return false;
   const { protocol, hostname, username, password } = new URL(address);
   return protocol === "http:" && LOOPBACK.test(hostname) && username === "" && password === "";
 }
 
-/** Exactly the same; on loopback any port, because clients take a free one (RFC 8252 section 7.3). */
+/** Exact comparison, but on loopback any port matches, because clients use a free one (RFC 8252 section 7.3). */
 export function isSameAddress(named: string, asked: string): boolean {
   if (named === asked) return true;
   if (!URL.canParse(named) || !URL.canParse(asked)) return false;

@@ -18,7 +18,7 @@ import { START_MS } from "../../../test/support/identity/tokens.ts";
 import { checkLogin } from "./login-check.ts";
 import type { LoginLeg, LoginPolicy } from "./login-leg.ts";
 
-test("a realm that is set up passes every leg, and the trial client is taken back with the renewed token", async () => {
+test("a correctly configured realm passes every step, and the trial client is deleted with the new token", async () => {
   const fake = providers();
   const found = await legs(realm, fake, tokenOf({}));
   assert.deepEqual([...found.keys()], ["metadata", "keys", "pkce", "registration", "authorize", "token"]);
@@ -28,7 +28,7 @@ test("a realm that is set up passes every leg, and the trial client is taken bac
   assert.equal(last?.headers?.authorization, "Bearer rat-2");
 });
 
-test("a tenant that is set up passes every leg", async () => {
+test("a correctly configured tenant passes every step", async () => {
   const found = await legs(tenant);
   assert.deepEqual([...found.keys()], ["metadata", "keys", "pkce", "registration", "token endpoint", "token"]);
   const { token, ...others } = Object.fromEntries(found);
@@ -160,7 +160,7 @@ for (const { name, policy, answers, token, leg, hint } of faults) {
   });
 }
 
-test("a provider that cannot be reached fails its legs and does not throw", async () => {
+test("an unreachable provider fails its steps and does not throw", async () => {
   const fake = providers();
   fake.down = true;
   const found = await legs(realm, fake);
@@ -168,7 +168,7 @@ test("a provider that cannot be reached fails its legs and does not throw", asyn
   assert.equal(found.get("keys")?.ok, false);
 });
 
-test("registers as each known client does, as the provider gets it", async () => {
+test("registers like each known client, as the provider receives it", async () => {
   const bodies = (fake: FakeFetch): Record<string, unknown>[] =>
     fake.requests
       .filter(({ url, method }) => url === REGISTRATION && method === "POST")
@@ -191,7 +191,7 @@ test("registers as each known client does, as the provider gets it", async () =>
   assert.equal(plain.requests.filter(({ method }) => method === "DELETE").length, 3, "all are taken back");
 });
 
-test("the gateway's own document and cors are looked at where a gateway is meant", async () => {
+test("checks the gateway's own document and cors if a gateway is configured", async () => {
   const place = "http://localhost:3000/.well-known/oauth-protected-resource/mcp";
   const ask = async (fake: FakeFetch, hasCors: boolean) => {
     const found = new Map<string, LoginLeg>();
@@ -211,7 +211,7 @@ test("the gateway's own document and cors are looked at where a gateway is meant
 
 const plainPolicy: LoginPolicy = { ...realm, provider: undefined };
 
-test("keys whose place only the metadata knows are not checked while it cannot be read, and neither is a signature", async () => {
+test("without readable metadata, neither the discovered keys nor a signature are checked", async () => {
   const fake = providers();
   fake.down = true;
   const found = await legs(plainPolicy, fake, tokenOf({}));
@@ -225,19 +225,19 @@ test("keys whose place only the metadata knows are not checked while it cannot b
   assert.match(found.get("token")?.message ?? "", /issuer, audience and times fit, but there are no keys/);
 });
 
-test("metadata that was read and names no keys is said to be so", async () => {
+test("reports metadata without keys", async () => {
   const answers = { [`${REALM}/.well-known/openid-configuration`]: { body: { issuer: REALM } } };
   const found = (await legs(plainPolicy, providers(answers))).get("keys");
   assert.deepEqual([found?.ok, found?.message], [false, "the metadata has no jwks_uri"]);
 });
 
-test("a token with the wrong audience fails even where there are no keys", async () => {
+test("a token with the wrong audience fails even without keys", async () => {
   const fake = providers();
   fake.down = true;
   assert.equal((await legs(plainPolicy, fake, tokenOf({ aud: "other" }))).get("token")?.ok, false);
 });
 
-test("a key set's URL that is none fails its leg", async () => {
+test("an invalid key set URL fails its step", async () => {
   const found = (await legs({ ...realm, jwks: "http://" })).get("keys");
   assert.equal(found?.ok, false);
 });

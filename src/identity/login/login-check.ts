@@ -1,7 +1,7 @@
 /**
- * `gwctl auth check`: walks the legs of a login against the real provider, without a user and without a running
- * gateway, and says for each whether it works or how to fix it. It registers a client where clients would and takes
- * it back at once. What only a signed-in user can show (the audience) is checked on a token, if one is given.
+ * `gwctl auth check`: performs the steps of a login against the real provider, without a user or a running gateway, and
+ * reports for each whether it works or how to fix it. It registers a client as MCP clients do and deletes it at once. The
+ * audience is checked only if a token is given.
  */
 
 import type { Fetch } from "../../http/fetch.ts";
@@ -79,7 +79,7 @@ export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<Lo
   if (options.gateway) yield* gatewayLegs(options, options.gateway.hasCors);
 }
 
-/** Tokens of a tenant name one of two issuers, exactly; a document is found for others too. */
+/** A tenant's tokens have one of two exact issuers, although metadata exists for other spellings, too. */
 function tenantIssuerLeg(issuer: string, provider: IdentityProvider): LoginLeg | undefined {
   if (provider.name !== "idp_tenant" || issuer === provider.discoveredIssuer) return undefined;
   const { pathname } = new URL(issuer);
@@ -92,7 +92,7 @@ function tenantIssuerLeg(issuer: string, provider: IdentityProvider): LoginLeg |
   );
 }
 
-/** Clocks that differ refuse tokens that are new, or accept expired ones. */
+/** Clock skew makes the gateway reject new tokens or accept expired ones. */
 function* clockLeg(date: string | undefined, nowMs: number): Generator<LoginLeg> {
   const aheadSeconds = date === undefined ? Number.NaN : Math.round((Date.parse(date) - nowMs) / 1000);
   if (!(Math.abs(aheadSeconds) > LEEWAY_SECONDS)) return;
@@ -123,7 +123,7 @@ async function readKeys(
 
 function pkceLeg(provider: IdentityProvider, discovered: Discovered): LoginLeg {
   const methods = discovered.code_challenge_methods_supported;
-  // The tenant provider supports it without saying so; the gateway says it instead.
+  // The tenant provider supports S256 without advertising it; the gateway advertises it instead.
   if (provider.name === "idp_tenant" || (Array.isArray(methods) && methods.includes("S256")))
     return { leg: "pkce", ok: true, message: "S256 is supported" };
   return failed(

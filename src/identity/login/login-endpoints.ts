@@ -1,7 +1,7 @@
 /**
- * What the gateway answers at the login paths of a protected route, without any token: metadata documents, client
- * registration, and the proxied authorize and token endpoints (spec 2.4, 2.5, 4.1). Requests to the provider carry
- * only what is named here: no cookies, no forwarding headers, and nothing but the answer's own body comes back.
+ * The login endpoints of a protected route, which need no token: metadata documents, client registration, and the proxied
+ * authorize and token endpoints. Requests to the provider carry no cookies and no forwarding headers, and only the status,
+ * the body and its content type come back.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -30,23 +30,23 @@ import type { ClientCallback } from "./client-callback.ts";
 import type { ClientMetadata } from "./client-metadata.ts";
 import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
 
-/** Far more than any registration or token request has. */
+/** Much larger than any real registration or token request. */
 export const MAX_LOGIN_BODY_BYTES = 64 * 1024;
 const MAX_ANSWER_BYTES = 1024 * 1024;
 const PROVIDER_TIMEOUT_MS = 10_000;
 
 export interface LoginEndpointsOptions {
-  /** The gateway's origin as clients see it. */
+  /** The gateway's origin for clients. */
   readonly base: string;
   readonly provider: IdentityProvider;
   readonly discovery: Discovery;
   readonly resourceDocument: Readonly<Record<string, unknown>>;
-  /** Clients that find no scopes in the resource's document ask for those of the server's: there are none either. */
+  /** Removes the scopes from the server metadata, too, because clients fall back to those. */
   readonly wantsNoScopes?: boolean;
   readonly limit: LoginLimit;
-  /** Where clients may be known by a document about themselves. */
+  /** Set if client id metadata documents are accepted. */
   readonly clientMetadata?: ClientMetadata | undefined;
-  /** Where the gateway takes the provider's callback. */
+  /** Set if the gateway receives the provider's callback. */
   readonly callback?: ClientCallback | undefined;
   readonly fetch: Fetch;
   readonly logger: Logger;
@@ -56,9 +56,9 @@ export interface LoginEndpoints {
   answer(endpoint: LoginEndpoint, exchange: Exchange): Reply | Promise<Reply>;
 }
 
-/** Documents are public and clients run in browsers too; a `cors` policy of the route overrides these. */
+/** The documents are public, and some clients run in browsers. A `cors` policy of the route overrides these headers. */
 const ANY_ORIGIN = { "access-control-allow-origin": "*" };
-/** `*` covers all but `authorization` (which a client may use at the token endpoint). */
+/** `*` does not cover `authorization`, which clients may use at the token endpoint. */
 const ANY_HEADERS = "authorization, content-type, mcp-protocol-version, *";
 
 const METHODS: Readonly<Record<LoginEndpoint["kind"], readonly string[]>> = {
@@ -96,7 +96,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     const url = provider.registrationUrl?.(metadata);
     if (url === undefined)
       throw new GatewayError("not_found", { detail: "the identity provider does not support client registration" });
-    // Written anew from what was checked, so that the provider cannot read the text in another way.
+    // Serialized from the checked value, so that the provider cannot parse the original text differently.
     const body = Buffer.from(JSON.stringify(provider.fitRegistration?.(registration) ?? registration));
     const authorization = provider.takesInitialAccessToken ? exchange.request.headers.get("authorization") : undefined;
     const headers = { "content-type": "application/json", ...(authorization === undefined ? {} : { authorization }) };
@@ -106,7 +106,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     return passThrough({ ...response, body: await completed(response.body, metadata) });
   }
 
-  /** The provider's answer, changed only where completing the registration changed it. */
+  /** Returns the provider's response, with the changes of the completion request. */
   async function completed(body: Buffer, metadata: Discovered): Promise<Buffer> {
     const { completion } = provider;
     const client = parseBoundedObject(body);
@@ -118,7 +118,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
       if (response.status !== 200) throw new Error(`status ${response.status}`);
       return Buffer.from(JSON.stringify(completion.merge(client, parseBoundedObject(response.body) ?? {})));
     } catch (error) {
-      // The client is registered all the same, and most clients can log in as it is.
+      // The client is registered anyway, and most clients can log in.
       logger.warn("client registration could not be completed", {
         url: request.url,
         error: detailOf(error),
@@ -152,7 +152,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
 
   async function token(login: ProxiedLogin, exchange: Exchange): Promise<Reply> {
     const type = "application/x-www-form-urlencoded";
-    // Bytes as characters: what is not changed is sent on exactly as it came.
+    // latin1 preserves the bytes of everything that is not changed.
     const form = bodyOf(exchange, type, "invalid_request").toString("latin1");
     const authorization = exchange.request.headers.get("authorization");
     const known = options.clientMetadata?.token(form) ?? form;
@@ -189,7 +189,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     return response;
   }
 
-  /** The provider's text goes to the client as it is; the operator also reads what it means. */
+  /** Logs an explanation for the operator. The client gets the provider's response unchanged. */
   function reportFault(what: string, response: FetchResponse): void {
     if (response.status < 400) return;
     const text = response.body.toString("utf8");
@@ -240,7 +240,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
   };
 }
 
-/** OAuth mistakes of the client become OAuth answers; everything else is rendered where all errors are. */
+/** OAuth errors of the client become OAuth responses; all other errors are rendered as usual. */
 function asReply(error: unknown): Reply {
   if (error instanceof OAuthRequestError) {
     return jsonReply(
@@ -250,7 +250,7 @@ function asReply(error: unknown): Reply {
     );
   }
   if (!(error instanceof GatewayError)) throw error;
-  // Clients in browsers must be able to read why: a provider that is down would look like a broken network.
+  // With CORS headers, browser clients can read the error instead of seeing a network failure.
   const { code, message, detail, headers, cause } = error;
   throw new GatewayError(code, { message, cause, ...(detail && { detail }), headers: { ...ANY_ORIGIN, ...headers } });
 }
@@ -264,7 +264,7 @@ function preflight(allowed: readonly string[]): Reply {
   });
 }
 
-/** Only what describes the body: no cookies, no connection or policy headers of the provider. */
+/** Forwards only headers that describe the body: no cookies, connection or policy headers of the provider. */
 function passThrough(response: FetchResponse): Reply {
   const headers = HeaderList.of(ANY_ORIGIN);
   for (const name of ["content-type", "cache-control", "pragma", "retry-after", "www-authenticate"]) {
@@ -272,23 +272,23 @@ function passThrough(response: FetchResponse): Reply {
     if (value !== undefined) headers.add(name, value);
   }
   if (!headers.has("cache-control")) headers.add("cache-control", "no-store");
-  // Tokens and registration secrets are in it.
+  // The body contains tokens or registration secrets.
   return { status: response.status, headers, body: response.body, confidential: true };
 }
 
-/** The pipeline holds it (see `bodyBytes` in the policy): it watches slow clients and asks those that wait to be asked. */
+/** The pipeline has buffered the body (see `bodyBytes` in the policy), with its timeouts and `100 Continue`. */
 function bodyOf(exchange: Exchange, type: string, error: "invalid_request" | "invalid_client_metadata"): Buffer {
   const { body, headers } = exchange.request;
   const sent = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
   if (sent !== type) throw new OAuthRequestError(error, `the content type must be ${type}`);
   if (body.kind !== "bytes") return Buffer.alloc(0);
-  // A body that an outer policy had asked for may be larger.
+  // An outer policy may have requested a larger buffer.
   if (body.bytes.length > MAX_LOGIN_BODY_BYTES) throw new GatewayError("body_too_large");
   return body.bytes;
 }
 
 function loginOf(provider: IdentityProvider): ProxiedLogin {
-  // The paths exist only where the provider has it (well-known.ts): anything else is a defect.
+  // These paths exist only for providers with a proxied login (well-known.ts), so this is a defect.
   if (!provider.login) throw new Error(`${provider.name} has no proxied login`);
   return provider.login;
 }
@@ -296,7 +296,7 @@ function loginOf(provider: IdentityProvider): ProxiedLogin {
 const MAX_DEPTH = 16;
 const MAX_REDIRECT_URIS = 50;
 
-/** Schemes that run or read something instead of reaching a client's own application. */
+/** Schemes that execute or read something instead of opening the client application. */
 const DANGEROUS_SCHEMES = new Set([
   "about:",
   "blob:",
@@ -340,7 +340,7 @@ function checkRedirectUris(uris: unknown): void {
   }
 }
 
-/** https, http on loopback, or an application's own scheme (RFC 8252); neither fragment nor wildcard. */
+/** Allows https, http on loopback, and private-use schemes (RFC 8252), without fragment or wildcard. */
 function redirectUriProblem(uri: string): string | undefined {
   let url: URL;
   try {
@@ -367,7 +367,7 @@ const REQUESTS_PER_MINUTE = 600;
 const WINDOW_MS = 60_000;
 
 export interface LoginLimit {
-  /** Throws a 429 when the listener's minute is used up. */
+  /** Throws a 429 when the listener's limit per minute is reached. */
   take(listener: string): void;
 }
 

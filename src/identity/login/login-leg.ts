@@ -1,6 +1,5 @@
 /**
- * What a check of a login is given, and one leg of the login as `gwctl auth check` tells it: whether it works, and if
- * not, how to fix it.
+ * The options of a login check, and the result of one step in `gwctl auth check`: whether it works, or how to fix it.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
@@ -24,22 +23,22 @@ export interface LoginCheckOptions {
   readonly policy: LoginPolicy;
   readonly fetch: Fetch;
   readonly clock: Clock;
-  /** The text of a key file that the policy names. */
+  /** Reads a key file that the policy names. */
   readFile(path: string): string;
-  /** What the route says beside the policy; undefined: only the provider is asked. */
+  /** Settings of the route; undefined if only the provider is checked. */
   readonly gateway?: { readonly hasCors: boolean } | undefined;
-  /** An access token of a real login. */
+  /** An access token from a real login. */
   readonly token?: string | undefined;
 }
 
-/** For each question to the provider. */
+/** The limits of each request to the provider. */
 export const LEG_LIMITS = { timeoutMs: 10_000, maxBytes: 1024 * 1024 };
 
 export interface LoginLeg {
   readonly leg:
     | ("metadata" | "clock" | "keys" | "pkce" | "registration" | "authorize" | "token endpoint" | "token")
     | ("resource" | "cors");
-  /** Undefined: it was not checked. */
+  /** Undefined if the step was not checked. */
   readonly ok: boolean | undefined;
   readonly message: string;
   readonly hint?: string;
@@ -49,7 +48,7 @@ export function failed(leg: LoginLeg["leg"], message: string, hint?: string): Lo
   return { leg, ok: false, message, ...(hint === undefined ? {} : { hint }) };
 }
 
-/** What could not be looked at is neither well nor wrong. */
+/** A step that could not be checked has neither passed nor failed. */
 export function notChecked(leg: LoginLeg["leg"], why: string): LoginLeg {
   return { leg, ok: undefined, message: `not checked: ${why}` };
 }
@@ -58,7 +57,7 @@ export function textOf(response: FetchResponse): string {
   return response.body.toString("utf8").replace(/\s+/g, " ").slice(0, 300);
 }
 
-/** The provider said no: its words, or what they mean if they are known. */
+/** The provider rejected the request: shows its error, or the explanation if the error is known. */
 export function refusedLeg(leg: LoginLeg["leg"], response: FetchResponse): LoginLeg {
   const text = `${textOf(response)} ${response.headers.get("location") ?? ""}`.trim();
   const fault: ProviderFault | undefined = providerFault(text);

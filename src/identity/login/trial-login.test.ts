@@ -16,7 +16,7 @@ const discovered: Discovered = {
   authorization_response_iss_parameter_supported: true,
 };
 
-/** The legs of a client that the operator made, at a provider whose login page sends users to this address. */
+/** The steps for the operator's client at a provider whose login page redirects to this address. */
 async function legsOf(location: string | undefined, metadata: object = {}): Promise<Map<string, LoginLeg>> {
   const fake = createFakeFetch({ [`${ISSUER}/token`]: { status: 400, body: { error: "invalid_grant" } } });
   const policy = {
@@ -44,7 +44,7 @@ async function legsOf(location: string | undefined, metadata: object = {}): Prom
   return legs;
 }
 
-test("a client of the operator's own: a callback with the provider's `iss` is no tick", async () => {
+test("the operator's client: a callback with the provider's `iss` does not pass", async () => {
   const sends = `${CALLBACK}?error=login_required&iss=${encodeURIComponent(ISSUER)}`;
   const leg = (await legsOf(sends)).get("authorize");
   assert.equal(leg?.ok, false);
@@ -53,7 +53,7 @@ test("a client of the operator's own: a callback with the provider's `iss` is no
   assert.equal((await legsOf(`${CALLBACK}?error=login_required`)).get("authorize")?.ok, true);
 });
 
-test("a client of the operator's own: what it does not lead back to cannot be checked, and the rest is said", async () => {
+test("the operator's client: redirects that cannot be checked are reported as such", async () => {
   const leg = (await legsOf(undefined)).get("authorize");
   assert.equal(leg?.ok, undefined);
   assert.match(leg?.message ?? "", /redirect URI.*`iss`/);

@@ -1,6 +1,6 @@
 /**
- * A login tried at the real provider as far as that goes without a user: a client is registered and taken back at once,
- * the login page is asked where it would send it, or a code that cannot be valid is exchanged.
+ * Tries a login at the real provider as far as possible without a user: it registers a client and deletes it at once,
+ * requests the login page and checks its redirect, or exchanges an invalid code.
  */
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { type Discovered, detailOf, type IdentityProvider, type RegisteredClient } from "../providers/provider.ts";
@@ -8,7 +8,7 @@ import { providerFault } from "../providers/provider-faults.ts";
 import { callbackAddress } from "./client-callback.ts";
 import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, refusedLeg } from "./login-leg.ts";
 
-/** Never opened: the provider only has to accept it. */
+/** Never opened; the provider only has to accept it. */
 const REDIRECT_URI = "http://127.0.0.1:33418/callback";
 /** The example of RFC 7636, appendix B. */
 const CODE_CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
@@ -18,7 +18,7 @@ const OWN_CLIENT_ISS_MEND =
   "set `redirectUris: [loopback]` and enter the gateway's callback at the provider, or switch `iss` off for the client there";
 const CLIENT_HINT = "compare `clientId` and `clientSecret` with the client at the provider";
 
-/** What a provider answers that would show a page now (OpenID Connect core, section 3.1.2.6). */
+/** Errors of a provider that would show a login page (OpenID Connect Core, section 3.1.2.6). */
 const ASKS_USER = new Set([
   "login_required",
   "interaction_required",
@@ -27,7 +27,7 @@ const ASKS_USER = new Set([
   "access_denied",
 ]);
 
-/** Registers as a client would, looks at the login page's answer, and takes the registration back. */
+/** Registers as a client would, checks the login page's response, and deletes the registration. */
 export async function* registrationLegs(
   options: LoginCheckOptions,
   provider: IdentityProvider,
@@ -76,8 +76,8 @@ export async function* registrationLegs(
 }
 
 /**
- * As the known clients register: bare, with all scopes that they find in the gateway's documents, or with a page of their
- * vendor; each as the provider gets it from the gateway. Those that become the same are tried once.
+ * The registrations of known clients, as the provider receives them: minimal, with all scopes from the gateway's documents,
+ * and with a vendor URL. Identical ones are tried once.
  */
 function trialRegistrations(
   { policy }: LoginCheckOptions,
@@ -122,7 +122,7 @@ async function authorizeLeg(
   const scopes = options.policy.resourceMetadata.scopesSupported ?? [];
   const redirectUri = redirectUriOf(options);
   const query = new URLSearchParams({
-    // Clients ask for what the document names.
+    // Clients request the scopes in the document.
     ...(scopes.length === 0 ? {} : { scope: scopes.join(" ") }),
     response_type: "code",
     client_id: clientId,
@@ -155,22 +155,22 @@ async function authorizeLeg(
   return { leg: "authorize", ok: true, message: `${endpoint} sends users back to the client` };
 }
 
-/** A provider that sends its issuer says so (RFC 9207 section 3); for single clients it may be switched off. */
+/** A provider that sends `iss` advertises it (RFC 9207 section 3); it can be disabled per client. */
 function issNote({ authorization_response_iss_parameter_supported: sends }: Discovered): string {
   return sends === true ? "; the provider sends its `iss` to clients, which strict ones reject" : "";
 }
 
-/** The client's, or that of the gateway where it takes the callback. */
+/** The client's redirect URI, or the gateway's if it receives the callback. */
 function redirectUriOf({ policy }: LoginCheckOptions): string {
   return policy.redirectUris === undefined ? REDIRECT_URI : callbackAddress(policy.resourceMetadata.resource);
 }
 
-/** Clients then know the provider as the issuer, and its `iss` fits. */
+/** Whether clients see the provider itself as the issuer, so that its `iss` matches. */
 function namesDirectly({ policy }: LoginCheckOptions): boolean {
   return policy.resourceMetadata.authorizationServers !== undefined;
 }
 
-/** A code that cannot be valid: the error tells whether the operator's client and its secret are. */
+/** Exchanges an invalid code: the error shows whether the operator's client and secret are valid. */
 export async function* ownClientLegs(
   options: LoginCheckOptions,
   provider: IdentityProvider,

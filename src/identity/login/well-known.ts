@@ -1,25 +1,25 @@
 /**
- * The paths of a protected resource that clients ask for when they log in (RFC 9728, RFC 8414, OpenID Connect
- * discovery): with the resource's path as a suffix, so that several protected routes of a listener do not collide, and
- * without it, because some clients drop the path.
+ * The well-known paths of a protected resource (RFC 9728, RFC 8414, OpenID Connect discovery). They exist with the
+ * resource's path as a suffix, so that several protected routes of a listener do not collide, and without it, because some
+ * clients drop the path.
  */
 import { canonicalPath } from "../../http/request-path.ts";
 
 export interface LoginEndpoint {
   readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token" | "callback";
-  /** The resource's path, or empty where the request came without it. */
+  /** The resource's path; empty if the request path has no suffix. */
   readonly suffix: string;
-  /** The address does not name the resource; the documents of another resource may stand there. */
+  /** The path does not name the resource, so another resource may serve its documents there. */
   readonly isShared: boolean;
 }
 
 const PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource";
-/** Spec 2.4 and 4.1 name it literally. */
+/** A documented fixed path. */
 const LITERAL_RESOURCE = `${PROTECTED_RESOURCE}/mcp`;
 const AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server";
 const OPENID_CONFIGURATION = "/.well-known/openid-configuration";
 
-/** `/mcp` of `https://host/mcp` or `https://host/mcp/`; empty for the root. */
+/** Returns `/mcp` for `https://host/mcp` or `https://host/mcp/`; empty for the root. */
 export function resourceSuffix(resource: string): string {
   return new URL(resource).pathname.replace(/\/+$/, "");
 }
@@ -28,7 +28,7 @@ export function resourceMetadataUrl(resource: string): string {
   return `${new URL(resource).origin}${PROTECTED_RESOURCE}${resourceSuffix(resource)}`;
 }
 
-/** `base` is the gateway's origin as clients see it. */
+/** `base` is the gateway's origin for clients. */
 export function gatewayEndpoints(base: string, suffix: string) {
   const server = `${base}${AUTHORIZATION_SERVER}${suffix}`;
   return {
@@ -40,7 +40,7 @@ export function gatewayEndpoints(base: string, suffix: string) {
   };
 }
 
-/** `takesCallback`: also the provider's answers come to the gateway. */
+/** With `takesCallback`, the gateway also receives the provider's callback. */
 export function loginEndpoints(
   resource: string,
   proxiesLogin: boolean,
@@ -48,7 +48,7 @@ export function loginEndpoints(
 ): ReadonlyMap<string, LoginEndpoint> {
   const endpoints = new Map<string, LoginEndpoint>();
   const own = resourceSuffix(resource);
-  // Without suffix last and only where it is free: a resource at `/token` keeps its own document.
+  // Paths without suffix come last and only if unused: a resource at `/token` keeps its own document.
   for (const suffix of own === "" ? [""] : [own, ""]) {
     const add = (written: string, kind: LoginEndpoint["kind"]): void => {
       const path = canonicalPath(written);
@@ -66,13 +66,13 @@ export function loginEndpoints(
       add(`${AUTHORIZATION_SERVER}${suffix}/token`, "token");
     }
   }
-  // The address that the gateway promises for every protected MCP route, also where the resource has another path.
+  // The documented path for every protected MCP route, even if the resource has another path.
   if (!endpoints.has(LITERAL_RESOURCE))
     endpoints.set(LITERAL_RESOURCE, { kind: "protected-resource", suffix: own, isShared: true });
   return endpoints;
 }
 
-/** The MCP authorization behaviour that the documents follow (spec 9). */
+/** The MCP version whose authorization rules the documents follow. */
 const MCP_PROTOCOL_VERSION = "2025-06-18";
 
 export type ResourceMetadata = Readonly<Record<string, unknown>> & { readonly resource: string };

@@ -1,7 +1,6 @@
 /**
- * API keys by their SHA-256 digests: keys themselves are not kept. A presented key is looked up under a digest keyed
- * with a secret of this process, so that the time a lookup takes says nothing about the keys, and then compared in
- * constant time.
+ * Finds API keys by their SHA-256 digests; the keys themselves are not kept. A key is looked up under a digest keyed with a
+ * per-process secret, so that the lookup time reveals nothing about the keys, and then compared in constant time.
  */
 import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { ModelAccess } from "../../core/facts.ts";
@@ -14,16 +13,16 @@ export interface KeyBudget {
 }
 
 export interface ApiKeyEntry {
-  /** What names it in lists and budgets. */
+  /** Identifies the key in lists and budgets. */
   readonly id: string;
   /** SHA-256 of the key. */
   readonly digest: Buffer;
-  /** Whom the key stands for (`core/principal.ts`). */
+  /** See `core/principal.ts`. */
   readonly principal: string;
-  /** What CEL may read as `apiKey.<field>`. */
+  /** CEL reads it as `apiKey.<field>`. */
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly expiresAtMs: number | undefined;
-  /** The models that it may use, if not all. */
+  /** The models that the key may use; undefined for all. */
   readonly access: ModelAccess | undefined;
   readonly budget: KeyBudget | undefined;
 }

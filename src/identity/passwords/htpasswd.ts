@@ -1,16 +1,16 @@
 /**
- * Users and passwords of an htpasswd file: bcrypt, Apache's MD5 (`$apr1$`) and `{SHA}`. `PasswordChecks` computes the hashes. A
- * password that was right is remembered (as a keyed digest) for as long as the file is in use.
+ * The users of an htpasswd file with bcrypt, Apache MD5 (`$apr1$`) or `{SHA}` hashes. `PasswordChecks` computes the hashes.
+ * A correct password is cached as a keyed digest for as long as the file is in use.
  */
 import { createHmac, randomBytes } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { PasswordChecks, PasswordHash } from "./password-checks.ts";
 
 const MAX_REMEMBERED = 10_000;
-/** A longer password is wrong. The work of a check grows with the length; Apache's htpasswd accepts up to 255 bytes. */
+/** Longer passwords are rejected, because the cost of a check grows with the length. Apache's htpasswd accepts 255 bytes. */
 const MAX_PASSWORD_BYTES = 1_024;
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
-/** A cost of 14 is a second of computing; a higher one is a mistake in a file that is read per request. */
+/** Cost 14 takes about one second of CPU; a higher one is a mistake. */
 const MAX_COST = 14;
 const MIN_COST = 4;
 const APR1 = /^\$apr1\$([./A-Za-z0-9]{1,8})\$([./A-Za-z0-9]{22})$/;
@@ -22,16 +22,16 @@ interface User {
 }
 
 export interface Htpasswd {
-  /** At once if the password was right before. `address` is the client's: clients take turns with their checks. */
+  /** Synchronous if the password is cached. `address` is the client's, because clients take turns with their checks. */
   check(user: string, password: string, address: string): boolean | Promise<boolean>;
-  /** The user's line. */
+  /** Returns the user's line. */
   entryOf(user: string): string | undefined;
 }
 
 /** Throws an Error that names the line. */
 export function createHtpasswd(text: string, checks: PasswordChecks): Htpasswd {
   const users = parseUsers(text);
-  // An unknown user costs as much as a known one, so that names cannot be found out by time.
+  // An unknown user costs as much as a known one, so timing does not reveal user names.
   const [substitute] = users.values();
   if (substitute === undefined) throw new Error("htpasswd has no users");
   const secret = randomBytes(32);
@@ -68,7 +68,7 @@ function parseUsers(text: string): Map<string, User> {
   return users;
 }
 
-/** A string says what is wrong. */
+/** Returns a string that explains the problem if the hash is not supported. */
 function parseHash(text: string): PasswordHash | string {
   const cost = BCRYPT.exec(text)?.[1];
   if (cost !== undefined && (Number(cost) > MAX_COST || Number(cost) < MIN_COST))

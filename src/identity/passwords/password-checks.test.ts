@@ -15,7 +15,7 @@ import {
 const bcrypt = (hash: string): PasswordHash => ({ kind: "bcrypt", hash });
 const U_U = "$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
 
-/** Published hashes of `crypt(3)` and of `openssl passwd -apr1`, and SHA-1 of "secret". */
+/** Published hashes of `crypt(3)` and `openssl passwd -apr1`, and the SHA-1 of "secret". */
 const KNOWN: [password: string, hash: PasswordHash, matches: boolean][] = [
   ["U*U", bcrypt(`$2a${U_U}`), true],
   ["U*U", bcrypt(`$2y${U_U}`), true],
@@ -66,7 +66,7 @@ test("a check whose thread ended runs again in a new thread", async () => {
   assert.equal(started, 2);
 });
 
-/** A thread that completes a check when the test says so; a password is its own name. */
+/** A fake thread that completes a check on demand; each password is unique. */
 class ManualThread extends EventEmitter implements PasswordThread {
   readonly requests: CheckRequest[] = [];
   isReferenced = true;
@@ -115,7 +115,7 @@ test("a client waits for at most one check of each other client, however many th
         order.length,
         [...accepted.values()].reduce((sum, count) => sum + count, 0),
       );
-      // Between two checks of one client, every other client had at most one; the first check was running already.
+      // Between two checks of one client, every other client had at most one; the first check was already running.
       for (const sender of accepted.keys()) {
         const places = order.flatMap((one, place) => (one === sender ? [place] : []));
         for (const [nth, place] of places.entries()) {
@@ -166,7 +166,7 @@ test("all queues together are bounded: the client with the most waiting checks m
   let done: string | undefined;
   for (let turns = 0; done !== "192.0.2.1" && turns < 100; turns++) done = thread.complete();
   assert.equal(await honest, false);
-  // With one waiting check each, nobody has to make room.
+  // With one waiting check each, no client loses one.
   const crowd = new PasswordChecks(fakeClock(), () => new ManualThread());
   for (let i = 0; i <= 1_000; i++) crowd.matches(`10.1.${i >> 8}.${i & 255}`, "", HASH).catch(() => undefined);
   assert.throws(() => crowd.matches("192.0.2.1", "", HASH), { code: "overloaded", status: 503 });

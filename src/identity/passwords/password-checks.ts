@@ -1,8 +1,8 @@
 /**
- * Password checks in a thread of their own: hashes are slow by design, and other requests must not wait for them. One check
- * runs at a time. Clients take turns, so a client with many wrong passwords delays another client's check by one check, and
- * both each client's queue and all queues together are bounded. The thread starts with the first check and ends when it was
- * idle for a while. If no thread can be started, checks fail; they never run on the main thread.
+ * Runs password checks in a worker thread, because the hashes are slow by design and must not delay other requests. One
+ * check runs at a time. Clients take turns, so a client with many wrong passwords delays another client by at most one
+ * check, and the queues are bounded per client and in total. The thread starts with the first check and exits when idle. If
+ * no thread can be started, checks fail; they never run on the main thread.
  */
 import { Worker } from "node:worker_threads";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -12,9 +12,9 @@ import { GatewayError } from "../../core/errors.ts";
 const MAX_WAITING_CHECKS = 1_000;
 const MAX_WAITING_PER_CLIENT = 20;
 const IDLE_MS = 30_000;
-/** A check whose thread failed runs once more in a new thread. */
+/** A check is retried once in a new thread if its thread failed. */
 const ATTEMPTS = 2;
-/** Beside the program in the bundle and beside this file after a compilation; inside of the single executable. */
+/** Located next to the program in the bundle, next to this file after compilation, or inside the single executable. */
 const WORKER_FILE = "password-worker.js";
 
 export type PasswordHash =
@@ -53,7 +53,7 @@ interface Check extends CheckRequest {
 export class PasswordChecks {
   readonly #clock: Clock;
   readonly #startThread: () => PasswordThread;
-  /** By client; the order of the map is the order of their turns. No queue is empty. */
+  /** Queues by client, in the order of their turns. No queue is empty. */
   readonly #queues = new Map<string, Check[]>();
   #waiting = 0;
   #running: Check | undefined = undefined;
@@ -166,7 +166,7 @@ export class PasswordChecks {
   }
 }
 
-/** One client of IPv6 has a whole /64, so its addresses share a queue. */
+/** An IPv6 client has a whole /64, so its addresses share a queue. */
 export function clientNetwork(address: string): string {
   const mapped = /^::ffff:(\d+(?:\.\d+){3})$/i.exec(address)?.[1];
   if (mapped !== undefined || !address.includes(":")) return mapped ?? address;

@@ -4,7 +4,7 @@ import { systemClock } from "../../base/clock.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
 import { createStoredKeys } from "./stored-keys.ts";
 
-test("a key that was revoked here is refused at once by every policy of the process", async () => {
+test("a revoked key is rejected at once by every policy of the process", async () => {
   const store = createMemoryStore(systemClock);
   const [admin, policy] = [createStoredKeys(store, systemClock), createStoredKeys(store, systemClock)];
   const { key } = await admin.make({ name: "alice", metadata: {} });
@@ -14,7 +14,7 @@ test("a key that was revoked here is refused at once by every policy of the proc
   assert.equal(await policy.find(key), undefined);
 });
 
-test("stores do not share what is remembered", async () => {
+test("stores do not share their caches", async () => {
   const [one, other] = [createMemoryStore(systemClock), createMemoryStore(systemClock)];
   const { key } = await createStoredKeys(one, systemClock).make({ name: "alice", metadata: {} });
   assert.ok(await createStoredKeys(one, systemClock).find(key));

@@ -1,7 +1,7 @@
 /**
- * API keys that are made and revoked while the gateway runs: records in the store under the key's SHA-256. The key itself is
- * shown once and kept nowhere. What was looked up is remembered for a moment, so that a busy key costs few
- * questions, and a flood of wrong ones no more.
+ * API keys that are created and revoked while the gateway runs, stored under the key's SHA-256. The key itself is shown
+ * once and never stored. Lookups are cached briefly, so a busy key causes few store reads, and so does a flood of wrong
+ * keys.
  */
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
@@ -11,15 +11,15 @@ import { digestOf } from "./api-keys.ts";
 
 const KEY_PREFIX = "gw-";
 const KEY_BYTES = 32;
-/** Digits of the digest that name a key in lists. */
+/** Digits of the digest that identify a key in lists. */
 const ID_DIGITS = 12;
 /** How long a key that another thread or replica revoked may still be accepted. */
 const REMEMBERED_MS = 2_000;
 const MAX_REMEMBERED_KEYS = 10_000;
-/** An expired key is still listed for as long. */
+/** How long an expired key stays in lists. */
 const LISTED_AFTER_MS = 7 * 86_400_000;
 
-/** What a key may spend. */
+/** The budget of a key. */
 export const keyBudget = z
   .strictObject({
     cost: z.number().min(0.000001).max(1_000_000).optional().describe("US dollars per period."),
@@ -39,7 +39,7 @@ export const keyModels = z
   .min(1)
   .max(200);
 
-/** What `make` takes. */
+/** The input of `make`. */
 export const keyRequest = z.strictObject({
   name: z.string().min(1).max(200),
   expiresAtMs: z.int().min(1).optional(),
@@ -58,11 +58,11 @@ export interface StoredKey extends z.output<typeof record> {
 }
 
 export interface StoredKeys {
-  /** Undefined if there is no such key; an expired one is found. Rejects with StoreUnavailable. */
+  /** Undefined if there is no such key; expired keys are returned. Rejects with StoreUnavailable. */
   find(key: string): Promise<StoredKey | undefined>;
   make(request: KeyRequest): Promise<{ readonly id: string; readonly key: string }>;
   list(): Promise<StoredKey[]>;
-  /** Whether there was such a key. */
+  /** Returns whether the key existed. */
   revoke(id: string): Promise<boolean>;
 }
 
@@ -72,7 +72,7 @@ export function keyId(digest: Buffer): string {
 
 type Remembered = Map<string, { readonly untilMs: number; readonly found: StoredKey | undefined }>;
 
-/** Of each store: whoever revokes a key forgets it for every policy of the process at once. */
+/** One cache per store, so that revoking a key affects every policy of the process at once. */
 const rememberedOf = new WeakMap<Store, Remembered>();
 
 export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
@@ -97,7 +97,7 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
   return {
     list,
     async find(key) {
-      // What cannot be one of ours is not looked for.
+      // A key without the gateway's prefix cannot be in the store.
       if (!key.startsWith(KEY_PREFIX)) return undefined;
       const digest = digestOf(key).toString("hex");
       const known = remembered.get(digest);
@@ -132,7 +132,7 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
   };
 }
 
-/** Undefined for what is not a record of ours: such a key is not accepted. */
+/** Returns undefined for an invalid record; such a key is not accepted. */
 function parseRecord(hex: string, value: string): StoredKey | undefined {
   try {
     const digest = Buffer.from(hex, "hex");

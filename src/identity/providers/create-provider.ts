@@ -1,5 +1,5 @@
 /**
- * The adapter for a configured provider; without one, a provider that follows the standards.
+ * Returns the adapter of the configured provider, or the standard one (plain.ts).
  */
 import { idpRealm } from "./idp-realm.ts";
 import { idpTenant } from "./idp-tenant.ts";

@@ -1,8 +1,7 @@
 /**
- * The identity provider's metadata, fetched when somebody needs it and kept while the provider is down.
- * It is data from outside: the issuer must be the expected one (RFC 8414 section 3.3), every URL in it http or https,
- * and those that the gateway itself calls must be at the issuer's origin or use TLS, so that a document cannot turn
- * the gateway against its own network.
+ * The identity provider's metadata, fetched on demand and kept while the provider is down. It is untrusted input: the issuer
+ * must be the expected one (RFC 8414 section 3.3), every URL must be http or https, and URLs that the gateway calls must use
+ * TLS or be on the issuer's origin, to prevent requests to the internal network (SSRF).
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -16,7 +15,7 @@ import { type Discovered, detailOf, invalidProviderAnswer, providerError } from 
 
 const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 1024 * 1024;
-/** Metadata needs no token: without a pause after a failure every visitor could make us call the provider. */
+/** Metadata requests need no token, so failures are cached to protect the provider. */
 const FAILURE_PAUSE_MS = 2_000;
 
 export interface DiscoveryOptions {
@@ -28,7 +27,7 @@ export interface DiscoveryOptions {
 }
 
 export interface Discovery {
-  /** Rejects with a GatewayError whose detail says what is wrong. */
+  /** Rejects with a GatewayError whose detail explains the problem. */
   get(): Promise<Discovered>;
 }
 
@@ -78,7 +77,7 @@ export function createDiscovery(options: DiscoveryOptions): Discovery {
   };
 }
 
-/** The first of the URLs that has a valid document; the error of the last one otherwise. */
+/** Returns the first valid document of the URLs, or throws the error of the last one. */
 export async function fetchMetadata(
   options: Pick<DiscoveryOptions, "urls" | "issuer" | "fetch" | "clock">,
 ): Promise<{ document: Discovered; url: string; ttlMs: number }> {
@@ -131,7 +130,7 @@ function checkMetadata(text: string, issuer: string, url: string): Discovered {
   return document;
 }
 
-/** What the gateway itself calls has TLS, or is at the issuer. */
+/** The gateway calls only URLs with TLS or on the issuer's origin. */
 export function mayCall(target: string, issuer: string): boolean {
   const url = new URL(target);
   return url.protocol === "https:" || url.origin === new URL(issuer).origin;

@@ -1,13 +1,13 @@
 /**
- * How long an answer of the identity provider may be used (RFC 9111): `max-age`, else `expires`, within bounds that
- * suit keys and metadata. Both change rarely, and a key that is missing is asked for at once anyway.
+ * How long a response of the identity provider is fresh (RFC 9111): `max-age`, else `expires`, within bounds that suit keys
+ * and metadata. Both change rarely, and an unknown key triggers a fetch anyway.
  */
 import type { FetchResponse } from "../../http/fetch.ts";
 
 const DEFAULT_TTL_MS = 10 * 60_000;
 const MIN_TTL_MS = 60_000;
 const MAX_TTL_MS = 24 * 3_600_000;
-/** Longer outages are noticed by people; what is older may have been withdrawn for a reason. */
+/** After a longer outage, old keys are no longer trusted, because they may have been revoked. */
 export const MAX_STALE_MS = 24 * 3_600_000;
 
 export function lifetimeMs(response: FetchResponse, nowMs: number): number {
@@ -15,7 +15,7 @@ export function lifetimeMs(response: FetchResponse, nowMs: number): number {
   const maxAge = /(?:^|[\s,])max-age=(\d+)/i.exec(control)?.[1];
   const expires = Date.parse(response.headers.get("expires") ?? "");
   let ttlMs = DEFAULT_TTL_MS;
-  // `no-store` on a key set is a default of some servers; fetching it for every token would serve nobody.
+  // Some servers send `no-store` by default; fetching the key set for every token would help no one.
   if (!/\bno-(?:cache|store)\b/i.test(control)) {
     if (maxAge !== undefined) ttlMs = Number(maxAge) * 1000;
     else if (Number.isFinite(expires)) ttlMs = expires - nowMs;

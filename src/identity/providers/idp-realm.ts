@@ -1,15 +1,14 @@
 /**
- * `idp_realm`: an open-source identity provider with one issuer per realm (spec 4.3).
- * It follows OpenID Connect and takes registrations, but browsers cannot reach its registration endpoint and it does
- * not know RFC 8707 resources: registration passes through the gateway, which leaves out what its policies refuse;
- * everything else points at the provider.
+ * `idp_realm`: an open-source identity provider with one issuer per realm. It supports OpenID Connect and registration, but
+ * browsers cannot call its registration endpoint, and it does not support RFC 8707 resources. The gateway proxies the
+ * registration and removes fields that the realm's policies reject; everything else points to the provider.
  */
 import { pathSegment } from "../../http/request-path.ts";
 import { facadeMetadata, type IdentityProvider, type ProviderOptions, withoutLastSlash } from "./provider.ts";
 
 /**
- * Left out of registrations: a client that names scopes (even none) loses the realm's default ones, and with them the
- * audience of its tokens; the realm's trusted-hosts policy refuses pages of the client's vendor.
+ * Removed from registrations. A client that sets scopes (even none) loses the realm's default scopes, and with them the
+ * audience of its tokens. The realm's trusted-hosts policy rejects URLs of the client's vendor.
  */
 const NOT_REGISTERED = new Set(["scope", "client_uri", "logo_uri", "tos_uri", "policy_uri"]);
 
@@ -19,11 +18,11 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
   return {
     name: "idp_realm",
     keySetUrl: `${realm}/protocol/openid-connect/certs`,
-    // The OpenID Connect document exists in every version; RFC 8414 metadata only since 26.4.0 (spec 9).
+    // The OpenID Connect document exists in every version; RFC 8414 metadata only since 26.4.0.
     discoveryUrls: [`${realm}/.well-known/openid-configuration`],
     discoveredIssuer: issuer,
 
-    // Clients that find scopes here ask for all of them, and the realm's registration policy refuses most.
+    // Clients request all scopes that they find here, and the realm's registration policy rejects most of them.
     metadata(discovered, gateway) {
       const { scopes_supported: _, ...document } = facadeMetadata(discovered, gateway);
       return document;
@@ -37,9 +36,9 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
       (discovered.registration_endpoint as string | undefined) ?? `${realm}/clients-registrations/openid-connect`,
 
     completion: {
-      // The realm would name itself as `iss` in the callback, but clients know the gateway as the issuer and strict ones
-      // then refuse (RFC 9207). Its own registration interface can switch that off for one client, with the access
-      // token that the registration just returned; the standard one cannot.
+      // The realm sends itself as `iss` in the callback, but clients see the gateway as the issuer, and strict ones reject
+      // the mismatch (RFC 9207). The realm's own registration API can disable `iss` for one client, with the access token
+      // that the registration returned; the standard API cannot.
       request(discovered, { client_id, registration_access_token: token }) {
         if (discovered.authorization_response_iss_parameter_supported !== true) return undefined;
         if (typeof client_id !== "string" || typeof token !== "string") return undefined;
@@ -52,7 +51,7 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
           body: { clientId: client_id, attributes: { "exclude.issuer.from.auth.response": "true" } },
         };
       },
-      // Every use of the token replaces it.
+      // The realm issues a new token with every use.
       merge: (client, { registrationAccessToken }) =>
         typeof registrationAccessToken === "string"
           ? { ...client, registration_access_token: registrationAccessToken }

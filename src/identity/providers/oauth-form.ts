@@ -1,11 +1,11 @@
 /**
- * Form-encoded OAuth parameters whose bytes are kept: what the gateway does not change reaches the provider exactly
- * as the client wrote it (state, redirect_uri, code_verifier), in the same order.
+ * Parses form-encoded OAuth parameters without losing bytes: parameters that the gateway does not change (state,
+ * redirect_uri, code_verifier) reach the provider exactly as the client sent them, in the same order.
  */
 import { OAuthRequestError } from "./provider.ts";
 
 export interface FormPair {
-  /** Decoded: for decisions. */
+  /** The decoded name. */
   readonly name: string;
   readonly value: string;
   /** As sent. */
@@ -16,8 +16,7 @@ export function parseForm(text: string): FormPair[] {
   const pairs: FormPair[] = [];
   for (const raw of text.split("&")) {
     if (raw === "") continue;
-    // One pair at a time: its only entry is the decoded name and value, leniently as providers decode them.
-    // The `&` keeps a question mark at its front, which the platform would take for the beginning of a query.
+    // URLSearchParams decodes leniently, as providers do. The leading `&` keeps it from stripping a question mark.
     const [entry] = new URLSearchParams(`&${raw}`);
     pairs.push({ name: entry?.[0] ?? "", value: entry?.[1] ?? "", raw });
   }
@@ -28,7 +27,7 @@ export function serialiseForm(pairs: readonly FormPair[]): string {
   return pairs.map((pair) => pair.raw).join("&");
 }
 
-/** Throws a 400 when a parameter stands twice, also in another case: some providers ignore the case of names. */
+/** Throws a 400 if a parameter occurs twice, ignoring case, because some providers ignore the case of names. */
 export function requireUnique(pairs: readonly FormPair[]): void {
   const seen = new Set<string>();
   for (const { name } of pairs) {

@@ -1,15 +1,14 @@
 /**
- * A client that the operator made at the provider, for all MCP clients: the gateway answers registrations with its id and
- * adds its secret to token requests that have none. Only requests of this very client and of the two grants of a login
- * get the secret.
+ * The operator's client at the provider, shared by all MCP clients. The gateway returns its id for registrations and adds
+ * its secret to token requests that have none, but only for this client id and the two grants of a login.
  */
 import { type FormPair, parseForm, serialiseForm } from "./oauth-form.ts";
 import type { ClientRegistration } from "./provider.ts";
 
-/** Only these grants act for the operator's own client and may carry its secret. */
+/** The grants that may carry the secret. */
 const GRANTS_WITH_SECRET = new Set(["authorization_code", "refresh_token"]);
 
-/** Only the fields of a registration are echoed: anything else a client sends is not ours to vouch for. */
+/** Echoes only known registration fields, so that the gateway does not confirm arbitrary values. */
 export function registeredAs(
   clientId: string,
   { client_name, redirect_uris, grant_types, response_types }: ClientRegistration,
@@ -26,10 +25,10 @@ export function withSecret(
   client: { readonly clientId: string; readonly clientSecret?: string | undefined },
   hasAuthorizationHeader: boolean,
 ): string {
-  // What is sent without a value counts as left out (RFC 6749 section 3.2).
+  // A parameter without a value counts as absent (RFC 6749 section 3.2).
   const parameter = (name: string): string | undefined =>
     pairs.find((pair) => pair.name === name && pair.value !== "")?.value;
-  // A client that authenticates by itself keeps its own credentials: ours would be a second, conflicting pair.
+  // A client that authenticates itself keeps its credentials; a second pair would conflict.
   const authenticatesItself =
     hasAuthorizationHeader || parameter("client_secret") !== undefined || parameter("client_assertion") !== undefined;
   const isOurClient = parameter("client_id") === client.clientId;

@@ -1,7 +1,7 @@
 /**
- * A provider that follows the standards: its own RFC 8414 or OpenID Connect metadata says where everything is.
- * The gateway presents it under its own URL, like the adapters do, so that clients meet one shape only. With a client
- * of the operator's own (`clientId`) the gateway answers registrations, for providers that take none.
+ * The adapter for standard providers, configured by their RFC 8414 or OpenID Connect metadata. Like the other adapters, it
+ * presents the provider under the gateway's URL. With the operator's own client (`clientId`), the gateway handles
+ * registration for providers without it.
  */
 import { parseForm, requireUnique, serialiseForm } from "./oauth-form.ts";
 import { registeredAs, withSecret } from "./own-client.ts";
@@ -30,7 +30,7 @@ export function plain(options: ProviderOptions): IdentityProvider {
   const urls = [
     `${origin}/.well-known/oauth-authorization-server${path}`,
     `${base}/.well-known/openid-configuration`,
-    // The form that the MCP specification adds for issuers with a path.
+    // The MCP specification adds this form for issuers with a path.
     `${origin}/.well-known/openid-configuration${path}`,
   ];
 
@@ -62,7 +62,7 @@ export function plain(options: ProviderOptions): IdentityProvider {
   };
 }
 
-/** Everything is passed on as it came; only what stands twice is refused: the provider might read the other one. */
+/** Forwards everything unchanged, but rejects repeated parameters, because the provider might use the other value. */
 function proxied(client: { readonly clientId: string; readonly clientSecret?: string | undefined }): ProxiedLogin {
   const unique = (text: string) => {
     const pairs = parseForm(text);

@@ -1,6 +1,6 @@
 /**
- * Errors of identity providers that operators meet (spec 7), with their cause and fix: said in the log when one
- * passes through the gateway, and by the login check.
+ * Common errors of identity providers, with their cause and fix. The log shows them when such an error passes through the
+ * gateway, and so does the login check.
  */
 
 export interface ProviderFault {
@@ -91,7 +91,7 @@ export function providerFault(text: string): ProviderFault | undefined {
   return PROVIDER_FAULTS.find((fault) => fault.pattern.test(text));
 }
 
-/** The OAuth error word alone: descriptions may quote what the client sent. */
+/** Returns only the OAuth error code, because descriptions may quote client input. */
 export function errorMember(text: string): string | undefined {
   const word = /"error"\s*:\s*"([a-z_]{1,60})"/.exec(text)?.[1];
   return word ?? /\bAADSTS\d{4,9}\b/.exec(text)?.[0];

@@ -1,6 +1,6 @@
 /**
- * What the gateway must know about an identity provider: where its keys and metadata are, how its metadata becomes the
- * gateway's own, and who answers registration, authorize and token. Adapters are pure: no I/O, no state.
+ * The adapter contract for identity providers: where keys and metadata are, how the provider's metadata becomes the
+ * gateway's, and who handles registration, authorize and token requests. Adapters are pure: no I/O, no state.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -11,19 +11,19 @@ import type { TokenClaims, TokenProblem } from "../tokens/token.ts";
 
 export interface ProviderOptions {
   readonly issuer: string;
-  /** Only for providers that have no registration of their own. */
+  /** Only for providers without registration. */
   readonly clientId?: string | undefined;
   readonly clientSecret?: string | undefined;
-  /** Hosts of client id metadata documents that stand for the client. */
+  /** Hosts of accepted client id metadata documents. */
   readonly clientMetadataHosts?: readonly string[] | undefined;
-  /** Where logins may lead, when the gateway takes the provider's callback. */
+  /** Allowed redirect addresses if the gateway receives the provider's callback. */
   readonly redirectUris?: readonly string[] | undefined;
 }
 
 /** The provider's metadata: RFC 8414 or OpenID Connect discovery, checked in discovery.ts. */
 export type Discovered = Readonly<Record<string, unknown>>;
 
-/** The gateway's own addresses that stand in a metadata document. */
+/** The gateway's addresses in a metadata document. */
 export interface GatewayEndpoints {
   /** The URL that the document's well-known path was built from (RFC 8414 section 3.3: clients compare it). */
   readonly issuer: string;
@@ -32,7 +32,7 @@ export interface GatewayEndpoints {
   readonly token: string;
 }
 
-/** RFC 7591, the members that the gateway looks at. */
+/** The members of a registration (RFC 7591) that the gateway reads. */
 export interface ClientRegistration {
   readonly client_name?: unknown;
   readonly redirect_uris?: unknown;
@@ -42,61 +42,61 @@ export interface ClientRegistration {
 
 export interface IdentityProvider {
   readonly name: "idp_realm" | "idp_tenant" | "plain";
-  /** Undefined: at the `jwks_uri` of the metadata. */
+  /** Undefined: the `jwks_uri` of the metadata. */
   readonly keySetUrl: string | undefined;
   /** Tried in this order. */
   readonly discoveryUrls: readonly string[];
-  /** What the metadata must say of itself; it differs from the tokens' issuer for v1 tenants. */
+  /** The expected `issuer` of the metadata; it differs from the tokens' issuer for v1 tenants. */
   readonly discoveredIssuer: string;
   metadata(discovered: Discovered, gateway: GatewayEndpoints): Record<string, unknown>;
-  /** Where registrations go; undefined if the provider takes none. Absent where `register` answers. */
+  /** The registration endpoint; undefined if the provider has none. Absent if `register` handles registration. */
   registrationUrl?(discovered: Discovered): string | undefined;
   /** A registration's `authorization` is an initial access token of the provider (RFC 7591 section 3). */
   readonly takesInitialAccessToken?: boolean;
-  /** The registration as the provider takes it, where that differs from what clients send. */
+  /** Adapts a registration to what the provider accepts. */
   fitRegistration?(request: ClientRegistration): ClientRegistration;
   register?(request: ClientRegistration): Record<string, unknown>;
-  /** A request that makes a client just registered fit for the façade, best effort. */
+  /** An extra request after a registration, best effort. */
   readonly completion?: RegistrationCompletion;
-  /** Present where the gateway stands in front of authorize and token. */
+  /** Present if the gateway proxies authorize and token requests. */
   readonly login?: ProxiedLogin;
-  /** how the operator fixes a refused token, where the provider's kind tells it. */
+  /** Returns how the operator can fix a rejected token, if the provider is known well enough. */
   hint(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
 }
 
 export type RegisteredClient = Readonly<Record<string, unknown>>;
 
 export interface RegistrationCompletion {
-  /** Undefined when there is nothing to do. */
+  /** Returns undefined if there is nothing to do. */
   request(
     discovered: Discovered,
     client: RegisteredClient,
   ): { readonly url: string; readonly token: string; readonly body: object } | undefined;
-  /** What the client is told in the end. */
+  /** Builds the response for the client. */
   merge(client: RegisteredClient, answer: Readonly<Record<string, unknown>>): RegisteredClient;
-  /** For the log when the provider refused: what it means and what the operator can do. */
+  /** Logged when the provider rejects the request: the consequence and the fix. */
   readonly hint: string;
 }
 
 export interface ProxiedLogin {
-  /** Undefined: where the provider's metadata says. */
+  /** Undefined: the endpoint of the provider's metadata. */
   readonly authorizeUrl: string | undefined;
   readonly tokenUrl: string | undefined;
   rewriteAuthorizeQuery(query: string): string;
   rewriteTokenRequest(form: string, hasAuthorizationHeader: boolean): string;
 }
 
-/** Members that speak about the provider's own URL or would contradict what the gateway says. */
-const NOT_PASSED_ON = [
-  // The callback's `iss` would be the provider's, while clients know the gateway as the issuer (RFC 9207).
+/** Members that describe the provider's own URLs or would contradict the gateway's. */
+const REMOVED_MEMBERS = [
+  // The callback's `iss` is the provider's, but clients see the gateway as the issuer (RFC 9207).
   "authorization_response_iss_parameter_supported",
-  // A signed copy takes precedence over what we change (RFC 8414 section 2.1).
+  // Signed metadata would override the gateway's changes (RFC 8414 section 2.1).
   "signed_metadata",
 ];
 
-/** What all providers have in common: the gateway as the issuer, public clients, registration at the gateway. */
+/** The metadata common to all providers: the gateway as the issuer, public clients, registration at the gateway. */
 export function facadeMetadata(discovered: Discovered, gateway: GatewayEndpoints): Record<string, unknown> {
-  const passedOn = Object.entries(discovered).filter(([name]) => !NOT_PASSED_ON.includes(name));
+  const passedOn = Object.entries(discovered).filter(([name]) => !REMOVED_MEMBERS.includes(name));
   const methods = discovered.token_endpoint_auth_methods_supported;
   const known = Array.isArray(methods) ? methods.filter((method) => method !== "none") : [];
   return {
@@ -108,14 +108,14 @@ export function facadeMetadata(discovered: Discovered, gateway: GatewayEndpoints
   };
 }
 
-/** An issuer with a path and without its last slash, as well-known URLs are built from it. */
+/** Removes a trailing slash, because well-known URLs are built from the issuer without it. */
 export function withoutLastSlash(url: string): string {
   return url.endsWith("/") ? url.slice(0, -1) : url;
 }
 
 export const AUDIENCE_HINT = "configure the provider to issue one of them, or add its audience to `audiences`";
 
-/** A failure is remembered about as long (discovery.ts). */
+/** Failures are cached for about as long (discovery.ts). */
 const METADATA_RETRY_SECONDS = "2";
 
 export type OAuthError = "invalid_request" | "invalid_client" | "invalid_client_metadata" | "invalid_redirect_uri";
@@ -130,7 +130,7 @@ export class OAuthRequestError extends ExpectedError {
   }
 }
 
-/** Whatever went wrong between us and the provider, as an answer to the client. */
+/** Converts a failure of a provider request to an error for the client. */
 export function providerError(error: unknown, url: string): GatewayError {
   if (error instanceof GatewayError) return error;
   const options = { detail: `${urlLabel(url)}: ${detailOf(error)}`, cause: error };
@@ -151,8 +151,8 @@ export function invalidProviderAnswer(detail: string): GatewayError {
 }
 
 /**
- * The provider's metadata is not to be had, for whatever reason: come again. (A 502 here is read as "there is none" by
- * clients, which then guess where the endpoints are.)
+ * The provider's metadata is unavailable; clients should retry. They would take a 502 for "there is no metadata" and guess
+ * the endpoints.
  */
 export function metadataUnavailable(error: unknown): GatewayError {
   return new GatewayError("not_ready", {
@@ -163,7 +163,7 @@ export function metadataUnavailable(error: unknown): GatewayError {
   });
 }
 
-/** What the operator should read: the detail where there is one. */
+/** The text for the operator: the detail, or else the message. */
 export function detailOf(error: unknown): string {
   if (error instanceof GatewayError) return error.detail ?? error.message;
   return error instanceof Error ? error.message : String(error);

@@ -1,23 +1,22 @@
 /**
- * The checks on a token's claims that depend on the policy and the clock: issuer, audience, times (spec 5).
- * They run on every request, also when the signature's verdict came from the cache. Comparisons are exact: no slash
- * is forgiven, no prefix counts.
+ * Checks of token claims that depend on the policy and the clock: issuer, audience, times. They run on every request, even
+ * if the signature's verdict is cached. Comparisons are exact: no trailing slash is ignored and no prefix matches.
  */
 import { failure, show, type TokenClaims, type TokenProblem } from "./token.ts";
 
-/** Clocks of providers and gateways differ; a minute is what other verifiers grant. */
+/** The allowed clock skew; other verifiers also use a minute. */
 export const LEEWAY_SECONDS = 60;
 
 export interface ClaimRules {
   readonly issuer: string;
   readonly audiences: readonly string[];
-  /** Besides `exp`, which is always required. */
+  /** Required in addition to `exp`, which is always required. */
   readonly requiredClaims?: readonly string[];
-  /** An ID token is wanted, as at the end of a sign-in, and not an access token. */
+  /** Expects an ID token, as at the end of a sign-in, instead of an access token. */
   readonly isIdToken?: boolean;
 }
 
-/** Undefined when every check holds. */
+/** Returns undefined if every check passes. */
 export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: number): TokenProblem | undefined {
   const { iss, aud, exp } = claims;
   if (iss !== rules.issuer) return issuerProblem(iss, [rules.issuer]);
@@ -34,7 +33,7 @@ export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: numb
   }
   const early = beginProblem("nbf", claims.nbf, nowSeconds) ?? beginProblem("iat", claims.iat, nowSeconds);
   if (early) return early;
-  // An ID token speaks to the client about the user; it grants nothing (and often has the client as its audience).
+  // An ID token describes the user to the client and grants no access, although its audience may match.
   const saysId = claims.at_hash !== undefined || claims.c_hash !== undefined || claims.typ === "ID";
   if (saysId && rules.isIdToken !== true) {
     return failure("claims", "the token is not an access token", "it is an ID token; send the access token instead")
@@ -48,7 +47,7 @@ export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: numb
   return undefined;
 }
 
-/** A token is valid from `nbf` on, and none was issued after now: then the clocks differ, or it was made up. */
+/** A token is valid from `nbf` on. An `iat` in the future means clock skew or a forged token. */
 function beginProblem(name: "nbf" | "iat", value: unknown, nowSeconds: number): TokenProblem | undefined {
   if (value === undefined) return undefined;
   if (typeof value !== "number" || !Number.isFinite(value)) {

@@ -1,13 +1,13 @@
 /**
- * A JSON Web Token taken apart, before any cryptography: three parts, strict base64url, a header that asks for
- * nothing special (RFC 7515, RFC 7519). Encrypted, compressed, unsigned, over-long and HMAC tokens end here, so that
- * what reaches a key is small and of a kind that a key can verify.
+ * Parses a JSON Web Token before any cryptography: three parts, strict base64url, a header without unsupported extensions
+ * (RFC 7515, RFC 7519). It rejects encrypted, compressed, unsigned, oversized and HMAC tokens, so only small tokens with a
+ * supported algorithm reach the signature check.
  */
 
 /** Half of the header budget; real access tokens have 1 to 4 KiB. */
 export const MAX_TOKEN_BYTES = 8 * 1024;
 
-/** The only algorithms ever accepted: asymmetric, so that a public key cannot be used to sign. */
+/** The only accepted algorithms: asymmetric ones, so that a public key cannot be used to sign. */
 export const ALGORITHMS = [
   "RS256",
   "RS384",
@@ -29,13 +29,13 @@ export interface ParsedToken {
   readonly kid: string | undefined;
   /** `typ` of the header, for example `at+jwt` (RFC 9068). */
   readonly type: string | undefined;
-  /** What the signature covers: the first two parts as sent. */
+  /** The bytes that the signature covers: the first two parts as received. */
   readonly signed: Buffer;
   readonly signature: Buffer;
   readonly claims: TokenClaims;
 }
 
-/** Which check failed; stable words for logs, traces and the login check. */
+/** The failed check; stable names for logs, traces and the login check. */
 export type TokenCheck =
   | "form"
   | "algorithm"
@@ -49,9 +49,9 @@ export type TokenCheck =
 
 export interface TokenProblem {
   readonly check: TokenCheck;
-  /** For the client: coarse, without any value of the token. */
+  /** A generic reason for the client, without values of the token. */
   readonly reason: string;
-  /** For the log and the trace: what was expected and what came, never the token. */
+  /** The expected and the actual value for the log and the trace; never the token. */
   readonly detail: string;
 }
 
@@ -97,7 +97,7 @@ export function parseToken(token: string): TokenResult<ParsedToken> {
   };
 }
 
-/** Claims without any check of the signature: only for messages to the operator. */
+/** Returns claims without checking the signature; only for messages to the operator. */
 export function readUnverified(token: string): ParsedToken | undefined {
   const parsed = parseToken(token);
   return parsed.ok ? parsed.value : undefined;
@@ -111,7 +111,7 @@ function malformed(detail: string): { ok: false; problem: TokenProblem } {
   return failure("form", "the token is malformed", `the token is malformed: ${detail}`);
 }
 
-/** `jwk`, `jku`, `x5u` and `x5c` are never looked at: keys come from the configured key set alone. */
+/** `jwk`, `jku`, `x5u` and `x5c` are ignored; keys come only from the configured key set. */
 function headerProblem(header: TokenClaims): TokenProblem | undefined {
   const { alg, kid, typ } = header;
   if (typeof alg !== "string" || !KNOWN.has(alg)) {
@@ -122,12 +122,12 @@ function headerProblem(header: TokenClaims): TokenProblem | undefined {
       `alg is ${seen}, accepted are ${ALGORITHMS.join(", ")}`,
     ).problem;
   }
-  // An extension that must be understood is not (RFC 7515 section 4.1.11); `b64` and `zip` change what is signed.
+  // Critical extensions are not supported (RFC 7515 section 4.1.11); `b64` and `zip` change what is signed.
   for (const name of ["crit", "b64", "zip", "enc"]) {
     if (Object.hasOwn(header, name)) return malformed(`its header has \`${name}\`, which is not supported`).problem;
   }
   if (kid !== undefined && typeof kid !== "string") return malformed("its `kid` is not a string").problem;
-  // Logout tokens, DPoP proofs and the like are signed by the same keys, but they are no access tokens (RFC 8725 3.11).
+  // Logout tokens, DPoP proofs and others are signed with the same keys but are not access tokens (RFC 8725 section 3.11).
   if (typeof typ === "string" && /\+jwt$/i.test(typ) && !/^(application\/)?at\+jwt$/i.test(typ)) {
     return failure("form", "the token is not an access token", `typ is ${show(typ)}, which is not an access token`)
       .problem;
@@ -146,7 +146,7 @@ function parseObject(part: string): Record<string, unknown> | undefined {
   }
 }
 
-/** Shared by every request that carries the token: nobody may change them. Deeper than this nobody reads. */
+/** Freezes claims, because all requests with the token share them. Deeper values are not read. */
 export function freezeClaims<Value extends object>(value: Value, depth = 16): Value {
   if (depth > 0) {
     for (const child of Object.values(value)) {
@@ -156,7 +156,7 @@ export function freezeClaims<Value extends object>(value: Value, depth = 16): Va
   return Object.freeze(value);
 }
 
-/** A value from outside in a log line: quoted and cut. */
+/** Quotes and truncates an external value for a log line. */
 export function show(value: unknown): string {
   const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "missing");
   return text.length > 200 ? `${text.slice(0, 200)}…` : text;

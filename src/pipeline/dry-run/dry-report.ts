@@ -1,6 +1,6 @@
 /**
- * What a dry run says of one walk: the listener, the route, each policy with its verdict, the limits, the backend, the
- * status. Credentials are redacted.
+ * The report of a dry run: the listener, the route, each policy with its verdict, the limits, the backend, and the status.
+ * Credentials are redacted.
  */
 import type { Exchange, Failure, LimitReading, ShadowDenial, Step } from "../../core/exchange.ts";
 import { shownPrincipal } from "../../core/principal.ts";
@@ -19,22 +19,22 @@ export interface DryStep extends Pick<Step, "phase" | "of" | "policy" | "verdict
 export interface DryReport {
   readonly listener: string;
   readonly route: string | null;
-  /** 200 stands for "a backend is called": what it would answer is not known. */
+  /** 200 if a backend would be called; its actual response is not known. */
   readonly status: number;
-  /** `forwarded`: a backend is called. `answered`: the gateway answers, for example a redirect. `refused`: it rejects. */
+  /** `forwarded`: a backend is called. `answered`: the gateway responds, for example with a redirect. `refused`: it rejects. */
   readonly outcome: "forwarded" | "answered" | "refused";
   readonly reason?: Pick<Failure, "code" | "message" | "detail">;
-  /** Whom authentication policies let in. */
+  /** The authenticated user. */
   readonly subject?: string;
   readonly policies: readonly DryStep[];
   /** What policies in shadow mode would deny. */
   readonly shadow: readonly ShadowDenial[];
   readonly limits: readonly Pick<LimitReading, "limit" | "remaining" | "resetSeconds">[];
-  /** All of the route, by weight; the one that this walk took is `chosen`. */
+  /** All backends of the route, by weight; `chosen` marks the selected one. */
   readonly backends: readonly { readonly name: string; readonly weight: number; readonly chosen: boolean }[];
   /** The item that the MCP message is about; `visible` if the client sees it in lists and may use it. */
   readonly item?: DryItem;
-  /** The request as the backend gets it, credentials redacted. */
+  /** The request to the backend, with credentials redacted. */
   readonly request?: {
     readonly method: string;
     readonly url: string;
@@ -52,7 +52,7 @@ export interface DryItem {
 
 export function reportOf(exchange: Exchange, listener: Listener, walk: Walk, redaction: Redaction): DryReport {
   const { called } = walk;
-  // Asking for the item may add the reason why it is hidden.
+  // Checking the item may record the reason why it is hidden.
   const item = itemOf(exchange, called !== undefined);
   const { failure, response, identity, request } = exchange;
   const route = listener.routes.find(({ name }) => name === exchange.route);
@@ -92,13 +92,13 @@ export function reportOf(exchange: Exchange, listener: Listener, walk: Walk, red
   };
 }
 
-function dryStep({ phase, of, policy, verdict }: Step, failure: Failure | undefined, { notAsked }: Walk): DryStep {
+function dryStep({ phase, of, policy, verdict }: Step, failure: Failure | undefined, { skippedCalls }: Walk): DryStep {
   const refused = verdict === "refused" && failure ? (failure.detail ?? failure.message) : undefined;
-  const reason = notAsked?.has(policy) ? NOT_ASKED : refused;
+  const reason = skippedCalls?.has(policy) ? NOT_ASKED : refused;
   return { phase, ...(of === undefined ? {} : { of }), policy, verdict, ...(reason === undefined ? {} : { reason }) };
 }
 
-/** What the backend would ask the rules of `mcpAuthorization` before it passes the call on. */
+/** Checks the item with the `mcpAuthorization` rules, as the backend would before forwarding the call. */
 export function itemOf(exchange: Exchange, isCalled: boolean): DryItem | undefined {
   const { mcp } = exchange.facts;
   if (mcp === undefined) return undefined;

@@ -1,6 +1,6 @@
 /**
- * A request that is only described: what a dry run walks through the pipeline. It is read by the same edge as a request
- * from a socket, so that what the edge rejects is rejected here too.
+ * Builds an exchange from a described or recorded request for a dry run. It uses the same request reader as a real
+ * connection, so that requests are rejected for the same reasons.
  */
 import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -22,32 +22,32 @@ import type { RecordedRequest } from "../records/recorded-request.ts";
 
 export interface DryRequest {
   readonly method: string;
-  /** Absolute, or a path. The port chooses the listener. */
+  /** An absolute URL or a path. The port selects the listener. */
   readonly url: string;
-  /** The name of the listener, where the URL does not choose one. */
+  /** The name of the listener, if the URL does not select one. */
   readonly listener?: string | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** The address of the connection's peer. Default: 127.0.0.1. */
   readonly source?: string | undefined;
-  /** The subject of the certificate that the client showed. */
+  /** The subject of the client certificate. */
   readonly identity?: string | undefined;
   readonly given?: GivenToken | undefined;
   readonly body?: string | undefined;
-  /** An MCP message: its method, and what it is about under the name that clients use. */
+  /** An MCP message: its method and its item, under the name that clients use. */
   readonly mcp?: DryMessage | undefined;
   /** The model of an LLM call. */
   readonly model?: string | undefined;
-  /** Who a recorded request came from. */
+  /** The identity of a recorded request. */
   readonly recorded?: RecordedIdentity | undefined;
-  /** Facts of a recorded request: they stand for the body, which was not recorded. */
+  /** Attributes of a recorded request; they replace the body, which was not recorded. */
   readonly facts?: { readonly mcp?: McpFacts | undefined; readonly llm?: LlmFacts | undefined } | undefined;
 }
 
 const DEFAULT_SOURCE = "127.0.0.1";
-/** Headers that frame a body, which a recorded request has not; its host is a field of its own. */
+/** Headers that frame a body, which a recorded request does not have. The host is a separate field. */
 const FRAMING: ReadonlySet<string> = new Set([...MESSAGE_HEADERS, "host", "expect"]);
 
-/** The listener that a request to this URL reaches; throws an Error that says which there are. */
+/** Returns the listener for the URL. Throws an Error that lists the existing ones if there is none. */
 export function listenerOf(listeners: readonly Listener[], request: DryRequest): Listener {
   if (request.listener !== undefined) {
     const named = listeners.find(({ name }) => name === request.listener);
@@ -66,7 +66,7 @@ export function listenerOf(listeners: readonly Listener[], request: DryRequest):
   );
 }
 
-/** Throws the GatewayError with which the edge rejects it. */
+/** Throws the GatewayError with which the listener would reject the request. */
 export function dryExchange(
   request: DryRequest,
   listener: Listener,
@@ -85,7 +85,7 @@ export function dryExchange(
   return exchangeOf({ ...request, client, isTrusted, target, pairs, body: bodyOf(body) }, listener, clock);
 }
 
-/** The same of a recorded request, whose body is not known. */
+/** The same for a recorded request, whose body is not known. */
 export function recordedExchange(recorded: RecordedRequest, listener: Listener, clock: Clock): Exchange {
   const { method, host, path, query, headers, source, client, identity, llm } = recorded;
   const pairs = ["host", host];
@@ -94,15 +94,15 @@ export function recordedExchange(recorded: RecordedRequest, listener: Listener, 
     if (!FRAMING.has(name)) pairs.push(name, headers[i + 1] as string);
   }
   const target = query === "" ? path : `${path}?${query}`;
-  // The headers were recorded behind the edge: what an untrusted peer said is not among them.
+  // Forwarding headers of untrusted peers were removed before the request was recorded.
   const read = { method, target, pairs, source, client, isTrusted: true, identity, body: NO_BODY, facts: { llm } };
   return exchangeOf(read, listener, clock);
 }
 
 interface ReadRequest extends Pick<DryRequest, "method" | "source" | "identity" | "facts"> {
-  /** The client's address that trusted proxies report. */
+  /** The client's address as reported by trusted proxies. */
   readonly client: string | undefined;
-  /** The peer may say where the request comes from. */
+  /** Whether the peer's forwarding headers are trusted. */
   readonly isTrusted: boolean;
   readonly target: string;
   readonly pairs: string[];
@@ -135,7 +135,7 @@ function exchangeOf(request: ReadRequest, listener: Listener, clock: Clock): Exc
     startedAt: clock.now(),
     startedMs: clock.monotonicMs(),
   });
-  // A backend that reads no bodies would find none here.
+  // There is no body from which these attributes could be parsed.
   if (request.facts?.llm) exchange.facts.llm = { ...request.facts.llm };
   return exchange;
 }
@@ -150,7 +150,7 @@ function bodyOf(text: string | undefined): RequestBody {
   return text === undefined ? NO_BODY : { kind: "bytes", bytes: Buffer.from(text) };
 }
 
-/** The path exactly as written: a URL parser would remove what the edge rejects. */
+/** Keeps the path exactly as written; a URL parser would normalize away what the listener rejects. */
 function splitUrl(url: string): { host: string; target: string } {
   if (url.startsWith("/")) return { host: "localhost", target: url };
   const absolute = /^https?:\/\/([^/?#]+)([^#]*)/i.exec(url);

@@ -1,6 +1,6 @@
 /**
- * Walks a described or recorded request through the real pipeline. Nothing is sent, and of a described one nothing stays
- * charged. Most walks end within one call: those cost no promise and no timer, because rehearsals make thousands.
+ * Runs a described or recorded request through the real pipeline without sending anything. Charges of a described request
+ * are refunded. Most runs finish synchronously, without a promise or a timer, because rehearsals make thousands of them.
  */
 import type { Clock } from "../../base/clock.ts";
 import { ERRORS, GatewayError } from "../../core/errors.ts";
@@ -17,34 +17,34 @@ import { type DryReport, itemOf, refusedAtEdge, reportOf } from "./dry-report.ts
 import { type DryRequest, dryExchange, listenerOf, recordedExchange } from "./dry-request.ts";
 import { dryTopology, type Walk, type Walks } from "./dry-topology.ts";
 
-/** No hook may keep a dry run waiting for something that is never asked. */
+/** Bounds a run whose hook waits for a service that is never called. */
 const MAX_WALK_MS = 10_000;
 
 export interface DryOptions {
-  /** How often the same request comes; the last is reported. Default: once, with full limits. */
+  /** How often the request is repeated; the last run is reported. Default: once, with full limits. */
   readonly repeat?: number;
-  /** What limits took stays taken, as with real requests that come one after another. */
+  /** Keeps the charges of limits, as for consecutive real requests. */
   readonly keep?: boolean;
 }
 
-/** One recorded request after its walk. */
+/** A recorded request after its run. */
 export interface Walked {
   readonly exchange: Exchange;
-  /** The request as the backend would get it; undefined if none is called. */
+  /** The request to the backend; undefined if none is called. */
   readonly called: Exchange["request"] | undefined;
 }
 
 export interface DryRunner {
-  /** Rejects with an Error that says why the request cannot be walked. */
+  /** Rejects with an Error that explains why the request cannot be run. */
   run(request: DryRequest, options?: DryOptions): Promise<DryReport>;
-  /** What limits took stays taken. Throws or rejects as the edge does, or because the request cannot be walked. */
+  /** Keeps the charges of limits. Throws or rejects if the listener rejects the request or it cannot be run. */
   walk(recorded: RecordedRequest): Walked | Promise<Walked>;
   readonly redaction: Redaction;
 }
 
 /**
- * `topology` must be compiled with services of its own, see `dry-topology.ts`. `clock` only bounds the wait.
- * `trustedProxies` of the configuration decide what a described request's `x-forwarded-*` headers mean.
+ * `topology` must be compiled with separate services (see `dry-topology.ts`). `clock` only bounds the wait.
+ * `trustedProxies` decides whether the `x-forwarded-*` headers of a described request are trusted.
  */
 export function createDryRunner(
   topology: Topology,
@@ -77,7 +77,7 @@ export function createDryRunner(
     defect: end,
   };
 
-  /** Throws, or rejects, if the walk broke. */
+  /** Throws or rejects if the run fails with a defect. */
   function finish(listener: Listener, exchange: Exchange, walk: Walk): undefined | Promise<void> {
     walks.set(exchange, walk);
     handle(env, servedOf(listener), exchange, openSink());
@@ -141,7 +141,7 @@ export function createDryRunner(
   };
 }
 
-/** A client that takes everything at once. */
+/** A client sink that accepts everything immediately. */
 function openSink(): ClientSink {
   const sink: ClientSink = {
     head: () => undefined,
@@ -169,7 +169,7 @@ export interface Verdict {
   readonly responseHeaders: readonly string[] | undefined;
 }
 
-/** At once, unless a policy waits. */
+/** Synchronous unless a policy waits. */
 export function walkRecorded(recorded: RecordedRequest, runner: DryRunner): Verdict | Promise<Verdict> {
   try {
     const walked = runner.walk(recorded);
@@ -180,7 +180,7 @@ export function walkRecorded(recorded: RecordedRequest, runner: DryRunner): Verd
 }
 
 function verdictOf({ exchange, called }: Walked): Verdict {
-  // Asking for the item may add the reason why it is hidden.
+  // Checking the item may record the reason why it is hidden.
   const item = exchange.facts.mcp && itemOf(exchange, called !== undefined);
   const { failure, response } = exchange;
   const outcome = called && item?.visible !== false ? "forwarded" : failure ? "refused" : "answered";
@@ -195,7 +195,7 @@ function verdictOf({ exchange, called }: Walked): Verdict {
   };
 }
 
-/** The edge refuses it, its listener is gone, or its walk broke. */
+/** The verdict for a request that the listener rejects, whose listener no longer exists, or whose run failed. */
 function unwalked(error: unknown): Verdict {
   const nothing = { route: null, outcome: "refused", requestHeaders: undefined, responseHeaders: undefined } as const;
   if (error instanceof GatewayError) {
@@ -205,7 +205,7 @@ function unwalked(error: unknown): Verdict {
   return { ...nothing, status: 0, code: "not_served", reason: (error as Error).message };
 }
 
-/** What became of it when it was recorded. A failure behind the gateway is none of the configuration. */
+/** The verdict at the time of the recording. Failures of backends do not depend on the configuration and are ignored. */
 export function recordedVerdict({ route, status, code }: RecordedRequest): Verdict {
   const isRefused = code !== null && ERRORS[code as keyof typeof ERRORS]?.source === "client";
   return {

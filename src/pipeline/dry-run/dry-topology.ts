@@ -1,7 +1,7 @@
 /**
- * A topology for dry runs: the compiled hooks of the real one, with the services shut. Tokens may be given instead of
- * verified, backends answer 200 without being called, services are not asked, and nothing is settled or logged.
- * It must have been compiled with services of its own, because its limits count while a request is walked through.
+ * A topology for dry runs: the compiled hooks of the real one without I/O. Tokens can be given instead of verified,
+ * backends return 200 without being called, external services are skipped, and nothing is settled or logged. It must be
+ * compiled with separate services, because its limits count during a run.
  */
 import type { Backend, BackendCall, BackendRun } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -12,19 +12,19 @@ import type { DryRequest } from "./dry-request.ts";
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
-/** One walk: what stands for credentials and body, and what the shut services tell. */
+/** The state of one run: the replacements for credentials and body, and the results. */
 export interface Walk extends Pick<DryRequest, "given" | "recorded" | "facts"> {
-  /** The request as the backend would get it. */
+  /** The request to the backend. */
   called?: Exchange["request"];
-  /** To be given back. Undefined: they stay taken, and limits are settled with what the recorded facts say. */
+  /** Charges to refund. If undefined, they are kept and limits are settled with the recorded attributes. */
   readonly charges: Charge[] | undefined;
-  /** Policies that would have sent something. */
-  notAsked?: Set<string>;
+  /** Policies whose external calls were skipped. */
+  skippedCalls?: Set<string>;
   ended?: { readonly error: unknown };
   onEnd?: () => void;
 }
 
-/** Those that have not ended. */
+/** The runs in progress. */
 export type Walks = Map<Exchange, Walk>;
 
 export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
@@ -81,7 +81,7 @@ function dryHooks({ kind, hooks }: CompiledPolicy, walks: Walks): Hooks {
   const free = (hook: NonNullable<Hooks["admit"]>) => (exchange: Exchange) => counted(hook(exchange), exchange, walks);
   return {
     ...hooks,
-    ...(hooks.sends ? { request: (exchange: Exchange) => notAsked(exchange, kind, walks) } : {}),
+    ...(hooks.sends ? { request: (exchange: Exchange) => skippedCalls(exchange, kind, walks) } : {}),
     ...(request && (assume || recall)
       ? {
           request(exchange: Exchange) {
@@ -105,14 +105,14 @@ function dryHooks({ kind, hooks }: CompiledPolicy, walks: Walks): Hooks {
   };
 }
 
-function notAsked(exchange: Exchange, kind: string, walks: Walks): undefined {
+function skippedCalls(exchange: Exchange, kind: string, walks: Walks): undefined {
   const walk = walks.get(exchange);
   if (walk === undefined) return;
-  walk.notAsked ??= new Set();
-  walk.notAsked.add(kind);
+  walk.skippedCalls ??= new Set();
+  walk.skippedCalls.add(kind);
 }
 
-/** Remembered, to be given back; a service that would count with its answer is not asked. */
+/** Records the charge for the refund and skips external services. */
 function counted(charge: Charge | undefined, exchange: Exchange, walks: Walks): Charge | undefined {
   if (charge === undefined) return undefined;
   walks.get(exchange)?.charges?.push(charge);
@@ -134,7 +134,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
               else exchange.facts.llm = { ...given.llm };
             }
             const { method, body } = exchange.request;
-            // Nothing was said of the body: what depends on it is not judged, and not rejected as an empty one.
+            // The body is unknown, so rules that depend on it are skipped instead of rejecting an empty body.
             if (given !== undefined || (method === "POST" && body.kind === "none")) return undefined;
             return prepare.call(backend, exchange, needsModel);
           },
@@ -143,7 +143,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
     ...(inner
       ? {
           inner: (exchange: Exchange) =>
-            // As above: of a body that is not known, neither is the model.
+            // The body is unknown, and so is the model.
             exchange.request.method === "POST" && exchange.facts.llm === undefined
               ? []
               : inner.call(backend, exchange).map(dryScope),

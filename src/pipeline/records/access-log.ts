@@ -1,7 +1,7 @@
 /**
- * One line per request: who asked for what, who answered, how long it took, and why not. The query string is left
- * out, because keys and codes travel there. What failed on our side or behind us (5xx) is a warning. Turned off with
- * the log filter `access=off`.
+ * The access log: one line per request with the client, the request, the backend, the duration and the error. The query
+ * string is omitted, because it may contain keys and codes. Responses with 5xx are logged as warnings. The log filter
+ * `access=off` turns it off.
  */
 
 import { compileExpression, type Expression } from "../../cel/expression.ts";
@@ -10,7 +10,7 @@ import type { Outcome } from "../../core/policy.ts";
 import type { LogFields, Logger, LogValue } from "../../observe/log/logger.ts";
 import { type Redaction, redactJson, withoutSecrets } from "../../observe/trace/redact.ts";
 
-/** A line is read by people and shipped by the megabyte. */
+/** Longer values are truncated to keep lines readable and small. */
 const FIELD_CHARS = 2_048;
 
 export interface AccessSettings {
@@ -48,8 +48,8 @@ function fieldValue(expression: Expression, exchange: Exchange, redaction: Redac
 }
 
 /**
- * Whatever an expression reads, a credential that the request carried does not get into the log. `found` collects what
- * was hidden in members of JSON, and `alsoHidden` are such values of another text of the same call.
+ * Redacts the request's credentials from a value of a log expression. `found` collects the values that were redacted in
+ * JSON members, and `alsoHidden` contains such values from another text of the same call.
  */
 export function shown(
   text: string,
@@ -80,12 +80,12 @@ export interface ShownOptions {
 
 export type AccessLog = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;
 
-/** Takes each record too, whatever the filter of the log says. */
+/** Receives every record, independently of the log filter. */
 export type AccessLogCopy = (level: "info" | "warn", fields: LogFields, exchange: Exchange) => void;
 
 export interface AccessLogOptions {
   readonly copy?: AccessLogCopy | undefined;
-  /** What the operator adds and leaves out. */
+  /** The operator's additional and removed fields. */
   readonly own?: AccessFields | undefined;
 }
 

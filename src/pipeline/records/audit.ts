@@ -1,6 +1,6 @@
 /**
- * The audit stream: one record for each call of an MCP tool, prompt or resource and of an LLM, with who called, what was
- * called with which arguments, and how it ended. Recording never holds up a call unless `required` says so.
+ * The audit stream: one record for each call of an MCP tool, prompt or resource and of an LLM, with the caller, the
+ * arguments and the outcome. Recording never delays a call unless `required` is set.
  */
 
 import { createHash, createHmac } from "node:crypto";
@@ -17,7 +17,7 @@ import { type Redaction, redactJson } from "../../observe/trace/redact.ts";
 import { shown } from "./access-log.ts";
 
 export interface AnswerRecord extends AnswerObserver {
-  /** Asked once, after the end. */
+  /** Called once, after the end of the call. */
   fields(): Record<string, LogValue>;
 }
 
@@ -98,7 +98,7 @@ export const auditSchema = z
 
 export type AuditSettings = z.output<typeof auditSchema>;
 
-/** Kept beyond what is shown, so that a credential at the cut is recognised as a whole: no header is longer. */
+/** Kept beyond the visible length, so that a credential at the cut is recognized as a whole. No header is longer. */
 export const MARGIN_CHARS = 32 * 1024;
 
 export interface RecordedValue {
@@ -112,7 +112,7 @@ export function recordValue(
   { hashKey, maxValueChars }: Pick<AuditSettings, "hashKey" | "maxValueChars">,
   redaction: Redaction,
   exchange: Exchange,
-  /** What was hidden in the arguments of the call: added to by them, and hidden in its result. */
+  /** Values redacted in the arguments; they are also redacted in the result. */
   secrets: string[],
 ): RecordedValue | undefined {
   if (how === "none") return undefined;
@@ -141,7 +141,7 @@ export function recordValue(
   };
 }
 
-/** What users do; lists and pings say nothing about anybody. */
+/** Methods that are audited; lists and pings are not user actions. */
 const AUDITED: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);
 
 export interface AuditEnv {
@@ -182,7 +182,7 @@ class Trail implements AuditTrail {
   readonly #exchange: Exchange;
   #open: Map<string, Asked> | undefined = undefined;
   #answer: AnswerRecord | undefined = undefined;
-  /** Credentials in the arguments of the calls: a result may repeat them. */
+  /** Credentials in the arguments; a result may repeat them. */
   readonly #secrets: string[] = [];
 
   constructor(settings: AuditSettings, env: AuditEnv, exchange: Exchange) {
@@ -243,7 +243,7 @@ class Trail implements AuditTrail {
         ...end,
       });
     }
-    // On the old transport an answer comes later; what a policy refused has none.
+    // On the HTTP+SSE transport the response comes later; a rejected call has none.
     if (this.#open === undefined || (failure === undefined && outcome.end === "complete")) return;
     for (const asked of this.#open.values())
       this.#write({
@@ -280,7 +280,7 @@ class Trail implements AuditTrail {
     return recordValue(name, how, this.#settings, this.#env.redaction, this.#exchange, this.#secrets);
   }
 
-  /** Where only the result is recorded as text, the arguments are read for what it must not repeat. */
+  /** If only the result is recorded, the arguments are still read to find credentials that it may repeat. */
   #noteSecrets(read: () => string): void {
     const { arguments: how, results, maxValueChars } = this.#settings;
     if (results === "whole" && how !== "whole")
@@ -320,12 +320,12 @@ function text(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-/** The same arguments have the same hash, in whatever order a client writes them. */
+/** Sorts the keys, so that equal arguments have the same hash. */
 function sortedJson(value: unknown): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
   if (Array.isArray(value)) return `[${value.map(sortedJson).join()}]`;
   const members = value as Readonly<Record<string, unknown>>;
-  // The plain order of texts: no function of ours is asked for each pair of names.
+  // The default string order is faster than a comparison function.
   const names = Object.keys(members).sort();
   return `{${names.map((name) => `${JSON.stringify(name)}:${sortedJson(members[name])}`).join()}}`;
 }

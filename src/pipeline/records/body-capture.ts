@@ -1,6 +1,6 @@
 /**
- * Keeps the first 64 KiB of a body for the trace while it passes; nothing is held back or slowed for it. Tokens and
- * secrets of OAuth endpoints are taken out when it is shown.
+ * Captures the first 64 KiB of a body for the trace without delaying it. Tokens and secrets of OAuth endpoints are redacted
+ * when it is shown.
  */
 
 import type { RequestBody } from "../../core/exchange.ts";
@@ -27,7 +27,7 @@ export class BodyCapture {
     this.#bytes += part.length;
   }
 
-  /** Once; an empty body has no snapshot. */
+  /** Emits once; an empty body has no snapshot. */
   emit(trace: Trace | undefined, stage: BodyStage, contentType: string | undefined): void {
     if (this.#bytes === 0 || this.#emitted) return;
     this.#emitted = true;
@@ -42,7 +42,7 @@ export class BodyCapture {
   }
 }
 
-/** The body of a traced request on its way to a server: at once if it is whole, else while it streams. */
+/** Captures the body of a traced request to a server: at once if it is buffered, else while it streams. */
 export function captureSentBody(
   trace: Trace,
   body: Buffer | BodyStream | undefined,
@@ -61,7 +61,7 @@ export function captureSentBody(
   body.once("close", done);
 }
 
-/** What is handed over, where the backend does not say how it sends it. */
+/** The body passed to a backend that does not report what it sends. */
 export function bodyBytes(body: RequestBody): Buffer | BodyStream | undefined {
   return body.kind === "bytes" ? body.bytes : body.kind === "stream" ? body.stream : undefined;
 }

@@ -1,6 +1,5 @@
 /**
- * A request that has ended, as it is remembered: references to what the exchange already had, without its bodies. What
- * is shown of it is built when somebody asks.
+ * A finished request in memory: references to parts of the exchange, without bodies. Its views are built on demand.
  */
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
 import type { Facts } from "../../core/facts.ts";
@@ -16,7 +15,7 @@ export interface FinishedRequest {
     Exchange,
     "id" | "listener" | "source" | "route" | "facts" | "steps" | "failure" | "startedAt" | "originalHost"
   > & { readonly shadowDenials: readonly ShadowDenial[] | undefined };
-  /** Its headers are dropped after a while, where nothing went wrong. */
+  /** The headers of successful requests are dropped after a while. */
   readonly request: SnapshotSource["request"] & { headers: HeaderList };
   readonly credentialQuery: readonly string[] | undefined;
   readonly secrets: readonly string[] | undefined;
@@ -49,7 +48,7 @@ export function finishedRequest(
       originalHost,
       shadowDenials: exchange.shadow.denials,
     },
-    // Not the request itself: it may hold a whole body.
+    // Not the request itself, which may reference a whole body.
     request: {
       method: arrived.method,
       scheme: arrived.scheme,
@@ -70,7 +69,7 @@ export function finishedRequest(
   };
 }
 
-/** The facts of an LLM call may hold on to its whole body; what can be shown of them is a copy. */
+/** Copies the attributes, because those of an LLM call may reference the whole body. */
 function withoutBody(facts: Facts): Facts {
   return facts.llm === undefined ? facts : { ...facts, llm: { ...facts.llm } };
 }
@@ -79,7 +78,7 @@ export function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Outcome)
   return exchange.failure !== undefined || outcome.end !== "complete" || (outcome.status ?? 0) >= 400;
 }
 
-/** What a snapshot of the request is made of. */
+/** The input for a snapshot of the request. */
 export function snapshotSource({ exchange, request, credentialQuery, secrets }: FinishedRequest): SnapshotSource {
   return {
     request,
@@ -128,7 +127,7 @@ export function recordOf(one: FinishedRequest): RequestRecord {
   };
 }
 
-/** The same order in which an MCP session is bound to a principal. */
+/** Uses the same order of precedence as the principal of an MCP session. */
 export function subjectOf({ jwt, apiKey, basicAuth }: Exchange["facts"]): string | null {
   const { sub, azp, client_id, appid } = jwt ?? NOTHING;
   const { user_id, name } = apiKey ?? NOTHING;
@@ -183,7 +182,7 @@ function round(ms: number): number {
 
 const NO_HEADERS = new HeaderList();
 
-/** Most of a record is its headers: without them it is small enough to keep hundreds at no cost to the collector. */
+/** Headers are most of a record's size; without them, hundreds of records cost the garbage collector little. */
 export function dropHeaders(one: FinishedRequest): void {
   if (!hasFailed(one.exchange, one.outcome)) one.request.headers = NO_HEADERS;
 }

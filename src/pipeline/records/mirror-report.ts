@@ -1,14 +1,14 @@
 /**
- * What was found by comparing answers of mirrors since the start: by route and mirror, which differences, how often, with
- * examples. Bounded in every direction; what does not fit is only counted.
+ * The results of comparing mirror responses since the start: the differences by route and mirror, with counts and examples.
+ * All lists are bounded; anything beyond is only counted.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Metrics } from "../../observe/log/metrics.ts";
 import type { MirrorComparison } from "../../observe/trace/mirror-comparison.ts";
 
-/** Mirrors of a route that have an entry of their own; comparisons beyond are counted together. */
+/** Mirrors with their own entry; comparisons of others are counted together. */
 const MAX_MIRROR_ENTRIES = 100;
-/** Different differences that are listed per mirror. */
+/** Distinct differences listed per mirror. */
 const MAX_MIRROR_DIFFERENCES = 100;
 const EXAMPLES = 3;
 const SHOWN_CHARS = 300;
@@ -17,17 +17,17 @@ export interface MirrorEntry {
   readonly route: string | null;
   readonly mirror: string;
   readonly compared: number;
-  /** Same status and, where it is known, same shape. */
+  /** Same status and, if known, same shape. */
   readonly same: number;
   readonly status: number;
   readonly shape: number;
-  /** The mirror did not answer. */
+  /** The mirror did not respond. */
   readonly failed: number;
-  /** Answers of which the shape could not be compared. */
+  /** Responses whose shape could not be compared. */
   readonly unread: number;
-  /** Took half as long again as the backend, and more than 10 ms longer. */
+  /** Took more than 50% and 10 ms longer than the backend. */
   readonly slower: number;
-  /** Means, to the head of the answer. */
+  /** Mean time to the response head. */
   readonly backendMs: number;
   readonly mirrorMs: number;
   readonly differences: readonly {
@@ -42,12 +42,12 @@ export interface MirrorEntry {
 export interface MirrorReport {
   readonly since: string;
   readonly mirrors: readonly MirrorEntry[];
-  /** Comparisons of mirrors that have no entry. */
+  /** Comparisons of mirrors without an entry. */
   readonly others: number;
 }
 
 export interface MirrorRecords {
-  /** A request ended whose copies are compared. */
+  /** Called when a request with compared copies ends. */
   note(exchange: Exchange): void;
   report(): MirrorReport;
 }

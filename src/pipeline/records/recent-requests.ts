@@ -1,7 +1,6 @@
 /**
- * The last requests and those in flight, so that one can look after something happened. A finished request costs
- * one object with references to what the exchange already had; what is shown is built when somebody asks.
- * Bodies are never kept.
+ * The most recent requests and those in flight, for inspection after the fact. A finished request costs one object with
+ * references to parts of the exchange; views are built on demand. Bodies are never kept.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -23,31 +22,31 @@ import {
   snapshotSource,
 } from "./finished-request.ts";
 
-/** With request heads of 16 KiB at most this is bounded by about 10 MB, and in practice far below one. */
+/** With request heads of at most 16 KiB this uses at most about 10 MB, and usually less than 1 MB. */
 export const RECENT_REQUESTS = 500;
-/** Of these, the newest keep their headers, and all that failed; the rest die young, before they burden the collector. */
+/** The newest requests and all failed ones keep their headers; others drop them early to reduce garbage collection. */
 const WITH_HEADERS = 64;
 
 export interface RecentRequestsOptions {
   readonly clock: Clock;
   readonly redaction: Redaction;
-  /** Who waits for a request like this one. */
+  /** The watcher whose filter matches the request. */
   watcher(exchange: Exchange): TraceWatcher | undefined;
-  /** Where the operator wants full traces of failed requests. */
+  /** Full traces of failed requests, if enabled. */
   readonly kept: KeptTraces | undefined;
-  /** The number of the next request that ends, if other threads number theirs too. */
+  /** The sequence number of the next finished request, shared by all threads. */
   nextSeq?(): number;
 }
 
 export interface RecentRequests {
-  /** Every request begins here; the trace if somebody watches it. */
+  /** Called at the start of every request; returns a trace if it is watched. */
   begin(exchange: Exchange): Trace | undefined;
   settled(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   /** Newest first. */
   list(options: { readonly limit: number; readonly since?: number }): RequestRecord[];
-  /** All of that id, newest first. */
+  /** All requests with the id, newest first. */
   find(id: string): RequestDetail[];
-  /** Called for each request that ends; the returned function withdraws. */
+  /** Calls the listener for each finished request; the returned function unsubscribes. */
   follow(listener: (record: RequestRecord) => void): () => void;
   inFlight(limit: number): InFlightReport[];
   readonly counts: { readonly inFlight: number; readonly kept: number };
@@ -127,7 +126,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       for (const one of finished()) {
         if (one.exchange.id !== id) continue;
         const record = recordOf(one);
-        // The kept trace is the newest of that id.
+        // The kept trace belongs to the newest request with the id.
         const trace = details.length === 0 && hasFailed(one.exchange, one.outcome) ? kept?.find(id) : undefined;
         details.push({
           ...record,

@@ -1,7 +1,7 @@
 /**
- * What is recorded of a request so that it can be judged again: its head without credentials, who asked, what its MCP or
- * LLM message was about, and how it ended. Never a body, a token or a key. Kept as lines of text, because ten thousand
- * objects would burden the collector and ten thousand texts in buffers do not.
+ * The record of a request for rehearsals: its head without credentials, the identity, the attributes of its MCP or LLM
+ * message, and the outcome; never a body, a token or a key. Records are serialized as text, because 10,000 objects would
+ * slow down garbage collection and text in buffers does not.
  */
 
 import type { Exchange } from "../../core/exchange.ts";
@@ -21,21 +21,21 @@ export interface RecordedRequest {
   readonly method: string;
   readonly scheme: "http" | "https";
   readonly host: string;
-  /** As received: a rehearsal reads it like the listener. */
+  /** As received, because a rehearsal parses it like the listener. */
   readonly path: string;
   readonly query: string;
   readonly source: string;
-  /** The client's address, where trusted proxies reported one. */
+  /** The client's address, if trusted proxies reported one. */
   readonly client?: string;
   readonly identity?: string;
   readonly route: string | null;
   readonly status: number | null;
-  /** The error code, if the gateway refused it or failed. */
+  /** The error code, if the gateway rejected the request or failed. */
   readonly code: string | null;
   readonly subject: string | null;
   /** Policies that ran, each with its verdict if it is not `passed`. */
   readonly policies: readonly string[];
-  /** As they are shown: `key:1f0a…`, `basic:"alice"`. */
+  /** Displayed principals: `key:1f0a…`, `basic:"alice"`. */
   readonly principals: readonly string[];
   readonly claims?: Claims;
   readonly apiKey?: Readonly<Record<string, unknown>>;
@@ -45,11 +45,11 @@ export interface RecordedRequest {
   readonly headers: readonly string[];
 }
 
-/** Neither can stand in a head or in JSON. */
+/** Separators that cannot occur in a head or in JSON. */
 const FIELD = "\n";
 const FIXED_FIELDS = 21;
 
-/** Claims and keys are the same objects for many requests: each is written once. */
+/** Many requests share the same claims and keys, so each object is serialized once. */
 const written = new WeakMap<object, string>();
 
 export function recordText(exchange: Exchange, outcome: Outcome, durationMs: number, redaction: Redaction): string {
@@ -76,20 +76,20 @@ export function recordText(exchange: Exchange, outcome: Outcome, durationMs: num
   return redaction.text(secrets === undefined ? text : withoutRepeated(text, secrets));
 }
 
-/** The peer's address, and the client's behind a space where they differ. */
+/** The peer's address, followed by a space and the client's if they differ. */
 function sourceText({ address, client }: Source): string {
   return client === undefined ? address : `${address} ${client}`;
 }
 
-/** When the request of this record came; NaN if it is none. */
+/** The arrival time of a record; NaN if the text is not a record. */
 export function timeOf(text: string): number {
   return Number(text.slice(0, text.indexOf(FIELD)));
 }
 
-/** Throws if the text is no JSON. */
+/** Throws if the text is not JSON. */
 export type ParseJson = (text: string) => unknown;
 
-/** A text that somebody else wrote may hold anything: undefined if it is no record. */
+/** Parses untrusted text; returns undefined if it is not a record. */
 export function readRecord(text: string, parse: ParseJson = JSON.parse): RecordedRequest | undefined {
   const fields = text.split(FIELD);
   const at = Number(fields[0]);
@@ -148,20 +148,20 @@ function jsonOnce(value: object | undefined): string {
   try {
     text = JSON.stringify(value) ?? "";
   } catch {
-    // Nothing that JSON cannot say comes from a token.
+    // Claims of a token are always serializable.
   }
   written.set(value, text);
   return text;
 }
 
-/** Without the session, which is a credential where there is no other. */
+/** Omits the session id, which is a credential on routes without authentication. */
 function mcpText(mcp: McpFacts | undefined): string {
   if (mcp === undefined) return "";
   const { methodName, target, tool, prompt, resource } = mcp;
   const text = (): string => JSON.stringify({ methodName, target, tool, prompt, resource });
   if (tool === undefined || prompt !== undefined || resource !== undefined) return text();
   const { name } = tool;
-  // Calls come in rows: mostly it is the tool of the call before.
+  // Consecutive calls often use the same tool.
   if (
     lastCall?.name !== name ||
     lastCall.target !== target ||
@@ -184,7 +184,7 @@ function llmText(llm: LlmFacts | undefined): string {
   return JSON.stringify({ requestModel, responseModel, provider, streaming, ...counts });
 }
 
-/** Values of headers that were left out may be repeated: inside of any field if they are long, else as a whole value. */
+/** Redacts copies of removed header values: anywhere in a field if they are long, else only as a whole value. */
 function withoutRepeated(text: string, secrets: readonly string[]): string {
   const shown = withoutCopies(text, secrets);
   const short = secrets.filter((secret) => shown.includes(`${FIELD}${secret}`));

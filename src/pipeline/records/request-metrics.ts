@@ -1,13 +1,13 @@
 /**
- * Counts requests and their durations per gateway, route, backend, method and status. A series is looked up by one
- * key that is built from strings the request already has.
+ * Counts requests and their durations per gateway, route, backend, method and status. A series is looked up by a key that is
+ * built from existing strings of the request.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "../../observe/log/metrics.ts";
 
 const LABELS = ["gateway", "route", "backend", "method", "status", "error"] as const;
-/** Statuses and methods come from outside: a flood of odd ones must not grow this without end. */
+/** Bounds the map, because statuses and methods are external input. */
 const MAX_KNOWN = 10_000;
 
 const LABELLED_KEYS = 1_000;
@@ -84,7 +84,7 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     const backend = facts.backend?.name ?? "";
     const status = outcome.status === undefined ? "" : String(outcome.status);
     const error = failure?.code ?? "";
-    // Most requests are like the one before them: comparing is cheaper than making a key.
+    // Most requests have the same labels as the previous one, and comparing is cheaper than building a key.
     let series = last;
     if (series === undefined || !isOf(series.labels, listener, route, backend, request.method, status, error))
       series = last = seriesOf([listener, route, backend, request.method, status, error]);
@@ -123,7 +123,7 @@ function isOf(
   );
 }
 
-/** The first so many values have a label of their own; later ones share one. */
+/** The first `most` values get their own label; later ones share one. */
 function boundedLabel(most: number): (value: string) => string {
   const known = new Set<string>();
   return (value) => {

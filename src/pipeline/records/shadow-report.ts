@@ -1,14 +1,14 @@
 /**
- * What policies in `mode: shadow` would have denied since the start: by route, policy and rule, with whom it concerns, how
- * often, and some examples. Bounded in every direction; what does not fit is only counted.
+ * The requests that policies in `mode: shadow` would have denied since the start: by route, policy and rule, with subjects,
+ * counts and examples. All lists are bounded; anything beyond is only counted.
  */
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
 import type { Metrics } from "../../observe/log/metrics.ts";
 import { subjectOf } from "./finished-request.ts";
 
-/** Rules that have an entry of their own; denials beyond are counted together. */
+/** Rules with their own entry; denials by others are counted together. */
 const MAX_SHADOW_RULES = 200;
-/** Subjects that are named per rule. */
+/** Subjects listed per rule. */
 const MAX_SHADOW_SUBJECTS = 100;
 const MAX_SHADOW_EXAMPLES = 3;
 const MAX_RULE_CHARS = 300;
@@ -20,7 +20,7 @@ export interface ShadowEntry {
   readonly rule: string;
   readonly denied: number;
   readonly subjects: readonly { readonly subject: string; readonly denied: number }[];
-  /** Denials of subjects that are not named here any more. */
+  /** Denials of subjects that are not listed. */
   readonly others: number;
   readonly first: string;
   readonly last: string;
@@ -35,12 +35,12 @@ export interface ShadowEntry {
 export interface ShadowReport {
   readonly since: string;
   readonly rules: readonly ShadowEntry[];
-  /** Denials by rules that have no entry. */
+  /** Denials by rules without an entry. */
   readonly others: number;
 }
 
 export interface ShadowRecords {
-  /** A request ended that would have been denied, or of which that is not known yet. */
+  /** Called when a request ends that would have been denied, or whose shadow verdict is pending. */
   note(exchange: Exchange): void;
   report(): ShadowReport;
 }
@@ -121,7 +121,7 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
   };
 }
 
-/** The rule itself: the values that it saw differ from request to request. */
+/** Extracts the rule from the detail, without the values, which differ between requests. */
 export function ruleIn(detail: string): string {
   return (/`([\s\S]*?)` (?:is|cannot)/.exec(detail)?.[1] ?? detail).slice(0, MAX_RULE_CHARS);
 }

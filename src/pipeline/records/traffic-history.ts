@@ -1,8 +1,7 @@
 /**
- * A day of traffic in a few numbers, kept in memory: how many requests, how many failed, how long they took, tokens and
- * cost. Two rings of slots, fine for half an hour and coarse for a day; a slot is made anew when its time comes, so an
- * idle gateway does nothing and a busy one adds a few numbers per request. All of it fits into one text, so that a store
- * can hold it over a restart.
+ * Traffic statistics of the last day, in memory: requests, failures, durations, tokens and cost. There are two ring buffers
+ * of time slots, fine for half an hour and coarse for a day. Slots are reset lazily, so an idle gateway does no work. The
+ * statistics can be serialized to a string, so that a store can keep them across restarts.
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
@@ -14,16 +13,16 @@ const FINE = { slotMs: 10_000, slots: 180 };
 const COARSE = { slotMs: 300_000, slots: 288 };
 export const HISTORY_SECONDS = (COARSE.slotMs * COARSE.slots) / 1000;
 
-/** Upper bounds of durations: each a fifth of a decade wide, from 1 ms to about 100 s. */
+/** Upper bounds of the duration histogram: five per decade, from 1 ms to about 100 s. */
 const BOUNDS_MS: readonly number[] = Array.from({ length: 26 }, (_unused, i) => 10 ** (i / 5));
 const P95 = 0.95;
 
 export interface TrafficHistory {
   count(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   report(rangeSeconds: number): HistoryReport;
-  /** All that is known, as a text of some 10 KB. */
+  /** Serializes everything to a string of about 10 KB. */
   packed(): string;
-  /** Adds what an earlier process packed; what is too old or no such text is left out. */
+  /** Adds the statistics of an earlier process; ignores old and invalid input. */
   unpack(text: string): void;
 }
 
@@ -42,7 +41,7 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
     slotMs,
     slots: Array.from({ length: slots }, () => emptySlot()),
   }));
-  // The wall clock, so that the slots of several threads are the same.
+  // Wall-clock time, so that several threads use the same slots.
   let knownSinceMs = clock.now();
 
   return {
@@ -112,7 +111,7 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
   };
 }
 
-/** Numbers only: those of the slot, then a bin and its count for each bin that is not empty. */
+/** The numbers of the slot, then the index and count of each non-empty histogram bin. */
 function packedSlot({ number, requests, failed, rejected, tokens, cost, durations }: Slot): number[] {
   const bins = [...durations.entries()].flatMap(([bin, count]) => (count === 0 ? [] : [bin, count]));
   return [number, requests, failed, rejected, tokens, cost, ...bins];
@@ -148,7 +147,7 @@ function parseRings(text: string): number[][][] {
   try {
     return packedRings.parse(JSON.parse(text));
   } catch {
-    // Of another version.
+    // The format of another version.
     return [];
   }
 }
@@ -183,7 +182,7 @@ function binOf(durationMs: number): number {
   return Math.min(bin, BOUNDS_MS.length);
 }
 
-/** The upper bound of the slot that the 95th of a hundred falls into: never better than the truth. */
+/** The upper bound of the bin with the 95th percentile, which never underestimates it. */
 function p95Of(durations: Uint32Array, requests: number): number {
   let seen = 0;
   for (let i = 0; i < durations.length; i++) {

@@ -1,11 +1,10 @@
 /**
- * A weighted pick among the backends of a route, passing over those that cannot be reached now, if there are others. Pure: the
- * random number is passed in.
+ * Weighted random choice among the backends of a route; skips ejected backends if there are others.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Route, WeightedBackend } from "../../core/topology.ts";
 
-/** `random` is in [0, 1). Undefined if there is no backend or every weight is 0. */
+/** `random` returns a number in [0, 1). The result is undefined if there is no backend or all weights are 0. */
 export function chooseBackend(route: Route, random: () => number, exchange?: Exchange): WeightedBackend | undefined {
   const { backends, totalWeight } = route;
   if (backends.length === 1) return totalWeight > 0 ? backends[0] : undefined;
@@ -14,7 +13,7 @@ export function chooseBackend(route: Route, random: () => number, exchange?: Exc
       if (one.canary?.takes(exchange, random) && one.backend.health?.isResting !== true) return one;
   if (totalWeight <= 0) return undefined;
   const resting = restingWeight(backends);
-  // Where none can be reached, asking beats refusing.
+  // If all backends are ejected, trying one is better than failing.
   const passesOver = resting > 0 && resting < totalWeight;
   let rest = random() * (passesOver ? totalWeight - resting : totalWeight);
   for (const one of backends) {

@@ -1,8 +1,8 @@
 /**
- * Chooses the route of a request. Pure: the routes of a listener are sorted once, at configuration load, by the
- * precedence (hostname, exact path, longest prefix, regex, method, headers, query, order), and a
- * request takes the first that matches. A request is refused if the choice depends on a header or query parameter that a
- * backend could read in another way: by one of several lines, or by another spelling of the name.
+ * Route matching. The routes of a listener are sorted once, at configuration load, by precedence (hostname, exact path,
+ * longest prefix, regex, method, headers, query, order), and a request takes the first match. A request is rejected if the
+ * match depends on a header or query parameter that a backend could read differently: a repeated one, or another spelling
+ * of the name.
  */
 
 import { linearRegex } from "../../base/regex.ts";
@@ -12,11 +12,11 @@ import type { Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
 
 export interface RouteTable {
   /**
-   * `path`: the canonical path, if it is not the request's own. Undefined if no route matches. Throws a GatewayError if
-   * a backend could read the values that choose the route in another way.
+   * `path` is the canonical path, if it differs from the request's. Returns undefined if no route matches. Throws a
+   * GatewayError if a backend could read the matched values differently.
    */
   match(request: GatewayRequest, path?: string): Route | undefined;
-  /** The same with the names of all routes that were looked at; only for a traced request. */
+  /** The names of all routes that were compared; only for a traced request. */
   evaluated(request: GatewayRequest): string[];
 }
 
@@ -52,7 +52,7 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
   }
   candidates.sort(byPrecedence);
 
-  // Most listeners have one route that takes everything: nothing to look at then.
+  // Fast path for listeners with a single catch-all route.
   const only =
     candidates.length === 1 && isCatchAll(candidates[0] as Candidate) ? (candidates[0] as Candidate).route : undefined;
 
@@ -90,7 +90,7 @@ function pathTest({ path }: RouteMatch): PathTest {
     const regex = linearRegex(`^(?:${path.regex})$`);
     return { rank: 2, length: path.regex.length, test: (value) => regex.test(value) };
   }
-  // A prefix ends at a segment: `/mcp` takes `/mcp` and `/mcp/x`, not `/mcpx`.
+  // A prefix ends at a segment boundary: `/mcp` matches `/mcp` and `/mcp/x`, not `/mcpx`.
   const prefix = path.pathPrefix.replace(/\/+$/, "");
   const withSlash = `${prefix}/`;
   return {
@@ -118,7 +118,7 @@ function byPrecedence(a: Candidate, b: Candidate): number {
   );
 }
 
-/** Exact names first, then wildcards, the longer the more specific, then any host. */
+/** Exact names rank first, then wildcards by length, then any host. */
 function hostRank(host: string): number {
   if (host === "*") return 0;
   return host.startsWith("*.") ? host.length : 10_000 + host.length;
@@ -135,7 +135,7 @@ function hostMatches(pattern: string, host: string): boolean {
   return host === pattern;
 }
 
-/** Lower case, without port and without the dot that a fully qualified name may end in. */
+/** Returns the host in lower case, without the port and a trailing dot. */
 export function hostnameOf(authority: string): string {
   if (authority !== lastAuthority) {
     lastName = withoutPort(authority);
@@ -144,7 +144,7 @@ export function hostnameOf(authority: string): string {
   return lastName;
 }
 
-/** The requests of a connection ask for the same one. */
+/** Cached, because the requests of a connection usually have the same authority. */
 let lastAuthority = "";
 let lastName = "";
 
@@ -162,7 +162,7 @@ function restMatches(one: Candidate, request: GatewayRequest): boolean {
   );
 }
 
-/** A preflight asks on behalf of another method: it belongs to the route of that one. */
+/** A preflight matches the route of the method that it announces. */
 function methodForMatching(request: GatewayRequest): string {
   if (request.method !== "OPTIONS") return request.method;
   return request.headers.get("access-control-request-method") ?? request.method;

@@ -1,6 +1,6 @@
 /**
- * Listeners of one port that are kept apart by their host names: a connection that was opened for one of them, by its
- * server name, is not used for requests to another (RFC 9110 section 15.5.20). Without a server name nothing is compared.
+ * Returns 421 for requests to another listener than the connection's server name (SNI) selected, if several listeners share
+ * a port (RFC 9110 section 15.5.20). Without a server name nothing is compared.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";

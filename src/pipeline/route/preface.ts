@@ -1,6 +1,6 @@
 /**
- * What of a route comes even before the gateway's own access policies: a preflight has no credentials to show to the
- * gateway, and a page must be able to read why its request was rejected.
+ * Selects the policies of a route that run before the gateway's access policies: a preflight carries no credentials, and a
+ * page must be able to read why its request was rejected.
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/policy.ts";

@@ -1,6 +1,6 @@
 /**
- * Requests that no route may serve: nothing matches them, or a protected route could be bypassed because the backend
- * reads their path differently. The backend of an open route may read `/admin%2fusers` or `/admin;x` as `/admin`.
+ * Errors for requests that no route may serve: no route matches, or a backend could read the path differently and bypass a
+ * protected route. For example, the backend of an open route may read `/admin%2fusers` or `/admin;x` as `/admin`.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
@@ -8,7 +8,7 @@ import type { Route } from "../../core/topology.ts";
 import { ambiguityIn, mayBeAmbiguous, otherReadings } from "../../http/request-path.ts";
 import type { RouteTable } from "./match-route.ts";
 
-/** Names in a message; a gateway may have thousands of routes. */
+/** Route names in an error message. */
 const SHOWN_ROUTES = 10;
 
 export function refuseAmbiguousPath(request: GatewayRequest, route: Route, table: RouteTable): void {

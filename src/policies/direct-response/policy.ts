@@ -1,4 +1,6 @@
-/** `directResponse`: the route returns a fixed response and calls no backend. */
+/**
+ * `directResponse`: the route returns a fixed response and calls no backend.
+ */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
 import { changeableHeaderName, headerValue } from "../../core/schema.ts";

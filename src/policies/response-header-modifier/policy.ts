@@ -1,4 +1,6 @@
-/** `responseHeaderModifier`: adds, sets and removes response headers, including those of the gateway's own responses. */
+/**
+ * `responseHeaderModifier`: adds, sets and removes response headers, including those of the gateway's own responses.
+ */
 import { headerChanges } from "../../core/header-changes.ts";
 import { definePolicy } from "../../core/policy.ts";
 
