@@ -1,7 +1,7 @@
 /**
- * Why an expression gave what it gave: its parts with their values. Parts are planned when the first explanation is
- * asked for and evaluated one by one, also those that `&&` or `||` did not need, so that one look shows
- * everything that is missing. Constants and the insides of loops are left out: they have no value of their own.
+ * Explains the result of an expression by the values of its parts. Parts are planned for the first explanation and evaluated
+ * one by one, including those that `&&` or `||` skipped, so that one explanation shows everything that is missing.
+ * Constants and the bodies of loops are omitted.
  */
 import { type CelResult, isCelError, unparse } from "@bufbuild/cel";
 import { type Budget, COST_EXCEEDED, MAX_COST } from "./functions/budget.ts";
@@ -10,9 +10,9 @@ import { AND, childrenOf, INDEX, type Node, OR, type ParsedExpression, stringCon
 import type { AttributeSource } from "./values/activation.ts";
 import { type CelOutput, fromCel } from "./values/values.ts";
 
-/** More than anybody reads; the outermost are kept. */
+/** Parts per explanation; the outermost are kept. */
 export const MAX_CLAUSES = 64;
-/** All values together, so that explaining a refusal never copies a large body (a list or text counts by its size). */
+/** The total size of all values, so that explaining a denial never copies a large body. */
 const MAX_VALUES = 4096;
 
 export type ExplainedClause = {
@@ -64,7 +64,7 @@ export function createExplanation(
   };
 }
 
-/** Breadth first: when there are too many, the innermost are dropped. */
+/** Breadth first, so that the innermost parts are dropped if there are too many. */
 function clausesOf(parsed: ParsedExpression): { source: string; depth: number; node: Node }[] {
   const clauses: { source: string; depth: number; node: Node }[] = [];
   const seen = new Set<string>();
@@ -87,7 +87,7 @@ function partsOf(node: Node): Node[] {
   switch (kind.case) {
     case "callExpr": {
       const { function: name, args } = kind.value;
-      // `a && b && c` is a tree of pairs to the parser; to the reader it has three parts.
+      // The parser nests `a && b && c` in pairs; the explanation shows three parts.
       if (name === AND || name === OR) return args.flatMap((argument) => operandsOf(argument, name));
       if (name === INDEX && stringConstant(args[1]) !== undefined) return partsOfOwner(args[0]);
       return namespacedName(kind.value) === undefined ? childrenOf(node) : args;
@@ -101,7 +101,7 @@ function partsOf(node: Node): Node[] {
   }
 }
 
-/** The steps of `jwt.realm_access.roles` are not worth a line each, but what `json(request.body).id` starts from is. */
+/** Skips the steps of `jwt.realm_access.roles`, but includes the call in `json(request.body).id`. */
 function partsOfOwner(owner: Node | undefined): Node[] {
   if (owner === undefined || owner.exprKind.case === "identExpr") return [];
   const isStep =

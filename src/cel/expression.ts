@@ -1,7 +1,7 @@
 /**
- * CEL expressions, the only door to the CEL library. Compiled once per configuration load, where every name is checked;
- * evaluation then returns a result and never throws, whatever the attributes do.
- * Refused at load: sources that are too long, deep or large, names that do not exist, patterns that do not compile.
+ * CEL expressions; the only module that other folders use for CEL. An expression is compiled once per configuration load,
+ * which rejects sources that are too long, deep or large, unknown names, and invalid patterns. Evaluation returns a result
+ * and never throws, even if an attribute's getter does.
  */
 import { isCelError, parse, plan } from "@bufbuild/cel";
 import { analyze, offsetOf } from "./analysis/analyze.ts";
@@ -24,20 +24,20 @@ export type EvaluationResult = { ok: true; value: CelOutput } | { ok: false; err
 
 export interface Expression {
   readonly source: string;
-  /** Top-level attributes that it reads: `{"jwt", "request"}`. Variables of `all`, `map` and the like are none. */
+  /** Top-level attributes that it reads, for example `{"jwt", "request"}`; not the variables of `all`, `map` and others. */
   readonly attributes: ReadonlySet<string>;
-  /** Dotted paths as far as they are fixed: `{"request.headers.x-id", "jwt.realm_access.roles"}`. */
+  /** The constant parts of the paths that it reads, for example `{"request.headers.x-id", "jwt.realm_access.roles"}`. */
   readonly paths: ReadonlySet<string>;
-  /** Whether it reads this path, something below it, or, being less specific (`request`, `request[x]`), may do so. */
+  /** Whether it reads this path or something below it, or may do so (`request`, `request[x]`). */
   reads(path: string): boolean;
-  /** What it compares and what it tests with `has()`: for checks at load. */
+  /** Its comparisons and `has()` tests, for checks at load. */
   readings(): Readings;
   /**
-   * With `shared`, several evaluations that follow each other without a pause draw on one budget, so that a list of rules
-   * cannot hold the event loop longer than a single one.
+   * With `shared`, consecutive evaluations use one budget, so that a list of rules cannot block the event loop longer than a
+   * single rule.
    */
   evaluate(attributes: AttributeSource, shared?: Budget): EvaluationResult;
-  /** Every part with its value or error, outermost first: for refusals and trying rules out, not for the hot path. */
+  /** Every part with its value or error, outermost first; for denials and testing rules, not for the hot path. */
   explain(attributes: AttributeSource): ExplainedClause[];
 }
 
@@ -56,7 +56,7 @@ export function compileExpression(source: string): Expression {
     };
     const program = plan(environment, rewrite(node, { budget, refuse }));
     return (attributes) => {
-      // A missing claim is an Error inside the library, and nobody reads its stack: without one it costs a tenth.
+      // The library creates an Error for a missing claim; without a stack trace that is ten times cheaper.
       const { stackTraceLimit } = Error;
       Error.stackTraceLimit = 0;
       try {
@@ -81,11 +81,11 @@ export function compileExpression(source: string): Expression {
         const answer = quick?.(attributes);
         if (answer !== undefined) return answer ? TRUE : FALSE;
       } catch {
-        // Whatever an attribute threw, the library says it in its own way.
+        // If an attribute throws, the library reports the error.
       }
       try {
         const value = run(attributes);
-        // An error inside `a || b` may be covered by the other side; running out of budget never is.
+        // `a || b` may absorb an error of one operand, but an exhausted budget always fails the evaluation.
         if (budget.left < 0) return { ok: false, error: COST_EXCEEDED };
         if (isCelError(value)) return { ok: false, error: value.message };
         return { ok: true, value: fromCel(value) };
@@ -107,20 +107,20 @@ function isBelow(path: string, parent: string): boolean {
 
 function parseSource(source: string): ParsedExpression {
   try {
-    // The parser wants a line end after a comment, also after the last.
+    // The parser requires a newline after a trailing comment.
     return withinStack(source, () => parse(`${source}\n`));
   } catch (error) {
     if (error instanceof ExpressionError) throw error;
     const offset = Math.min(errorOffset(error), source.length);
     const rest = source.slice(offset).trim();
     if (rest === "") throw new ExpressionError(source, offset, "syntax error: the expression ends too early");
-    // The parser steps back to the last complete expression: the fault is here, or in what follows.
+    // The parser backtracks to the last complete expression, so the error is here or later.
     const near = rest.length > 20 ? `${rest.slice(0, 20)}…` : rest;
     throw new ExpressionError(source, offset, `syntax error at \`${near.replace(/\s+/g, " ")}\``);
   }
 }
 
-/** Parser and planner recurse where no bracket says so (`a ? b : c ? d : …`): the end of the stack is their limit. */
+/** Converts a stack overflow to an error: parser and planner recurse even without brackets (`a ? b : c ? d : …`). */
 function withinStack<T>(source: string, action: () => T): T {
   try {
     return action();

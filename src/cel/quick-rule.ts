@@ -1,14 +1,14 @@
 /**
- * The usual rules without the library's machinery: texts of attributes beside constants (`==`, `!=`, `in`, `startsWith`, `endsWith`,
- * `contains`), joined by `&&`, `||` and `!`. It answers only where everything that decides is certain. A field that is not
- * there, another type, a long text or list: then nothing is said, and the library evaluates the whole, with its errors and its budget.
+ * A fast path for common rules: comparisons of string attributes with constants (`==`, `!=`, `in`, `startsWith`, `endsWith`,
+ * `contains`), combined with `&&`, `||` and `!`. It returns a result only if it is certain. For a missing field, another
+ * type, or a long string or list it returns undefined, and the library evaluates the expression, with its errors and budget.
  */
 import { type CelList, type CelMap, isCelList, isCelMap } from "@bufbuild/cel";
 import { AND, INDEX, type Node, OR, stringConstant } from "./syntax/syntax-tree.ts";
 import type { AttributeSource } from "./values/activation.ts";
 import { toCel } from "./values/values.ts";
 
-/** Undefined: the library must say. It may throw what an attribute throws. */
+/** Returns undefined if the library must evaluate the expression. Throws what an attribute's getter throws. */
 export type QuickRule = (source: AttributeSource) => boolean | undefined;
 
 type Reader = (source: AttributeSource) => unknown;
@@ -23,7 +23,7 @@ const METHODS: ReadonlyMap<string, TextTest> = new Map<string, TextTest>([
   ["contains", (text, other) => text.includes(other)],
 ]);
 
-/** Undefined if the expression has other parts. */
+/** Returns undefined if the expression has unsupported parts. */
 export function quickRule(node: Node): QuickRule | undefined {
   if (node.exprKind.case !== "callExpr") return undefined;
   const { function: name, target, args } = node.exprKind.value;
@@ -55,12 +55,12 @@ function negated(rule: QuickRule | undefined): QuickRule | undefined {
   };
 }
 
-/** `decides`: the answer of one side that makes the other's of no matter. */
+/** `decides` is the value of the first operand that decides the result (false for `&&`, true for `||`). */
 function both(a: QuickRule | undefined, b: QuickRule | undefined, decides: boolean): QuickRule | undefined {
   if (a === undefined || b === undefined) return undefined;
   return (source) => {
     const answer = a(source);
-    // An uncertain side is left to the library, which knows what the other one makes of an error.
+    // The library handles an uncertain operand, because the other operand may absorb its error.
     return answer === undefined || answer === decides ? answer : b(source);
   };
 }
@@ -109,7 +109,7 @@ function constantsOf(node: Node): ReadonlySet<string> | undefined {
   return texts.every((text) => text !== undefined) ? new Set(texts) : undefined;
 }
 
-/** Of a constant, or of an attribute and fields below it: `jwt.sub`, `request.headers["x-id"]`. */
+/** Reads a constant, or an attribute and its fields: `jwt.sub`, `request.headers["x-id"]`. */
 function readerOf(node: Node): Reader | undefined {
   const constant = stringConstant(node);
   if (constant !== undefined) return () => constant;

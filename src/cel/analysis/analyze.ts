@@ -1,6 +1,6 @@
 /**
- * One walk over a parsed expression at load: which attributes and paths it reads, and whether every name in it exists.
- * A misspelt attribute or function would otherwise be an evaluation error, that is a refused request per request.
+ * Analyzes a parsed expression at load: which attributes and paths it reads, and whether every name exists. A misspelled
+ * attribute or function would otherwise fail every request.
  */
 
 import { namespacedName, type Signature, signatures } from "../functions/functions.ts";
@@ -19,7 +19,7 @@ import { suggestion } from "../values/nearest-name.ts";
 
 /** 16 KiB of source can hold about 8,000 nodes; a rule has fewer than 50. */
 export const MAX_NODES = 4096;
-/** Chains such as `a + b + …` nest without brackets; the planner recurses over them. */
+/** The planner recurses over chains such as `a + b + …`, which nest without brackets. */
 export const MAX_DEPTH = 256;
 
 const TYPE_NAMES: ReadonlySet<string> = new Set([
@@ -27,7 +27,7 @@ const TYPE_NAMES: ReadonlySet<string> = new Set([
   ...["google.protobuf.Timestamp", "google.protobuf.Duration"],
 ]);
 const INT64_LIMIT = 2n ** 63n;
-/** Beyond the longest name that we know, with room for a typo. */
+/** Longer than any known name, with room for a typo. */
 const LONGEST_NAME = 24;
 
 export interface Analysis {
@@ -80,7 +80,7 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
     for (const child of childrenOf(node)) visit(child, variables, depth + 1);
   }
 
-  /** `jwt.realm_access["roles"]`: names and literal keys from the root outward, as far as they are fixed. */
+  /** Collects the constant names and keys from the root, as in `jwt.realm_access["roles"]`. */
   function visitChain(node: Node, variables: ReadonlySet<string>, depth: number): void {
     let segments: string[] = [];
     let current = node;
@@ -93,7 +93,7 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
         const [operand, index] = kind.value.args;
         if (operand === undefined || index === undefined) return;
         const key = stringConstant(index);
-        // What lies beyond a computed key is not known, so the path ends before it.
+        // The path ends before a computed key.
         segments = key === undefined ? [] : [key, ...segments];
         if (key === undefined) visit(index, variables, level + 1);
         current = operand;
@@ -123,7 +123,7 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
   function visitCall(node: Node, call: CallNode, variables: ReadonlySet<string>, depth: number): void {
     const namespaced = namespacedName(call);
     const target = namespaced === undefined ? call.target : undefined;
-    // Operators have names that no source can write.
+    // Operators have internal names that a source cannot contain.
     if (/^[A-Za-z_]\w*$/.test(call.function)) checkCall(node, call, namespaced ?? call.function, target !== undefined);
     if (target !== undefined) visit(target, variables, depth + 1);
     for (const argument of call.args) visit(argument, variables, depth + 1);
@@ -139,7 +139,7 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
     }
     const given = call.args.length;
     if (counts.has(given) || (signature.atLeast !== undefined && given >= signature.atLeast)) {
-      // The parser has expanded the macros that were written as they should be: this one was not.
+      // The parser expands valid macros, so a remaining macro name is misused.
       if (MACRO_HINTS[name] !== undefined) throw problemAt(node, `"${name}" is written as ${MACRO_HINTS[name]}`);
       return;
     }
@@ -171,7 +171,7 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
   return { attributes, paths };
 }
 
-/** Where a node stands in the source; the parser gives calls of methods the place of the dot before the name. */
+/** The position of a node in the source; for method calls the parser reports the dot before the name. */
 export function offsetOf(source: string, parsed: ParsedExpression, node: Node): number {
   const offset = parsed.sourceInfo?.positions[node.id.toString()] ?? 0;
   return offset + (/^[\s.]*/.exec(source.slice(offset))?.[0].length ?? 0);
@@ -194,7 +194,7 @@ function countText(counts: ReadonlySet<number>, signature: Signature): string {
   return `${sorted.join(" or ")} ${plural}`;
 }
 
-/** Where a key was written without quotes, it is a name to the parser: no message repeats it. */
+/** An unquoted key is an identifier to the parser and may be a secret, so messages do not repeat it. */
 function quoted(name: string): string {
   if (name.length <= LONGEST_NAME) return JSON.stringify(name);
   return `of ${name.length} characters (a fixed text needs quotes inside the expression)`;

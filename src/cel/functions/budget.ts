@@ -1,12 +1,11 @@
 /**
- * What one evaluation may cost. The CEL library has no cost hook, so the compiled tree is rewritten to
- * pay for itself (rewrite.ts): a loop pays for all its rounds before the first, calls inside a loop pay for
- * the size of what they read, and regular expressions pay for their steps. Who runs out gets an error,
- * and the whole evaluation fails, even where `||` or `default()` would have covered that error.
+ * The cost budget of an evaluation. The CEL library has no cost hook, so rewrite.ts adds the accounting to the tree: a loop
+ * pays for all iterations in advance, calls inside a loop pay for the size of their input, and regular expressions pay for
+ * their steps. An exhausted budget fails the whole evaluation, even inside `||` or `default()`.
  */
 import { type CelValue, isCelList, isCelMap } from "@bufbuild/cel";
 
-/** One unit is about 0.1 µs, so that the worst expression holds the event loop for about 40 ms. */
+/** One unit is about 0.1 µs, so the worst expression blocks the event loop for about 40 ms. */
 export const MAX_COST = 400_000;
 /** Measured: one node of a loop body takes 0.1 to 0.3 µs. */
 const COST_PER_NODE = 2;
@@ -16,7 +15,7 @@ export const CHARACTERS_PER_UNIT = 32;
 export const COST_EXCEEDED = "the expression costs too much on these values";
 
 export interface Budget {
-  /** Negative once it was overdrawn; it stays so until the next evaluation. */
+  /** Negative after the budget was exceeded, until the next evaluation. */
   left: number;
 }
 
@@ -35,8 +34,8 @@ export function spend(budget: Budget, cost: number): void {
 }
 
 /**
- * Rounds are paid for in advance, also those that `exists` would not reach: what an expression may
- * cost then depends on how large its values are, never on the order in them.
+ * Pays for all iterations in advance, even those that `exists` would skip, so that the cost of an expression depends on the
+ * size of its input and not on the order of elements.
  */
 export function payForLoop(loop: Loop, range: CelValue): CelValue {
   const rounds = isCelList(range) || isCelMap(range) ? range.size : 0;
@@ -44,7 +43,7 @@ export function payForLoop(loop: Loop, range: CelValue): CelValue {
   return range;
 }
 
-/** Walks a value as deep as equality or conversion would; the walk itself is bounded by what it charges. */
+/** Charges for a deep traversal, as by equality or conversion; the traversal is bounded by the budget. */
 export function payForValue(budget: Budget, value: CelValue): CelValue {
   if (typeof value === "string") spend(budget, 1 + value.length / CHARACTERS_PER_UNIT);
   else if (value instanceof Uint8Array) spend(budget, 1 + value.length / CHARACTERS_PER_UNIT);

@@ -1,13 +1,13 @@
 /**
- * A cheap look at a CEL source before the library parses it: length, nesting, brackets and quotes.
- * The library's parser recurses per bracket and reports unbalanced ones at a vague place, so that
- * both a hostile source (threat: `((((…`) and a common slip get their answer here.
+ * A cheap check of a CEL source before the library parses it: length, nesting, brackets and quotes. The library's parser
+ * recurses per bracket and reports unbalanced brackets imprecisely, so this check handles both hostile sources (`((((…`)
+ * and common typos.
  */
 import { ExpressionError } from "./expression-error.ts";
 
-/** A rule that needs more than this is a program; it also bounds the time that parsing takes (~0.2 s). */
+/** Far longer than a rule; it also bounds the parse time to about 0.2 s. */
 export const MAX_SOURCE_BYTES = 16 * 1024;
-/** Far above what people write, far below where the recursive parser meets the end of the stack. */
+/** Far deeper than real rules, and far below the depth at which the recursive parser overflows the stack. */
 export const MAX_NESTING = 64;
 
 const CLOSING: Readonly<Record<string, string>> = { "(": ")", "[": "]", "{": "}" };
@@ -42,7 +42,7 @@ export function scanSource(source: string): void {
         throw new ExpressionError(source, offset, `"${opened.bracket}" is closed by "${char}"`);
       }
     }
-    // `!` and `-` before an operand nest like brackets do, without needing an end.
+    // Prefix `!` and `-` nest like brackets.
     if (char === "!" || char === "-") prefixRun++;
     else if (char.trim() !== "") prefixRun = 0;
     if (open.length > MAX_NESTING || prefixRun > MAX_NESTING) {

@@ -1,6 +1,6 @@
 /**
- * What the library sees of the attributes during one evaluation: exactly the names of the table, each read from the
- * source when evaluation reaches it and not before. It has no prototype, so that no other name means anything.
+ * The variables of one evaluation: exactly the names in the table of attributes, each read lazily from the source. The
+ * object has no prototype, so no other name resolves.
  */
 import { type CelError, type CelValue, celError } from "@bufbuild/cel";
 import { ATTRIBUTE_NAMES } from "./attributes.ts";
@@ -29,7 +29,7 @@ for (const name of ATTRIBUTE_NAMES) {
   });
 }
 
-/** What is not there (no token, no LLM call) is an empty map: `has(jwt.sub)` is false and `jwt.sub` an error. */
+/** An absent attribute (no token, no LLM call) is an empty map: `has(jwt.sub)` is false and `jwt.sub` is an error. */
 function readAttribute(source: AttributeSource, name: string): CelValue | CelError {
   try {
     const value = (source as Record<string, unknown>)[name];

@@ -1,6 +1,6 @@
 /**
- * HTTP headers as a CEL map: `request.headers["X-Id"]` is one string, whatever the case of the name, and nothing is
- * copied before somebody asks. Repeated headers are joined by `, `: by a HeaderSource itself, or here for plain pairs.
+ * HTTP headers as a CEL map with case-insensitive names: `request.headers["X-Id"]` is one string. Nothing is copied until it
+ * is read. Repeated headers are joined with `, `, by the HeaderSource or, for plain pairs, here.
  */
 import { MAP_MARK } from "./values.ts";
 

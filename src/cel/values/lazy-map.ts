@@ -1,11 +1,10 @@
 /**
- * A CEL map whose fields are known by name and computed when an expression reads them: an attribute with ten fields costs
- * an expression only the one that it reads.
+ * A CEL map with known fields that are computed on demand, so that an expression pays only for the fields it reads.
  */
 import { type CelError, type CelValue, celError, isCelError } from "@bufbuild/cel";
 import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
 
-/** What each field is of the thing that the map is about; undefined if it is not there. */
+/** Computes each field from the subject; undefined if the field is absent. */
 export type LazyFields<Subject> = ReadonlyMap<string, (subject: Subject) => unknown>;
 
 /** Opaque outside of this folder; stands wherever a JSON value could in the attributes. */
@@ -30,7 +29,7 @@ class LazyMap<Subject> {
     return this.keys().length;
   }
 
-  /** What cannot be read is an error at the place where it is read, so that `default()` can cover it. */
+  /** A field that cannot be read is an evaluation error, so that `default()` can handle it. */
   get(key: unknown): CelValue | CelError | undefined {
     const read = typeof key === "string" ? this.#fields.get(key) : undefined;
     if (read === undefined) return undefined;

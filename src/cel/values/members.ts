@@ -1,7 +1,7 @@
 /**
- * A JSON object from a client as a CEL map whose members can be read in one way only. The server that gets the object may
- * ignore the case of keys: it would read `Path` where a rule asks for `path`. Reading a member that is there in another
- * spelling, or in two, fails the whole evaluation; no `has()`, `default()` or `||` covers it.
+ * Wraps a JSON object from a client as a CEL map with unambiguous members. The receiving server may ignore the case of keys
+ * and read `Path` where a rule reads `path`. Reading a member that exists in another spelling, or in several, fails the
+ * whole evaluation, even inside `has()`, `default()` or `||`.
  */
 import type { CelError, CelValue } from "@bufbuild/cel";
 import { foldCase } from "../../json/syntax.ts";

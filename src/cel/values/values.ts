@@ -1,8 +1,7 @@
 /**
- * Between our values and the CEL library's. Inward (`toCel`), JSON trees are wrapped, not copied: a map or list
- * converts what is read when it is read, so that a rule on one claim costs the same for a large token as for
- * a small one. Only own properties exist, so nothing leads to a prototype or a method.
- * Outward (`fromCel`), everything becomes plain JSON.
+ * Converts between JavaScript values and the CEL library's. `toCel` wraps JSON trees instead of copying them and converts
+ * values lazily, so a rule on one claim costs the same for large and small tokens. Only own properties are visible, never
+ * a prototype or a method. `fromCel` converts everything to plain JSON.
  */
 import {
   type CelError,
@@ -20,7 +19,7 @@ import { isMessage, toJson } from "@bufbuild/protobuf";
 import { isReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
 import { DurationSchema, TimestampSchema, timestampFromDate } from "@bufbuild/protobuf/wkt";
 
-/** What an evaluation gives back: JSON, nothing else. */
+/** The result of an evaluation: plain JSON. */
 export type CelOutput = null | boolean | number | string | CelOutput[] | { [key: string]: CelOutput };
 
 /** Deeper than any body that the gateway accepts; also the end of a structure that contains itself. */
@@ -71,10 +70,10 @@ function jsonList(value: readonly unknown[]): CelList {
   return new JsonList(value) as unknown as CelList;
 }
 
-/** Thrown by a value that must not be guessed at: the whole evaluation fails, also where `||` or `default()` would cover an error. */
+/** Thrown by an ambiguous value. It fails the whole evaluation, even inside `||` or `default()`. */
 export class UnreadableValue extends Error {}
 
-/** A getter that throws is an evaluation error at the place where it is read, so that `default()` can cover it. */
+/** Converts an exception of a getter to an evaluation error, so that `default()` can handle it. */
 function readProperty(owner: Record<string, unknown>, key: string): CelValue | CelError | undefined {
   try {
     if (!Object.hasOwn(owner, key)) return undefined;
@@ -165,8 +164,8 @@ class JsonList {
 }
 
 /**
- * The list that `map` and `filter` fill. The library concatenates per round, which makes the result a chain as
- * deep as it is long; nobody else can see an unfinished result, so it may as well grow in place.
+ * The result list of `map` and `filter`. The library concatenates in each iteration, which builds a chain as deep as the
+ * list is long. No other code sees the unfinished result, so it grows in place.
  */
 export class GrowingList {
   readonly #items: CelValue[] = [];
@@ -198,7 +197,7 @@ export class GrowingList {
   }
 }
 
-/** Throws when the value is larger (a text counts as one per 64 characters) or deeper than anybody could want to see. */
+/** Throws if the value is too large (a string counts as one per 64 characters) or too deep. */
 export function fromCel(value: CelValue, maxValues: number = MAX_OUTPUT_VALUES): CelOutput {
   let left = maxValues;
 

@@ -20,7 +20,7 @@ function capture(exchange: Exchange): void {
 const textOf = (message: TraceMessage | undefined): string =>
   message?.type === "bodySnapshot" ? Buffer.from(message.body, "base64").toString() : "no snapshot";
 
-test("a whole body is shown at once, and an empty one not at all", () => {
+test("emits a buffered body at once, and an empty body not at all", () => {
   const exchange = anExchange({ body: "hello" });
   const messages = traced(exchange);
   capture(exchange);
@@ -31,7 +31,7 @@ test("a whole body is shown at once, and an empty one not at all", () => {
   assert.deepEqual(none, []);
 });
 
-test("more than 64 KiB is cut, and says so", () => {
+test("truncates a body over 64 KiB and marks it", () => {
   const exchange = anExchange({ body: "x".repeat(64 * 1024 + 1) });
   const messages = traced(exchange);
   capture(exchange);
@@ -40,7 +40,7 @@ test("more than 64 KiB is cut, and says so", () => {
   assert.equal(textOf(message).length, 64 * 1024);
 });
 
-test("a streamed body is seen while its reader reads, without being started or changed", async () => {
+test("captures a streamed body while it is read, without starting or changing it", async () => {
   const exchange = anExchange();
   const stream = Object.assign(new PassThrough(), { peek: () => undefined });
   exchange.request.body = { kind: "stream", stream, length: undefined, taken: true };
@@ -58,7 +58,7 @@ test("a streamed body is seen while its reader reads, without being started or c
   assert.equal(messages.length, 1);
 });
 
-test("a body that breaks off shows what had come", async () => {
+test("emits the received part of a body that was cut off", async () => {
   const exchange = anExchange();
   const stream = Object.assign(new PassThrough(), { peek: () => undefined });
   exchange.request.body = { kind: "stream", stream, length: undefined, taken: true };
@@ -72,7 +72,7 @@ test("a body that breaks off shows what had come", async () => {
   assert.equal(textOf(messages[0]), "half");
 });
 
-test("a capture is shown once", () => {
+test("a capture is emitted once", () => {
   const exchange = anExchange();
   const messages = traced(exchange);
   const capture = new BodyCapture();

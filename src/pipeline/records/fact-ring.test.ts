@@ -29,7 +29,7 @@ function exchangeOf(id: string, headers: string[], query = ""): Exchange {
   });
 }
 
-test("each record names its own call, also where calls differ in one thing", () => {
+test("each record has the attributes of its own call, even if calls differ in one field", () => {
   const ring = createFactRing(createRedaction());
   const calls = [
     { methodName: "tools/call", target: "a", tool: { name: "x", target: "a" } },
@@ -52,7 +52,7 @@ test("each record names its own call, also where calls differ in one thing", () 
   );
 });
 
-test("a record says again what it was made of", () => {
+test("a record survives serialization", () => {
   const ring = createFactRing(createRedaction());
   const exchange = exchangeOf("one", ["accept", "*/*", "x-empty", "", "x-utf8", "\u00e9"], "a=1");
   exchange.route = "api";
@@ -98,7 +98,7 @@ test("a record says again what it was made of", () => {
   });
 });
 
-test("credentials are not recorded, nor copies of them anywhere", () => {
+test("neither credentials nor copies of them are recorded", () => {
   const redaction = createRedaction(["x-own-secret"]);
   redaction.hideAlso({ headers: ["x-place"], parameters: ["token_of"] });
   const ring = createFactRing(redaction);
@@ -118,7 +118,7 @@ test("credentials are not recorded, nor copies of them anywhere", () => {
   assert.match(text, /"x-copy","got <redacted>"/);
 });
 
-test("the ring keeps the last ones, in bounded memory, and leaves out what is too long", () => {
+test("keeps the last records in bounded memory and skips records that are too long", () => {
   const ring = createFactRing(createRedaction(), Number.POSITIVE_INFINITY);
   for (let i = 0; i < 2 * RECORDED_REQUESTS + 5; i++)
     ring.note(exchangeOf(`r${i}`, ["x-a", "b".repeat(60)]), outcome, 1);
@@ -135,7 +135,7 @@ test("the ring keeps the last ones, in bounded memory, and leaves out what is to
   assert.equal(readSegments(ring.segments()).at(-1)?.id, "l999");
 });
 
-test("who follows hears each record until withdrawn", () => {
+test("a follower receives each record until it unsubscribes", () => {
   const ring = createFactRing(createRedaction(), Number.POSITIVE_INFINITY);
   const heard: string[] = [];
   const withdraw = ring.follow((text) => heard.push(text.split("\n")[1] as string));
@@ -145,11 +145,11 @@ test("who follows hears each record until withdrawn", () => {
   assert.deepEqual(heard, ["one"]);
 });
 
-test("of many requests in a second some are kept, of all that somebody follows each", () => {
+test("samples requests above the rate, but records all for a follower", () => {
   const ring = createFactRing(createRedaction(), 50);
   for (let i = 0; i < 100; i++) ring.note(exchangeOf(`r${i}`, []), outcome, 0);
   assert.equal(ring.counts.requests, 5);
-  // A tenth of a second later.
+  // 100 ms later.
   ring.note(exchangeOf("later", []), outcome, 100);
   assert.equal(ring.counts.requests, 6);
   const heard: string[] = [];
@@ -159,7 +159,7 @@ test("of many requests in a second some are kept, of all that somebody follows e
   assert.equal(heard.length, 100);
 });
 
-test("traffic is read in the order in which requests came, not in which they ended", () => {
+test("traffic is read in order of arrival, not of completion", () => {
   const ring = createFactRing(createRedaction());
   for (const [id, startedAt] of [
     ["slow", 5],

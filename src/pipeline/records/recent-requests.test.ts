@@ -39,7 +39,7 @@ test("requests are listed newest first, up to the limit, and after a sequence nu
   assert.deepEqual(paths({ limit: 10, since: 2 }), []);
 });
 
-test("only so many are kept: the oldest are forgotten", () => {
+test("keeps a bounded number and drops the oldest", () => {
   const recent = recentRequests();
   for (let i = 0; i < RECENT_REQUESTS + 10; i++) pass(recent, { path: `/${i}` });
   const all = recent.list({ limit: 10_000 });
@@ -48,7 +48,7 @@ test("only so many are kept: the oldest are forgotten", () => {
   assert.equal(all.at(-1)?.path, "/10");
 });
 
-test("the path is the one that the client sent, also when a policy rewrote it", () => {
+test("shows the client's path even if a policy rewrote it", () => {
   const recent = recentRequests();
   const exchange = anExchange({ path: "/asked" });
   recent.begin(exchange);
@@ -70,7 +70,7 @@ test("subjects come from the token, the key or the user name, in that order", ()
   assert.equal(subject({}), null);
 });
 
-test("what is shown of a request has no credentials in it", () => {
+test("views of a request contain no credentials", () => {
   const recent = recentRequests();
   pass(recent, {
     headers: { authorization: "Bearer s3cret", cookie: "sid=s3cret" },
@@ -83,7 +83,7 @@ test("what is shown of a request has no credentials in it", () => {
   assert.ok(detail.story.length > 0);
 });
 
-test("what an LLM call privately holds, its body, is not kept with it", () => {
+test("the body of an LLM call is not kept", () => {
   const recent = recentRequests();
   const llm = { requestModel: "small", inputTokens: 3 };
   pass(recent, { llm });
@@ -91,7 +91,7 @@ test("what an LLM call privately holds, its body, is not kept with it", () => {
   assert.deepEqual(recent.list({ limit: 1 })[0]?.llm, { model: "small", inputTokens: 3 });
 });
 
-test("followers hear of each request that ends until they leave", () => {
+test("followers receive each finished request until they unsubscribe", () => {
   const recent = recentRequests();
   const heard: string[] = [];
   const leave = recent.follow(({ path }) => heard.push(path));
@@ -116,7 +116,7 @@ test("requests in flight are listed with their age until they end", async () => 
   assert.equal(recent.counts.inFlight, 0);
 });
 
-test("full traces are kept of requests that failed, and only of those", () => {
+test("full traces are kept only of failed requests", () => {
   const recent = recentRequests({ kept: createKeptTraces(100_000) });
   pass(recent);
   assert.equal(recent.find("test")[0]?.trace, undefined);

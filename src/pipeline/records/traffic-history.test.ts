@@ -27,7 +27,7 @@ test("requests, failures and rejections are counted by slot, with gaps as zeros"
   assert.equal(points[1]?.p95Ms, null);
 });
 
-test("the 95th percentile is never better than the truth, and close to it", () => {
+test("the 95th percentile is never underestimated, and close to the exact value", () => {
   const { history, count } = start();
   for (let i = 1; i <= 100; i++) count(200, i * 10);
   const { p95Ms } = history.report(300).total;
@@ -36,7 +36,7 @@ test("the 95th percentile is never better than the truth, and close to it", () =
   assert.ok((history.report(300).total.p95Ms ?? 0) < 10 ** 6);
 });
 
-test("a longer range is coarser, a day is the most, and old slots are not taken for new ones", () => {
+test("a longer range is coarser, a day is the maximum, and old slots do not count as new ones", () => {
   const { history, count, pass } = start();
   count(200);
   pass(HISTORY_SECONDS * 2);
@@ -48,7 +48,7 @@ test("a longer range is coarser, a day is the most, and old slots are not taken 
   assert.equal(history.report(60).total.requests, 1);
 });
 
-test("what one process packed is there in the next one; what is no such text or too old is not", () => {
+test("restores the statistics of an earlier process; ignores old and invalid input", () => {
   const { history, count, pass } = start();
   for (const status of [200, 404, 502]) count(status, 40);
   const packed = history.packed();

@@ -29,7 +29,7 @@ for (const [weights, random, chosen] of cases) {
   });
 }
 
-test("backends that cannot be reached are passed over, unless there is no other", () => {
+test("skips ejected backends unless there is no other", () => {
   const route = (weights: number[], resting: number[]): Route => {
     const plain = weighted(...weights);
     const backends = plain.backends.map((one, i) => ({

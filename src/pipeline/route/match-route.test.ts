@@ -141,11 +141,11 @@ for (const [name, winner, loser, ask] of precedence) {
   });
 }
 
-test("precedence: at last the order in the file", () => {
+test("precedence: the order in the file decides last", () => {
   assert.equal(chosen([route("first", [prefix("/")]), route("second", [prefix("/")])], {}), "first");
 });
 
-test("a preflight belongs to the route of the method that it asks for", () => {
+test("a preflight matches the route of the method that it announces", () => {
   const routes = [route("put", [prefix("/", { method: "PUT" })]), route("get", [prefix("/", { method: "GET" })])];
   assert.equal(chosen(routes, { method: "OPTIONS", headers: { "access-control-request-method": "GET" } }), "get");
   assert.equal(chosen(routes, { method: "OPTIONS" }), undefined);
@@ -197,7 +197,7 @@ for (const [name, lines, query, path, expected] of [
   });
 }
 
-test("a request that takes the open route carries the header that protects for no backend [L19]", () => {
+test("a request on the open route has no header that a backend could read as the protected one [L19]", () => {
   const spelling = fc.constantFrom("x-tenant", "x-tenant", "x_tenant", "x.tenant", "x-tenants", "y-tenant");
   const lines = fc.array(fc.tuple(spelling, fc.constantFrom("blue", "blue", "red", "", "blue, red")), {
     maxLength: 4,
@@ -209,7 +209,7 @@ test("a request that takes the open route carries the header that protects for n
       const found = chosenFor(all.flat());
       outcomes.set(found, (outcomes.get(found) ?? 0) + 1);
       const same = all.filter(([name]) => /^x[^a-z0-9]tenant$/.test(name));
-      // Backends read the first line, the last one, or all joined, under any spelling.
+      // Backends may read the first value, the last one, or all joined, under any spelling.
       const readings = [same[0]?.[1], same.at(-1)?.[1], same.map(([, value]) => value).join(",")];
       if (found === "open") assert.ok(!readings.includes("blue"), JSON.stringify(all));
       if (found === "protected")

@@ -36,6 +36,6 @@ test("a request belongs to the listener of its connection", () => {
     assert.equal(outcome(serverName, host), expected, `${serverName} ${host}`);
 });
 
-test("without listeners that share a port nothing is compared", () => {
+test("nothing is compared if no listeners share a port", () => {
   assert.equal(outcome("a.org", "b.org", undefined), "passes");
 });
