@@ -1,6 +1,6 @@
 /**
  * The command tree of gwctl. Commands are loaded when they are called, so that help and version are fast. Every failure
- * is one line that says how to fix it.
+ * is one line that includes a fix.
  */
 import { Command, CommanderError } from "commander";
 import { VERSION } from "../base/version.ts";
@@ -263,10 +263,7 @@ function inheritFlags(command: Command): void {
       if (command.getOptionValue(name) === undefined) command.setOptionValueWithSource(name, value, "cli");
 }
 
-/**
- * `gwctl proxy …`: the commands about one running gateway, as a tree with its help. What a command does is loaded
- * when it is called.
- */
+/** `gwctl proxy …`: the commands for one running gateway, with their help. Each command is loaded when it is called. */
 
 const INSTANCE = "gateway/<name> or pod/<name> in a cluster; default: the gateway on this machine";
 
@@ -354,7 +351,7 @@ function addProfile(proxy: Command, terminal: Terminal): void {
 
 /** Suggests the full command for a shortened one: `gwctl proxy trace` for `gwctl trace`. */
 
-/** The whole commands that end with the first word, if no command begins with any of them. */
+/** Returns the full commands that end with the first word, unless any argument is a top-level command. */
 function misplacedCommand(program: Command, argv: readonly string[]): readonly string[] {
   const tops = new Set(["help", ...program.commands.flatMap((one) => [one.name(), ...one.aliases()])]);
   const word = argv.find((argument) => !argument.startsWith("-"));

@@ -168,7 +168,7 @@ test("over TLS: the cluster's authority, its name, and a client certificate besi
     [{ token: TOKEN, ...clientCertificate }, { server: cluster.server }, 1, /cannot reach the cluster .*certificate/],
     [{ token: TOKEN, ...clientCertificate }, { ...cluster, "tls-server-name": "other.test" }, 1, /other\.test/],
     [{ token: TOKEN }, cluster, 1, /cannot reach the cluster/],
-    [clientCertificate, cluster, 1, /the cluster answered 401: Unauthorized/],
+    [clientCertificate, cluster, 1, /the cluster responded with 401: Unauthorized/],
   ];
   for (const [user, entry, code, says] of tries) {
     writeConfig(user, entry);
@@ -184,7 +184,10 @@ test("a port-forward that the cluster refuses is explained in its words", async 
   const { code, stderr } = await inCluster(["proxy", "log", "pod/front-a"]);
   writeConfig({ token: TOKEN });
   assert.equal(code, 1);
-  assert.match(stderr, /^gwctl: cannot forward to pod front-a in edge: the cluster answered 401: Unauthorized\n$/);
+  assert.match(
+    stderr,
+    /^gwctl: cannot forward to pod front-a in edge: the cluster responded with 401: Unauthorized\n$/,
+  );
 });
 
 test("a port on which nobody listens in the pod is named", async () => {
@@ -198,7 +201,11 @@ test("a port on which nobody listens in the pod is named", async () => {
 const failures = [
   { name: "no such gateway", args: ["gateway/none"], says: /no running pod of gateway none in namespace edge/ },
   { name: "no running pod", args: ["gateway/idle"], says: /no running pod of gateway idle/ },
-  { name: "another namespace", args: ["gateway/front", "-n", "other"], says: /the cluster answered 404: not found/ },
+  {
+    name: "another namespace",
+    args: ["gateway/front", "-n", "other"],
+    says: /the cluster responded with 404: not found/,
+  },
   { name: "an unknown context", args: ["gateway/front", "--context", "x"], says: /no context named x/ },
   {
     name: "a kubeconfig that is not there",
@@ -220,7 +227,7 @@ test("credentials that the cluster refuses are said to be refused", async () => 
   const { code, stderr } = await inCluster(["proxy", "log", "gateway/front"]);
   writeConfig({ token: TOKEN });
   assert.equal(code, 1);
-  assert.match(stderr, /the cluster answered 401: Unauthorized/);
+  assert.match(stderr, /the cluster responded with 401: Unauthorized/);
 });
 
 test("a name that is none is wrong usage", async () => {

@@ -114,7 +114,7 @@ test("a replay against a changed gateway tells statuses, routes and policies", a
   const replay = (...more: string[]) =>
     gwctl("replay", file, "--speed", "max", "--policies", "-H", `x-place: ${PLANTED}-key`, ...more);
   const same = await replay("--to", old.url(), "-p", adminPort(old));
-  assert.deepEqual([same.code, same.out], [0, "3 requests sent, 3 answered as recorded\n"], same.err);
+  assert.deepEqual([same.code, same.out], [0, "3 requests sent, 3 matched the recording\n"], same.err);
   const other = await replay("--to", changed.url(), "-p", adminPort(changed), "-o", "json");
   assert.equal(other.code, 1);
   const { sent, differing, differences } = JSON.parse(other.out) as {
@@ -139,7 +139,7 @@ test("a replay keeps the pace of its recording, as a process of its own", async 
   writeFileSync(file, [0, 150, 300].map((ms) => `${JSON.stringify({ ...line, at: line.at + ms })}\n`).join(""));
   // Nothing but a timer keeps it between two requests.
   const { code, stdout, stderr } = await startGwctl(["replay", file, "--to", gateway.url()]).result;
-  assert.deepEqual([code, stdout], [0, "3 requests sent, 3 answered as recorded\n"], stderr);
+  assert.deepEqual([code, stdout], [0, "3 requests sent, 3 matched the recording\n"], stderr);
 });
 
 test("bad input is a clear error", async (t) => {

@@ -8,7 +8,7 @@ import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
 const LIST_TIMEOUT_MS = 10_000;
 const MAX_LIST_BYTES = 16 * 1024 * 1024;
 
-export async function askCluster(
+export async function requestCluster(
   cluster: Cluster,
   path: string,
   terminal: Terminal,
@@ -36,7 +36,7 @@ export function reasonOf(body: Buffer): string {
     const { message } = JSON.parse(body.toString()) as { message?: unknown };
     if (typeof message === "string") return printable(message);
   } catch {
-    // Not the API server's own words.
+    // The body is not a Kubernetes Status object, so its first line is used.
   }
   return printable(body.toString().slice(0, 200).split("\n", 1)[0] ?? "");
 }

@@ -1,6 +1,6 @@
 /**
- * A gateway in a cluster: `gateway/<name>` finds its pods by the label of the Gateway API, `pod/<name>` names one.
- * Its admin interface, which listens on loopback only, is reached through the API server's port-forward.
+ * Opens a gateway in a cluster. `gateway/<name>` finds its pods by the label of the Gateway API; `pod/<name>` names one
+ * pod. The admin interface listens on loopback only, so gwctl connects through the API server's port-forward.
  */
 import { createServer, type Server } from "node:net";
 import { Duplex } from "node:stream";
@@ -9,7 +9,7 @@ import { type Cluster, loadCluster } from "../../kubernetes/kubeconfig.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
 import type { Target, TargetFlags } from "../instance/target.ts";
 import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";
-import { askCluster, reasonOf } from "./cluster-request.ts";
+import { reasonOf, requestCluster } from "./cluster-request.ts";
 
 /** Set on the pods of a Gateway (GEP-1762). */
 const GATEWAY_LABEL = "gateway.networking.k8s.io/gateway-name";
@@ -30,7 +30,7 @@ export async function openClusterTarget(
   const pod = kind.startsWith("pod") ? resource : await findPod(cluster, resource, terminal);
   const forward: Forward = (port) =>
     openPortForward(cluster, pod, port).catch(async (error: Error) => {
-      const why = await whyRefused(cluster, portForwardPath(cluster, pod, port), error, terminal);
+      const why = await rejectionReason(cluster, portForwardPath(cluster, pod, port), error, terminal);
       throw new CliError(`cannot forward to pod ${pod} in ${cluster.namespace}: ${why}`);
     });
   const servers: Server[] = [];
@@ -54,9 +54,10 @@ export async function openClusterTarget(
 async function findPod(cluster: Cluster, gateway: string, terminal: Terminal): Promise<string> {
   const query = new URLSearchParams({ labelSelector: `${GATEWAY_LABEL}=${gateway}` });
   const path = `/api/v1/namespaces/${encodeURIComponent(cluster.namespace)}/pods?${query}`;
-  const answer = await askCluster(cluster, path, terminal);
-  if (answer.status !== 200) throw new CliError(`the cluster answered ${answer.status}: ${reasonOf(answer.body)}`);
-  const running = podsOf(answer.body, cluster)
+  const response = await requestCluster(cluster, path, terminal);
+  if (response.status !== 200)
+    throw new CliError(`the cluster responded with ${response.status}: ${reasonOf(response.body)}`);
+  const running = podsOf(response.body, cluster)
     .filter(({ metadata, status }) => status?.phase === "Running" && metadata.deletionTimestamp === undefined)
     .sort((a, b) => Number(isReady(b)) - Number(isReady(a)) || (a.metadata.name < b.metadata.name ? -1 : 1));
   const [first] = running;
@@ -66,12 +67,12 @@ async function findPod(cluster: Cluster, gateway: string, terminal: Terminal): P
   );
 }
 
-/** A refused upgrade carries no reason that we could read; the same request without it does. */
-async function whyRefused(cluster: Cluster, path: string, error: Error, terminal: Terminal): Promise<string> {
-  const { status, body } = await askCluster(cluster, path, terminal);
-  if (status === 401 || status === 404) return `the cluster answered ${status}: ${reasonOf(body)}`;
+/** A rejected WebSocket upgrade has no readable reason, so the same path is requested again without the upgrade. */
+async function rejectionReason(cluster: Cluster, path: string, error: Error, terminal: Terminal): Promise<string> {
+  const { status, body } = await requestCluster(cluster, path, terminal);
+  if (status === 401 || status === 404) return `the cluster responded with ${status}: ${reasonOf(body)}`;
   if (status === 403)
-    return `the cluster answered 403: ${reasonOf(body)} (you need the permissions \`get\` and, since Kubernetes 1.35, \`create\` on pods/portforward)`;
+    return `the cluster responded with 403: ${reasonOf(body)} (you need the permissions \`get\` and, since Kubernetes 1.35, \`create\` on pods/portforward)`;
   return `${error.message} (does a proxy in front of the cluster block WebSockets?)`;
 }
 
@@ -90,17 +91,17 @@ function podsOf(body: Buffer, cluster: Cluster): Pod[] {
     const { items } = JSON.parse(body.toString()) as { items?: Pod[] };
     if (Array.isArray(items)) return items;
   } catch {
-    // Said below.
+    // Not JSON: throws below.
   }
   throw new CliError(`${cluster.server} is not a Kubernetes API server`);
 }
 
-/** Pods without conditions are taken as they are. */
+/** A pod without conditions counts as ready. */
 function isReady({ status }: Pod): boolean {
   return status?.conditions?.some(({ type, status: is }) => type === "Ready" && is !== "True") !== true;
 }
 
-/** A loopback port whose connections go to the pod: for the request that inject mode sends. */
+/** Listens on a loopback port and forwards its connections to the pod, for requests sent in inject mode. */
 function forwardLocally(forward: () => Promise<Duplex>): Promise<{ server: Server; port: number }> {
   const server = createServer((client) => {
     client.on("error", () => undefined);
@@ -136,7 +137,7 @@ export function portForwardPath(cluster: Cluster, pod: string, port: number): st
   return `/api/v1/namespaces/${encodeURIComponent(cluster.namespace)}/pods/${pod}/portforward?ports=${port}`;
 }
 
-/** Rejects when the upgrade does; the reason is then a plain request away. */
+/** Rejects if the upgrade fails; a plain request to the same path returns the reason. */
 export async function openPortForward(cluster: Cluster, pod: string, port: number): Promise<Duplex> {
   const seen = new Set<number>();
 
@@ -160,7 +161,7 @@ export async function openPortForward(cluster: Cluster, pod: string, port: numbe
     },
   );
 
-  // The library takes whatever it is given, so there is nothing to wait for on either side.
+  // The WebSocket buffers all data it is given, so neither direction applies backpressure.
   const duplex = new Duplex({
     read: () => undefined,
     write(chunk: Buffer, _encoding, done) {

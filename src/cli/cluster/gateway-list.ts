@@ -1,11 +1,11 @@
 /**
- * `gwctl gateway list`: the Gateways of a cluster, where they are, and whether they are served.
+ * `gwctl gateway list`: lists the Gateways of a cluster with their addresses and status.
  */
 import { loadCluster } from "../../kubernetes/kubeconfig.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
-import { askCluster, reasonOf } from "./cluster-request.ts";
+import { reasonOf, requestCluster } from "./cluster-request.ts";
 
 export interface GatewayListFlags extends TargetFlags {
   readonly allNamespaces?: boolean;
@@ -30,9 +30,9 @@ export async function listGateways(flags: GatewayListFlags, terminal: Terminal):
   });
   const within = flags.allNamespaces ? "" : `/namespaces/${encodeURIComponent(cluster.namespace)}`;
   const path = `/apis/gateway.networking.k8s.io/v1${within}/gateways`;
-  const { status, body } = await askCluster(cluster, path, terminal);
+  const { status, body } = await requestCluster(cluster, path, terminal);
   if (status === 404) throw new CliError("the cluster has no Gateway API: install its definitions first");
-  if (status !== 200) throw new CliError(`the cluster answered ${status}: ${reasonOf(body)}`);
+  if (status !== 200) throw new CliError(`the cluster responded with ${status}: ${reasonOf(body)}`);
   const items = itemsOf(body);
   if (format === "json") terminal.out(printable(`${JSON.stringify(items, null, 2)}\n`));
   else if (items.length === 0)
@@ -48,9 +48,9 @@ function itemsOf(body: Buffer): Gateway[] {
     const { items } = JSON.parse(body.toString()) as { items?: unknown };
     if (Array.isArray(items)) return items as Gateway[];
   } catch {
-    // Said below.
+    // Not JSON: throws below.
   }
-  throw new CliError("the answer of the cluster is not a list of Gateways");
+  throw new CliError("the response of the cluster is not a list of Gateways");
 }
 
 function row({ metadata, spec, status }: Gateway): string[] {

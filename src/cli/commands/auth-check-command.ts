@@ -1,6 +1,6 @@
 /**
- * `gwctl auth check -f <config>`: tries every login that a configuration asks for, leg by leg, against the real
- * provider, without a running gateway. The one command that shares code with the gateway, loaded when it is called.
+ * `gwctl auth check -f <config>`: checks each step of every login in a configuration against the real provider, without
+ * a running gateway. This is the only command that shares code with the gateway, so that code is loaded on demand.
  */
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
@@ -67,7 +67,7 @@ function lineOf({ leg, ok, message, hint }: LoginLeg): string {
   return printable(hint === undefined ? line : `${line}    ${" ".repeat(14)} → ${hint}\n`);
 }
 
-/** A path that cannot be read is one line, like every other problem of a configuration. */
+/** Reports an unreadable path as a one-line error. */
 function sourcesOf<T>(read: () => T): T {
   try {
     return read();

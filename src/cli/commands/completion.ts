@@ -36,7 +36,7 @@ export function completionScript(program: Command, shell: string): string {
   }
 }
 
-/** `proxy profile` → the words that may follow it. */
+/** Maps a command path such as `proxy profile` to the words that may follow it. */
 function wordsByPath(program: Command): Map<string, string[]> {
   const words = new Map<string, string[]>();
   const visit = (command: Command, path: string): void => {

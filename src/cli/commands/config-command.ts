@@ -57,7 +57,7 @@ export async function configTable(
   const dump = await loadDump(name, flags, terminal);
   if (format !== "short") terminal.out(await rendered(dump[part] ?? [], format));
   else {
-    // Backends of other kinds than `host` are told by the beginning of their JSON.
+    // Backends without `host` are shown as the start of their JSON.
     const maxLastChars = part === "backends" ? SUMMARY_CHARS : MESSAGE_CHARS;
     terminal.out(table(rowsOf(part, dump), { paint: paintOf(terminal), maxLastChars }));
   }
@@ -147,7 +147,7 @@ export async function policies(name: string | undefined, flags: ConfigFlags, ter
   }
 }
 
-/** Standalone policies have a target; resources have a name, targetRefs and a status of their own. */
+/** Standalone policies have a target; policy resources have a name, targetRefs and a status. */
 function row(entry: PolicyEntry): string[] {
   if (entry.target !== undefined) {
     const [kind, target] = Object.entries(entry.target)[0] ?? ["", ""];

@@ -33,7 +33,7 @@ for (const { name, given, args } of taken) {
   });
 }
 
-const refused = [
+const rejected = [
   { name: "a proxy", given: [URL_TEXT, "-x", "http://proxy"] },
   { name: "a proxy hidden among flags", given: [URL_TEXT, "-sx", "http://proxy"] },
   { name: "an output file", given: [URL_TEXT, "-o", "x"] },
@@ -52,8 +52,8 @@ const refused = [
   { name: "no scheme", given: ["example.test/mcp"] },
   { name: "a missing value", given: [URL_TEXT, "-H"] },
 ];
-for (const { name, given } of refused) {
-  test(`curl arguments are refused: ${name} [G1]`, () => {
+for (const { name, given } of rejected) {
+  test(`curl arguments are rejected: ${name} [G1]`, () => {
     assert.throws(() => parseCurlArguments(given), { name: "CliError", exitCode: 2 });
   });
 }
@@ -64,7 +64,7 @@ test("a request id that the user gives is used to find the request", () => {
   assert.equal(parseCurlArguments([URL_TEXT]).requestId, undefined);
 });
 
-test("the command line goes to loopback, reads no configuration and knows no proxy [G2]", () => {
+test("the command line goes to loopback, reads no configuration and uses no proxy [G2]", () => {
   const command = curlCommand({
     url: URL_TEXT,
     args: ["-X", "POST"],
@@ -92,7 +92,7 @@ const addressed = [
   { url: "https://a.test/mcp", scheme: undefined, sent: "https://a.test/mcp", host: undefined },
 ] as const;
 for (const { url, scheme, sent, host } of addressed) {
-  test(`${url} at a listener that speaks ${scheme ?? "who knows what"} is asked as ${sent}`, () => {
+  test(`${url} is requested as ${sent} from a listener with ${scheme ?? "an unknown scheme"}`, () => {
     const command = curlCommand({ url, args: [], port: 3000, scheme, requestId: "id1", hasRequestId: true });
     assert.equal(command.at(-1), sent);
     assert.equal(
@@ -102,7 +102,7 @@ for (const { url, scheme, sent, host } of addressed) {
   });
 }
 
-test("a Host header of the user's own is the only one", () => {
+test("a Host header from the user is the only one", () => {
   const call = { url: "http://a.test:80/", port: 3000, scheme: "http", requestId: "id1", hasRequestId: true } as const;
   for (const args of [["-H", "Host: b.test"], ["-HHost:"], ["--header", "host;"]])
     assert.ok(!curlCommand({ ...call, args }).includes("Host: a.test:80"), args.join(" "));

@@ -1,7 +1,7 @@
 /**
  * The curl arguments of inject mode (spec 4.4). curl runs without a shell and always connects to the gateway's
- * listener. Only arguments that shape the request are accepted; those that would send it to another host, write files,
- * read a configuration or start a second request are rejected.
+ * listener. Only arguments that shape the request are accepted. Arguments that send it to another host, write files,
+ * read a configuration file or start a second request are rejected.
  */
 import { usageError } from "../terminal/terminal.ts";
 
@@ -75,9 +75,9 @@ const SHORT: Readonly<Record<string, string>> = {
 };
 
 export interface InjectedRequest {
-  /** As given: curl itself decides what a path like `/a/../b` becomes. */
+  /** The URL as given; curl normalizes paths such as `/a/../b`. */
   readonly url: string;
-  /** As given, options and values, without the URL. */
+  /** The options and values as given, without the URL. */
   readonly args: readonly string[];
   /** The `x-request-id` that the user chose. */
   readonly requestId: string | undefined;
@@ -123,7 +123,7 @@ function longOption(word: string): ReadOption {
   return { name: word, needsValue: takesValue, attached: undefined };
 }
 
-/** `-sSXPOST`: flags, then perhaps one option with its value attached. */
+/** Parses combined short options such as `-sSXPOST`: flags, then at most one option with its value attached. */
 function shortOptions(word: string): ReadOption {
   for (let i = 1; i < word.length; i++) {
     const name = SHORT[word[i] as string];
@@ -159,19 +159,22 @@ export interface CurlCall {
   readonly url: string;
   readonly args: readonly string[];
   readonly port: number;
-  /** What the listener speaks, whatever the URL says; undefined where that is not known. */
+  /** The protocol of the listener, which overrides the scheme of the URL; undefined if unknown. */
   readonly scheme: "http" | "https" | undefined;
   readonly requestId: string;
-  /** Whether the user named the id himself. */
+  /** The user set `x-request-id`. */
   readonly hasRequestId: boolean;
 }
 
-/** The whole command line: no configuration file, no proxy, no name looked up, the answer's body thrown away. */
+/**
+ * Returns the full command line. curl reads no configuration file, uses no proxy, resolves no name, and discards the
+ * response body.
+ */
 export function curlCommand({ url, args, port, scheme, requestId, hasRequestId }: CurlCall): string[] {
   const sent = scheme === undefined ? url : url.replace(/^https?:/i, `${scheme}:`);
-  const host = unsaidHost(sent);
+  const host = omittedHost(sent);
   return [
-    // Must stand first: ~/.curlrc could add anything.
+    // Must be the first argument, otherwise curl reads ~/.curlrc.
     "--disable",
     "--silent",
     "--show-error",
@@ -179,7 +182,7 @@ export function curlCommand({ url, args, port, scheme, requestId, hasRequestId }
     "*",
     "--proto",
     "=http,https",
-    // Every host and port of the URL leads to the listener; its host stays in the Host header (spec 4.4).
+    // Connects to the listener for every host and port; the Host header still contains the host of the URL (spec 4.4).
     "--connect-to",
     `::127.0.0.1:${port}`,
     "--output",
@@ -195,8 +198,11 @@ export function curlCommand({ url, args, port, scheme, requestId, hasRequestId }
   ];
 }
 
-/** A port that the URL names goes into the Host header, also the usual one of its scheme, which curl would leave out. */
-function unsaidHost(url: string): string | undefined {
+/**
+ * Returns the host with its port if the URL contains the default port of its scheme, which curl would omit from the
+ * Host header.
+ */
+function omittedHost(url: string): string | undefined {
   const named = /^(https?):\/\/(?:[^/?#]*@)?([^/?#]*:0*(\d+))(?:[/?#]|$)/i.exec(url);
   return named && named[3] === (named[1]?.toLowerCase() === "https" ? "443" : "80") ? named[2] : undefined;
 }

@@ -18,12 +18,12 @@ import { limitsText } from "../views/limits-view.ts";
 import { ageText, bytesText, counted, type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
-/** A field that each answer has. */
+/** A field that each response contains. */
 const FIELDS = { memory: "process", tasks: "tasks", limits: "rules", budgets: "budgets" } as const;
 
 export interface InspectFlags extends TargetFlags {
   readonly output?: string;
-  /** Of `limits` and `budgets`: only those with this in their key. */
+  /** For `limits` and `budgets`: shows only entries whose key contains this string. */
   readonly key?: string;
 }
 
@@ -38,15 +38,15 @@ export async function inspect(
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const query = flags.key === undefined ? "" : `?${new URLSearchParams({ key: flags.key })}`;
-    const answer = await admin.json<Record<string, unknown>>(`${ADMIN_PATHS[what]}${query}`, FIELDS[what]);
+    const response = await admin.json<Record<string, unknown>>(`${ADMIN_PATHS[what]}${query}`, FIELDS[what]);
     const paint = paintOf(terminal);
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(answer, null, 2)}\n`));
-    else if (what === "memory") terminal.out(memoryText(answer, paint));
-    else if (what === "tasks") terminal.out(tasksText(answer, paint));
-    else if (what === "budgets" && listOf(answer.budgets).length === 0) terminal.err("no budgets\n");
-    else if (what === "budgets") terminal.out(budgetsText(listOf(answer.budgets), paint));
-    else if (listOf(answer.rules).length === 0) terminal.err("no rate limits\n");
-    else terminal.out(limitsText(listOf(answer.rules), paint));
+    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(response, null, 2)}\n`));
+    else if (what === "memory") terminal.out(memoryText(response, paint));
+    else if (what === "tasks") terminal.out(tasksText(response, paint));
+    else if (what === "budgets" && listOf(response.budgets).length === 0) terminal.err("no budgets\n");
+    else if (what === "budgets") terminal.out(budgetsText(listOf(response.budgets), paint));
+    else if (listOf(response.rules).length === 0) terminal.err("no rate limits\n");
+    else terminal.out(limitsText(listOf(response.rules), paint));
   } finally {
     admin.close();
   }
@@ -60,8 +60,8 @@ export async function cel(
   const { admin } = await openTarget(undefined, flags, terminal);
   const question = { expression, ...(flags.request === undefined ? {} : { requestId: flags.request }) };
   try {
-    const answer = await admin.post(ADMIN_PATHS.cel, { body: JSON.stringify(question), what: "expression" });
-    const { value, error, clauses } = judgement(answer.body.toString(), admin.display);
+    const response = await admin.post(ADMIN_PATHS.cel, { body: JSON.stringify(question), what: "expression" });
+    const { value, error, clauses } = readEvaluation(response.body.toString(), admin.display);
     terminal.out(printable(`${error === undefined ? JSON.stringify(value) : `error: ${error}`}\n`));
     for (const clause of clauses.slice(1)) {
       const result = clause.error === undefined ? JSON.stringify(clause.value) : `error: ${clause.error}`;
@@ -72,7 +72,7 @@ export async function cel(
   }
 }
 
-interface Judgement {
+interface Evaluation {
   readonly value?: unknown;
   readonly error?: string;
   readonly clauses: readonly {
@@ -83,17 +83,17 @@ interface Judgement {
   }[];
 }
 
-function judgement(text: string, display: string): Judgement {
+function readEvaluation(text: string, display: string): Evaluation {
   try {
-    const value = JSON.parse(text) as Judgement | null;
-    if (Array.isArray(value?.clauses)) return value as Judgement;
+    const value = JSON.parse(text) as Evaluation | null;
+    if (Array.isArray(value?.clauses)) return value as Evaluation;
   } catch {
-    // Said below.
+    // Not JSON: throws below.
   }
   throw new CliError(`${display} did not evaluate the expression: is that a gateway's admin interface?`);
 }
 
-/** Budgets with their spending as a table: the fullest first, exhausted ones in red. */
+/** Formats budgets and their spending as a table, sorted by usage, with exhausted budgets in red. */
 
 const NEARLY_FULL = 0.8;
 
@@ -133,9 +133,7 @@ function toneOf(share: number): Tone | undefined {
   return share >= NEARLY_FULL ? "warn" : undefined;
 }
 
-/**
- * `/memory` as a table: what the process takes, V8's heap by space, and what the parts of the gateway hold.
- */
+/** Formats `/memory` as tables: process memory, the V8 heap by space, and memory held by each component. */
 
 /** Above this share of its limit, the heap is close to exhaustion. */
 const HEAP_WARN_SHARE = 0.8;
@@ -166,7 +164,7 @@ function size(bytes: unknown): string {
   return bytesText(numberOf(bytes));
 }
 
-/** `inFlight 0, kept 9`; of lists the entries one after another. */
+/** Formats an object as `inFlight 0, kept 9`. List entries are separated by semicolons. */
 function partText(value: unknown): string {
   if (value === null || value === undefined) return "-";
   if (Array.isArray(value)) return value.length === 0 ? "nothing" : value.map(partText).join("; ");
@@ -181,7 +179,8 @@ function partText(value: unknown): string {
 }
 
 /**
- * `/debug/tasks` as a tree: listeners with their requests, MCP sessions, child processes, each with its age.
+ * Formats `/debug/tasks` as a tree of listeners with their requests, MCP sessions and child processes, each with its
+ * age.
  */
 
 export function tasksText(report: Fields, paint: Paint): string {
@@ -203,7 +202,7 @@ function rowsOf(task: Fields, depth: number): Cell[][] {
     typeof task.ageMs === "number" ? ageText(task.ageMs) : "-",
     detailText(fieldsOf(task.detail)),
   ];
-  // What a session knows of its servers is one row each.
+  // Shows each server of an MCP session in its own row.
   const targets = listOf(fieldsOf(task.detail).targets).map((one): Cell[] => {
     const { target, state, ...rest } = one;
     const tone = state === "down" ? "bad" : state === "up" ? "good" : undefined;
@@ -215,7 +214,7 @@ function rowsOf(task: Fields, depth: number): Cell[][] {
 
 function detailText(detail: Fields): string {
   return Object.entries(detail)
-    .filter(([name, value]) => name !== "targets" && isSaid(value))
+    .filter(([name, value]) => name !== "targets" && isPresent(value))
     .map(([name, value]) => {
       if (typeof value === "number" && name.endsWith("Bytes")) return `${name.slice(0, -5)} ${bytesText(value)}`;
       if (typeof value === "number" && name.endsWith("Ms")) return `${name.slice(0, -2)} ${ageText(value)}`;
@@ -227,7 +226,7 @@ function detailText(detail: Fields): string {
     .join(", ");
 }
 
-function isSaid(value: unknown): boolean {
+function isPresent(value: unknown): boolean {
   return value !== null && value !== undefined && value !== "" && !(Array.isArray(value) && value.length === 0);
 }
 

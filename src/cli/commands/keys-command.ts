@@ -1,6 +1,6 @@
 /**
- * `gwctl keys make|list|revoke`: API keys in the store of a running gateway. The key is printed once, on standard output
- * alone, so that it can be piped into a file.
+ * `gwctl keys make|list|revoke`: manages API keys in the store of a running gateway. A new key is printed once, and is
+ * the only standard output, so that it can be piped into a file.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -47,9 +47,9 @@ export async function listKeys(
     throw usageError(`output format "${flags.output}" is not text or json`);
   const { admin } = await openTarget(instance, flags, terminal);
   try {
-    const answer = await admin.json<{ keys: unknown }>(ADMIN_PATHS.keys, "keys");
-    const keys = listOf(answer.keys);
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(answer, null, 2)}\n`));
+    const response = await admin.json<{ keys: unknown }>(ADMIN_PATHS.keys, "keys");
+    const keys = listOf(response.keys);
+    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(response, null, 2)}\n`));
     else if (keys.length === 0) terminal.err("no keys; make one with gwctl keys make --name <name>\n");
     else
       terminal.out(
@@ -80,8 +80,8 @@ async function order(
 ): Promise<Fields> {
   const { admin } = await openTarget(instance, flags, terminal);
   try {
-    const answer = await admin.post(ADMIN_PATHS.keys, { body: JSON.stringify(body), what: "keys" });
-    return fieldsOf(JSON.parse(answer.body.toString()));
+    const response = await admin.post(ADMIN_PATHS.keys, { body: JSON.stringify(body), what: "keys" });
+    return fieldsOf(JSON.parse(response.body.toString()));
   } finally {
     admin.close();
   }

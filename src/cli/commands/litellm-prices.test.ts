@@ -1,4 +1,4 @@
-/** LiteLLM's price data as a catalogue of ours. */
+/** Conversion of LiteLLM's price data to a model catalog. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parsePriceCatalogue } from "../../llm/usage/prices.ts";
@@ -34,7 +34,7 @@ const DATA = {
   nothing: null,
 };
 
-test("models priced by the token are taken over with their cache prices and tiers, and nothing else", () => {
+test("only models priced by the token are imported, with their cache prices and tiers", () => {
   const catalogue = fromLitellm(DATA as Record<string, unknown>);
   assert.deepEqual(catalogue, {
     providers: {

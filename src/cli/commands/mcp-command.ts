@@ -62,7 +62,7 @@ export async function mcpLock(name: string | undefined, flags: McpLockFlags, ter
   if (flags.check === true) {
     if (changes.length > 0)
       throw new CliError(`${count(changes.length, "tool differs", "tools differ")} from ${flags.lockFile}`);
-    terminal.err(`all tools are as ${flags.lockFile} says\n`);
+    terminal.err(`all tools match ${flags.lockFile}\n`);
     return;
   }
   // Drops servers that the configuration no longer has; keeps those of other backends.
@@ -161,12 +161,12 @@ export async function mcpConnections(
     if (id !== undefined) {
       const action = flags.test === undefined ? "revoke" : "test";
       const body = JSON.stringify({ action, id });
-      const answer = await admin.post(ADMIN_PATHS.mcpConnections, {
+      const response = await admin.post(ADMIN_PATHS.mcpConnections, {
         body,
         timeoutMs: CONNECTION_TIMEOUT_MS,
         what: "MCP connections",
       });
-      const { ok, reason } = JSON.parse(answer.body.toString()) as { ok: boolean; reason: string };
+      const { ok, reason } = JSON.parse(response.body.toString()) as { ok: boolean; reason: string };
       if (!ok) throw new CliError(`${id}: ${reason}`);
       terminal.out(printable(`${id}: ${action === "revoke" ? "revoked: " : ""}${reason}\n`));
       return;

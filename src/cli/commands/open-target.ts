@@ -34,14 +34,14 @@ export interface ReportFlags extends TargetFlags {
 
 interface ReportView<Report> {
   readonly path: string;
-  /** A list that every report has. */
+  /** The name of a list that every report contains. */
   readonly list: keyof Report & string;
   isEmpty(report: Report): boolean;
   nothing(report: Report): string;
   draw(report: Report, paint: Paint): string;
 }
 
-/** A report of an instance as text, or as it is with `-o json`. */
+/** Prints a report of a gateway as text, or unchanged with `-o json`. */
 export async function showReport<Report extends object>(
   instance: string | undefined,
   flags: ReportFlags,

@@ -1,6 +1,6 @@
 /**
- * `gwctl prices import`: the price data that LiteLLM publishes as a catalogue for `modelCatalog`, on standard output or in a
- * file. The data is read from a file; nothing is downloaded.
+ * `gwctl prices import`: converts the price data that LiteLLM publishes to a catalog for `modelCatalog`, on standard
+ * output or in a file. The data is read from a file; nothing is downloaded.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
@@ -40,9 +40,9 @@ function readData(file: string): Readonly<Record<string, unknown>> {
 }
 
 /**
- * The price data that LiteLLM publishes (`model_prices_and_context_window.json`) as a catalogue of ours: US dollars per
- * million tokens, cached and reasoning tokens and tiers for long prompts included. What is not priced by the token,
- * and prices of batches, flex and priority processing, are left out.
+ * Converts LiteLLM's `model_prices_and_context_window.json` to a model catalog: US dollars per million tokens,
+ * including cached tokens, reasoning tokens and tiers for long prompts. Models that are not priced by the token, and
+ * prices for batch, flex and priority processing, are omitted.
  */
 
 type Json = Readonly<Record<string, unknown>>;
@@ -68,7 +68,7 @@ export interface Catalogue {
   providers: Record<string, { models: Record<string, { rates: CatalogueRates }> }>;
 }
 
-/** Their name of a provider, ours, and what their model names begin with. */
+/** LiteLLM's name of a provider, our name, and the prefix of its model names in LiteLLM. */
 const PROVIDERS: readonly (readonly [theirs: string, ours: string, prefix: string])[] = [
   ["openai", "openai", ""],
   ["text-completion-openai", "openai", ""],
@@ -94,7 +94,7 @@ const PROVIDERS: readonly (readonly [theirs: string, ours: string, prefix: strin
 
 const MODES = new Set(["chat", "responses", "completion", "embedding"]);
 const TIER = /^input_cost_per_token_above_(\d+)k_tokens$/;
-/** Prices of one token in dollars have far fewer digits. */
+/** Decimal places of a rounded price; prices per token have far fewer significant digits. */
 const DIGITS = 9;
 
 export function fromLitellm(data: Json): Catalogue {
@@ -106,7 +106,7 @@ export function fromLitellm(data: Json): Catalogue {
     if (known === undefined || rates === undefined) continue;
     const [, ours, prefix] = known;
     const model = name.startsWith(prefix) ? name.slice(prefix.length) : name;
-    // What has a region or another path in front is the price of one place only.
+    // A name with a path prefix, such as a region, is the price in one region only.
     if (model === "" || (model.includes("/") && !SLASHED.has(ours))) continue;
     providers[ours] ??= { models: {} };
     providers[ours].models[model] ??= { rates };

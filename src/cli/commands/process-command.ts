@@ -12,7 +12,7 @@ import type { TargetFlags } from "../instance/target.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
-/** How an answer begins (spec 4.2). */
+/** The prefix of each response (spec 4.2). */
 const CURRENT = "current log level is ";
 
 export interface LogFlags extends TargetFlags {
@@ -32,17 +32,17 @@ export async function log(name: string | undefined, flags: LogFlags, terminal: T
     if (level === undefined) terminal.out(printable(before));
     else {
       const query = new URLSearchParams({ level });
-      const answer = await admin.post(`${ADMIN_PATHS.logging}?${query}`, { what: `log filter ${level}` });
-      terminal.out(printable(answer.body.toString()));
+      const response = await admin.post(`${ADMIN_PATHS.logging}?${query}`, { what: `log filter ${level}` });
+      terminal.out(printable(response.body.toString()));
     }
   } finally {
     admin.close();
   }
 }
 
-/** The filter as it is, with these modules changed: `info,mcp=trace` and `--set admin=debug`. */
-function merged(answer: string, changes: readonly string[]): string {
-  const current = answer.slice(CURRENT.length).trim().split(",");
+/** Returns the current filter with the given modules changed, for example `info,mcp=trace` with `--set admin=debug`. */
+function merged(response: string, changes: readonly string[]): string {
+  const current = response.slice(CURRENT.length).trim().split(",");
   const clauses = new Map(current.map((clause) => [clause.includes("=") ? clause.split("=", 1)[0] : "", clause]));
   for (const change of changes.flatMap((text) => text.split(","))) {
     const equals = change.indexOf("=");
@@ -52,14 +52,14 @@ function merged(answer: string, changes: readonly string[]): string {
   return [...clauses.values()].join(",");
 }
 
-/** The gateway itself gives up after 60 s. */
-const PATIENCE_MS = 70_000;
+/** The gateway gives up after 60 s. */
+const UPGRADE_TIMEOUT_MS = 70_000;
 
 export async function upgrade(name: string | undefined, flags: TargetFlags, terminal: Terminal): Promise<void> {
   const { admin } = await openTarget(name, flags, terminal);
   try {
-    const answer = await admin.post(ADMIN_PATHS.upgrade, { what: "upgrade", timeoutMs: PATIENCE_MS });
-    terminal.out(printable(answer.body.toString()));
+    const response = await admin.post(ADMIN_PATHS.upgrade, { what: "upgrade", timeoutMs: UPGRADE_TIMEOUT_MS });
+    terminal.out(printable(response.body.toString()));
   } finally {
     admin.close();
   }
@@ -69,7 +69,7 @@ export const DEFAULT_SECONDS = 30;
 const MAX_SECONDS = 300;
 /** Additional time for encoding and sending the profile. */
 const SLACK_MS = 15_000;
-/** How every profile begins. */
+/** The first bytes of every profile. */
 const GZIP = Buffer.of(0x1f, 0x8b);
 
 export interface ProfileFlags extends TargetFlags {
@@ -84,7 +84,7 @@ export async function profile(
   terminal: Terminal,
 ): Promise<void> {
   const seconds = secondsOf(flags.seconds);
-  checkPlace(flags.output);
+  checkOutputPath(flags.output);
   const { admin } = await openTarget(name, flags, terminal);
   const path = kind === "cpu" ? `${ADMIN_PATHS.cpuProfile}?seconds=${seconds}` : ADMIN_PATHS.heapProfile;
   const timeoutMs = (kind === "cpu" ? seconds * 1000 : 0) + SLACK_MS;
@@ -112,7 +112,7 @@ function secondsOf(text: string | undefined): number {
 }
 
 /** Checked before the profile starts, because a profile that cannot be written is lost. */
-function checkPlace(named: string | undefined): void {
+function checkOutputPath(named: string | undefined): void {
   const file = named ?? ".";
   try {
     const found = statSync(file, { throwIfNoEntry: false });

@@ -25,7 +25,7 @@ export interface ReplayFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** Throws, for exit code 1, if a response differs. */
+/** Throws if a response differs, so that gwctl exits with code 1. */
 export async function replay(file: string, flags: ReplayFlags, terminal: Terminal): Promise<void> {
   const speed = flags.speed === "max" ? undefined : numberOf("--speed", flags.speed, 0.01, 1000);
   const concurrency = numberOf("--concurrency", flags.concurrency, 1, 256);
@@ -84,7 +84,7 @@ function readRecording(file: string): RecordedLine[] {
   return text.split("\n").flatMap((line, index) => readLine(line, `${file}:${index + 1}`) ?? []);
 }
 
-/** What the gateway itself recorded of these requests. */
+/** Reads the gateway's own records of these requests. */
 async function recordedBy(flags: ReplayFlags, terminal: Terminal, prefix: string): Promise<Map<string, RecordedLine>> {
   const { admin } = await openTarget(undefined, flags, terminal);
   try {
@@ -113,7 +113,7 @@ function headerOf(text: string): readonly [string, string] {
 
 export interface Replayed {
   readonly line: RecordedLine;
-  /** The request id of the replay. */
+  /** The request ID of the replay. */
   readonly id: string;
   readonly status: number | null;
   readonly error?: string;
@@ -125,7 +125,7 @@ export interface Difference {
   readonly recorded: string;
   readonly replayed: string;
   requests: number;
-  /** The id of the recording, and that of the replay. */
+  /** The request IDs of the recording and of the replay. */
   readonly example: readonly [string, string];
 }
 
@@ -133,7 +133,7 @@ export interface ReplayReport {
   readonly sent: number;
   readonly same: number;
   readonly differing: number;
-  /** Left out, because of their method. */
+  /** Requests skipped because of their method. */
   readonly leftOut: number;
   readonly differences: readonly Difference[];
 }
@@ -188,7 +188,7 @@ const SHOWN = 50;
 
 export function replayText({ sent, same, leftOut, differences }: ReplayReport, paint: Paint): string {
   const left = leftOut === 0 ? "" : `; ${leftOut} left out (--methods)`;
-  const summary = `${sent} requests sent, ${same} answered as recorded${left}\n`;
+  const summary = `${sent} requests sent, ${same} matched the recording${left}\n`;
   if (differences.length === 0) return summary;
   const rows = differences
     .slice(0, SHOWN)
@@ -206,7 +206,7 @@ export function replayText({ sent, same, leftOut, differences }: ReplayReport, p
 
 /** Sends one recorded request with a new ID and returns the status. Response bodies are discarded. */
 
-/** Headers of the connection, of the missing body, or of the recording gateway. */
+/** Headers that are not sent because they describe the connection, the missing body, or the recording gateway. */
 const NOT_SENT: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   "expect",
@@ -232,16 +232,16 @@ export function createSender(target: URL, added: readonly (readonly [string, str
         const path = `${line.path}${line.query === "" ? "" : `?${line.query}`}`;
         const options = { agent, method: line.method, path, headers: headersOf(line, id, added), timeout: TIMEOUT_MS };
         try {
-          const sent = (isTls ? tlsRequest : request)(target, options, (answer) => {
-            answer.resume();
-            answer.on("end", () => resolve({ status: answer.statusCode ?? null }));
-            answer.on("error", (error) => resolve({ status: null, error: error.message }));
+          const sent = (isTls ? tlsRequest : request)(target, options, (response) => {
+            response.resume();
+            response.on("end", () => resolve({ status: response.statusCode ?? null }));
+            response.on("error", (error) => resolve({ status: null, error: error.message }));
           });
-          sent.on("timeout", () => sent.destroy(new Error(`no answer within ${TIMEOUT_MS / 1000} s`)));
+          sent.on("timeout", () => sent.destroy(new Error(`no response within ${TIMEOUT_MS / 1000} s`)));
           sent.on("error", (error) => resolve({ status: null, error: error.message }));
           sent.end();
         } catch (error) {
-          // A path or header that cannot be sent.
+          // The path or a header contains characters that cannot be sent.
           resolve({ status: null, error: (error as Error).message });
         }
       }),
@@ -270,7 +270,7 @@ export interface RecordFlags extends TargetFlags {
   readonly last?: boolean;
 }
 
-/** A recording is for reading and replaying: larger ones are sampled. */
+/** The maximum size of a recording; later requests are dropped. */
 const MAX_RECORDING_BYTES = 256 * 1024 * 1024;
 
 export async function record(name: string | undefined, flags: RecordFlags, terminal: Terminal): Promise<void> {
@@ -333,8 +333,8 @@ function lines(onLine: (line: string) => void): (chunk: Buffer) => void {
 }
 
 /**
- * A line of a recording, as `gwctl record` writes it and `gwctl replay` reads it: what was sent without body and
- * credentials, and how it ended.
+ * One line of a recording, written by `gwctl record` and read by `gwctl replay`: the request without body and
+ * credentials, and its outcome.
  */
 
 export interface RecordedLine {
@@ -349,11 +349,11 @@ export interface RecordedLine {
   readonly status: number | null;
   readonly code: string | null;
   readonly policies: readonly string[];
-  /** name, value, name, value, … */
+  /** Alternating names and values. */
   readonly headers: readonly string[];
 }
 
-/** Undefined for an empty line. */
+/** Returns undefined for an empty line. */
 export function readLine(text: string, where: string): RecordedLine | undefined {
   if (text.trim() === "") return undefined;
   let value: Partial<RecordedLine> | null;

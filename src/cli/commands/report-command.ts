@@ -75,7 +75,7 @@ export function mirrorReport(name: string | undefined, flags: ReportFlags, termi
     path: ADMIN_PATHS.mirrors,
     list: "mirrors",
     isEmpty: ({ mirrors }) => mirrors.length === 0,
-    nothing: ({ since }) => `no answer of a mirror was compared since ${since}`,
+    nothing: ({ since }) => `no response of a mirror was compared since ${since}`,
     draw: mirrorTables,
   });
 }

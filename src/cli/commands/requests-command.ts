@@ -18,7 +18,7 @@ import {
   usageError,
 } from "../terminal/terminal.ts";
 import { plainLine } from "../trace/trace-text.ts";
-import { askedText, isFailed } from "../views/traffic.ts";
+import { isFailed, requestText } from "../views/traffic.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface RequestsFlags extends TargetFlags {
@@ -44,11 +44,11 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
       return;
     }
     const asked = flags.failed ? MAX_LIMIT : limit;
-    const answer = await admin.json<{ requests: RequestRecord[] }>(
+    const response = await admin.json<{ requests: RequestRecord[] }>(
       `${ADMIN_PATHS.requests}?limit=${asked}`,
       "requests",
     );
-    const shown = answer.requests.filter((record) => !flags.failed || isFailed(record)).slice(0, limit);
+    const shown = response.requests.filter((record) => !flags.failed || isFailed(record)).slice(0, limit);
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(shown, null, 2)}\n`));
     else if (shown.length === 0) terminal.err(flags.failed ? "no failed requests\n" : "no requests yet\n");
     else terminal.out(requestsText(shown, paintOf(terminal)));
@@ -113,7 +113,8 @@ function describeRequest(request: RequestDetail, older: number, paint: Paint): s
 }
 
 /**
- * `gwctl requests --follow`: the last requests, then each one as it ends, until Ctrl-C or the gateway ends.
+ * `gwctl requests --follow`: prints the last requests, then each new one when it completes, until Ctrl-C or until the
+ * gateway shuts down.
  */
 
 const DATA = "data:";
@@ -133,7 +134,7 @@ export async function follow(admin: AdminClient, options: FollowOptions, termina
     if (!options.isShown(record)) return;
     terminal.out(options.isJson ? printable(`${JSON.stringify(record)}\n`) : followRow(record, paint));
   };
-  // Subscribes before reading the past requests, so that none is missed; new ones are queued meanwhile.
+  // Subscribes before reading past requests, so that none is missed; new requests are queued until then.
   let early: RequestRecord[] | undefined = [];
   const lines = lineReader((line) => {
     if (!line.startsWith(DATA)) return;
@@ -176,13 +177,12 @@ function recordOf(text: string): RequestRecord {
 }
 
 const HEAD = ["TIME", "ID", "STATUS", "MS", "REQUEST", "ROUTE", "SUBJECT", "REASON"];
-/** For rows that are printed before the next one is known. */
+/** Fixed column widths, because rows are printed before later rows are known. */
 const WIDTHS = [12, 16, 6, 8, 28, 12, 12, 0];
-/** On a narrower terminal the last three are one text below the row, so that no time and no id is broken. */
+/** On a narrower terminal, the last three columns are printed below the row, so that times and IDs are not wrapped. */
 const WIDE_COLUMNS = 125;
 const NARROW_HEAD = [...HEAD.slice(0, 5), "ROUTE, SUBJECT, REASON"];
 const NARROW_WIDTHS = WIDTHS.slice(0, 5);
-/** Reasons are not truncated, because their end says how to fix the problem; this limit is for extreme ones. */
 
 export function requestsText(records: readonly RequestRecord[], paint: Paint): string {
   return table([HEAD, ...records.map(row)], { paint, maxLastChars: MESSAGE_CHARS });
@@ -218,14 +218,14 @@ function row(record: RequestRecord): Cell[] {
       tone: statusTone(status) ?? (isToolFailure ? "warn" : "good"),
     },
     record.durationMs.toFixed(1),
-    askedText(record),
+    requestText(record),
     record.route ?? "-",
     record.subject ?? "-",
     reasonOf(record),
   ];
 }
 
-/** The code, and what is known beyond it. A tool may fail inside a response of 200. */
+/** Returns the error code and any details. A tool call can fail inside a response with status 200. */
 function reasonOf({ failure, mcp }: RequestRecord): string {
   if (failure !== undefined) return `${failure.code}: ${(failure.detail ?? failure.message).replaceAll(/\s+/g, " ")}`;
   return mcp?.outcome === undefined || mcp.outcome === "ok" ? "" : mcp.outcome;

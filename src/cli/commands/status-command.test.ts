@@ -3,9 +3,9 @@ import { test } from "node:test";
 import { chosenTarget } from "../instance/target.ts";
 import { paintOf } from "../terminal/terminal.ts";
 import { trafficOf } from "../views/traffic.ts";
-import { problemsOf, type StatusFacts, statusText } from "./status-command.ts";
+import { problemsOf, type StatusData, statusText } from "./status-command.ts";
 
-const FACTS: StatusFacts = {
+const FACTS: StatusData = {
   display: "127.0.0.1:15000",
   readiness: "not ready, pending: draining",
   dump: {
@@ -50,7 +50,7 @@ test("problems are sentences, the most urgent first", () => {
       "bad: The last reload was rejected, and the configuration before it is active: config.yaml:3:1: unknown field",
       "bad: MCP server broken failed: exited with code 3",
       "bad: LLM provider main is paused after 3 failures in a row",
-      "bad: Backend web/backend0 cannot be reached; the others of its route are asked",
+      "bad: Backend web/backend0 cannot be reached; its route uses the other backends",
       "warn: Canary web/backend1 was withdrawn: 2 of 11 requests failed",
       "warn: config.adminAddr changed: restart the gateway to apply it",
     ],
@@ -65,7 +65,7 @@ test("a server that was never started is neither running nor failed, and nothing
   assert.ok(statusText(FACTS, 0, paintOf({ hasColor: true })).includes("\u001b[31mfailed\u001b[0m"));
 });
 
-test("variables name the gateway where no flag does", () => {
+test("variables select the gateway if no flag does", () => {
   const set = { GWCTL_ADMIN_PORT: "1", GWCTL_ADMIN_SOCKET: "/s", GWCTL_NAMESPACE: "prod", GWCTL_CONTEXT: "" };
   assert.deepEqual(chosenTarget(undefined, {}, set).flags, { adminPort: "1", adminSocket: "/s", namespace: "prod" });
   assert.deepEqual(chosenTarget(undefined, { adminPort: "2" }, set).flags, { adminPort: "2", namespace: "prod" });

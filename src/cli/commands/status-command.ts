@@ -36,7 +36,7 @@ export interface StatusFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** As many as the gateway keeps. */
+/** The number of requests that the gateway keeps. */
 const RECORDS = 500;
 
 export async function status(name: string | undefined, flags: StatusFlags, terminal: Terminal): Promise<void> {
@@ -45,15 +45,15 @@ export async function status(name: string | undefined, flags: StatusFlags, termi
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const nowMs = terminal.clock.now();
-    const facts = await readFacts(admin, nowMs);
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(jsonOf(facts), null, 2)}\n`));
-    else terminal.out(statusText(facts, nowMs, paintOf(terminal)));
+    const data = await readStatus(admin, nowMs);
+    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(jsonOf(data), null, 2)}\n`));
+    else terminal.out(statusText(data, nowMs, paintOf(terminal)));
   } finally {
     admin.close();
   }
 }
 
-async function readFacts(admin: AdminClient, nowMs: number): Promise<StatusFacts> {
+async function readStatus(admin: AdminClient, nowMs: number): Promise<StatusData> {
   const dump = await admin.json<Fields>(ADMIN_PATHS.configDump, "routes");
   const [report, limits, recent, readiness] = await Promise.all([
     admin.json<Fields>(ADMIN_PATHS.tasks, "tasks"),
@@ -84,8 +84,8 @@ async function readinessOf(admin: AdminClient): Promise<string> {
   }
 }
 
-function jsonOf(facts: StatusFacts): Fields {
-  const { display, readiness, dump, report, rules, traffic } = facts;
+function jsonOf(data: StatusData): Fields {
+  const { display, readiness, dump, report, rules, traffic } = data;
   return {
     address: display,
     readiness,
@@ -97,18 +97,18 @@ function jsonOf(facts: StatusFacts): Fields {
     mcpServers: mcpServersOf(dump, listOf(report.tasks)),
     llmProviders: providersOf(dump),
     limitsNearEmpty: nearlyEmpty(rules),
-    problems: problemsOf(facts),
+    problems: problemsOf(data),
   };
 }
 
-/** One screen: readiness, what is served, and problems as sentences. */
+/** Formats the status on one screen: readiness, listeners and backends, and problems as sentences. */
 
-/** One screen: the rest has its own command. */
+/** The maximum number of rows per table; other commands show complete lists. */
 const MAX_ROWS = 8;
 
-export interface StatusFacts {
+export interface StatusData {
   readonly display: string;
-  /** `ready`, or what is missing. */
+  /** `ready`, or the missing parts. */
   readonly readiness: string;
   readonly dump: Fields;
   readonly report: Fields;
@@ -125,7 +125,7 @@ export interface Provider {
   readonly name: string;
   readonly provider: string;
   readonly isHealthy: boolean;
-  /** In a row. */
+  /** Consecutive failures. */
   readonly failures: number;
 }
 
@@ -141,8 +141,8 @@ export function providersOf(dump: Fields): Provider[] {
     }));
 }
 
-/** The most urgent first. */
-export function problemsOf({ readiness, dump, report, rules, traffic }: StatusFacts): Problem[] {
+/** Returns the problems, the most urgent first. */
+export function problemsOf({ readiness, dump, report, rules, traffic }: StatusData): Problem[] {
   const reload = fieldsOf(dump.reload);
   const servers = mcpServersOf(dump, listOf(report.tasks)).filter(({ state }) => state === "failing");
   const bad = (text: string): Problem => ({ level: "bad", text });
@@ -162,7 +162,7 @@ export function problemsOf({ readiness, dump, report, rules, traffic }: StatusFa
       ),
     ...listOf(dump.backends)
       .filter(({ health }) => fieldsOf(health).resting === true)
-      .map(({ name }) => bad(`Backend ${name} cannot be reached; the others of its route are asked`)),
+      .map(({ name }) => bad(`Backend ${name} cannot be reached; its route uses the other backends`)),
     ...listOf(dump.backends)
       .filter(({ canary }) => fieldsOf(canary).state === "withdrawn")
       .map(({ name, canary }) => warn(`Canary ${name} was withdrawn: ${fieldsOf(canary).reason}`)),
@@ -184,14 +184,14 @@ export function problemsOf({ readiness, dump, report, rules, traffic }: StatusFa
   ];
 }
 
-export function statusText(facts: StatusFacts, nowMs: number, paint: Paint): string {
-  const problems = problemsOf(facts);
-  const parts = [headText(facts, nowMs, paint), problemsText(problems, paint)];
-  const servers = mcpServersOf(facts.dump, listOf(facts.report.tasks));
+export function statusText(data: StatusData, nowMs: number, paint: Paint): string {
+  const problems = problemsOf(data);
+  const parts = [headText(data, nowMs, paint), problemsText(problems, paint)];
+  const servers = mcpServersOf(data.dump, listOf(data.report.tasks));
   if (servers.length > 0) parts.push(serversText(servers, paint));
-  const providers = providersOf(facts.dump);
+  const providers = providersOf(data.dump);
   if (providers.length > 0) parts.push(providersText(providers, paint));
-  const low = nearlyEmpty(facts.rules);
+  const low = nearlyEmpty(data.rules);
   if (low.length > 0)
     parts.push(
       section(
@@ -210,7 +210,7 @@ export function statusText(facts: StatusFacts, nowMs: number, paint: Paint): str
   return parts.join("\n");
 }
 
-function headText({ display, readiness, dump, report, traffic }: StatusFacts, nowMs: number, paint: Paint): string {
+function headText({ display, readiness, dump, report, traffic }: StatusData, nowMs: number, paint: Paint): string {
   const process = fieldsOf(report.process);
   const rows: Cell[][] = [
     [label("Gateway"), { text: `${display}, version ${String(dump.version)}`, tone: "bold" }],

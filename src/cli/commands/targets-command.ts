@@ -13,8 +13,6 @@ export interface TargetsFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** How to fix a failure is often at the end of its reason. */
-
 export async function targets(name: string | undefined, flags: TargetsFlags, terminal: Terminal): Promise<void> {
   if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
     throw usageError(`output format "${flags.output}" is not text or json`);

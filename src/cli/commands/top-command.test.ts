@@ -54,7 +54,7 @@ test("rows are counted by kind, the busiest first, with failures, rejections, to
   );
 });
 
-test("the screen has no control characters of traffic, and says what is left out", () => {
+test("the screen has no control characters from traffic, and reports omitted rows", () => {
   const many = Array.from({ length: 9 }, (_unused, i) => record({ route: `route-${i}` }));
   const text = topText(
     [{ atMs: 0, weight: 1, records: [...records, ...many] }],

@@ -27,7 +27,7 @@ const WINDOW_MS = 60_000;
 const MIN_WINDOW_MS = 1_000;
 const ROWS_OF_ALL = 6;
 const ROWS_OF_ONE = 30;
-/** From the first column of the first line; the rest of the screen is wiped. */
+/** Moves the cursor to the top left and clears the screen and the scrollback. */
 const CLEAR_SCREEN = "\u001b[H\u001b[2J\u001b[3J";
 
 export async function top(name: string | undefined, flags: TopFlags, terminal: Terminal): Promise<void> {
@@ -51,7 +51,7 @@ export async function top(name: string | undefined, flags: TopFlags, terminal: T
         terminal.out(terminal.isInteractive && !flags.once ? CLEAR_SCREEN + screen : screen);
       }
       if (flags.once) return;
-      // Not the terminal's clock, whose timers do not keep the process alive.
+      // Uses a Node timer, because the terminal's clock does not keep the process alive.
       await sleep(intervalMs);
     }
   } finally {
@@ -69,11 +69,11 @@ function createWatch(admin: AdminClient): Watch {
 
   async function newest(): Promise<RequestRecord[]> {
     const since = lastSeq === undefined ? "" : `&since=${lastSeq}`;
-    const answer = await admin.json<{ requests: RequestRecord[] }>(
+    const response = await admin.json<{ requests: RequestRecord[] }>(
       `${ADMIN_PATHS.requests}?limit=${RECORDS}${since}`,
       "requests",
     );
-    return answer.requests;
+    return response.requests;
   }
 
   return {
@@ -102,7 +102,7 @@ function createWatch(admin: AdminClient): Watch {
   };
 }
 
-/** A new process counts from the beginning. */
+/** Detects a restart: the sequence numbers of a new process start again. */
 async function isRestarted(admin: AdminClient, lastSeq: number): Promise<boolean> {
   const { requests } = await admin.json<{ requests: RequestRecord[] }>(`${ADMIN_PATHS.requests}?limit=1`, "requests");
   return (requests[0]?.seq ?? -1) < lastSeq;
@@ -192,7 +192,7 @@ export function topRows(looks: readonly Look[], kind: TopKind, windowMs: number)
 
 const TITLES: Readonly<Record<TopKind, string>> = { route: "ROUTE", tool: "TOOL", model: "MODEL", key: "USER OR KEY" };
 
-/** One table per kind that has anything to show. */
+/** Formats one table for each kind that has rows. */
 export function topText(
   looks: readonly Look[],
   kinds: readonly TopKind[],

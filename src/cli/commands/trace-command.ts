@@ -161,13 +161,13 @@ async function inject(
   try {
     await Promise.race([isArmed, open.ended]);
     view.status("sending the request (experimental)");
-    const answer = await curl(
+    const result = await curl(
       curlCommand({ ...injected, port: localPort, scheme, requestId, hasRequestId: injected.requestId !== undefined }),
       terminal,
       { inheritStdin: flags.raw === true || !terminal.isInteractive, until: view.closed },
     );
-    const said = printable(`${answer.stdout}${answer.stderr}`).trim();
-    if (said !== "") view.status(said);
+    const output = printable(`${result.stdout}${result.stderr}`).trim();
+    if (output !== "") view.status(output);
     // curl also fails for `--fail` or a broken response; the trace is shown if there is one.
     const isWhole = await Promise.race([
       open.ended,
@@ -177,9 +177,9 @@ async function inject(
     if (isWhole === false) throw new CliError(BROKEN_OFF);
     if (isWhole === undefined)
       throw new CliError(
-        answer.code === 0
-          ? `the request was answered, but not by a listener of ${target.admin.display}: is --port ${port} one of its listeners?`
-          : `curl failed with exit code ${answer.code}${said === "" ? "" : ` (${said})`}: is --port ${port} a listener?`,
+        result.code === 0
+          ? `the request got a response, but not from a listener of ${target.admin.display}: is --port ${port} one of its listeners?`
+          : `curl failed with exit code ${result.code}${output === "" ? "" : ` (${output})`}: is --port ${port} a listener?`,
       );
   } finally {
     open.stop();

@@ -1,5 +1,5 @@
 /**
- * `gwctl what-if <method> <url>`: shows what a gateway would do with a request, policy by policy, without sending it.
+ * `gwctl what-if <method> <url>`: shows how a gateway would handle a request, policy by policy, without sending it.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -23,7 +23,7 @@ export interface WhatIfFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** What of the report is drawn. */
+/** The displayed fields of the report. */
 interface Report {
   readonly listener: string;
   readonly route: string | null;
@@ -105,7 +105,7 @@ function jsonObject(flag: string, text: string): Readonly<Record<string, unknown
     const value: unknown = JSON.parse(text);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   } catch {
-    // Said below.
+    // Not JSON: throws below.
   }
   throw usageError(`invalid ${flag}: expected a JSON object, for example '{"sub":"alice"}'`);
 }
@@ -115,7 +115,7 @@ function reportOf(text: string, display: string): Report {
     const value = JSON.parse(text) as Report | null;
     if (Array.isArray(value?.policies) && Array.isArray(value?.backends)) return value as Report;
   } catch {
-    // Said below.
+    // Not JSON: throws below.
   }
   throw new CliError(`${display} did not report: is that a gateway's admin interface?`);
 }
@@ -124,7 +124,7 @@ function drawn(asked: string, report: Report, paint: Paint): string {
   const { item, reason } = report;
   const title = `${asked} → ${report.status} ${report.outcome}`;
   const lines = [`${paint.columns === undefined ? title : wrapWords(title, paint.columns).join("\n")}\n\n`];
-  const facts = [
+  const data = [
     ["listener", report.listener],
     ["route", report.route ?? "(none matches)"],
     ...(report.subject === undefined ? [] : [["subject", report.subject]]),
@@ -144,7 +144,7 @@ function drawn(asked: string, report: Report, paint: Paint): string {
     ...(report.shadow ?? []).map(({ policy, detail }) => ["shadow", `${policy} would reject it: ${detail}`]),
     ...(reason ? [["reason", `${reason.code}: ${reason.detail ?? reason.message}`]] : []),
   ];
-  lines.push(table(facts, { paint, maxLastChars: MESSAGE_CHARS }));
+  lines.push(table(data, { paint, maxLastChars: MESSAGE_CHARS }));
   if (report.policies.length > 0) {
     const rows = report.policies.map(({ phase, of = phase, policy, verdict, reason: why = "" }) => [
       of,

@@ -1,6 +1,7 @@
 /**
- * A configuration of agentgateway: both of its layouts. Names and shapes that differ are rewritten here; what has no counterpart
- * is found by the gateway's own loader afterwards (drop-invalid.ts).
+ * Converts a configuration of agentgateway, in either of its layouts. Names and shapes that differ are rewritten here.
+ * The gateway's own loader then finds fields without a counterpart (drop-invalid.ts). In the comments below, "there" is
+ * agentgateway and "here" is this gateway.
  */
 import {
   asList,
@@ -22,7 +23,7 @@ export function importAgentgateway(source: unknown): Conversion {
   const { binds, gateways, routes, mcp, llm, ...others } = withBraces(source) as Values;
   const conversion = newConversion({});
   const { config } = conversion;
-  // In this order they are written.
+  // The assignments below set the order of the fields in the result.
   if (others.config !== undefined) config.config = others.config;
   const listeners: Values = {};
   const allRoutes: Values[] = [];
@@ -44,7 +45,7 @@ export function importAgentgateway(source: unknown): Conversion {
   return conversion;
 }
 
-/** Several listeners of one bind share its port: what tells them apart is the host name, which routes have here. */
+/** Listeners of one bind share its port and differ by host name. Here the host name belongs to the routes. */
 function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[], conversion: Conversion): void {
   for (const [index, bind] of binds.entries()) {
     const { port, listeners: list, ...others } = asObject(bind);
@@ -69,9 +70,9 @@ function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[]
 
 interface Place {
   readonly name: string;
-  /** The listener's policies are the port's. */
+  /** The listener is the only one on its port, so its policies apply to the port. */
   readonly isAlone: boolean;
-  /** Why none of its requests may be served. */
+  /** The reason why every request of the listener must be rejected; undefined if requests can be served. */
   readonly closedBy: string | undefined;
   readonly routes: Values[];
   readonly conversion: Conversion;
@@ -89,7 +90,10 @@ function addRoutes(listener: Values, at: string, { name, isAlone, closedBy, rout
   }
 }
 
-/** A route has each policy once: where both have one that protects, neither alone is enough. */
+/**
+ * A route has at most one policy of each kind. If the listener and the route both have a protecting policy, the route
+ * is closed, because either one alone is not enough.
+ */
 function addPolicies(route: Values, ofListener: Values, at: string, conversion: Conversion): void {
   const own = asObject(route.policies);
   const both = Object.keys(ofListener).filter((kind) => kind in own);
@@ -126,7 +130,7 @@ function routeOf(route: Values, at: string, conversion: Conversion): Values {
   };
 }
 
-/** `value: { exact }` is `exact` here. */
+/** Rewrites `value: { exact }` to `exact`. */
 function matchOf(match: unknown): unknown {
   if (!isObject(match)) return match;
   const flat = (list: unknown): unknown[] =>
@@ -148,7 +152,7 @@ function backendOf(backend: Values, at: string, conversion: Conversion): Values 
   };
 }
 
-/** The key of a provider stands beside it here. */
+/** Moves the key of a provider from its policies to `auth`. */
 function aiOf(ai: Values, at: string, conversion: Conversion): Values {
   if (ai.groups !== undefined) {
     const groups = asList(ai.groups).map((group) => ({
@@ -179,7 +183,7 @@ function mcpOf(mcp: Values, at: string, conversion: Conversion): Values {
   return { ...mcp, targets, ...(targets.length > 1 ? { failureMode: mcp.failureMode ?? "failClosed" } : {}) };
 }
 
-/** `host`, `port` and `path` are one URL here. */
+/** Joins `host`, `port` and `path` into one URL. */
 function targetOf(target: Values): Values {
   for (const kind of ["mcp", "sse"]) {
     const remote = target[kind];
@@ -215,7 +219,7 @@ function sectionOf(section: Values, at: string, conversion: Conversion): Values 
   return { ...section, policies: convertPolicies(section.policies, `${at}.policies`, conversion) };
 }
 
-/** `$NAME` is `${NAME}` here, `$$` is `$`. */
+/** Rewrites `$NAME` to `${NAME}` and `$$` to `$`. */
 function withBraces(value: unknown): unknown {
   if (typeof value === "string")
     return value.replaceAll(/\$\$|\$([A-Za-z_]\w*)/g, (whole, name?: string) =>
@@ -226,7 +230,7 @@ function withBraces(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, withBraces(one)]));
 }
 
-/** Same spelling, other meaning: what cannot be rewritten is said. */
+/** Reports fields with the same name but a different meaning that cannot be rewritten. */
 function note(conversion: Conversion, text: string): void {
   const notes: [pattern: RegExp, line: string][] = [
     [
@@ -246,9 +250,7 @@ function note(conversion: Conversion, text: string): void {
   for (const [pattern, line] of notes) if (pattern.test(text)) conversion.differs.push(line);
 }
 
-/**
- * Policies of agentgateway in our spelling, with their meaning kept where the same words mean something else.
- */
+/** Converts policies of agentgateway and keeps their meaning where the same field has another meaning here. */
 
 const WINDOWS: Readonly<Record<string, string>> = {
   "1s": "Seconds",
@@ -261,7 +263,7 @@ const WINDOWS: Readonly<Record<string, string>> = {
 
 type Convert = (value: unknown, at: string, conversion: Conversion) => unknown;
 
-/** Policies of the same name; all others are taken as they are, and the loader judges them. */
+/** Policies with the same name whose fields differ. Other policies are copied, and the loader validates them. */
 const SAME_NAME: Readonly<Record<string, Convert>> = {
   authorization: (value) => withRules(value),
   mcpAuthorization: (value) => withRules(value),
@@ -285,7 +287,7 @@ export function convertPolicies(policies: Values, at: string, conversion: Conver
   return converted;
 }
 
-/** A plain rule admits there, and must hold here. */
+/** A rule without a keyword is an allow rule there, but a required condition here. */
 function withRules(value: unknown): unknown {
   const rules = asList(asObject(value).rules).map((rule) => (typeof rule === "string" ? { allow: rule } : rule));
   return { ...asObject(value), rules };
@@ -299,7 +301,7 @@ function withProvider(value: unknown): unknown {
   return { ...others, provider: ours === undefined ? provider : { [ours]: asObject(provider)[name ?? ""] ?? {} } };
 }
 
-/** There the first attempt counts; one attempt is no retry. */
+/** `attempts` includes the first attempt there, but counts only retries here. */
 function withAttempts(value: unknown, at: string, conversion: Conversion): unknown {
   const { attempts, ...others } = asObject(value);
   if (attempts === undefined) return value;
@@ -317,7 +319,7 @@ function withAuthority(value: unknown): unknown {
     : { ...others, authority: isObject(authority) ? (full ?? authority) : authority };
 }
 
-/** One mirror with a share from 0 to 1 there, a list with percents here. */
+/** There, one mirror with a share from 0 to 1; here, a list with percentages. */
 function withShare(value: unknown): unknown {
   const { backend, percentage } = asObject(value);
   const share = percentage === undefined ? {} : { percent: Number(percentage) * 100 };
@@ -362,7 +364,7 @@ function globalLimit(value: Values, at: string, conversion: Conversion): Values 
   return { ...others, failureMode: mode, descriptors: list };
 }
 
-/** What stands beside a model there is a policy of the model here. */
+/** Moves fields of a model there to policies of the model here. */
 export function modelPolicies(model: Values, conversion: Conversion): Values {
   const { authorization, defaults, overrides, guardrails, promptCaching, requestHeaders, responseHeaders, ...rest } =
     model;
@@ -380,7 +382,7 @@ export function modelPolicies(model: Values, conversion: Conversion): Values {
 function cachingOf(value: unknown): Values | undefined {
   if (!isObject(value)) return undefined;
   const { cacheSystem, cacheMessages, cacheTools, minTokens, ...others } = value;
-  // Without a word, tools are not cached there.
+  // Tools are not cached by default there.
   return present({ system: cacheSystem, messages: cacheMessages, tools: cacheTools ?? false, minTokens, ...others });
 }
 
@@ -389,17 +391,17 @@ function present(values: Values): Values {
 }
 
 /**
- * `tls` of agentgateway's listeners. Those that share a port become certificates chosen by server name; certificates
- * that clients must show are a matter of the port here, so listeners that disagree about them are closed.
+ * Converts `tls` of agentgateway's listeners. Listeners that share a port become certificates selected by server name.
+ * Here client certificates are configured per port, so listeners that disagree about them are closed.
  */
 
 const TAKEN = ["cert", "key", "root", "minTLSVersion"];
-/** What listeners ask of clients' certificates. */
+/** The reason for closing listeners whose client certificate settings conflict. */
 const CLIENTS = "client certificates (`root`) differ between the listeners of a port";
 
 export interface PortTls {
   readonly tls: Values | undefined;
-  /** Why the routes of listeners with `root` cannot be served. */
+  /** The reason why the routes of listeners with `root` cannot be served. */
   readonly conflict: string | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * A configuration on its way from another program's form to ours: the values, and what the reader must know about them.
- * What protects a route and has no counterpart closes the route: an import must never open what was closed.
+ * A configuration converted from another program's format: the values, and notes for the user. A route is closed if one
+ * of its protecting policies has no counterpart, because an import must never open a protected route.
  */
 
 export type Values = Record<string, unknown>;
@@ -9,13 +9,16 @@ export interface Conversion {
   readonly config: Values;
   /** Fields of the source that are not in the result, each with the reason. */
   readonly leftOut: string[];
-  /** What is in the result and works differently. */
+  /** Parts of the result that behave differently. */
   readonly differs: string[];
   /** Parts of the result that reject every request, each with the reason. */
   readonly closed: string[];
 }
 
-/** What keeps requests or contents out; a route that loses a condition would take requests that were not for it. */
+/**
+ * Fields that restrict requests or content. They include route conditions, because a route without one would match more
+ * requests.
+ */
 const PROTECTS = new Set([
   "apiKey",
   "authorization",
@@ -53,7 +56,7 @@ export function defined(values: Values): Values {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
-/** Names every field of an object that the converter did not take. */
+/** Reports every field of an object that the converter did not use. */
 export function leaveOutOthers(
   into: Conversion,
   at: string,
@@ -64,13 +67,13 @@ export function leaveOutOthers(
   for (const name of Object.keys(source)) if (!taken.includes(name)) into.leftOut.push(`${at}${name}: ${why}`);
 }
 
-/** Everything below a policy that protects counts: a part of it may be what kept a request out. */
+/** Returns the protecting policy that contains the path; any part of such a policy may be essential to it. */
 export function protectingPolicy(path: readonly (string | number)[]): string | undefined {
   const found = path.find((part, index) => index > 0 && PROTECTS.has(String(part)));
   return found === undefined ? undefined : String(found);
 }
 
-/** Rejects every request of a scope; `owner` is what has `policies`. */
+/** Rejects every request of a scope; `owner` is the object with the `policies` field. */
 export function close(into: Conversion, owner: Values, at: string, why: string): void {
   const policies = asObject(owner.policies);
   owner.policies = policies;

@@ -35,7 +35,7 @@ function at(config: Values, path: string): Values {
   return pathParts(path).reduce<Values>((value, part) => value[part] as Values, config);
 }
 
-test("whatever is put into a configuration, the result is valid, and what was put in is named", () => {
+test("the result is valid for any invalid field, and the field is reported", () => {
   const names = fc.constantFrom("foo", "extProc", "tcpRoutes", "requestMirror", "oidc", "Ünknown", "a-b");
   const values = fc.oneof(
     fc.constant({}),
@@ -70,7 +70,7 @@ for (const scope of ["gateways.default", "routes[0]"])
       assert.equal(conversion.closed.length, 1);
     });
 
-test("a protection that loses a part of itself closes its route", () => {
+test("a protecting policy that loses a field closes its route", () => {
   const conversion = newConversion(valid());
   const { policies } = at(conversion.config, "routes[0]");
   (policies as Values).apiKey = { keys: [{ key: "k" }], allowedModels: ["a"] };
@@ -78,7 +78,7 @@ test("a protection that loses a part of itself closes its route", () => {
   assert.deepEqual(conversion.closed, ["routes[0] (web): its apiKey was not imported"]);
 });
 
-test("a variable may be a number, a URL or a text; it is never the reason to drop a field", () => {
+test("a variable may be a number, a URL or a string, and never causes a field to be dropped", () => {
   const conversion = newConversion(valid());
   at(conversion.config, "gateways.default").port = "${PORT}";
   at(conversion.config, "routes[0].backends[1].mcp.targets[0].mcp").url = "${TOOLS_URL}";
@@ -86,7 +86,7 @@ test("a variable may be a number, a URL or a text; it is never the reason to dro
   assert.deepEqual(conversion.leftOut, []);
 });
 
-test("what cannot be without a dropped field goes with it, in one line", () => {
+test("an object that requires a dropped field is dropped with it, in one line", () => {
   const conversion = newConversion(valid());
   at(conversion.config, "routes[0].backends[1].mcp.targets[0].mcp").url = "nonsense";
   dropInvalid(conversion, check);
@@ -94,7 +94,7 @@ test("what cannot be without a dropped field goes with it, in one line", () => {
   assert.match(conversion.leftOut[0] ?? "", /^routes\[0\]\.backends\[1\]/);
 });
 
-test("a route that lost a condition is closed, and a virtual model that did is left out", () => {
+test("a route that lost a condition is closed, and such a virtual model is omitted", () => {
   const conversion = newConversion({
     ...valid(),
     llm: {

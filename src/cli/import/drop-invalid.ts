@@ -1,24 +1,24 @@
 /**
- * Makes a conversion valid: what the gateway's own loader rejects is taken out, named with the loader's reason, until
- * nothing is rejected. So no import ends in a file that does not load, whatever stood in the source.
+ * Makes a conversion valid: removes each field that the gateway's own loader rejects, reports it with the loader's
+ * reason, and repeats until the loader accepts the result. The result of an import therefore always loads.
  */
 import { type Conversion, close, isObject, protectingPolicy, type Values } from "./conversion.ts";
 
 export interface Problem {
-  /** `routes[0].policies.cors`. */
+  /** For example `routes[0].policies.cors`. */
   readonly path: string;
   readonly message: string;
 }
 
 type Part = string | number;
 
-/** What a configuration's variables may stand for, when they are not set: a number, then a URL. */
+/** Values tried in order for variables that are not set: a number, then a URL. */
 const STAND_INS = ["1", "https://example.com"];
 const VARIABLE = /\$\{(\w+)\}/g;
 
 export type Check = (config: Values, environment: Readonly<Record<string, string>>) => readonly Problem[];
 
-/** Throws when something is wrong that belongs to no field. */
+/** Throws if a problem does not belong to a field. */
 export function dropInvalid(conversion: Conversion, check: Check): void {
   const { config } = conversion;
   const environment: Record<string, string> = {};
@@ -34,7 +34,7 @@ export function dropInvalid(conversion: Conversion, check: Check): void {
     const inside = path.slice(present.length);
     addDropped(dropped, { path: present, label: labelOf(config, present), inside, reason: reasonOf(problem) });
     remove(config, present);
-    // A route with fewer conditions takes more requests than it was meant for; without it, another one would.
+    // A route with fewer conditions matches more requests, and a removed route leaves its requests to another one.
     const policy = present.includes("matches") ? "condition (matches)" : protectingPolicy(present);
     if (policy !== undefined) closeScope(conversion, present, policy);
   }
@@ -42,7 +42,7 @@ export function dropInvalid(conversion: Conversion, check: Check): void {
     conversion.leftOut.push(`${label}: ${inside.length === 0 ? "" : `${pathText(inside)}: `}${reason}`);
 }
 
-/** Without a part of its routing, a virtual model would choose what it was not meant to: it goes as a whole. */
+/** Removes a virtual model as a whole, because with incomplete routing it would select the wrong models. */
 function withItsRouting(path: Part[]): Part[] {
   const index = path.indexOf("routing");
   return index > 0 && typeof path[index - 1] === "number" ? path.slice(0, index) : path;
@@ -51,12 +51,14 @@ function withItsRouting(path: Part[]): Part[] {
 interface Dropped {
   readonly path: readonly Part[];
   readonly label: string;
-  /** The field inside it that is the reason. */
+  /** The path, relative to `path`, of the field that caused the removal. */
   readonly inside: readonly Part[];
   readonly reason: string;
 }
 
-/** What cannot be without the field that was just taken out goes for the same reason. */
+/**
+ * Merges entries: if removing a field makes its parent invalid, the parent is reported with the reason of the field.
+ */
 function addDropped(dropped: Dropped[], next: Dropped): void {
   const last = dropped.at(-1);
   const isWhole =
@@ -69,7 +71,7 @@ function addDropped(dropped: Dropped[], next: Dropped): void {
   dropped[dropped.length - 1] = { ...next, inside, reason: last.reason };
 }
 
-/** With the name of a list's entry: positions move when one is taken out. */
+/** Includes the name of a list entry, because indexes change when entries are removed. */
 function labelOf(config: Values, path: readonly Part[]): string {
   const value = valueAt(config, path);
   const name = typeof path.at(-1) === "number" && isObject(value) ? value.name : undefined;
@@ -98,14 +100,14 @@ function tryAnotherValue(value: unknown, environment: Record<string, string>): b
   return false;
 }
 
-/** `a.b[0].c`; names with other characters are written `["a.b"]`. */
+/** Parses `a.b[0].c`; names with other characters are written as `["a.b"]`. */
 export function pathParts(path: string): Part[] {
   return [...path.matchAll(/\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.[\]]+)/g)].map(([, quoted, index, name]) =>
     index !== undefined ? Number(index) : (quoted ?? name ?? ""),
   );
 }
 
-/** A field that is missing is a problem of what should have it. */
+/** Returns the longest prefix of the path that exists. A missing field is a problem of its parent. */
 function presentPart(config: Values, path: readonly Part[]): Part[] {
   for (let length = path.length; length > 0; length -= 1) {
     const part = path.slice(0, length);
@@ -128,7 +130,10 @@ function remove(config: Values, path: readonly Part[]): void {
   else if (isObject(owner)) delete owner[last];
 }
 
-/** The scope is what has the policies; a protection that stands elsewhere closes the nearest part that can have some. */
+/**
+ * Closes the object that has the policies. A protecting field outside of `policies` closes the nearest object that can
+ * have them.
+ */
 function closeScope(conversion: Conversion, path: readonly Part[], policy: string): void {
   const index = path.lastIndexOf("policies");
   const scope = index > 0 ? path.slice(0, index) : scopeOf(path);

@@ -1,6 +1,7 @@
 /**
- * A LiteLLM proxy configuration: `model_list` becomes `llm.models`; several deployments of one name, and fallbacks, become
- * virtual models; `mcp_servers` becomes `mcp`. Keys kept in its database cannot be seen here.
+ * Converts a LiteLLM proxy configuration. `model_list` becomes `llm.models`; several deployments of one name, and
+ * fallbacks, become virtual models; `mcp_servers` becomes `mcp`. Keys in LiteLLM's database are not part of the file
+ * and are not converted.
  */
 import {
   asList,
@@ -14,7 +15,7 @@ import {
 } from "./conversion.ts";
 import { targetName, targetOf } from "./mcp-servers.ts";
 
-/** Prefixes of `litellm_params.model`, and the provider of that name here. */
+/** Maps prefixes of `litellm_params.model` to our provider names. */
 const PROVIDERS: Readonly<Record<string, string>> = {
   openai: "openAI",
   text_completion_openai: "openAI",
@@ -49,7 +50,7 @@ const PARAMS = ["model", "api_key", "api_base", "api_version", "aws_region_name"
   "order",
 ]);
 const NO_COUNTERPART = "there is no counterpart";
-/** Settings that keep requests or contents out. */
+/** Settings that restrict requests or content. */
 const PROTECTS = ["custom_auth", "enable_jwt_auth", "enable_oauth2_auth", "allowed_ips", "guardrails"];
 
 interface Deployment {
@@ -120,7 +121,7 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
   for (const [alias, name] of Object.entries(asObject(asObject(document.router_settings).model_group_alias))) {
     const model = models.find((one) => one.name === name);
     if (model) model.aliases = [...asList(model.aliases), alias];
-    else conversion.leftOut.push(`router_settings.model_group_alias.${alias}: it stands for several models`);
+    else conversion.leftOut.push(`router_settings.model_group_alias.${alias}: it refers to several models`);
   }
   const key = asObject(document.general_settings).master_key;
   if (key === undefined) conversion.differs.push("there is no `master_key`: everybody who reaches the port can use it");
@@ -134,13 +135,13 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
   };
 }
 
-/** The key opens the MCP servers too. */
+/** The master key also grants access to the MCP servers. */
 function protection(document: Values): Values {
   const key = asObject(document.general_settings).master_key;
   return key === undefined ? {} : { policies: { apiKey: { mode: "strict", keys: [{ key: secret(key) }] } } };
 }
 
-/** Fallbacks are names of other models: their deployments come next, in the order in which they are listed. */
+/** A fallback names another model, whose deployments follow in the listed order. */
 function failover(
   own: readonly { model: string }[],
   others: readonly string[],
@@ -224,7 +225,7 @@ function mcpOf(document: Values, conversion: Conversion): Values | undefined {
   return targets.length === 0 ? undefined : { port: 3000, address: "127.0.0.1", ...protection(document), targets };
 }
 
-/** `os.environ/NAME` is `${NAME}` here. */
+/** Rewrites `os.environ/NAME` to `${NAME}`. */
 function secret(value: unknown): string {
   return String(value).replace(/^os\.environ\/(\w+)$/, (_, name: string) => `\${${name}}`);
 }

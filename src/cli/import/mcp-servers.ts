@@ -1,5 +1,6 @@
 /**
- * A client's list of MCP servers (`mcpServers`, or `servers` in VS Code): each entry becomes a target of one endpoint.
+ * Converts a client's list of MCP servers (`mcpServers`, or `servers` in VS Code): each entry becomes a target of one
+ * endpoint.
  */
 import {
   asList,
@@ -52,7 +53,7 @@ export function importMcpServers(source: unknown): Conversion {
   return conversion;
 }
 
-/** The target of one entry; also used for lists of servers in other programs' configurations. */
+/** Converts one entry to a target; also used for server lists in other programs' configurations. */
 export function targetOf(entry: Values, name: string, conversion: Conversion): Values | undefined {
   const url = entry.url ?? entry.serverUrl ?? entry.httpUrl;
   if (typeof url === "string") {
@@ -78,14 +79,14 @@ export function targetOf(entry: Values, name: string, conversion: Conversion): V
   };
 }
 
-/** Letters, digits, `-` and `.`: a name is a part of tool names, behind which an underscore stands. */
+/** Allows letters, digits, `-` and `.`, because tool names consist of the target name, an underscore, and the tool. */
 export function targetName(key: string, conversion: Conversion): string {
   const name = key.replaceAll(/[^A-Za-z0-9.-]+/g, "-").replaceAll(/^-+|-+$/g, "") || "server";
   if (name !== key) conversion.differs.push(`${key}: is called ${name} here`);
   return name;
 }
 
-/** Words of a command line, with quotes; no shell is involved. */
+/** Splits a command line into words and handles quotes, without a shell. */
 export function words(line: string): string[] {
   return [...line.matchAll(/"((?:[^"\\]|\\.)*)"|'([^']*)'|(\S+)/g)].map(([, double, single, plain]) =>
     double !== undefined ? double.replaceAll(/\\(.)/g, "$1") : (single ?? plain ?? ""),
@@ -99,7 +100,7 @@ function textValues(values: unknown, conversion: Conversion): Record<string, str
   );
 }
 
-/** `${env:NAME}` and `${input:name}` of editors are `${NAME}` here; other placeholders have no value here. */
+/** Rewrites `${env:NAME}` and `${input:name}` of editors to `${NAME}`. Other placeholders have no counterpart. */
 function variables(text: string, conversion: Conversion): string {
   return text.replaceAll(
     /\$\{(env|input):([^}]+)\}|\$\{(\w+)\}/g,

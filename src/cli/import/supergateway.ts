@@ -1,12 +1,13 @@
 /**
- * Command lines of the stdio-to-HTTP bridge supergateway, one per line: each becomes a listener with one target.
+ * Converts command lines of the stdio-to-HTTP bridge supergateway, one per line. Each becomes a listener with one
+ * target.
  */
 import { type Conversion, newConversion, type Values } from "./conversion.ts";
 import { targetName, words } from "./mcp-servers.ts";
 
 const DEFAULT_PORT = 8000;
 const NEEDS_SHELL = /[|&;<>`]|\$\(/;
-/** Served here without being asked for. */
+/** Options for features that are always available here. */
 const ALWAYS = new Set(["outputTransport", "stateful"]);
 
 type Flags = ReadonlyMap<string, readonly string[]>;
@@ -121,13 +122,13 @@ const KNOWN = new Set([
   "logLevel",
 ]);
 
-/** What starts the program (npx, docker) has flags of its own. */
+/** Skips the launcher (npx, docker), which has its own flags. */
 function ownWords(line: string): string[] {
   const all = words(line);
   return all.slice(all.findIndex((word) => /^[^-].*supergateway|^supergateway/.test(word)) + 1);
 }
 
-/** `--name value…` and `--name=value`; what stands before the first flag is how the program was started. */
+/** Parses `--name value…` and `--name=value`. Words before the first flag belong to the launcher. */
 function flagsOf(list: readonly string[]): Flags {
   const flags = new Map<string, string[]>();
   let current: string[] | undefined;

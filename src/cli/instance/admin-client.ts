@@ -1,25 +1,25 @@
 /**
- * The client of a gateway's admin interface: over loopback, a unix socket, or a port-forward. Every failure becomes one
- * line that says how to fix it.
+ * The client of a gateway's admin interface, over loopback, a Unix socket, or a port-forward. Every failure becomes one
+ * line that includes a fix.
  */
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import type { Duplex } from "node:stream";
 import { CliError, printable } from "../terminal/terminal.ts";
 
-/** A dump of 5,000 routes is a few megabytes. */
-const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
+/** The maximum size of a response; a dump of 5,000 routes is a few megabytes. */
+const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 
 export interface AdminAddress {
-  /** For messages: `127.0.0.1:15000`. */
+  /** The address in messages, for example `127.0.0.1:15000`. */
   readonly display: string;
   readonly port?: number;
   readonly socketPath?: string;
   connect?(): Promise<Duplex>;
-  /** Frees what reaching it needed. */
+  /** Releases the resources of the connection. */
   close?(): void;
 }
 
-export interface AdminAnswer {
+export interface AdminResponse {
   readonly status: number;
   readonly body: Buffer;
 }
@@ -27,8 +27,8 @@ export interface AdminAnswer {
 export interface AdminClient {
   readonly display: string;
   /** Rejects unless the status is 2xx. */
-  get(path: string, options?: CallOptions): Promise<AdminAnswer>;
-  post(path: string, options?: CallOptions): Promise<AdminAnswer>;
+  get(path: string, options?: CallOptions): Promise<AdminResponse>;
+  post(path: string, options?: CallOptions): Promise<AdminResponse>;
   /** `field` must be in the response, to detect a server that is not a gateway. */
   json<T>(path: string, field: keyof T & string): Promise<T>;
   stream(path: string, onChunk: (chunk: Buffer) => void): Promise<AdminStream>;
@@ -36,7 +36,7 @@ export interface AdminClient {
 }
 
 export interface AdminStream {
-  /** Whether the gateway ended it in order. Rejects with what `onChunk` threw. */
+  /** Resolves with whether the gateway ended the stream normally. Rejects with the error thrown by `onChunk`. */
   readonly ended: Promise<boolean>;
   stop(): void;
 }
@@ -44,13 +44,13 @@ export interface AdminStream {
 export interface CallOptions {
   readonly body?: string;
   readonly timeoutMs?: number;
-  /** Named in a failure: `cpu profile`. */
+  /** A name for error messages, for example `cpu profile`. */
   readonly what?: string;
 }
 
 const TIMEOUT_MS = 15_000;
 const IS_IT_A_GATEWAY = "is that a gateway's admin interface? (-p <port>, --admin-socket <path>)";
-/** How the admin interface itself says that something is not there. */
+/** Matches a 404 message of the admin interface, as opposed to one of another server. */
 const OWN_NOT_FOUND = /^(?:not found; the list of endpoints|no request |no connection has )/;
 
 export function createAdminClient(address: AdminAddress): AdminClient {
@@ -60,7 +60,7 @@ export function createAdminClient(address: AdminAddress): AdminClient {
       const call: ClientRequest = request({
         method,
         path,
-        // The name that the admin interface accepts whatever way leads to it.
+        // The Host header that the admin interface accepts on every connection type.
         headers: {
           host: "localhost",
           connection: "close",
@@ -82,7 +82,7 @@ export function createAdminClient(address: AdminAddress): AdminClient {
     });
   }
 
-  async function call(method: string, path: string, options: CallOptions = {}): Promise<AdminAnswer> {
+  async function call(method: string, path: string, options: CallOptions = {}): Promise<AdminResponse> {
     const response = await open(method, path, options);
     const body = await readWhole(response);
     const status = response.statusCode ?? 0;
@@ -139,17 +139,20 @@ function follow(response: IncomingMessage, onChunk: (chunk: Buffer) => void): Ad
   return { ended, stop: () => void response.destroy() };
 }
 
-/** Messages of the gateway are not truncated, because their end often says how to fix the problem. */
-const MAX_SAID_CHARS = 4_000;
+/**
+ * Error messages of the gateway are not truncated below this length, because they often end with instructions for a
+ * fix.
+ */
+const MAX_MESSAGE_CHARS = 4_000;
 
 function refused(what: string, { statusCode = 0, statusMessage = "" }: IncomingMessage, body: Buffer): CliError {
   // Indents further lines, so that another server's text cannot look like our own.
-  const said = printable(errorText(body.toString().trim())).slice(0, MAX_SAID_CHARS).replaceAll("\n", "\n  ");
+  const said = printable(errorText(body.toString().trim())).slice(0, MAX_MESSAGE_CHARS).replaceAll("\n", "\n  ");
   const isElsewhere = statusCode < 400 || (statusCode === 404 && !OWN_NOT_FOUND.test(said));
   return new CliError(`${what} returned ${statusCode} ${statusMessage}: ${isElsewhere ? IS_IT_A_GATEWAY : said}`);
 }
 
-/** Some endpoints answer `{"error": "…"}`. */
+/** Reads the message of `{"error": "…"}` responses. */
 function errorText(text: string): string {
   if (!text.startsWith("{")) return text;
   try {
@@ -167,7 +170,7 @@ function readWhole(response: IncomingMessage): Promise<Buffer> {
     response.on("data", (chunk: Buffer) => {
       bytes += chunk.length;
       chunks.push(chunk);
-      if (bytes > MAX_ANSWER_BYTES) response.destroy(new CliError("the response is larger than 64 MiB"));
+      if (bytes > MAX_RESPONSE_BYTES) response.destroy(new CliError("the response is larger than 64 MiB"));
     });
     response.on("end", () => resolve(Buffer.concat(chunks)));
     response.on("error", reject);

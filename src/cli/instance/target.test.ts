@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Command } from "commander";
 import { portOf, withTarget } from "./target.ts";
 
-test("without -p a command asks port 15000 [S4.4-11]", () => {
+test("without -p a command uses port 15000 [S4.4-11]", () => {
   assert.match(withTarget(new Command()).helpInformation(), /--admin-port <port>\s+admin port[^\n]*\(default 15000\)/);
 });
 

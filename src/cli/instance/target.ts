@@ -16,10 +16,10 @@ export interface TargetFlags {
   readonly context?: string;
 }
 
-/** A gateway that can be asked, and a way to reach its listeners. */
+/** A gateway whose admin interface and listeners gwctl can reach. */
 export interface Target {
   readonly admin: AdminClient;
-  /** A port on 127.0.0.1 that leads to this port of the gateway. */
+  /** Returns a port on 127.0.0.1 that forwards to the given port of the gateway. */
   listenerPort(port: number): Promise<number>;
 }
 
@@ -33,7 +33,7 @@ export function withTarget(command: Command): Command {
     .option("--context <name>", "context in the kubeconfig");
 }
 
-/** Which gateway the flags and the environment name; a flag wins over a variable. */
+/** Returns the gateway selected by the flags and the environment; a flag overrides a variable. */
 export function chosenTarget(
   name: string | undefined,
   flags: TargetFlags,
@@ -42,7 +42,7 @@ export function chosenTarget(
   const variable = (key: string): string | undefined => environment[key] || undefined;
   const isHere = flags.local === true || flags.adminSocket !== undefined;
   const instance = name ?? (isHere ? undefined : variable("GWCTL_INSTANCE"));
-  // A port that was typed is not the port of a socket that was set once; an instance has no socket here.
+  // An explicit port overrides the socket from the environment, and an instance in a cluster has no local socket.
   const socket = flags.adminPort === undefined && instance === undefined ? variable("GWCTL_ADMIN_SOCKET") : undefined;
   const from = <Key extends keyof TargetFlags>(key: Key, value: TargetFlags[Key] | undefined) =>
     flags[key] === undefined && value !== undefined ? { [key]: value } : {};

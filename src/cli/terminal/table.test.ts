@@ -10,7 +10,7 @@ const ID = "0b6f1c2e-5a51-4f6c-9f61-2a3f0f9f5a11";
 const MESSAGES = ["ok", "authentication_failed: no API key was sent", "x".repeat(300), "a word ".repeat(40).trim()];
 
 for (const columns of [40, 60, 72, 80, 100, 120, 200])
-  test(`rows that are printed one by one fit into ${columns} columns, say everything, and stand below their head`, () => {
+  test(`rows that are printed one by one fit into ${columns} columns, are complete, and align with their header`, () => {
     const print = (row: string[]): string[] =>
       table([row], { paint: paintFor(columns), minWidths: WIDTHS, maxLastChars: 10_000 })
         .trimEnd()
@@ -23,20 +23,20 @@ for (const columns of [40, 60, 72, 80, 100, 120, 200])
         [...head, ...lines].every((line) => line.length <= columns),
         lines.join("\n"),
       );
-      const said = lines.join("").replaceAll(" ", "");
-      for (const cell of [row[0], message]) assert.ok(lettersOf(said, cell ?? ""), lines.join("\n"));
-      // Not a letter per line.
+      const shown = lines.join("").replaceAll(" ", "");
+      for (const cell of [row[0], message]) assert.ok(hasLettersInOrder(shown, cell ?? ""), lines.join("\n"));
+      // No column is one character wide.
       assert.ok(lines.length <= 4 + Math.ceil((message.length * 2) / Math.min(30, columns - 4)), lines.join("\n"));
-      // The columns begin where the head says.
+      // The columns align with the header.
       if (columns >= 100) assert.equal(lines[0]?.indexOf("GET"), head[0]?.indexOf("REQUEST"));
     }
   });
 
-/** Whether the letters of a text come in its order. */
-function lettersOf(said: string, text: string): boolean {
+/** True if `text` contains the characters of `shown` in order. */
+function hasLettersInOrder(shown: string, text: string): boolean {
   let at = 0;
   for (const letter of text.replaceAll(" ", "")) {
-    at = said.indexOf(letter, at) + 1;
+    at = shown.indexOf(letter, at) + 1;
     if (at === 0) return false;
   }
   return true;

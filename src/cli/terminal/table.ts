@@ -5,16 +5,16 @@
  */
 import { type Paint, printable, type Tone } from "./terminal.ts";
 
-/** Names are whole: they are searched for. This is for what nobody would call a name. */
+/** The limit for cells other than the last one. It is long enough for names, which users search for. */
 const MAX_CELL_CHARS = 200;
-/** For what only says what kind of thing it is, such as the beginning of a policy as JSON. */
+/** For cells that only summarize a value, such as the start of a policy as JSON. */
 export const SUMMARY_CHARS = 60;
-/** For messages, which are never cut; a megabyte of one is not a message. */
+/** The limit for messages, long enough for every normal message. */
 export const MESSAGE_CHARS = 10_000;
 const GAP = "  ";
-/** Narrower columns cannot be read. */
+/** Columns are not shrunk below this width. */
 const MIN_COLUMNS = 10;
-/** A last cell with less room stands below its row, unless it is short. */
+/** If the last cell would be narrower, it moves below its row, unless it is short. */
 const MIN_LAST_COLUMNS = 30;
 const SHORT_COLUMNS = 20;
 const INDENT = "    ";
@@ -24,7 +24,7 @@ export type Cell = string | { readonly text: string; readonly tone: Tone | undef
 export interface TableOptions {
   readonly maxLastChars?: number;
   readonly paint?: Paint;
-  /** Widths that hold whatever comes: for rows that are printed one by one. */
+  /** Minimum column widths for rows that are printed one at a time. */
   readonly minWidths?: readonly number[];
 }
 
@@ -48,18 +48,21 @@ export function table(rows: readonly (readonly Cell[])[], options: TableOptions 
   );
   const { columns } = paint;
   if (columns === undefined || total(widths) <= columns) return cells.map((row) => line(row, widths, paint)).join("");
-  if (minWidths.length === 0) return narrowTable(...withoutSilent(cells, widths), columns, paint);
-  return narrowTable(cells, lastingWidths(widths, minWidths, columns), columns, paint);
+  if (minWidths.length === 0) return narrowTable(...withoutEmptyColumns(cells, widths), columns, paint);
+  return narrowTable(cells, fixedWidths(widths, minWidths, columns), columns, paint);
 }
 
-/** What the other rows have too, whatever this one says: its last cell gets the rest of the line, or stands below. */
-function lastingWidths(widths: readonly number[], minWidths: readonly number[], columns: number): number[] {
+/**
+ * Keeps the minimum widths, so that rows printed separately align. The last cell gets the rest of the line or moves
+ * below.
+ */
+function fixedWidths(widths: readonly number[], minWidths: readonly number[], columns: number): number[] {
   const others = widths.slice(0, -1).map((width, column) => minWidths[column] ?? width);
   return [...others, Math.max(MIN_LAST_COLUMNS, columns - total(others) - GAP.length)];
 }
 
 function line(row: readonly ShownCell[], widths: readonly number[], paint: Paint): string {
-  // Nothing is padded after the last cell that says something.
+  // Omits padding after the last non-empty cell.
   const last = row.findLastIndex(({ text }) => text.trim() !== "");
   const shown = row.slice(0, last + 1).map(({ text, tone }, i) => {
     const gap = i === last ? "" : " ".repeat(Math.max(0, (widths[i] ?? 0) - textWidth(text)));
@@ -91,7 +94,7 @@ function narrowTable(
         ),
       ).join("");
       const last = row[lastColumn];
-      // The head of what stands below rows is said by what stands there.
+      // The header of a column is omitted when its cells are below the rows.
       if (!isBelow || last === undefined || last.text.trim() === "" || (i === 0 && cells.length > 1)) return text;
       const below = wrapWords(last.text, columns - INDENT.length);
       return `${text}${below.map((one) => `${INDENT}${paint(one, last.tone)}\n`).join("")}`;
@@ -99,7 +102,7 @@ function narrowTable(
     .join("");
 }
 
-/** The widest give way first. */
+/** Shrinks the widest column first. */
 function fit(widths: readonly number[], columns: number): number[] {
   const fitted = [...widths];
   while (total(fitted) > columns) {
@@ -110,13 +113,15 @@ function fit(widths: readonly number[], columns: number): number[] {
   return fitted;
 }
 
-/** Without columns in which no row says anything but a dash. */
-function withoutSilent(
+/** Drops columns that are empty or a dash in every row. */
+function withoutEmptyColumns(
   cells: readonly (readonly ShownCell[])[],
   widths: readonly number[],
 ): [cells: readonly (readonly ShownCell[])[], widths: readonly number[]] {
-  const says = widths.map((_, i) => cells.length < 2 || cells.slice(1).some((row) => !/^-?$/.test(row[i]?.text ?? "")));
-  return [cells.map((row) => row.filter((_, i) => says[i])), widths.filter((_, i) => says[i])];
+  const hasContent = widths.map(
+    (_, i) => cells.length < 2 || cells.slice(1).some((row) => !/^-?$/.test(row[i]?.text ?? "")),
+  );
+  return [cells.map((row) => row.filter((_, i) => hasContent[i])), widths.filter((_, i) => hasContent[i])];
 }
 
 function total(widths: readonly number[]): number {
@@ -133,13 +138,13 @@ function cellText(text: string, maxChars: number): string {
 }
 
 /**
- * How many columns of a terminal a text takes: East Asian characters and pictures two, marks on other letters none.
- * Close enough to line up columns and to break lines; the screen library cuts what is still too long.
+ * Measures and wraps strings in terminal columns. East Asian characters and emoji take two columns, combining marks
+ * none. The result is approximate; the screen library truncates lines that are still too long.
  */
 
-/** Where a long name can be read as two. */
+/** Matches a separator at the end, where a long name can be split. */
 const PART_END = /[-_./:,;=&?|]$/;
-/** The last such place. */
+/** Matches the last separator and the characters after it. */
 const PARTS_END = /[-_./:,;=&?|][^-_./:,;=&?|]*$/;
 const MARK = /^(?:\p{M}|[\u200b-\u200d])$/u;
 const WIDE: readonly (readonly [from: number, to: number])[] = [
@@ -161,7 +166,7 @@ export function textWidth(text: string): number {
   return width;
 }
 
-/** The text in pieces that fit; a character is never split. */
+/** Splits a string into lines of at most `width` columns, but never inside a character. */
 export function breakLines(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = "";
@@ -179,7 +184,7 @@ export function breakLines(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** The same, broken between words where that is possible; a word that is too long is broken between its parts, or anywhere. */
+/** Wraps at spaces where possible. A word longer than a line is split at separators, or anywhere if it has none. */
 export function wrapWords(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = "";
@@ -195,7 +200,7 @@ export function wrapWords(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** A word that is too long for any line begins on this one if a part of it has room here. */
+/** Starts a word that is longer than a line on the current line if a part of it fits there. */
 function wordPieces(line: string, word: string, width: number): string[] {
   const joined = textWidth(word) > width ? breakWord(line + word, width) : [];
   const [first = ""] = joined;
@@ -203,7 +208,7 @@ function wordPieces(line: string, word: string, width: number): string[] {
   return [...(line.trim() === "" ? [] : [line.trimEnd()]), ...breakWord(word, width)];
 }
 
-/** After a mark that ends a part of a name, unless that leaves most of the line empty. */
+/** Splits after a separator, unless that leaves most of the line empty. */
 function breakWord(word: string, width: number): string[] {
   const lines: string[] = [];
   let rest = word;

@@ -12,7 +12,7 @@ export interface Terminal {
   /** Standard output is a terminal, and keys can be read. */
   readonly isInteractive: boolean;
   readonly hasColor: boolean;
-  /** How wide it is; undefined in a pipe or a file. */
+  /** The width in columns; undefined if the output is a pipe or a file. */
   readonly columns?: number | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
@@ -28,7 +28,7 @@ export function processTerminal(environment: Terminal["environment"]): Terminal 
     err: (text) => void process.stderr.write(text),
     isInteractive,
     hasColor: process.stdout.isTTY === true && (environment.NO_COLOR ?? "") === "" && environment.TERM !== "dumb",
-    // Asked each time: windows change their size.
+    // Read on every access, because windows can be resized.
     get columns() {
       return process.stdout.isTTY === true ? process.stdout.columns : undefined;
     },
@@ -38,14 +38,14 @@ export function processTerminal(environment: Terminal["environment"]): Terminal 
   };
 }
 
-/** Text from traffic, safe to print: no character of it moves the cursor. Line breaks and tabs stay. */
+/**
+ * Escapes control characters in text from traffic, so that it cannot move the cursor. Line breaks and tabs are kept.
+ */
 export function printable(text: string): string {
   return text.split("\n").map(escapeControls).join("\n");
 }
 
-/**
- * The failure of a command: one line that says how to fix it, and an exit code. 1: the command failed. 2: wrong usage.
- */
+/** The failure of a command: one line that includes a fix, and an exit code. 1: the command failed. 2: wrong usage. */
 
 export class CliError extends Error {
   readonly exitCode: 1 | 2;
@@ -62,15 +62,15 @@ export function usageError(message: string): CliError {
 }
 
 /**
- * Colors with a meaning, on terminals that show them; without them the words say the same. Applied to text that is
- * already printable: what traffic wrote never brings codes of its own.
+ * Colors repeat information that the text also contains. Text must pass through `printable` first, so that traffic
+ * cannot add escape codes.
  */
 
 export type Tone = "good" | "warn" | "bad" | "dim" | "bold";
 
 export interface Paint {
   (text: string, tone: Tone | undefined): string;
-  /** How wide the terminal is; undefined where nobody looks, for example in a pipe. */
+  /** The width of the terminal; undefined if the output is a pipe or a file. */
   readonly columns?: number | undefined;
 }
 
@@ -83,23 +83,18 @@ export function paintOf({ hasColor, columns }: Pick<Terminal, "hasColor" | "colu
   return Object.assign(paint, { columns });
 }
 
-/** The tone of an HTTP status; none for what went well, so that the rest stands out. */
+/** Returns the tone of an HTTP status; undefined for success, so that failures stand out. */
 export function statusTone(status: number | null): Tone | undefined {
   if (status === null || status >= 500) return "bad";
   return status >= 400 ? "warn" : undefined;
 }
 
-/**
- * Values as YAML text. A file of its own, loaded when it is needed: the library is large, and bundled it can be
- * named only by an import that is not lazy.
- */
-
-/** Plain strings that YAML 1.1 readers take for booleans are quoted; no anchors for values that repeat. */
+/** Quotes plain strings that YAML 1.1 parsers read as booleans, and writes no anchors for repeated values. */
 export function yamlText(value: unknown): string {
   return stringify(value, { version: "1.2", compat: "yaml-1.1", aliasDuplicateObjects: false, lineWidth: 0 });
 }
 
-/** Throws with the place and the reason; JSON is YAML too. */
+/** Throws an error with the position and the reason. Also parses JSON, a subset of YAML. */
 export function parseYaml(text: string): unknown {
   return parse(text, { maxAliasCount: 100 });
 }

@@ -36,7 +36,7 @@ test("columns of a table line up with wide characters in them", () => {
   );
 });
 
-test("names and messages are whole, summaries and what is no name are cut", () => {
+test("names and messages are complete, summaries and very long cells are truncated", () => {
   const [name, message] = ["x".repeat(100), "y".repeat(300)];
   assert.equal(table([[name, name]]), `${name}  ${name}\n`);
   assert.equal(table([[name, message]], { maxLastChars: MESSAGE_CHARS }), `${name}  ${message}\n`);
@@ -44,7 +44,7 @@ test("names and messages are whole, summaries and what is no name are cut", () =
   assert.equal(table([[message, "z"]]), `${"y".repeat(199)}…  z\n`);
 });
 
-test("a table on a narrow terminal breaks at words, and nothing of it is lost", () => {
+test("a table on a narrow terminal wraps at words, and nothing is lost", () => {
   const rows = [
     ["ID", "REQUEST", "USER", "REASON"],
     ["1", "POST /v1/chat/completions", "-", "rate_limited: the limit of 5 requests per minute is used up"],

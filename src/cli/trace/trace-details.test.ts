@@ -23,7 +23,7 @@ const events = [
   at(4, request("route policies", { accept: "b", "x-new": "2" })),
 ];
 
-test("the difference to the snapshot before names what came, went and changed", () => {
+test("the difference from the previous snapshot lists added, removed and changed fields", () => {
   assert.deepEqual(text(diffLines(events, 3)), [
     "initial request → route policies",
     '- request.headers.accept: "a"',
@@ -44,11 +44,11 @@ test("an event between snapshots shows the last one before it", () => {
   assert.deepEqual(text(snapshotLines(events, 0, "yaml")), ["no snapshot yet"]);
 });
 
-test("the first snapshot has nothing to differ from", () => {
+test("the first snapshot has no differences", () => {
   assert.deepEqual(text(diffLines(events, 1)), ["the first request snapshot"]);
 });
 
-test("snapshots that are alike say so; durations do not count", () => {
+test("equal snapshots are reported as equal, ignoring durations", () => {
   const alike = [at(1, request("initial request", {})), at(2, request("route policies", {}))];
   assert.deepEqual(text(diffLines(alike, 1)), ["initial request → route policies", "no changes"]);
 });
@@ -89,7 +89,7 @@ const trace = [
   at(1000, { type: "requestFinished", status: 200, error: null }),
 ];
 
-test("the waterfall has one lane per phase, policy and call, with its time", () => {
+test("the waterfall has one row per phase, policy and call, with its time", () => {
   assert.deepEqual(
     barsOf(trace).map(({ name, startMicros, endMicros }) => [name, startMicros, endMicros]),
     [
@@ -103,7 +103,7 @@ test("the waterfall has one lane per phase, policy and call, with its time", () 
   );
 });
 
-test("bars are drawn to the width that there is", () => {
+test("bars fit the available width", () => {
   for (const width of [28, 44, 100]) {
     const drawn = drawBars(barsOf(trace), width);
     assert.ok(

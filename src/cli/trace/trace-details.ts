@@ -24,13 +24,13 @@ export function eventLines(event: TraceEvent, format: Format): DetailLine[] {
   ];
 }
 
-/** The snapshot that this event is, or the last one before it. */
+/** Shows the snapshot of this event, or the last one before it. */
 export function snapshotLines(events: readonly TraceEvent[], index: number, format: Format): DetailLine[] {
   const found = snapshotAt(events, index);
   return found ? lines(shown(found.state, format)) : [{ text: "no snapshot yet" }];
 }
 
-/** What this snapshot has that the one before, of the same side, had not. */
+/** Shows the differences from the previous snapshot of the same side. */
 export function diffLines(events: readonly TraceEvent[], index: number): DetailLine[] {
   const current = snapshotAt(events, index);
   if (!current) return [{ text: "no snapshot yet" }];
@@ -68,7 +68,10 @@ function snapshotAt(events: readonly TraceEvent[], index: number, type?: Snapsho
   return undefined;
 }
 
-/** `request.headers.x-id` → its value as JSON. Times differ in every snapshot and say nothing here. */
+/**
+ * Maps paths such as `request.headers.x-id` to values as JSON. Times are skipped, because they differ in every
+ * snapshot.
+ */
 function flatten(value: unknown, path = "", found = new Map<string, string>()): Map<string, string> {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) {
     for (const [key, item] of Object.entries(value)) {
@@ -78,7 +81,7 @@ function flatten(value: unknown, path = "", found = new Map<string, string>()): 
   return found;
 }
 
-/** JSON is indented, text is shown, everything else is counted. */
+/** Indents JSON, returns text unchanged, and shows only the size of other bodies. */
 export function decodeBody(bytes: Buffer): string {
   const text = bytes.toString("utf8");
   if (text.includes("\ufffd") && bytes.indexOf("\ufffd") < 0) return `(${bytes.length} bytes that are not text)`;
@@ -93,7 +96,7 @@ function shown(value: unknown, format: Format): string {
   return format === "json" ? JSON.stringify(value, null, 2) : yamlish(value, "").replace(/^\n/, "");
 }
 
-/** Enough of YAML to be read by people: nothing parses it again. */
+/** Writes simplified YAML for display only; the output is never parsed. */
 function yamlish(value: unknown, indent: string): string {
   if (Array.isArray(value) && value.length > 0)
     return value.map((item) => `\n${indent}- ${yamlish(item, `${indent}  `).trimStart()}`).join("");

@@ -15,20 +15,20 @@ test("the state stays the same object until something changes", () => {
   assert.deepEqual(store.state(), { events: [event], status: "1 event", isComplete: false });
 });
 
-test("many events at once are told once", async () => {
+test("many events at once notify subscribers once", async () => {
   const store = createTraceStore();
-  let told = 0;
+  let notified = 0;
   const leave = store.subscribe(() => {
-    told += 1;
+    notified += 1;
   });
   for (let i = 0; i < 1000; i++) store.add(event);
   store.complete();
   await Promise.resolve();
-  assert.equal(told, 1);
+  assert.equal(notified, 1);
   assert.equal(store.state().status, "1000 events, complete");
   leave();
   store.status("later\nand more");
   await Promise.resolve();
-  assert.equal(told, 1);
+  assert.equal(notified, 1);
   assert.equal(store.state().status, "later");
 });

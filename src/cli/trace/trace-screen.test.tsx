@@ -46,7 +46,7 @@ function open(events = EVENTS) {
   return { store, screen, frame, press };
 }
 
-/** React and ink render in later turns of the loop. */
+/** React and ink render in later turns of the event loop. */
 async function settled(): Promise<void> {
   for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve));
 }
@@ -63,7 +63,7 @@ test("events are listed with the labels of spec 6, the last one selected", async
   screen.unmount();
 });
 
-test("severity and time show without colour", async () => {
+test("severity and time show without color", async () => {
   const { frame, screen } = open();
   assert.match(await frame(), /5 ! +\+[\d.]+(?: [µm]s)? Policy/);
   assert.match(await frame(), /6 ✗ +\+[\d.]+(?: [µm]s)? Request Done/);
@@ -80,19 +80,19 @@ test("arrows and j/k move, and stop at both ends", async () => {
   screen.unmount();
 });
 
-test("a search goes to the next event with the text, forward and back and around, and letters are no commands meanwhile", async () => {
+test("a search goes to the next event with the text, forward and back and around, and letters are not commands while typing", async () => {
   const { press, screen } = open();
   const typing = await press("g", "/", "q", "k");
   assert.match(typing, /\/qk█/);
   assert.match(typing, /enter find {2}esc cancel/);
-  // Backspace, as terminals send it; then what a paste brings.
+  // Backspace as terminals send it, then pasted text.
   const found = await press("\u007f", "\u007f", "AUTHORIZATION", "\r");
   assert.equal(selectedRow(found), "4");
   assert.match(found, /"AUTHORIZATION": 1 of 3 events/);
   assert.equal(selectedRow(await press("n")), "5");
   assert.equal(selectedRow(await press("n", "n")), "4");
   assert.equal(selectedRow(await press("N")), "6");
-  // What stands only in the detail is found too, and all keys at once count.
+  // The search also covers the detail pane, and keys that arrive at once all count.
   assert.equal(selectedRow(await press("g/evaluatedRoutes\r")), "3");
   assert.match(await press("/no such thing\r"), /no event with "no such thing"/);
   const cancelled = await press("/", "x", "\u001b");
@@ -101,13 +101,13 @@ test("a search goes to the next event with the text, forward and back and around
   screen.unmount();
 });
 
-test("what is pasted into a search cannot move the cursor", async () => {
+test("text pasted into a search cannot move the cursor", async () => {
   const { press, screen } = open();
   assert.match(await press("/", "a\u0007b\u0085c"), /\/abc█/);
   screen.unmount();
 });
 
-test("keys that are typed fast and come together all count", async () => {
+test("keys that arrive together all count", async () => {
   const { press, screen } = open();
   assert.equal(selectedRow(await press("gjj")), "3");
   screen.unmount();
@@ -143,7 +143,7 @@ test("control characters in data are shown as text", async () => {
   screen.unmount();
 });
 
-test("before the first event the screen says what to do", async () => {
+test("before the first event the screen shows instructions", async () => {
   const { frame, screen } = open([]);
   assert.match(await frame(), /Send a request: its steps/);
   screen.unmount();
@@ -157,7 +157,7 @@ test("the frame fits its terminal: no line is longer than it is wide", async () 
   screen.unmount();
 });
 
-test("q ends it", async () => {
+test("q quits", async () => {
   const { press, screen } = open();
   const before = await press("q");
   screen.stdin.write("g");

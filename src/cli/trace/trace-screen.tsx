@@ -1,6 +1,6 @@
 /**
- * The terminal UI of `gwctl proxy trace`: the events on the left, one of them in detail on the right. Loaded only
- * when it is shown, because its library costs more time than all the rest of gwctl.
+ * The terminal UI of `gwctl proxy trace`: the list of events on the left, the details of one event on the right. Loaded
+ * only when it is shown, because its library takes longer to load than the rest of gwctl.
  */
 import { constants } from "node:os";
 import { Box, render, Text, useApp, useInput, useStdout } from "ink";
@@ -19,15 +19,17 @@ import {
 import type { TraceView } from "./trace-source.ts";
 import { duration, labelOf, sinceStart, summaryOf } from "./trace-text.ts";
 
-/** What a terminal without a size (a pipe, a test) is taken for. */
+/** The assumed size if the output has none (a pipe, a test). */
 const DEFAULT_COLUMNS = 80;
 const DEFAULT_ROWS = 24;
-/** Title, two lines of help, and the frames of the panes. */
+/** The rows of the title, the two help lines, and the pane borders. */
 const CHROME_ROWS = 5;
-/** `+999.9 ms`. */
+/** The length of `+999.9 ms`. */
 const TIME_CHARS = 9;
 
-/** The alternate screen; emptied before it is left, because terminals that were resized bring parts of it along. */
+/**
+ * Switches to the alternate screen and back. The screen is cleared first, because resized terminals keep parts of it.
+ */
 const ENTER_SCREEN = "\u001b[?1049h\u001b[H";
 const LEAVE_SCREEN = "\u001b[2J\u001b[H\u001b[?1049l";
 
@@ -42,7 +44,7 @@ const TYPING_HELP = "enter find  esc cancel  (then n next, N previous)";
 const COLORS: Readonly<Record<Severity, string | undefined>> = { info: undefined, warn: "yellow", error: "red" };
 const MARKS: Readonly<Record<Severity, string>> = { info: " ", warn: "!", error: "✗" };
 
-/** Shown until the first event. */
+/** Shown before the first event. */
 const EMPTY: readonly DetailLine[] = [
   { text: "Send a request: its steps" },
   { text: "appear here as they" },
@@ -63,11 +65,11 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
   const { pane, mode, format } = view;
 
   const paneRows = Math.max(3, rows - 1 - CHROME_ROWS);
-  // Bars need room more than summaries do.
+  // The bars of the waterfall need more space than the details.
   const listWidth = Math.floor((columns * (mode === "waterfall" ? 2 : 3)) / 5);
   const detailWidth = columns - listWidth;
   const last = events.length - 1;
-  // Follows the last event until the reader chooses one.
+  // Follows the last event until the user selects one.
   const selected = Math.min(view.chosen ?? last, last);
   const details = detailOf(mode, events, selected, format, detailWidth - 4);
   const maxScroll = Math.max(0, details.length - paneRows);
@@ -92,7 +94,7 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
     else if (key.downArrow) press("down");
     else if (key.pageUp) press("pageUp");
     else if (key.pageDown) press("pageDown");
-    // Characters that were typed fast come together.
+    // Fast typing and pasting deliver several characters at once.
     else if (!key.ctrl && !key.meta) for (const character of input) press({ character });
   });
   useEffect(() => {
@@ -114,7 +116,7 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
             selected={selected}
             rows={paneRows}
             width={listWidth - 4}
-            // Beside the bars there is no room for them, and no need.
+            // The waterfall shows the times, and the list is narrower beside it.
             hasTimes={mode !== "waterfall"}
             hasColor={hasColor}
           />
@@ -214,7 +216,7 @@ function detailOf(
   return wrapped(eventLines(event, format), width);
 }
 
-/** A long value goes on in the next line: nothing in the detail pane is cut off. */
+/** Wraps long values, so that nothing in the detail pane is truncated. */
 function wrapped(lines: readonly DetailLine[], width: number): DetailLine[] {
   return lines.flatMap((line) => wrapWords(line.text, width).map((text) => ({ ...line, text })));
 }
@@ -236,11 +238,11 @@ export interface OpenScreen extends TraceView {
   close(): void;
 }
 
-/** Takes over the terminal until `q` is pressed; the screen that was there before comes back. */
+/** Takes over the terminal until the user quits, then restores the previous screen. */
 export function openTraceScreen({ title, hasColor }: { title: string; hasColor: boolean }): OpenScreen {
   const store = createTraceStore();
   process.stdout.write(ENTER_SCREEN);
-  // Whoever ends us from outside wants his terminal back too.
+  // Restores the terminal when the process is terminated by a signal.
   const restore = (signal: "SIGTERM" | "SIGHUP") => (): void => {
     app.unmount();
     process.stdout.write(LEAVE_SCREEN);
@@ -262,24 +264,22 @@ export function openTraceScreen({ title, hasColor }: { title: string; hasColor: 
   };
 }
 
-/**
- * Search in a trace: an event is found by what its line says and by what its detail says, in whatever case. Pure.
- */
+/** Search in a trace. An event matches if its row or its detail contains the search string, ignoring case. */
 
-/** The indices of the events that have the text. */
+/** Returns the indexes of the matching events. */
 export function matchesOf(events: readonly TraceEvent[], text: string): number[] {
   const wanted = text.toLowerCase();
   if (wanted === "") return [];
   return events.flatMap((event, index) => (textOf(event).includes(wanted) ? [index] : []));
 }
 
-/** The next one before or after `from`; behind the last comes the first. Undefined if there is none. */
+/** Returns the next match before or after `from` and wraps around. Undefined if there are no matches. */
 export function nextMatch(matches: readonly number[], from: number, by: 1 | -1): number | undefined {
   if (by === 1) return matches.find((index) => index > from) ?? matches[0];
   return matches.findLast((index) => index < from) ?? matches.at(-1);
 }
 
-/** For the line below the panes. */
+/** The search result for the status line. */
 export function searchText(text: string, matches: readonly number[], selected: number): string {
   const at = matches.indexOf(selected);
   if (matches.length === 0) return `no event with "${text}"`;
@@ -292,8 +292,8 @@ function textOf(event: TraceEvent): string {
 }
 
 /**
- * The events that the terminal UI shows, and where its reader stands in them. Events come from outside of React, so
- * the screen subscribes.
+ * The store of the events and the status that the terminal UI shows. Events arrive outside of React, so the screen
+ * subscribes.
  */
 
 export interface TraceState {
@@ -315,17 +315,17 @@ export function createTraceStore(): TraceStore {
   let status = "waiting for trace data";
   let isComplete = false;
   const listeners = new Set<() => void>();
-  /** What was last shown; made anew only when somebody looks after a change. */
+  /** The last snapshot of the state; rebuilt on demand after a change. */
   let seen: TraceState | undefined;
-  let isTelling = false;
+  let isScheduled = false;
   const counted = (): string => (events.length === 1 ? "1 event" : `${events.length} events`);
   const changed = (): void => {
     seen = undefined;
-    if (isTelling) return;
-    isTelling = true;
-    // A saved trace comes all at once: thousands of events are one change of the screen.
+    if (isScheduled) return;
+    isScheduled = true;
+    // A saved trace arrives at once, so its events are batched into one render.
     queueMicrotask(() => {
-      isTelling = false;
+      isScheduled = false;
       for (const listener of listeners) listener();
     });
   };
@@ -356,8 +356,8 @@ export function createTraceStore(): TraceStore {
 }
 
 /**
- * Where the reader of a trace stands: which event is chosen, which pane listens to the keys, what the detail shows, what is
- * searched for. Pure: a view and a key go in, the next view comes out.
+ * The state of the view: the selected event, the active pane, the detail mode, and the search. `step` is a pure
+ * function from a view and a key to the next view.
  */
 
 export type Mode = "event" | "snapshot" | "diff" | "waterfall";
@@ -371,22 +371,22 @@ export interface View {
   readonly format: Format;
   readonly scroll: number;
   readonly search: string;
-  /** Characters belong to the search. */
+  /** Typed characters are added to the search string. */
   readonly isTyping: boolean;
-  /** The reader wants to leave. */
+  /** The user quit. */
   readonly isOver: boolean;
 }
 
 export type NamedKey = "up" | "down" | "pageUp" | "pageDown" | "tab" | "escape" | "enter" | "erase";
 
-/** A key that was pressed, and what was on the screen. */
+/** A key press and the state of the screen at that time. */
 export interface Pressed {
   readonly key: NamedKey | { readonly character: string };
   /** The index of the last event. */
   readonly last: number;
   readonly maxScroll: number;
   readonly paneRows: number;
-  /** The next event with the text, before or after another. */
+  /** Returns the next event that contains the string, before or after `from`. */
   find(text: string, from: number, by: 1 | -1): number | undefined;
 }
 
@@ -404,7 +404,10 @@ export const START: View = {
 const MODE_KEYS: Readonly<Record<string, Mode>> = { e: "event", s: "snapshot", d: "diff", w: "waterfall" };
 const FAR = Number.MAX_SAFE_INTEGER;
 
-/** Keys can come faster than frames: each builds on the view that the one before left. */
+/**
+ * Returns the next view. Several keys can arrive between two frames, so each one applies to the result of the previous
+ * one.
+ */
 export function step(view: View, pressed: Pressed): View {
   const { key, paneRows } = pressed;
   if (view.isTyping) return typing(view, pressed);
@@ -438,7 +441,7 @@ function typing(view: View, pressed: Pressed): View {
   if (key === "erase") return { ...view, search: [...view.search].slice(0, -1).join("") };
   const isEnd = key === "enter" || (typeof key === "object" && /^[\r\n]$/.test(key.character));
   if (isEnd) return found({ ...view, isTyping: false }, pressed, 1);
-  // Nothing else can be typed, but it can be pasted.
+  // Skips control characters, which can be pasted.
   const isShown = typeof key === "object" && /^\P{C}$/u.test(key.character);
   return isShown ? { ...view, search: view.search + key.character } : view;
 }

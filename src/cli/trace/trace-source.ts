@@ -73,15 +73,15 @@ function parseEvent(text: string): TraceEvent {
   return value as TraceEvent;
 }
 
-/** JSON as one line in which no character can move a terminal's cursor. */
+/** Formats an event as one line of JSON without control characters, which could move the cursor. */
 export function rawLine(event: TraceEvent): string {
   return `${safeJson(event)}\n`;
 }
 
-/** Where events go while they come. */
+/** Receives events as they arrive. */
 export interface TraceView {
   event(event: TraceEvent): void;
   status(text: string): void;
-  /** Resolves when the user quits; a list resolves at once. */
+  /** Resolves when the user quits; for a list, resolves at once. */
   readonly closed: Promise<void>;
 }

@@ -98,7 +98,7 @@ test("an unknown type of a newer gateway is shown by its name", () => {
   assert.equal(summaryOf(unknown), '{"type":"somethingNew","a":1}');
 });
 
-test("long summaries are cut, and control characters are shown as text [G3]", () => {
+test("long summaries are truncated, and control characters are shown as text [G3]", () => {
   const long = summaryOf(event({ type: "backendCallStart", target: "x".repeat(200) }));
   assert.equal(long.length, 120);
   assert.equal(
@@ -111,7 +111,7 @@ test("times are written in the unit that fits", () => {
   assert.deepEqual([0, 850, 12_345, 4_250_000].map(duration), ["0", "850 µs", "12.3 ms", "4.25 s"]);
 });
 
-test("a plain line carries its severity without colour", () => {
+test("a plain line carries its severity without color", () => {
   const line = plainLine(
     event({ type: "requestFinished", status: 502, error: "e" }, { severity: "error", eventStart: 500 }),
   );

@@ -1,12 +1,13 @@
 /**
- * Trace events in words: the labels of spec 6 and one line per event. Shared by the terminal UI and the plain list.
+ * Formats trace events as text: the labels of spec 6 and one line per event. Shared by the terminal UI and the plain
+ * list.
  */
 import type { TraceEvent, TraceMessage } from "../../observe/trace/events.ts";
 import { printable } from "../terminal/terminal.ts";
 
-/** A row of a list; the rest is in the detail pane. */
+/** The maximum length of a row in a list; the detail pane shows the full event. */
 const MAX_ROW_CHARS = 120;
-/** Long enough for the end of a rejection reason, which says how to fix it. */
+/** Long enough for the end of a rejection reason, which often describes a fix. */
 const MAX_LINE_CHARS = 1_000;
 
 const LABELS: Readonly<Record<TraceMessage["type"], string>> = {
@@ -24,7 +25,7 @@ const LABELS: Readonly<Record<TraceMessage["type"], string>> = {
   requestFinished: "Request Done",
 };
 
-/** A newer gateway may send types that this gwctl does not know: their name is their label. */
+/** Types that this gwctl does not support, from a newer gateway, are shown by name. */
 export function labelOf({ message }: TraceEvent): string {
   return LABELS[message.type] ?? printable(String((message as { type: unknown }).type));
 }
@@ -81,7 +82,7 @@ function result(status: number | null, error: string | null): string {
 function requestLine(state: { readonly [key: string]: unknown }): string {
   const request = state.request as { method?: unknown; path?: unknown; uri?: unknown } | undefined;
   if (request?.method !== undefined) return `: ${request.method} ${request.path}`;
-  // A line to a process has neither.
+  // A request to a stdio process has no method, and may have no URI.
   return request?.uri === undefined ? "" : `: ${request.uri}`;
 }
 
@@ -94,14 +95,14 @@ function bodyBytes(base64: string): number {
   return Buffer.byteLength(base64, "base64");
 }
 
-/** `0`, `850 µs`, `12.3 ms`, `4.25 s`. */
+/** Formats as `0`, `850 µs`, `12.3 ms`, or `4.25 s`. */
 export function duration(micros: number): string {
   if (micros < 1000) return micros === 0 ? "0" : `${micros} µs`;
   if (micros < 1_000_000) return `${(micros / 1000).toFixed(1)} ms`;
   return `${(micros / 1_000_000).toFixed(2)} s`;
 }
 
-/** When an event happened, counted from the beginning of its trace. */
+/** Returns the time of an event relative to the start of its trace. */
 export function sinceStart({ eventEnd }: TraceEvent, first: TraceEvent | undefined): string {
   return `+${duration(Math.max(0, eventEnd - (first?.eventEnd ?? eventEnd)))}`;
 }

@@ -1,12 +1,13 @@
 /**
- * Rate limit rules and their buckets as a table: the emptiest first, what is used up in red, and when it is refilled.
+ * Formats rate limit rules and their buckets as a table: the emptiest first, exhausted ones in red, with the time of
+ * the next refill.
  */
 
 import { type Cell, table } from "../terminal/table.ts";
 import type { Paint, Tone } from "../terminal/terminal.ts";
 import { ageText, counted, type Fields, fieldsOf, listOf, numberOf } from "./units.ts";
 
-/** A bucket with less than this share left is worth a word. */
+/** The remaining share below which a bucket is reported. */
 const NEARLY_EMPTY = 0.1;
 const BAR_CHARS = 10;
 
@@ -39,7 +40,7 @@ export function limitsText(rules: readonly Fields[], paint: Paint): string {
   return table([["APPLIES TO", "LIMIT", "KEY", "LEFT", "", "RESETS IN", "REJECTED"], ...rows], { paint });
 }
 
-/** Buckets that are empty or nearly so, the emptiest first. */
+/** Returns the buckets that are empty or nearly empty, the emptiest first. */
 export function nearlyEmpty(rules: readonly Fields[]): Bucket[] {
   return rules
     .flatMap(bucketsOf)
@@ -58,7 +59,7 @@ function bucketsOf(rule: Fields): Bucket[] {
   }));
 }
 
-/** `5 requests per minute by source.address`. */
+/** Formats a rule, for example `5 requests per minute by source.address`. */
 function ruleText({ rule }: Fields): string {
   const { requests, tokens, cost, unit, key, ...rest } = fieldsOf(rule);
   const [amount, noun] =

@@ -1,6 +1,6 @@
 /**
- * The state of the MCP servers behind a gateway, from its configuration and its tasks. A server that no session reached
- * is known only by its failure.
+ * The state of the MCP servers behind a gateway, from its configuration and its tasks. If no session has reached a
+ * server, only its last failure is available.
  */
 import { type Fields, fieldsOf, listOf, stringsOf } from "./units.ts";
 
@@ -8,7 +8,7 @@ export interface McpServer {
   readonly backend: string;
   readonly target: string;
   readonly state: "up" | "failing" | "idle";
-  /** Sessions in which it is up. */
+  /** The number of sessions in which the server is up. */
   readonly sessions: number;
   readonly lastError?: string;
   readonly agoMs?: number;

@@ -9,13 +9,13 @@ const WINDOW_MS = 60_000;
 const MIN_WINDOW_MS = 1_000;
 
 export interface Traffic {
-  /** Time that the numbers stand for: a minute, or less if the records do not reach back that far. */
+  /** The period that the numbers cover: one minute, or less if the records are shorter. */
   readonly windowMs: number;
   readonly requests: number;
   readonly perSecond: number;
-  /** Failed: 5xx, or an incomplete response. */
+  /** Responses with status 5xx, or incomplete ones. */
   readonly failed: number;
-  /** Rejected: 4xx. */
+  /** Responses with status 4xx. */
   readonly rejected: number;
   readonly p50Ms: number;
   readonly p95Ms: number;
@@ -23,7 +23,7 @@ export interface Traffic {
   readonly cost: number;
 }
 
-/** `isAll`: the records reach back to the start, so a short list means little traffic and not a short memory. */
+/** `isAll`: the records reach back to the start of the gateway, so a short list means little traffic. */
 export function trafficOf(records: readonly RequestRecord[], nowMs: number, upMs: number, isAll: boolean): Traffic {
   const recent = records.filter(({ time }) => Date.parse(time) >= nowMs - WINDOW_MS);
   const oldest = records.reduce((least, { time }) => Math.min(least, Date.parse(time)), nowMs);
@@ -44,7 +44,10 @@ export function trafficOf(records: readonly RequestRecord[], nowMs: number, upMs
   };
 }
 
-/** Rejected, broken, or a tool that failed inside a response of 200. */
+/**
+ * True if the request was rejected, the response is incomplete, or a tool call failed inside a response with status
+ * 200.
+ */
 export function isFailed({ failure, end, status, mcp }: RequestRecord): boolean {
   if (failure !== undefined || end !== "complete" || (status ?? 0) >= 400) return true;
   return mcp?.outcome !== undefined && mcp.outcome !== "ok" && mcp.outcome !== "cancelled";
@@ -55,7 +58,7 @@ export function isBroken({ end, status }: RequestRecord): boolean {
 }
 
 /** A short description of the request. */
-export function askedText({ method, path, mcp, llm }: RequestRecord): string {
+export function requestText({ method, path, mcp, llm }: RequestRecord): string {
   if (mcp?.method !== undefined) return `${mcp.method}${mcp.name === undefined ? "" : ` ${mcp.name}`}`;
   return `${method} ${path}${llm?.model === undefined ? "" : ` ${llm.model}`}`;
 }
