@@ -5,7 +5,7 @@
 import type { Duplex } from "node:stream";
 import type { z } from "zod";
 import type { HeaderList } from "../http/headers.ts";
-import type { TlsOptions } from "../http/http-client.ts";
+import type { HttpResponseReceiver, TlsOptions } from "../http/http-client.ts";
 import type { ErrorCode, ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
 import type { BackendFacts, LlmFacts } from "./facts.ts";
@@ -14,18 +14,15 @@ import type { Reply } from "./reply.ts";
 import type { WireTap } from "./wire.ts";
 
 /**
- * What a backend reports to while it answers one attempt. The pipeline's side (`pipeline/phases/attempt.ts`) holds these rules
- * for every backend: what comes after `end`, `fail` or `BackendRun.abort` is dropped; all may be called before
- * `Backend.call` has returned; none throws.
+ * Receives the response of a backend for one attempt. The contract is that of `HttpResponseReceiver`, so a connection can call it
+ * directly. The pipeline's implementation (`pipeline/phases/attempt.ts`) additionally ignores calls after `end`, `fail` or
+ * `BackendRun.abort`, accepts calls before `Backend.call` has returned, and never throws.
  */
-export interface BackendCall extends WireTap {
-  head(status: number, headers: HeaderList): void;
-  /** Returns false when the client is slower: wait for `BackendRun.resume`. */
-  data(chunk: Buffer): boolean;
+export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
   end(trailers?: readonly string[]): void;
-  /** The answer tells of a failure in the backend's own protocol: for the log and the records. Before `head` or after. */
+  /** Reports that the response carries a failure of the backend's own protocol, for the log and the records. Before or after `head`. */
   problem(problem: BackendProblem): void;
-  /** Nothing more will come. Before `head` it becomes an error answer, after it the connection is cut. */
+  /** Ends the attempt. Before `head` it becomes an error response; after `head` the client's connection is cut. */
   fail(error: unknown): void;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
 }
@@ -39,7 +36,7 @@ export interface BackendProblem {
   readonly said?: ErrorCode;
 }
 
-/** A running call, as the pipeline holds it. */
+/** A call in progress. */
 export interface BackendRun {
   abort(): void;
   resume(): void;
@@ -62,7 +59,7 @@ export interface Backend {
   prepare?(exchange: Exchange, needsModel: boolean): HookResult;
   /** The same for a recorded LLM request, whose body is not known: what was recorded of it stands for it. */
   recall?(exchange: Exchange, recorded: LlmFacts): void;
-  call(exchange: Exchange, call: BackendCall): BackendRun;
+  call(exchange: Exchange, call: ResponseReceiver): BackendRun;
   /** A refusal of the gateway as this backend's clients understand it; undefined: as everywhere. */
   errorReply?(exchange: Exchange, error: GatewayError): Reply | undefined;
   /**

@@ -59,7 +59,7 @@ function run(steps: readonly Step[], manner: Manner): Seen {
     head: () => void act("head"),
     data: () => act("data"),
     end: () => void act("end"),
-    error: (error) => void act(error.kind === "internal" ? "internal" : "error"),
+    fail: (error) => void act(error.kind === "internal" ? "internal" : "error"),
     upgraded: () => void act("upgrade"),
   });
   for (const [event, then] of steps) {
@@ -239,7 +239,7 @@ test("an upgrade that nobody takes is closed", () => {
         head: silent,
         data: () => true,
         end: silent,
-        error: silent,
+        fail: silent,
         ...(before === "abort" ? { upgraded: silent } : {}),
       },
     );

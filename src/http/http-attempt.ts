@@ -1,87 +1,90 @@
 /**
- * One outgoing HTTP call between what carries it (a connection) and what consumes the answer. It holds the contract of
- * `ResponseHandler` for every carrier: one terminal callback at most, none after `abort`, none after an exception of the
- * consumer but the `error` that reports it; a consumer may abort, resume or throw inside any callback.
+ * One outgoing HTTP call: the guard between a connection (the carrier) and the receiver of the response. It enforces the contract
+ * of `HttpResponseReceiver` for every carrier, so the receiver may abort, resume or throw inside any callback.
  */
 import type { Duplex } from "node:stream";
 import { surface } from "../base/errors.ts";
 import { type AttemptState, afterEvent, isOver } from "./attempt-state.ts";
 import type { HeaderList } from "./headers.ts";
-import { type HttpCall, HttpClientError, type ResponseHandler } from "./http-client.ts";
+import { type HealthObserver, type HttpCall, HttpClientError, type HttpResponseReceiver } from "./http-client.ts";
 
-/** What brings the bytes of an answer. It calls nothing before the consumer holds the attempt. */
+/** The connection under an attempt. It calls nothing before `send` has returned the attempt. */
 export interface Carrier {
-  /** The answer is not wanted any more: closes. Called once at most, and not after the answer has ended. */
+  /** Closes the connection or stream. Called at most once, and not after the response has ended. */
   stop(attempt: HttpAttempt): void;
-  /** Reads on after a pause. */
+  /** Resumes reading after a pause. */
   proceed(attempt: HttpAttempt): void;
 }
 
 export class HttpAttempt implements HttpCall {
   readonly #carrier: Carrier;
-  readonly #handler: ResponseHandler;
+  readonly #receiver: HttpResponseReceiver;
+  readonly #health: HealthObserver | undefined;
   #state: AttemptState = "asked";
-  /** How often it was resumed: one inside `data` counts also if the consumer then says that it wants to pause. */
+  /** Counts `resume` calls: one inside `data` takes effect even if that `data` returns false. */
   #resumes = 0;
 
-  constructor(carrier: Carrier, handler: ResponseHandler) {
+  constructor(carrier: Carrier, receiver: HttpResponseReceiver, health?: HealthObserver) {
     this.#carrier = carrier;
-    this.#handler = handler;
+    this.#receiver = receiver;
+    this.#health = health;
   }
 
   get isOver(): boolean {
     return isOver(this.#state);
   }
 
-  // FROM THE CARRIER
+  // EVENTS OF THE CARRIER
 
   head(status: number, headers: HeaderList): void {
     const next = afterEvent(this.#state, "head");
     if (next === undefined) return;
     this.#state = next;
     try {
-      this.#handler.head(status, headers);
+      this.#health?.worked();
+      this.#receiver.head(status, headers);
     } catch (thrown) {
-      this.#threw(thrown);
+      this.#receiverThrew(thrown);
     }
   }
 
-  /** False if the carrier shall pause. */
+  /** Returns false if the carrier must pause. */
   data(chunk: Buffer): boolean {
     if (this.#state !== "answering") return true;
     const resumes = this.#resumes;
     try {
-      return this.#handler.data(chunk) || this.#resumes !== resumes || this.isOver;
+      return this.#receiver.data(chunk) || this.#resumes !== resumes || this.isOver;
     } catch (thrown) {
-      this.#threw(thrown);
+      this.#receiverThrew(thrown);
       return true;
     }
   }
 
-  end(trailers: string[]): void {
+  end(trailers: readonly string[]): void {
     const next = afterEvent(this.#state, "end");
     if (next === undefined) return;
     this.#state = next;
     try {
-      this.#handler.end(trailers);
+      this.#receiver.end(trailers);
     } catch (thrown) {
-      // Its end was not handled to the end: without a word the consumer would wait for ever.
-      this.#tell(internal(thrown));
+      // The receiver did not finish its own `end`; without `fail` its client would wait forever.
+      this.#fail(internal(thrown));
     }
   }
 
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
     const next = afterEvent(this.#state, "upgrade");
-    if (next === undefined || this.#handler.upgraded === undefined) {
+    if (next === undefined || this.#receiver.upgraded === undefined) {
       socket.destroy();
       return;
     }
     this.#state = next;
     try {
-      this.#handler.upgraded(status, headers, socket);
+      this.#health?.worked();
+      this.#receiver.upgraded(status, headers, socket);
     } catch (thrown) {
       socket.destroy();
-      this.#tell(internal(thrown));
+      this.#fail(internal(thrown));
     }
   }
 
@@ -89,10 +92,10 @@ export class HttpAttempt implements HttpCall {
     const next = afterEvent(this.#state, "error");
     if (next === undefined) return;
     this.#state = next;
-    this.#tell(error);
+    this.#fail(error);
   }
 
-  // FROM THE CONSUMER
+  // CALLS OF THE RECEIVER
 
   abort(): void {
     const next = afterEvent(this.#state, "abort");
@@ -107,20 +110,21 @@ export class HttpAttempt implements HttpCall {
     this.#carrier.proceed(this);
   }
 
-  /** A defect of the consumer costs this answer, not the connections of others. */
-  #threw(thrown: unknown): void {
+  /** A bug in the receiver fails this response and leaves other connections alone. */
+  #receiverThrew(thrown: unknown): void {
     if (this.isOver) {
       surface(thrown);
       return;
     }
     this.#state = "failed";
     this.#carrier.stop(this);
-    this.#tell(internal(thrown));
+    this.#fail(internal(thrown));
   }
 
-  #tell(error: HttpClientError): void {
+  #fail(error: HttpClientError): void {
     try {
-      this.#handler.error(error);
+      if (error.kind === "connect" || error.kind === "connect-timeout") this.#health?.failed(error.message);
+      this.#receiver.fail(error);
     } catch (thrown) {
       surface(thrown);
     }

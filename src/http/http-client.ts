@@ -1,7 +1,7 @@
 /**
- * Outgoing HTTP as its users see it: one small callback interface (head, data, end, error, abort), so that what
- * is behind it can be replaced without touching a backend. Promises, streams and abort controllers per request would
- * cost 1.1 to 2.2 times the CPU each (docs/adr/0003).
+ * The interface of outgoing HTTP: a pool sends a request and calls a receiver (`head`, `data`, `end`, `fail`). Backends depend only on
+ * this, not on the connections behind it. Promises, streams and abort controllers per request would each cost 1.1 to
+ * 2.2 times the CPU (docs/adr/0003).
  */
 import type { Duplex } from "node:stream";
 import { ExpectedError } from "../base/errors.ts";
@@ -49,36 +49,44 @@ export interface OutgoingRequest {
 }
 
 /**
- * The contract of every call, held by http-attempt.ts:
- * - Nothing is called before `send` has returned. After that all may be called, several in one turn.
- * - `head` once, then `data` any number of times, then `end`; or `upgraded` alone; or `error` at any point. `end`,
- *   `upgraded` and `error` are the last.
- * - After `abort` nothing is called, whoever calls it and inside whichever callback: who aborts knows that it is over.
- * - `abort` and `resume` may be called inside any callback and at any time after; they do nothing to a call that is over.
- *   A `resume` inside `data` counts also if that `data` then returns false.
- * - After `data` has returned false, what was read already (at most one read of the socket) may still be handed over.
- * - A callback that throws fails its own call: the connection is closed and `error` follows with the kind `internal`,
- *   also after an `end` that threw. What `error` throws is a warning of the process.
+ * The receiver of the response to one call. `HttpAttempt` enforces this contract for every connection:
+ * - Nothing is called before `send` has returned. After that, several methods may be called in one turn.
+ * - `head` is called once, then `data` any number of times, then `end`; or `upgraded` alone; or `fail` at any point. `end`,
+ *   `upgraded` and `fail` are final.
+ * - Nothing is called after `abort`, also if `abort` is called inside a callback.
+ * - `abort` and `resume` may be called inside any callback and at any later time; they do nothing once the call is over.
+ *   A `resume` inside `data` takes effect even if that `data` then returns false.
+ * - After `data` has returned false, bytes that were already read (at most one read of the socket) may still follow.
+ * - A callback that throws fails its own call: the connection is closed and `fail` follows with the kind `internal`,
+ *   also after an `end` that threw. An exception of `fail` becomes a process warning.
  */
-export interface ResponseHandler {
+export interface HttpResponseReceiver {
   head(status: number, headers: HeaderList): void;
   /** Returns false to pause; `HttpCall.resume` goes on. */
   data(chunk: Buffer): boolean;
-  end(trailers: string[]): void;
-  error(error: HttpClientError): void;
+  end(trailers: readonly string[]): void;
+  fail(error: HttpClientError): void;
   upgraded?(status: number, headers: HeaderList, socket: Duplex): void;
 }
 
 export interface HttpCall {
-  /** Nothing more will be called. */
+  /** The receiver gets no further calls. */
   readonly isOver: boolean;
-  /** Closes the connection, unless the answer has ended. */
+  /** Closes the connection unless the response has ended. */
   abort(): void;
   resume(): void;
 }
 
+/** Learns from calls whether a server accepts connections. */
+export interface HealthObserver {
+  /** A response head arrived. */
+  worked(): void;
+  /** No connection could be opened. */
+  failed(reason: string): void;
+}
+
 export interface HttpPool {
-  send(request: OutgoingRequest, handler: ResponseHandler): HttpCall;
+  send(request: OutgoingRequest, receiver: HttpResponseReceiver, health?: HealthObserver): HttpCall;
   connections(): { open: number; idle: number };
   /** Lets running requests finish, then closes the connections. */
   close(): void;

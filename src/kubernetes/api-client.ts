@@ -110,7 +110,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
               if (status >= 200 && status < 300) resolve(parsed(text));
               else reject(refusal(status, text));
             },
-            error(error) {
+            fail(error) {
               timer.cancel();
               reject(error);
             },
@@ -155,7 +155,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
                 return true;
               },
               end: () => finish(status === 200 ? undefined : refusal(status, Buffer.concat(refused).toString())),
-              error: finish,
+              fail: finish,
             },
           );
           stop = () => call.abort();

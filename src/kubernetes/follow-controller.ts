@@ -117,7 +117,7 @@ export function followController(options: FollowOptions): Following {
           },
           data: () => true,
           end: () => (status < 300 ? undefined : fail(`status ${status}`)),
-          error: (error) => fail(error.message),
+          fail: (error) => fail(error.message),
         },
       );
     } catch (error) {
@@ -170,7 +170,7 @@ export function followController(options: FollowOptions): Following {
             return true;
           },
           end: () => end(status === 200 ? "stream ended" : `status ${status}`),
-          error: (error) => end(error.message),
+          fail: (error) => end(error.message),
         },
       );
       abort = () => call.abort();

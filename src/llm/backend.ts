@@ -5,7 +5,13 @@
 
 import { createIdSource } from "../base/ids.ts";
 import { finish, inTurns, SLICED_BYTES } from "../base/turns.ts";
-import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../core/backend.ts";
+import {
+  type Backend,
+  type BackendEnv,
+  type BackendRun,
+  defineBackend,
+  type ResponseReceiver,
+} from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import {
   applyPolicies,
@@ -122,12 +128,12 @@ interface CallServices {
 class ModelCall {
   readonly #services: CallServices;
   readonly #exchange: Exchange;
-  readonly #receiver: BackendCall;
+  readonly #receiver: ResponseReceiver;
   readonly #llm: LlmCall;
   readonly #settlement: Settlement;
   #isAborted = false;
 
-  constructor(services: CallServices, exchange: Exchange, receiver: BackendCall, llm: LlmCall) {
+  constructor(services: CallServices, exchange: Exchange, receiver: ResponseReceiver, llm: LlmCall) {
     this.#services = services;
     this.#exchange = exchange;
     this.#receiver = receiver;
@@ -178,7 +184,8 @@ class ModelCall {
     if (candidates.length === 0 && table.hasConditions) return this.#reject(noModelFits(model));
     const guards = createResponseGuards(prepared, dialect, this.#exchange);
     if (guards === "unreadable") return this.#reject(UNREADABLE_STREAM);
-    const callProviders = (receiver: BackendCall): BackendRun => this.#callProviders(receiver, llm, candidates, guards);
+    const callProviders = (receiver: ResponseReceiver): BackendRun =>
+      this.#callProviders(receiver, llm, candidates, guards);
     if (cache === undefined) return callProviders(this.#receiver);
     return cache.run(this.#exchange, this.#receiver, {
       model,
@@ -191,7 +198,7 @@ class ModelCall {
   }
 
   #callProviders(
-    receiver: BackendCall,
+    receiver: ResponseReceiver,
     llm: LlmCall,
     candidates: readonly Candidate[],
     guards: ResponseGuards,

@@ -9,7 +9,7 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { Clock } from "../base/clock.ts";
-import type { BackendCall, BackendEnv, BackendProblem, BackendRun } from "../core/backend.ts";
+import type { BackendEnv, BackendProblem, BackendRun, ResponseReceiver } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { HeaderList } from "../http/headers.ts";
 import { CACHE_NAMESPACE, storeNamespace } from "../store/store.ts";
@@ -31,13 +31,13 @@ export interface CacheConfig {
 export interface CachedCall extends Omit<CacheKeyInput, "scope" | "backend"> {
   readonly settlement: Settlement;
   /** Calls the providers. */
-  callProviders(receiver: BackendCall): BackendRun;
+  callProviders(receiver: ResponseReceiver): BackendRun;
   /** Wraps the receiver with the response guards, which a cached response passes too. */
   readonly guards: ResponseGuards;
 }
 
 export interface ResponseCache {
-  run(exchange: Exchange, call: BackendCall, cached: CachedCall): BackendRun;
+  run(exchange: Exchange, call: ResponseReceiver, cached: CachedCall): BackendRun;
 }
 
 const HEADER = "x-gateway-cache";
@@ -106,7 +106,7 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
 }
 
 class ReplayedResponse implements BackendRun {
-  readonly #call: BackendCall;
+  readonly #call: ResponseReceiver;
   readonly #body: Buffer;
   #sent = 0;
   #isOver = false;
@@ -276,7 +276,7 @@ export class CachingResponse extends ResponseFilter {
   #bytes = 0;
 
   /** Without `keep`, it only sets the `x-gateway-cache` header. */
-  constructor(call: BackendCall, outcome: "miss" | "bypass", keep?: Keep) {
+  constructor(call: ResponseReceiver, outcome: "miss" | "bypass", keep?: Keep) {
     super(call);
     this.#outcome = outcome;
     this.#keep = keep;

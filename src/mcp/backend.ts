@@ -3,7 +3,13 @@
  * request, finds or opens the session it belongs to, and answers with the streams that the session feeds.
  */
 import { nextTurn, SLICED_BYTES } from "../base/turns.ts";
-import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../core/backend.ts";
+import {
+  type Backend,
+  type BackendEnv,
+  type BackendRun,
+  defineBackend,
+  type ResponseReceiver,
+} from "../core/backend.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { revealArguments } from "../core/mcp-arguments.ts";
@@ -316,7 +322,7 @@ export function runAction(
   hub: Hub,
   action: ClientAction,
   exchange: Exchange,
-  call: BackendCall,
+  call: ResponseReceiver,
   reports: ReportEnv,
 ): BackendRun {
   const { headers } = exchange.request;
@@ -367,13 +373,13 @@ export function runAction(
 function pass(
   session: Session,
   message: Exclude<ClientMessage, { kind: "request" }>,
-  wire: BackendCall | undefined,
+  wire: ResponseReceiver | undefined,
 ): void {
   if (message.kind === "notification") session.notify(message, wire);
   else session.respond(message, wire);
 }
 
-function empty(call: BackendCall, status: number): BackendRun {
+function empty(call: ResponseReceiver, status: number): BackendRun {
   call.head(status, new HeaderList());
   call.end();
   return NO_RUN;

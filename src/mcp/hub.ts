@@ -5,7 +5,7 @@
 
 import { createIdSource } from "../base/ids.ts";
 import type { Task } from "../base/tasks.ts";
-import type { BackendCall, BackendRun } from "../core/backend.ts";
+import type { BackendRun, ResponseReceiver } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { WireTap } from "../core/wire.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -169,7 +169,7 @@ export class Hub {
   }
 
   /** Opens a session for a client's `initialize`. Throws `overloaded`. */
-  initialize(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
+  initialize(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     const params = find(request.text, 0, "params");
     const session = this.sessions.create(this.clientOf(exchange), params ? slice(request.text, params) : "{}");
     const router = this.#routers.legacy(session, request, exchange.request.headers);
@@ -177,7 +177,7 @@ export class Hub {
   }
 
   /** Opens the event stream of the old transport. Throws `overloaded`. */
-  openStream(exchange: Exchange, sink: BackendCall): BackendRun {
+  openStream(exchange: Exchange, sink: ResponseReceiver): BackendRun {
     const session = this.sessions.create(this.clientOf(exchange));
     return session.openStream(sink, endpointOf(exchange.request, session));
   }
@@ -194,7 +194,7 @@ export class Hub {
   }
 
   /** Serves a request of the modern era. Throws `overloaded`. */
-  serveModern(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
+  serveModern(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     return runSessionless(
       this.#group(request, exchange),
       { request, sent: request },
@@ -205,7 +205,7 @@ export class Hub {
   }
 
   /** Serves a request of the legacy era without a session. Throws `overloaded`. */
-  serveStateless(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
+  serveStateless(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     const sent = asModernRequest(request);
     return runSessionless(
       this.#group(sent, exchange),

@@ -5,7 +5,7 @@
  */
 
 import type { Duplex } from "node:stream";
-import type { BackendCall, BackendEnv, BackendProblem } from "../core/backend.ts";
+import type { BackendEnv, BackendProblem, ResponseReceiver } from "../core/backend.ts";
 import { GatewayError } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { ExtraMatch } from "../core/policy.ts";
@@ -243,11 +243,11 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-export class RelayedCall implements BackendCall {
-  readonly #call: BackendCall;
+export class RelayedCall implements ResponseReceiver {
+  readonly #call: ResponseReceiver;
   readonly #challenge: (text: string) => string;
 
-  constructor(call: BackendCall, challenge: (text: string) => string) {
+  constructor(call: ResponseReceiver, challenge: (text: string) => string) {
     this.#call = call;
     this.#challenge = challenge;
   }

@@ -3,7 +3,7 @@
  * old transport the exchange of a message has ended long before its answer goes out: the log tells of a failure then.
  */
 import type { AttributeSource } from "../cel/expression.ts";
-import type { BackendCall } from "../core/backend.ts";
+import type { ResponseReceiver } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { McpFacts } from "../core/facts.ts";
 import type { CalledTool } from "../core/mcp-arguments.ts";
@@ -25,10 +25,10 @@ export interface ReportEnv {
 export class RequestReport implements CallReport {
   readonly #env: ReportEnv;
   readonly #exchange: Exchange;
-  readonly #call: BackendCall;
+  readonly #call: ResponseReceiver;
   readonly #isOldTransport: boolean;
 
-  constructor(env: ReportEnv, exchange: Exchange, call: BackendCall, isOldTransport: boolean) {
+  constructor(env: ReportEnv, exchange: Exchange, call: ResponseReceiver, isOldTransport: boolean) {
     this.#env = env;
     this.#exchange = exchange;
     this.#call = call;

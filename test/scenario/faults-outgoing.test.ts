@@ -113,7 +113,7 @@ async function poolFor(t: TestContext) {
             return true;
           },
           end: () => answered(text),
-          error: failed,
+          fail: failed,
         },
       );
     });
@@ -223,7 +223,7 @@ for (const { name, hint, afterMs, connections } of kept) {
     t.after(() => pool.close());
     const ask = async (): Promise<void> => {
       await new Promise<void>((resolve, reject) => {
-        const handler = { head: () => undefined, data: () => true, end: () => resolve(), error: reject };
+        const handler = { head: () => undefined, data: () => true, end: () => resolve(), fail: reject };
         pool.send({ method: "GET", path: "/", headers: new HeaderList(["host", backend.host]) }, handler);
       });
       await eventually("the connection is free", () => pool.connections().idle === 1);

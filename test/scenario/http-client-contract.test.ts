@@ -1,5 +1,5 @@
 /**
- * The contract of outgoing calls (`ResponseHandler`) on real sockets: when callbacks come, what abort and resume do inside
+ * The contract of outgoing calls (`HttpResponseReceiver`) on real sockets: when callbacks come, what abort and resume do inside
  * them, and what an exception in one costs.
  */
 import assert from "node:assert/strict";
@@ -9,7 +9,7 @@ import { Readable } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { openHttpPool } from "../../src/http/client/http-pool.ts";
 import { HeaderList } from "../../src/http/headers.ts";
-import type { HttpCall, HttpPool, OutgoingRequest, ResponseHandler } from "../../src/http/http-client.ts";
+import type { HttpCall, HttpPool, HttpResponseReceiver, OutgoingRequest } from "../../src/http/http-client.ts";
 
 interface Server {
   readonly pool: HttpPool;
@@ -74,7 +74,7 @@ function send(pool: HttpPool, act: Act = () => undefined, request: Partial<Outgo
     if (events.at(-1) !== event) events.push(event);
     return act(event, heard.call) ?? true;
   };
-  const handler: ResponseHandler = {
+  const handler: HttpResponseReceiver = {
     head: () => void note("head"),
     data(chunk) {
       heard.body += chunk.length;
@@ -84,7 +84,7 @@ function send(pool: HttpPool, act: Act = () => undefined, request: Partial<Outgo
       finish();
       note("end");
     },
-    error(error) {
+    fail(error) {
       finish();
       note(`error ${error.kind}`);
     },

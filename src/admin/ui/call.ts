@@ -91,7 +91,7 @@ function forward(request: CallRequest, address: ListenerAddress, sink: AdminSink
         if (rest !== "") line({ text: rest });
         finish({ end: true });
       },
-      error: (error) => finish({ error: error.message }),
+      fail: (error) => finish({ error: error.message }),
     },
   );
   sink.onClose(() => {

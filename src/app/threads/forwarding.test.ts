@@ -6,7 +6,7 @@ import { eventually } from "../../../test/support/eventually.ts";
 import { systemClock } from "../../base/clock.ts";
 import { createIdSource } from "../../base/ids.ts";
 import { createMemoryBudget } from "../../base/memory-budget.ts";
-import type { Backend, BackendCall } from "../../core/backend.ts";
+import type { Backend, ResponseReceiver } from "../../core/backend.ts";
 import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../../core/exchange.ts";
 import type { CompiledScope, Outcome } from "../../core/policy.ts";
 import type { ClientSink } from "../../core/sink.ts";
@@ -34,7 +34,7 @@ interface Received {
   body: Buffer | undefined;
 }
 
-type Respond = (call: BackendCall, exchange: Exchange, received: Received) => Run;
+type Respond = (call: ResponseReceiver, exchange: Exchange, received: Received) => Run;
 type Run = { resume(): void; abort(): void };
 
 interface Threads {
@@ -344,7 +344,7 @@ const endless: Respond = (call) => {
   call.data(Buffer.from("data: 1\n\n"));
   return { resume: () => undefined, abort: () => void aborted.push(call) };
 };
-const aborted: BackendCall[] = [];
+const aborted: ResponseReceiver[] = [];
 
 test("a client that leaves ends the request in the owning thread", async (t) => {
   aborted.length = 0;

@@ -3,17 +3,22 @@
  * `x-forwarded-*` set by us; the body streams; a WebSocket upgrade is passed on.
  */
 
-import type { Duplex } from "node:stream";
 import { z } from "zod";
-import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
+import {
+  type Backend,
+  type BackendEnv,
+  type BackendRun,
+  defineBackend,
+  type ResponseReceiver,
+} from "../../core/backend.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { markLocal } from "../../core/schema.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { type HealthEvents, HostHealth } from "../../http/client/host-health.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
 import { END_TO_END_HEADERS } from "../../http/header-rules.ts";
-import { addForwarded, type HeaderList } from "../../http/headers.ts";
-import type { HttpClientError, HttpPool, OutgoingRequest, ResponseHandler } from "../../http/http-client.ts";
+import { addForwarded } from "../../http/headers.ts";
+import type { HttpPool, OutgoingRequest } from "../../http/http-client.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
 import { withHttpChoice } from "./http-choice.ts";
 
@@ -85,7 +90,7 @@ export function sendTo(
   display: string,
   scheme: "http" | "https",
   exchange: Exchange,
-  call: BackendCall,
+  call: ResponseReceiver,
   health: HostHealth,
 ): BackendRun {
   const { request } = exchange;
@@ -111,41 +116,7 @@ export function sendTo(
   };
   call.attempt(display, exchange.trace && { over: "http", scheme, request: sent });
   health.asked();
-  return pool.send(sent, new Relay(call, health));
-}
-
-/** Hands a response on; one object with methods of its class is cheaper than five closures per request. */
-class Relay implements ResponseHandler {
-  readonly #call: BackendCall;
-  readonly #health: HostHealth;
-
-  constructor(call: BackendCall, health: HostHealth) {
-    this.#call = call;
-    this.#health = health;
-  }
-
-  head(status: number, headers: HeaderList): void {
-    this.#health.worked();
-    this.#call.head(status, headers);
-  }
-
-  data(chunk: Buffer): boolean {
-    return this.#call.data(chunk);
-  }
-
-  end(trailers: string[]): void {
-    this.#call.end(trailers);
-  }
-
-  error(error: HttpClientError): void {
-    if (error.kind === "connect" || error.kind === "connect-timeout") this.#health.failed(error.message);
-    this.#call.fail(error);
-  }
-
-  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
-    this.#health.worked();
-    this.#call.upgraded(status, headers, socket);
-  }
+  return pool.send(sent, call, health);
 }
 
 /** Only WebSocket is passed on: other upgrades (h2c) would take the connection out of our hands. */

@@ -8,7 +8,7 @@ import { createHash } from "node:crypto";
 import type { Duplex } from "node:stream";
 import type { SharedMemory } from "../../base/shared-memory.ts";
 import type { Expression } from "../../cel/expression.ts";
-import type { Backend, BackendCall, BackendEnv, BackendProblem, BackendRun } from "../../core/backend.ts";
+import type { Backend, BackendEnv, BackendProblem, BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Canary } from "../../core/topology.ts";
 import type { Sent } from "../../core/wire.ts";
@@ -74,7 +74,7 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
     },
     watched: (backend) => ({
       ...backend,
-      call(exchange: Exchange, call: BackendCall) {
+      call(exchange: Exchange, call: ResponseReceiver) {
         const startedMs = clock.monotonicMs();
         const watched = new WatchedAttempt(call, (hasFailed) => count(hasFailed, clock.monotonicMs() - startedMs));
         const run = backend.call(exchange, watched);
@@ -94,12 +94,12 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
 }
 
 /** Forwards all events, and reports the outcome once. */
-class WatchedAttempt implements BackendCall {
-  readonly #call: BackendCall;
+class WatchedAttempt implements ResponseReceiver {
+  readonly #call: ResponseReceiver;
   readonly #report: (hasFailed: boolean) => void;
   #isReported = false;
 
-  constructor(call: BackendCall, report: (hasFailed: boolean) => void) {
+  constructor(call: ResponseReceiver, report: (hasFailed: boolean) => void) {
     this.#call = call;
     this.#report = report;
   }

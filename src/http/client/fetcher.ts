@@ -64,7 +64,7 @@ export function openFetcher(clock: Clock): Fetcher {
               timer.cancel();
               resolve({ status, headers: responseHeaders, body: Buffer.concat(chunks) });
             },
-            error(error) {
+            fail(error) {
               timer.cancel();
               reject(new FetchError("network", error.message, error));
             },

@@ -68,7 +68,7 @@ function openHttp1Pool(target: HttpTarget, clock: Clock, resolve: Resolve | unde
   }
 
   return {
-    send: (request, handler) => take().send(request, handler),
+    send: (request, receiver, health) => take().send(request, receiver, health),
     connections: () => ({ open, idle: idle.length }),
     close() {
       isClosed = true;

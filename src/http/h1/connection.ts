@@ -7,12 +7,13 @@ import type { Clock } from "../../base/clock.ts";
 import { contain, surface } from "../../base/errors.ts";
 import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {
+  type HealthObserver,
   type HttpCall,
   HttpClientError,
   type HttpClientErrorKind,
+  type HttpResponseReceiver,
   type HttpTarget,
   type OutgoingRequest,
-  type ResponseHandler,
 } from "../http-client.ts";
 import { type BodyWriter, writeBody } from "./body-writer.ts";
 import { fairReads } from "./fair-reads.ts";
@@ -79,8 +80,8 @@ export class Connection implements ParserEvents, Carrier {
     });
   }
 
-  send(request: OutgoingRequest, handler: ResponseHandler): HttpCall {
-    const attempt = new HttpAttempt(this, handler);
+  send(request: OutgoingRequest, receiver: HttpResponseReceiver, health?: HealthObserver): HttpCall {
+    const attempt = new HttpAttempt(this, receiver, health);
     this.#attempt = attempt;
     this.#isComplete = false;
     if (this.#isConnected) this.#write(request);

@@ -8,11 +8,12 @@ import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
 import { describeSocketError, openSocket } from "../h1/open-socket.ts";
 import {
+  type HealthObserver,
   HttpClientError,
   type HttpPool,
+  type HttpResponseReceiver,
   type HttpTarget,
   type OutgoingRequest,
-  type ResponseHandler,
 } from "../http-client.ts";
 import { createLookup, type Resolve } from "../lookup.ts";
 import { endSessionLater } from "./later-ends.ts";
@@ -141,9 +142,13 @@ export function openHttp2Pool(
     return open();
   }
 
-  function send(request: OutgoingRequest, handler: ResponseHandler): StreamCall["attempt"] {
+  function send(
+    request: OutgoingRequest,
+    receiver: HttpResponseReceiver,
+    health: HealthObserver | undefined,
+  ): StreamCall["attempt"] {
     const link = take();
-    const call = new StreamCall(request, handler, target.protocol, () => {
+    const call = new StreamCall(request, receiver, health, target.protocol, () => {
       link.calls.delete(call);
       link.served += 1;
       link.idleSinceMs = clock.monotonicMs();
@@ -166,10 +171,10 @@ export function openHttp2Pool(
   });
 
   return {
-    send(request, handler) {
+    send(request, receiver, health) {
       if (speaksHttp1 || (request.upgrade !== undefined && fallback !== undefined))
-        return http1().send(request, handler);
-      return send(request, handler);
+        return http1().send(request, receiver, health);
+      return send(request, receiver, health);
     },
     connections() {
       const more = other?.connections() ?? { open: 0, idle: 0 };

@@ -7,12 +7,13 @@ import { contain } from "../../base/errors.ts";
 import type { BodyStream } from "../body-stream.ts";
 import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {
+  type HealthObserver,
   type HttpCall,
   HttpClientError,
   type HttpClientErrorKind,
   type HttpPool,
+  type HttpResponseReceiver,
   type OutgoingRequest,
-  type ResponseHandler,
 } from "../http-client.ts";
 import { headerList, plainPairs, requestFields } from "./request-fields.ts";
 
@@ -35,14 +36,15 @@ export class StreamCall implements Carrier {
   /** `done`: called once, when the stream is gone or was never opened. */
   constructor(
     request: OutgoingRequest,
-    handler: ResponseHandler,
+    receiver: HttpResponseReceiver,
+    health: HealthObserver | undefined,
     scheme: "http" | "https",
     done: (call: StreamCall) => void,
   ) {
     this.#request = request;
     this.#scheme = scheme;
     this.#done = done;
-    this.attempt = new HttpAttempt(this, handler);
+    this.attempt = new HttpAttempt(this, receiver, health);
   }
 
   /** `isKept`: the connection has served before, so that its end may be no fault of this request. */
@@ -85,15 +87,8 @@ export class StreamCall implements Carrier {
   /** The server speaks HTTP/1.1. */
   divert(pool: HttpPool): void {
     if (this.attempt.isOver) return;
-    const { attempt } = this;
     this.#finish();
-    this.#other = pool.send(this.#request, {
-      head: (status, headers) => attempt.head(status, headers),
-      data: (chunk) => attempt.data(chunk),
-      end: (trailers) => attempt.end(trailers),
-      error: (error) => attempt.fail(error),
-      upgraded: (status, headers, socket) => attempt.upgraded(status, headers, socket),
-    });
+    this.#other = pool.send(this.#request, this.attempt);
   }
 
   fail(kind: HttpClientErrorKind, message: string, cause?: Error): void {

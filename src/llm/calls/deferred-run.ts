@@ -2,7 +2,7 @@
  * A backend run that starts after an asynchronous step, such as a cache lookup or a guard webhook. If the client
  * disconnects first, it never starts.
  */
-import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 
 export class DeferredRun implements BackendRun {
   #run: BackendRun | undefined = undefined;
@@ -12,7 +12,7 @@ export class DeferredRun implements BackendRun {
   /**
    * `ready` resolves with the function that starts the run. `onAbandoned`: the client disconnected before the start.
    */
-  constructor(call: BackendCall, ready: Promise<() => BackendRun>, onAbandoned: () => void) {
+  constructor(call: ResponseReceiver, ready: Promise<() => BackendRun>, onAbandoned: () => void) {
     this.#onAbandoned = onAbandoned;
     ready
       .then((begin) => {

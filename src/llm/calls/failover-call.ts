@@ -7,10 +7,10 @@
  * commits with its first byte, and a possible context-length error commits only after its body was read. Redirects are never
  * followed, because a provider key must not be sent to an address from a response.
  *
- * `ResponseHandler` guarantees that a call makes no callbacks after `abort()`, so every callback belongs to `#attempt`.
+ * `HttpResponseReceiver` guarantees that a call makes no callbacks after `abort()`, so every callback belongs to `#attempt`.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
-import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/attempt-state.ts";
@@ -79,7 +79,7 @@ interface TargetFailure {
 export class FailoverCall implements BackendRun, SplitCallHandler {
   readonly #options: FailoverOptions;
   readonly #exchange: Exchange;
-  readonly #receiver: BackendCall;
+  readonly #receiver: ResponseReceiver;
   readonly #llm: LlmCall;
   readonly #targets: TargetQueue;
   readonly #settlement: Settlement;
@@ -89,7 +89,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
   constructor(
     options: FailoverOptions,
     exchange: Exchange,
-    receiver: BackendCall,
+    receiver: ResponseReceiver,
     llm: LlmCall,
     candidates: readonly Candidate[],
     settlement: Settlement,
@@ -290,7 +290,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     if (this.#transition("end")) attempt.response?.end(trailers);
   }
 
-  error(error: HttpClientError): void {
+  fail(error: HttpClientError): void {
     this.#attempt?.timer?.stop();
     // A request that cannot be sent and an internal error say nothing about the target.
     const isTargetFault = error.kind !== "request" && error.kind !== "internal";
@@ -429,7 +429,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
 }
 
 export function sendJson(
-  receiver: BackendCall,
+  receiver: ResponseReceiver,
   status: number,
   body: Members,
   extra: Readonly<Record<string, string>> = {},

@@ -2,7 +2,7 @@
  * Forwards requests that are not LLM calls (model lists, files, forms, WebSockets) to the first target: unchanged,
  * below the provider's base path, with the provider's credential.
  */
-import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { HttpCall } from "../../http/http-client.ts";
@@ -26,7 +26,7 @@ const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
 export function forwardUnread(
   table: ModelTable,
   exchange: Exchange,
-  call: BackendCall,
+  call: ResponseReceiver,
   env: PlanOptions,
   settlement: Settlement | undefined,
 ): BackendRun {
@@ -99,7 +99,7 @@ export function forwardUnread(
       },
       data: (chunk) => response.data(chunk),
       end: (trailers) => response.end(trailers),
-      error: (error) => response.fail(error),
+      fail: (error) => response.fail(error),
       upgraded: (status, headers, socket) => call.upgraded(status, headers, socket),
     });
   };
@@ -128,7 +128,7 @@ function modelName(name: string): string {
 }
 
 /** Sends the request once the credential is available. */
-function sendLater(signing: Promise<void>, send: () => HttpCall, call: BackendCall): BackendRun {
+function sendLater(signing: Promise<void>, send: () => HttpCall, call: ResponseReceiver): BackendRun {
   let http: HttpCall | undefined;
   let aborted = false;
   signing

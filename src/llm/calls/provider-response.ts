@@ -8,7 +8,7 @@
  */
 
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
-import type { BackendCall } from "../../core/backend.ts";
+import type { ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { createSseParser, encodeSseEvent } from "../../http/sse.ts";
@@ -40,7 +40,7 @@ export interface ProviderResponse {
 }
 
 export class NativeResponse implements ProviderResponse {
-  readonly #call: BackendCall;
+  readonly #call: ResponseReceiver;
   readonly #format: Format;
   readonly #settlement: ResponseSettlement;
   readonly #hidesUsage: boolean;
@@ -49,7 +49,7 @@ export class NativeResponse implements ProviderResponse {
   #isEventStream = false;
   #status = 0;
 
-  constructor(call: BackendCall, format: Format, settlement: ResponseSettlement, hidesUsage: boolean) {
+  constructor(call: ResponseReceiver, format: Format, settlement: ResponseSettlement, hidesUsage: boolean) {
     this.#call = call;
     this.#format = format;
     this.#settlement = settlement;
@@ -120,7 +120,7 @@ export function isEventStream(contentType: string | undefined): boolean {
 }
 
 /** Fails in a later event-loop turn, because closing the connection at once would discard the last chunk. */
-export function failAfter(call: BackendCall, lastWords: Buffer, error: unknown): void {
+export function failAfter(call: ResponseReceiver, lastWords: Buffer, error: unknown): void {
   call.data(lastWords);
   setImmediate(() => call.fail(error));
 }
@@ -149,7 +149,7 @@ export interface UpstreamControl {
 }
 
 export class TranslatedResponse implements ProviderResponse {
-  readonly #call: BackendCall;
+  readonly #call: ResponseReceiver;
   readonly #plan: UpstreamPlan;
   readonly #translation: Translation;
   readonly #settlement: ResponseSettlement;
@@ -165,7 +165,7 @@ export class TranslatedResponse implements ProviderResponse {
   #over = false;
 
   constructor(
-    call: BackendCall,
+    call: ResponseReceiver,
     plan: UpstreamPlan,
     translation: Translation,
     settlement: ResponseSettlement,

@@ -2,14 +2,14 @@
  * Base class of response filters: forwards the events that a filter does not inspect to the next receiver.
  */
 import type { Duplex } from "node:stream";
-import type { BackendCall, BackendProblem } from "../../core/backend.ts";
+import type { BackendProblem, ResponseReceiver } from "../../core/backend.ts";
 import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 
-export abstract class ResponseFilter implements BackendCall {
-  protected readonly call: BackendCall;
+export abstract class ResponseFilter implements ResponseReceiver {
+  protected readonly call: ResponseReceiver;
 
-  constructor(call: BackendCall) {
+  constructor(call: ResponseReceiver) {
     this.call = call;
   }
 

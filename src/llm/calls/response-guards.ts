@@ -8,7 +8,7 @@
  */
 import { InOrder } from "../../base/in-order.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
-import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -53,7 +53,7 @@ export class GuardedResponse extends ResponseFilter {
   #run: UpstreamRun | undefined;
 
   /** `isClientGone`: the client disconnected. */
-  constructor(call: BackendCall, guards: readonly TextGuard[], format: Format, isClientGone: () => boolean) {
+  constructor(call: ResponseReceiver, guards: readonly TextGuard[], format: Format, isClientGone: () => boolean) {
     super(call);
     this.#isClientGone = isClientGone;
     this.#guards = guards;
@@ -264,7 +264,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
 
   /** `isClientGone`: the client disconnected. */
   constructor(
-    call: BackendCall,
+    call: ResponseReceiver,
     format: Format,
     judge: (texts: readonly string[]) => Promise<readonly string[]>,
     isClientGone: () => boolean,
@@ -400,11 +400,11 @@ interface Reader {
 
 /** Wraps the receiver if there are shadow guards. */
 export function shadowGuarded(
-  call: BackendCall,
+  call: ResponseReceiver,
   exchange: Exchange,
   guards: readonly TextGuard[] | undefined,
   isForeignStream: boolean,
-): BackendCall {
+): ResponseReceiver {
   if (guards === undefined) return call;
   const watch = createShadowGuards(exchange, "response");
   if (!isForeignStream) return new ShadowGuardedResponse(call, guards, watch, () => exchange.isOver);
@@ -419,7 +419,7 @@ class ShadowGuardedResponse extends ResponseFilter {
   #reader: Reader | undefined;
   #hasEnded = false;
 
-  constructor(call: BackendCall, guards: readonly TextGuard[], watch: ShadowGuards, isClientGone: () => boolean) {
+  constructor(call: ResponseReceiver, guards: readonly TextGuard[], watch: ShadowGuards, isClientGone: () => boolean) {
     super(call);
     this.#isClientGone = isClientGone;
     this.#guards = guards;
@@ -538,13 +538,13 @@ class ShadowGuardedResponse extends ResponseFilter {
 
 export interface GuardedReceiver {
   /** Receives the provider's response. */
-  readonly receiver: BackendCall;
+  readonly receiver: ResponseReceiver;
   /** Sets the upstream call before the first byte. Guards abort it on a rejection and pause it while they inspect. */
   setUpstream(run: Pick<BackendRun, "abort" | "resume">): void;
 }
 
 /** Wraps the receiver of a response with the guards that apply to it. */
-export type ResponseGuards = (receiver: BackendCall) => GuardedReceiver;
+export type ResponseGuards = (receiver: ResponseReceiver) => GuardedReceiver;
 
 /** `unreadable`: the guards cannot read this kind of stream. */
 export function createResponseGuards(

@@ -6,7 +6,12 @@
 
 import type { Exchange } from "../../core/exchange.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { type HttpCall, HttpClientError, type OutgoingRequest, type ResponseHandler } from "../../http/http-client.ts";
+import {
+  type HttpCall,
+  HttpClientError,
+  type HttpResponseReceiver,
+  type OutgoingRequest,
+} from "../../http/http-client.ts";
 import { parseMembers } from "../../json/json.ts";
 import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import type { Candidate } from "../models/model-table.ts";
@@ -22,7 +27,7 @@ export interface SplitRequest {
   readonly count: number;
   /** The signed request for one part. */
   request(at: number): OutgoingRequest | Promise<OutgoingRequest>;
-  send(request: OutgoingRequest, handler: ResponseHandler): HttpCall;
+  send(request: OutgoingRequest, handler: HttpResponseReceiver): HttpCall;
   /** The tokens that a part used; undefined if the provider does not report them. */
   tokensOf(headers: HeaderList, answer: Buffer): number | undefined;
   estimateOf(at: number): number;
@@ -36,7 +41,7 @@ export interface SplitRequest {
 
 export class SplitCall implements HttpCall {
   readonly #parts: SplitRequest;
-  readonly #handler: ResponseHandler;
+  readonly #handler: HttpResponseReceiver;
   readonly #open = new Set<Part>();
   readonly #responses: Buffer[] = [];
   #next = 0;
@@ -51,7 +56,7 @@ export class SplitCall implements HttpCall {
   #isReported = false;
   #isOver = false;
 
-  constructor(parts: SplitRequest, handler: ResponseHandler) {
+  constructor(parts: SplitRequest, handler: HttpResponseReceiver) {
     this.#parts = parts;
     this.#handler = handler;
     this.#fill();
@@ -115,7 +120,7 @@ export class SplitCall implements HttpCall {
     this.#open.delete(part);
     this.#report();
     this.#close(part);
-    this.#handler.error(error);
+    this.#handler.fail(error);
   }
 
   /** Embeddings of one model have the same size, so an oversized total is detected early. */
@@ -188,7 +193,7 @@ const BEGIN = Buffer.from('{"parts":[');
 const COMMA = Buffer.from(",");
 const END = Buffer.from("]}");
 
-class Part implements ResponseHandler {
+class Part implements HttpResponseReceiver {
   readonly at: number;
   http: HttpCall | undefined = undefined;
   readonly #whole: SplitCall;
@@ -230,7 +235,7 @@ class Part implements ResponseHandler {
     else this.#whole.completed(this, headers, answer);
   }
 
-  error(error: HttpClientError): void {
+  fail(error: HttpClientError): void {
     this.#whole.failed(this, error);
   }
 }
@@ -238,7 +243,7 @@ class Part implements ResponseHandler {
 /** The response header with the token count of models that accept one text per call. */
 const COUNT_HEADER = "x-amzn-bedrock-input-token-count";
 
-export interface SplitCallHandler extends ResponseHandler {
+export interface SplitCallHandler extends HttpResponseReceiver {
   partReceived(): void;
 }
 

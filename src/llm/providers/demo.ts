@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { type Carrier, HttpAttempt } from "../../http/http-attempt.ts";
-import type { HttpCall, OutgoingRequest, ResponseHandler } from "../../http/http-client.ts";
+import type { HttpCall, HttpResponseReceiver, OutgoingRequest } from "../../http/http-client.ts";
 import { encodeSseEvent } from "../../http/sse.ts";
 import { isMembers, type Members, parseMembers } from "../../json/json.ts";
 import type { OutEvent } from "../canonical/translation.ts";
@@ -181,7 +181,7 @@ export function demoInputTokens(body: Members): number {
 
 /** Sends a call: a connection pool, or the demo. */
 export interface Upstream {
-  send(request: OutgoingRequest, handler: ResponseHandler): HttpCall;
+  send(request: OutgoingRequest, handler: HttpResponseReceiver): HttpCall;
 }
 
 export function demoProvider(): Provider {

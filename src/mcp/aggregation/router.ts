@@ -2,7 +2,7 @@
  * Routes the messages of a session to its targets. With one target, messages pass unchanged; with several,
  * `AggregateRouter` presents them as one server.
  */
-import type { BackendCall } from "../../core/backend.ts";
+import type { ResponseReceiver } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { HeaderList } from "../../http/headers.ts";
@@ -35,7 +35,7 @@ export type RouterOutcome =
       /** The JSON-RPC error for a request with this id. */
       text(id: string): string;
       /** Sends the error as a complete HTTP response. */
-      refuse(sink: BackendCall, id: string): void;
+      refuse(sink: ResponseReceiver, id: string): void;
     };
 
 export interface Router {
@@ -143,7 +143,7 @@ function refusal(reason: string, failure: Failure, text: (id: string) => string)
 
 /** Sends a complete response with a JSON body, given as a string or as byte chunks. */
 export function sendJson(
-  sink: BackendCall,
+  sink: ResponseReceiver,
   status: number,
   json: string | readonly Buffer[],
   extra: readonly string[] = [],

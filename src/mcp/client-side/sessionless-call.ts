@@ -4,7 +4,7 @@
  * The client leaving means that it wants no answer: the server is told.
  */
 import type { AttributeSource } from "../../cel/expression.ts";
-import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -84,7 +84,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
   readonly headers: HeaderList;
   readonly wire: WireTap | undefined;
   running: CallHandle | undefined = undefined;
-  readonly #sink: BackendCall;
+  readonly #sink: ResponseReceiver;
   readonly #env: SessionlessCallHost;
   #hasHead = false;
   #isOver = false;
@@ -96,7 +96,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
   constructor(
     request: ClientRequest,
     headers: HeaderList,
-    sink: BackendCall,
+    sink: ResponseReceiver,
     wire: WireTap | undefined,
     env: SessionlessCallHost,
   ) {
@@ -309,7 +309,7 @@ export function runSessionless(
   group: ClientGroup,
   { request, sent }: { readonly request: ClientRequest; readonly sent: ClientRequest },
   exchange: Exchange,
-  sink: BackendCall,
+  sink: ResponseReceiver,
   { report, sessions, nowMs }: SessionlessServices,
 ): BackendRun {
   const isStateless = sent !== request;

@@ -151,7 +151,7 @@ export class OpenApi {
         return true;
       },
       end: () => handler.answered(status, answered, Buffer.concat(chunks)),
-      error: (error) => {
+      fail: (error) => {
         if (status === 0) wire?.missed(error.message, this.address);
         handler.failed(
           status === 0 ? `could not be reached: ${error.message}` : `ended its response early: ${error.message}`,

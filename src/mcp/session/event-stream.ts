@@ -6,7 +6,7 @@
 
 import type { Linked } from "../../base/linked-list.ts";
 import type { MemoryAccount } from "../../base/memory-budget.ts";
-import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { singleLine } from "../../json/json-text.ts";
 import { sendJson } from "../aggregation/router.ts";
@@ -53,7 +53,7 @@ export class EventStream implements BackendRun, Heartbeat {
   readonly #primeAfterMs: number;
   /** Of the ids of its events. */
   readonly #suffix: string;
-  #sink: BackendCall | undefined = undefined;
+  #sink: ResponseReceiver | undefined = undefined;
   #hasHead = false;
   #isComplete = false;
   /** Whether a client may know an event of it, or one waits for it. */
@@ -89,7 +89,7 @@ export class EventStream implements BackendRun, Heartbeat {
   }
 
   /** Connects a client. With `after` it gets what it missed since that event, otherwise what nobody got yet. */
-  attach(sink: BackendCall, after?: number): void {
+  attach(sink: ResponseReceiver, after?: number): void {
     this.disconnect();
     this.#sink = sink;
     this.#hasHead = false;
@@ -145,7 +145,7 @@ export class EventStream implements BackendRun, Heartbeat {
       return;
     }
     const pieces = this.#encode(json, "");
-    const sink = this.#detach() as BackendCall;
+    const sink = this.#detach() as ResponseReceiver;
     this.#hasHead = true;
     const headers = eventStreamHeaders(this.#owner.sessionHeader);
     headers.add("content-length", String(pieces.reduce((sum, piece) => sum + piece.length, 0)));
@@ -161,7 +161,7 @@ export class EventStream implements BackendRun, Heartbeat {
       return;
     }
     this.#isComplete = true;
-    const sink = this.#detach() as BackendCall;
+    const sink = this.#detach() as ResponseReceiver;
     this.#hasHead = true;
     const { sessionHeader } = this.#owner;
     const session = sessionHeader === undefined ? [] : ["mcp-session-id", sessionHeader];
@@ -264,7 +264,7 @@ export class EventStream implements BackendRun, Heartbeat {
     sink.end();
   }
 
-  #detach(): BackendCall | undefined {
+  #detach(): ResponseReceiver | undefined {
     const sink = this.#sink;
     if (sink === undefined) return undefined;
     this.#sink = undefined;
@@ -284,7 +284,7 @@ export class EventStream implements BackendRun, Heartbeat {
     if (this.#sink) this.#sendHead(this.#sink);
   }
 
-  #sendHead(sink: BackendCall): void {
+  #sendHead(sink: ResponseReceiver): void {
     this.#hasHead = true;
     sink.head(200, eventStreamHeaders(this.#owner.sessionHeader));
   }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryAccount, MemoryPool } from "../../base/memory-budget.ts";
-import type { BackendCall } from "../../core/backend.ts";
+import type { ResponseReceiver } from "../../core/backend.ts";
 import { SessionStreams } from "./session-streams.ts";
 
 function sink() {
@@ -20,7 +20,7 @@ function sink() {
     problem: () => undefined,
     fail: () => undefined,
     upgraded: () => undefined,
-  } as unknown as BackendCall;
+  } as unknown as ResponseReceiver;
   return { state, call };
 }
 

@@ -4,7 +4,7 @@
  * events.
  */
 import type { MemoryAccount } from "../../base/memory-budget.ts";
-import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { sendJson } from "../aggregation/router.ts";
 import { errorText, INTERNAL_ERROR } from "../protocol/json-rpc.ts";
 import type { SessionPeers } from "../replicas/session-peers.ts";
@@ -78,7 +78,7 @@ export class SessionStreams implements StreamOwner {
   }
 
   /** The old transport: everything goes over the general stream. */
-  openOnly(sink: BackendCall, endpoint: string, closed: () => void): BackendRun {
+  openOnly(sink: ResponseReceiver, endpoint: string, closed: () => void): BackendRun {
     this.general.attach(sink);
     this.general.announce(endpoint);
     return {
@@ -91,7 +91,7 @@ export class SessionStreams implements StreamOwner {
   }
 
   /** The rest of an answer that broke off, or that it is lost, or that there is none; undefined: not of an answer. */
-  takeUp(sink: BackendCall, after: EventPlace, lifeMs?: number): BackendRun | undefined {
+  takeUp(sink: ResponseReceiver, after: EventPlace, lifeMs?: number): BackendRun | undefined {
     if (after.isLast || this.#silent.includes(after.stream)) return refuseFinished(sink);
     const resumed = this.find(after.stream);
     if (resumed === undefined) return this.#lost(sink, after);
@@ -100,7 +100,7 @@ export class SessionStreams implements StreamOwner {
   }
 
   /** The process that had the answer is gone, or is another replica: nobody should wait for it here. */
-  #lost(sink: BackendCall, { stream, number, answers }: EventPlace): EventStream | undefined {
+  #lost(sink: ResponseReceiver, { stream, number, answers }: EventPlace): EventStream | undefined {
     if (stream === GENERAL_STREAM || answers === undefined) return undefined;
     const lost = new EventStream(stream, this, undefined, number, answers);
     lost.attach(sink);
@@ -120,7 +120,7 @@ export class SessionStreams implements StreamOwner {
   }
 
   /** Connects a client to the general stream, after the event that it got last. */
-  listen(sink: BackendCall, after: EventPlace | undefined, lifeMs?: number): BackendRun {
+  listen(sink: ResponseReceiver, after: EventPlace | undefined, lifeMs?: number): BackendRun {
     const number = after?.stream === GENERAL_STREAM ? after.number : undefined;
     const run = this.#listeners.join(this.general, sink, number, lifeMs);
     if (this.general.isConnected) for (const text of this.#unheard.take()) this.general.event(text);
@@ -258,7 +258,7 @@ export class Listeners {
   /** Connects a client to the stream, after the event that it got last. `lifeMs`: for how long it may listen. */
   join(
     stream: EventStream,
-    sink: BackendCall,
+    sink: ResponseReceiver,
     after: number | undefined,
     lifeMs = Number.POSITIVE_INFINITY,
   ): BackendRun {
@@ -321,7 +321,7 @@ export class Listeners {
 }
 
 /** The client has the last event already. Official clients take 405 as the end; after anything else they ask again. */
-export function refuseFinished(sink: BackendCall): BackendRun {
+export function refuseFinished(sink: ResponseReceiver): BackendRun {
   const text = errorText(
     undefined,
     STREAM_REJECTED,
@@ -331,7 +331,7 @@ export function refuseFinished(sink: BackendCall): BackendRun {
   return NO_CALL;
 }
 
-function refuseListener(sink: BackendCall): BackendRun {
+function refuseListener(sink: ResponseReceiver): BackendRun {
   const text = errorText(
     undefined,
     STREAM_REJECTED,

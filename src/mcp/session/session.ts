@@ -6,7 +6,7 @@
  */
 import { LinkedList } from "../../base/linked-list.ts";
 import type { MemoryAccount } from "../../base/memory-budget.ts";
-import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
@@ -150,7 +150,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   open(
     router: Router,
     request: ClientRequest,
-    sink: BackendCall,
+    sink: ResponseReceiver,
     report: CallReport,
     wire: WireTap | undefined,
   ): BackendRun {
@@ -206,7 +206,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   /** HTTP+SSE transport: everything goes over one event stream, and the session ends with it. */
-  openStream(sink: BackendCall, endpoint: string): BackendRun {
+  openStream(sink: ResponseReceiver, endpoint: string): BackendRun {
     return this.#streams.openOnly(sink, endpoint, () => this.end("the client closed its event stream"));
   }
 
@@ -217,7 +217,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   /** Answers the requests of one POST on a stream of their own. */
-  request(requests: readonly ClientRequest[], sink: BackendCall, context: CallContext): BackendRun {
+  request(requests: readonly ClientRequest[], sink: ResponseReceiver, context: CallContext): BackendRun {
     this.#used();
     const stream = this.createStream(context.primeAfterMs, requests.length === 1 ? requests[0]?.id : undefined);
     stream.attach(sink);
@@ -245,7 +245,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
    * Serves a GET: the general stream, or the rest of a response whose connection was lost. `lifeMs` is the remaining
    * lifetime of the client's credential.
    */
-  listen(sink: BackendCall, after: EventPlace | undefined, lifeMs?: number): BackendRun {
+  listen(sink: ResponseReceiver, after: EventPlace | undefined, lifeMs?: number): BackendRun {
     this.#used();
     const resumed = after && this.#streams.takeUp(sink, after, lifeMs);
     if (resumed) return resumed;

@@ -13,8 +13,8 @@ import type {
   HttpCall,
   HttpClientError,
   HttpPool,
+  HttpResponseReceiver,
   OutgoingRequest,
-  ResponseHandler,
   TlsOptions,
 } from "../../http/http-client.ts";
 import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../http/sse.ts";
@@ -148,7 +148,7 @@ function rawValues(search: string): string[] {
 const STALLED_MESSAGE = "took too long to send a large message while other servers waited for memory";
 
 /** One request and its response while it arrives. */
-class RemoteCall implements HttpCall, ResponseHandler {
+class RemoteCall implements HttpCall, HttpResponseReceiver {
   readonly #pool: HttpPool;
   readonly #request: OutgoingRequest;
   #call: HttpCall;
@@ -269,7 +269,7 @@ class RemoteCall implements HttpCall, ResponseHandler {
     this.#handler.end();
   }
 
-  error(error: HttpClientError): void {
+  fail(error: HttpClientError): void {
     this.#room?.release();
     this.#body = undefined;
     if (error.kind === "stale" && this.#mayRepeat) {

@@ -3,7 +3,7 @@
  * backends return 200 without being called, external services are skipped, and nothing is settled or logged. It must be
  * compiled with separate services, because its limits count during a run.
  */
-import type { Backend, BackendCall, BackendRun } from "../../core/backend.ts";
+import type { Backend, BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Charge, CompiledPolicy, CompiledScope, Hooks, Outcome } from "../../core/policy.ts";
 import type { Listener, Route, Topology } from "../../core/topology.ts";
@@ -149,7 +149,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
               : inner.call(backend, exchange).map(dryScope),
         }
       : {}),
-    call(exchange: Exchange, call: BackendCall) {
+    call(exchange: Exchange, call: ResponseReceiver) {
       const walk = walks.get(exchange);
       if (walk) walk.called = exchange.request;
       call.head(200, new HeaderList());

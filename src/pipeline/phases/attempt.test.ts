@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
-import type { Backend, BackendCall } from "../../core/backend.ts";
+import type { Backend, ResponseReceiver } from "../../core/backend.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
@@ -67,7 +67,7 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
     broke: () => void heard.push("defect"),
     isUploading: () => false,
   };
-  const play = (event: Event, call: BackendCall): void => {
+  const play = (event: Event, call: ResponseReceiver): void => {
     if (event === "head") call.head(200, new HeaderList());
     else if (event === "503") call.head(503, new HeaderList());
     else if (event === "data") call.data(Buffer.from("x"));

@@ -5,7 +5,7 @@
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
-import type { Backend, BackendCall, BackendProblem, BackendRun } from "../../core/backend.ts";
+import type { Backend, BackendProblem, BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
@@ -39,7 +39,7 @@ export interface AttemptOwner {
 /** What an attempt needs of the way to the client. */
 export type AttemptDelivery = Pick<Delivery, "run" | "canReplace" | "isDone" | "head" | "data" | "end" | "breakOff">;
 
-export class Attempt implements BackendCall, BackendRun {
+export class Attempt implements ResponseReceiver, BackendRun {
   readonly #owner: AttemptOwner;
   readonly #exchange: Exchange;
   readonly #delivery: AttemptDelivery;

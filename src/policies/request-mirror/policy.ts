@@ -141,7 +141,7 @@ function openMirror(
         return true;
       },
       end: () => finish(),
-      error: ({ message }) => finish(message),
+      fail: ({ message }) => finish(message),
     });
     const timer = env.clock.after(TIMEOUT_MS, () => {
       call.abort();

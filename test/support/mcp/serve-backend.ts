@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import type { Clock } from "../../../src/base/clock.ts";
 import { createMemoryBudget, type MemoryBudget } from "../../../src/base/memory-budget.ts";
 import { createTasks, type Tasks } from "../../../src/base/tasks.ts";
-import type { Backend, BackendCall, BackendEnv, BackendRun } from "../../../src/core/backend.ts";
+import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../../../src/core/backend.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
 import type { Facts, McpAccess } from "../../../src/core/facts.ts";
 import { tokenPrincipal } from "../../../src/core/principal.ts";
@@ -108,7 +108,7 @@ async function handle(
 function call(backend: Backend, exchange: Exchange, res: ServerResponse): void {
   let run: BackendRun | undefined;
   let isOver = false;
-  const sink: BackendCall = {
+  const sink: ResponseReceiver = {
     attempt: () => undefined,
     received: () => undefined,
     missed: () => undefined,
