@@ -34,11 +34,11 @@ const selection = z.array(z.string().min(1).max(256));
 export const openApiSchema = exactlyOneOf(
   z.strictObject({
     file: filePath().optional().describe("The OpenAPI 3 description, JSON or YAML."),
-    url: httpUrl().optional().describe("Where the description is fetched when the server is first needed."),
+    url: httpUrl().optional().describe("The URL of the description. It is fetched when the server is first used."),
     server: httpUrl()
       .optional()
-      .describe("Where the API is. Default: the first of the file's `servers`. Required with `url`."),
-    auth: auth.optional().describe("How the gateway authenticates at the API."),
+      .describe("The base URL of the API. Default: the first of the file's `servers`. Required with `url`."),
+    auth: auth.optional().describe("How the gateway authenticates to the API."),
     headers: z
       .record(headerName(), secretValue())
       .default({})
@@ -50,20 +50,20 @@ export const openApiSchema = exactlyOneOf(
     include: selection
       .optional()
       .describe("The operations that become tools: `getPet*`, `GET /pets/*`, or `tag:pets`. Default: all."),
-    exclude: selection.optional().describe("Operations that do not, also if `include` names them."),
+    exclude: selection.optional().describe("Operations that do not become tools, even if `include` matches them."),
   }),
   ["file", "url"],
 ).superRefine(({ url, server }, context) => {
-  // A description from elsewhere must not choose where credentials are sent.
+  // A fetched description must not decide where credentials are sent.
   if (url !== undefined && server === undefined)
     context.addIssue({
       code: "custom",
       path: ["server"],
-      message: "required field is missing: with `url`, `server` says where the API is",
+      message: "required field is missing: with `url`, set `server` to the base URL of the API",
     });
 });
 
-/** A description that was read with the configuration; two of the same text are the same. */
+/** A description that was loaded with the configuration. `toJSON` returns a fingerprint, so reloads detect a change. */
 export interface OpenApiSource {
   readonly document: OpenApiDocument;
   toJSON(): string;
@@ -71,7 +71,7 @@ export interface OpenApiSource {
 
 export type OpenApiConfig = z.output<typeof openApiSchema> & { readonly source?: OpenApiSource };
 
-/** Throws an Error that says what is wrong with the description. */
+/** Throws an Error with the reason if the description is not supported. */
 export function openApiSource(text: string): OpenApiSource {
   const fingerprint = createHash("sha256").update(text).digest("hex");
   return { document: parseOpenApi(text), toJSON: () => fingerprint };

@@ -22,22 +22,22 @@ const TOKEN_TYPE = "urn:ietf:params:oauth:token-type:";
 const exchangeSchema = z
   .strictObject({
     tokenUrl: httpUrl().describe("The token endpoint of the identity provider."),
-    clientId: z.string().min(1).describe("The gateway's client id there."),
-    clientSecret: secret().optional().describe("The client's secret, if it has one."),
-    audience: z.string().min(1).optional().describe("The server, as the identity provider knows it."),
-    resource: httpUrl().optional().describe("The server's URL, for providers that know it by that."),
+    clientId: z.string().min(1).describe("The gateway's client id at the identity provider."),
+    clientSecret: secret().optional().describe("The client secret, if the client has one."),
+    audience: z.string().min(1).optional().describe("The server's identifier at the identity provider."),
+    resource: httpUrl().optional().describe("The server's URL, for identity providers that identify servers by URL."),
     scopes: z
       .array(z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/))
       .optional()
-      .describe("Default: what the provider gives."),
+      .describe("Requested scopes. Default: those that the identity provider grants."),
     subjectTokenType: z
       .enum(["access_token", "jwt", "id_token"])
       .default("access_token")
       .transform((name) => `${TOKEN_TYPE}${name}`)
-      .describe("What the provider is told that the caller's token is."),
+      .describe("The type of the caller's token, as sent to the identity provider."),
   })
   .refine(({ audience, resource }) => audience !== undefined || resource !== undefined, {
-    message: "set `audience` or `resource`: a token for everything would be one for other servers too",
+    message: "set `audience` or `resource`: an unrestricted token would be valid for other servers too",
   });
 
 export const identitySchema = z
@@ -45,14 +45,14 @@ export const identitySchema = z
     token: z
       .literal(true)
       .optional()
-      .describe("Send the caller's own token. Only for servers that are meant by its audience."),
+      .describe("Send the caller's own token. Use this only for servers in the token's audience."),
     exchange: exchangeSchema
       .optional()
-      .describe("Send a token that the identity provider gives in exchange for the caller's (RFC 8693)."),
+      .describe("Send a token that the identity provider issues in exchange for the caller's token (RFC 8693)."),
     headers: z
       .record(forwardedHeaderName(), celSource())
       .optional()
-      .describe("Headers with CEL values, for example `x-user: jwt.sub`. A client's own value never passes."),
+      .describe("Headers with CEL values, for example `x-user: jwt.sub`. Values that the client sends are removed."),
   })
   .superRefine(({ token, exchange, headers }, context) => {
     if (token !== undefined && exchange !== undefined)
@@ -71,13 +71,17 @@ export const oauthSchema = z
     connectUrl: httpUrl().describe(
       "The public URL of the route with the `mcpLogins` backend, for example `https://gateway.example.com/connect`. Users connect their accounts there.",
     ),
-    issuer: httpUrl().optional().describe("The authorization server. Default: the one that the server names."),
-    clientId: z.string().min(1).optional().describe("The gateway's client id there. Default: it registers itself."),
-    clientSecret: secret().optional().describe("The client's secret, if it has one."),
+    issuer: httpUrl().optional().describe("The authorization server. Default: the one in the server's metadata."),
+    clientId: z
+      .string()
+      .min(1)
+      .optional()
+      .describe("The gateway's client id at the authorization server. Default: the gateway registers itself."),
+    clientSecret: secret().optional().describe("The client secret, if the client has one."),
     scopes: z
       .array(z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/))
       .optional()
-      .describe("Default: what the server names."),
+      .describe("Requested scopes. Default: those in the server's metadata."),
   })
   .refine(({ clientId, clientSecret }) => clientSecret === undefined || clientId !== undefined, {
     path: ["clientSecret"],
@@ -93,12 +97,12 @@ const json: z.ZodType<unknown> = z.unknown();
 
 const argument = z
   .strictObject({
-    default: json.optional().describe("Sent when the client leaves the argument out; clients see it in the schema."),
+    default: json.optional().describe("Sent if the client omits the argument. Clients see it in the schema."),
     value: json.optional().describe("Always sent. Clients neither see nor set the argument."),
     expression: celSource()
       .optional()
       .describe(
-        "CEL for the value that is always sent, for example `jwt.email`. Clients neither see nor set the argument; a call without a value is denied.",
+        "A CEL expression for the value that is always sent, for example `jwt.email`. Clients neither see nor set the argument. A call for which it has no value is denied.",
       ),
     hidden: z.boolean().optional().describe("`true`: clients neither see nor set the argument."),
     description: z.string().optional().describe("Replaces the server's description of the argument."),
@@ -116,11 +120,14 @@ const override = z.strictObject({
     .string()
     .regex(TOOL_NAME, "expected letters, digits, `_`, `-`, `.` and `/`, 128 characters at most")
     .optional()
-    .describe("The name that clients see. Rules, limits and logs use it too."),
+    .describe("The name that clients see. Rules, limits, and logs use it too."),
   title: z.string().optional().describe("Replaces the server's title."),
   description: z.string().optional().describe("Replaces the server's description."),
-  arguments: z.record(z.string().min(1), argument).optional().describe("Arguments by the server's names."),
-  timeout: duration().optional().describe("How long a call may run in all."),
+  arguments: z
+    .record(z.string().min(1), argument)
+    .optional()
+    .describe("Changes to arguments, by the server's argument names."),
+  timeout: duration().optional().describe("The total time that a call may take."),
 });
 
 const guardRule = exactlyOneOf(
@@ -136,7 +143,7 @@ const resultGuard = z.strictObject({
     .enum(["enforce", "shadow"])
     .optional()
     .describe(
-      "`shadow`: what the guard would mask or reject is recorded (`gwctl shadow report`), but nothing is changed or rejected. Default: enforce.",
+      "`shadow`: the gateway records what the guard would mask or reject (`gwctl shadow report`), but changes nothing. Default: enforce.",
     ),
   regex: z
     .strictObject({
@@ -148,9 +155,9 @@ const resultGuard = z.strictObject({
     })
     .describe("Regular expressions, matched in linear time."),
   rejection: z
-    .strictObject({ body: z.string().min(1).describe("What clients are told instead of the result.") })
+    .strictObject({ body: z.string().min(1).describe("The text that clients get instead of the result.") })
     .optional()
-    .describe("The text of a rejection."),
+    .describe("The response to a rejected result."),
 });
 
 export type ResultGuardConfig = z.output<typeof resultGuard>;
@@ -159,15 +166,20 @@ const patterns = z.array(z.string().min(1).max(128));
 
 export const toolsSchema = z
   .strictObject({
-    allow: patterns.optional().describe("The only tools that clients see and call; `*` stands for any characters."),
-    deny: patterns.optional().describe("Tools that clients neither see nor call, also if `allow` names them."),
-    override: z.record(z.string().min(1), override).optional().describe("Changes to single tools, by their names."),
+    allow: patterns.optional().describe("The only tools that clients can see and call. `*` matches any characters."),
+    deny: patterns.optional().describe("Tools that clients can neither see nor call, even if `allow` matches them."),
+    override: z
+      .record(z.string().min(1), override)
+      .optional()
+      .describe("Changes to individual tools, by the server's tool names."),
     resultGuard: z
       .array(resultGuard)
       .min(1)
       .optional()
-      .describe("Mask or reject texts that the server sends, as `promptGuard` does in LLM responses."),
-    timeout: duration().optional().describe("How long a call of any tool may run in all. Default: `requestTimeout`."),
+      .describe("Masks or rejects text that the server sends, as `promptGuard` does in LLM responses."),
+    timeout: duration()
+      .optional()
+      .describe("The total time that a call of any tool may take. Default: `requestTimeout`."),
   })
   .superRefine(({ override: overrides = {} }, context) => {
     const taken = new Map<string, string>();
@@ -188,22 +200,28 @@ export type ToolsConfig = z.output<typeof toolsSchema>;
 export type ToolOverride = z.output<typeof override>;
 export type ArgumentOverride = z.output<typeof argument>;
 
-/** Names stand in tool names (`<target>_<tool>`), URIs (`<target>+<uri>`), log lines and the trace. */
+/** Names are part of tool names (`<target>_<tool>`), URIs (`<target>+<uri>`), log lines, and the trace. */
 const TARGET_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 const stdio = z.strictObject({
-  cmd: z.string().min(1).describe("The executable: a path, or a name that is looked up in PATH. No shell is involved."),
+  cmd: z.string().min(1).describe("The executable: a path, or a name to look up in PATH. No shell is involved."),
   args: z.array(z.string()).default([]).describe("Its arguments, passed unchanged."),
   env: z
     .record(z.string(), z.string().meta({ secret: true }))
     .default({})
-    .describe("Variables for the child, beyond the safe ones it always gets. Their values are never shown."),
-  cwd: z.string().min(1).optional().describe("Working directory, relative to this file. Default: that of the gateway."),
+    .describe(
+      "Environment variables for the child, in addition to the safe ones that it always gets. Values are never shown.",
+    ),
+  cwd: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("The working directory, relative to this file. Default: that of the gateway."),
   inheritEnv: z
     .boolean()
     .default(false)
     .describe(
-      "Whether the child gets the whole environment of the gateway, secrets included, instead of the safe part.",
+      "Whether the child gets all environment variables of the gateway, including secrets, instead of the safe ones.",
     ),
 });
 
@@ -212,7 +230,7 @@ const remote = z.strictObject({
   headers: z
     .record(headerName(), headerValue().meta({ secret: true }))
     .default({})
-    .describe("Headers for every request to the server, for example a key. Their values are never shown."),
+    .describe("Headers for every request to the server, for example an API key. Values are never shown."),
   forwardHeaders: z
     .array(forwardedHeaderName())
     .default([])
@@ -224,40 +242,46 @@ export const targetSchema = exactlyOneOf(
     name: z
       .string()
       .regex(TARGET_NAME, "expected letters, digits, dots, dashes and underscores, 63 characters at most")
-      .describe("The server's name in tool names, logs and the trace."),
+      .describe("The server's name in tool names, logs, and the trace."),
     stdio: markLocal(stdio, { what: "a process" })
       .optional()
-      .describe("A server started as a child process that speaks over its standard streams."),
+      .describe("A server that runs as a child process and communicates over its standard streams."),
     mcp: remote
       .extend({
         oauth: oauthSchema
           .optional()
           .describe(
-            "The server wants a login of its own: each user connects an account, and the gateway holds the tokens.",
+            "The server requires its own login: each user connects an account, and the gateway stores the tokens.",
           ),
         identity: identitySchema
           .optional()
-          .describe("How the server learns who the caller is: a token, an exchanged token, or headers."),
+          .describe(
+            "How the gateway sends the caller's identity to the server: a token, an exchanged token, or headers.",
+          ),
       })
       .optional()
-      .describe("A remote server that speaks streamable HTTP."),
+      .describe("A remote server with the streamable HTTP transport."),
     sse: remote
       .optional()
-      .describe("A remote server of the old HTTP+SSE transport; the URL is that of its event stream."),
-    openapi: openApiSchema.optional().describe("An HTTP API with an OpenAPI 3 description: each operation is a tool."),
+      .describe("A remote server with the deprecated HTTP+SSE transport. The URL is that of its event stream."),
+    openapi: openApiSchema
+      .optional()
+      .describe("An HTTP API with an OpenAPI 3 description. Each operation becomes a tool."),
     tools: toolsSchema
       .optional()
-      .describe("Which of its tools clients get, under which names, and what fills their arguments."),
+      .describe("Selects the tools that clients get, and changes their names, descriptions, and arguments."),
     spares: z
       .int()
       .min(0)
       .max(8)
       .optional()
-      .describe("Processes started ahead of sessions (`stdio`), so that these do not wait for a start. Default: none."),
+      .describe(
+        "Processes started ahead of sessions (`stdio`), so that new sessions do not wait for one. Default: none.",
+      ),
     shared: z
       .boolean()
       .default(false)
-      .describe("One process or connection for all sessions. Only for servers that keep nothing per client."),
+      .describe("Use one process or connection for all sessions. Only for servers that store no state per client."),
   }),
   ["stdio", "mcp", "sse", "openapi"],
 );
@@ -285,13 +309,13 @@ export const targetsSchema = z
         context.addIssue({
           code: "custom",
           path: [i, "shared"],
-          message: "a target with `oauth` has a connection per user",
+          message: "a target with `oauth` has one connection per user, so it cannot be shared",
         });
       if (mcp.forwardHeaders.includes("authorization") || Object.hasOwn(mcp.headers, "authorization"))
         context.addIssue({
           code: "custom",
           path: [i, "mcp", "oauth"],
-          message: "with `oauth` the gateway writes the authorization header itself",
+          message: "with `oauth`, the gateway sets the authorization header",
         });
     });
     targets.forEach(({ shared, mcp }, i) => {
@@ -299,12 +323,12 @@ export const targetsSchema = z
       if (problem !== undefined) context.addIssue({ code: "custom", path: [i, "mcp", "identity"], message: problem });
     });
     targets.forEach(({ shared, mcp, sse, openapi }, i) => {
-      // A shared connection has one identity: there is no client whose headers it could carry.
+      // A shared connection belongs to no single client, so there are no headers to forward.
       if (!shared || ((mcp ?? sse ?? openapi)?.forwardHeaders.length ?? 0) === 0) return;
       context.addIssue({
         code: "custom",
         path: [i, "shared"],
-        message: "a shared target cannot forward headers of clients",
+        message: "a shared target cannot forward client headers",
       });
     });
     names.forEach((name, i) => {
@@ -324,85 +348,91 @@ export const targetsSchema = z
 function identityProblem(shared: boolean, mcp: TargetConfig["mcp"]): string | undefined {
   if (mcp?.identity === undefined) return undefined;
   const { token, exchange, headers = {} } = mcp.identity;
-  if (shared) return "a shared target has no caller: it cannot be told who it is";
+  if (shared) return "a shared target has no single caller, so it cannot receive the caller's identity";
   if (mcp.oauth !== undefined && (token ?? exchange) !== undefined)
-    return "`oauth` is another way to the server's token";
+    return "use only one of `oauth` and an identity token: both set the authorization header";
   const own = [...Object.keys(headers), ...((token ?? exchange) === undefined ? [] : ["authorization"])];
   const others = [...mcp.forwardHeaders, ...Object.keys(mcp.headers)];
   const twice = own.find((name) => others.some((other) => isSameHeader(other, name)));
   return twice === undefined ? undefined : `the header "${twice}" is set in \`headers\` or \`forwardHeaders\` too`;
 }
 
-/** What stands beside `targets`, in `backends[].mcp` and in the `mcp` section. */
+/** The fields next to `targets`, in `backends[].mcp` and in the `mcp` section. */
 export const mcpSettingsShape = {
   prefixMode: z
     .enum(["conditional", "always", "never"])
     .default("conditional")
-    .describe("When names have the server's name as a prefix: only with several servers, always, or never."),
+    .describe("When names are prefixed with the server's name: only with several servers, always, or never."),
   toolMode: z
     .enum(["all", "search"])
     .default("all")
-    .describe("`search`: clients get three tools that find, describe and call the others, instead of a long list."),
+    .describe("`search`: clients get three tools that find, describe, and call the others, instead of a long list."),
   statefulMode: z
     .enum(["stateful", "stateless"])
     .default("stateful")
     .describe(
-      "`stateless`: clients of the 2025 era get no session; each request stands alone and may go to any replica. Servers cannot ask them anything.",
+      "`stateless`: legacy clients (2025 and older) get no session. Each request is independent and may go to any replica. Servers cannot send requests to these clients.",
     ),
   vaultKey: secret()
     .min(32)
     .optional()
-    .describe("Encrypts the tokens that users connect (`oauth`), at least 32 characters; or use `vaultKeyFile`."),
-  vaultKeyFile: filePath().optional().describe("A file with the key."),
+    .describe(
+      "Encrypts the tokens of connected accounts (`oauth`). At least 32 characters. Alternative: `vaultKeyFile`.",
+    ),
+  vaultKeyFile: filePath().optional().describe("A file that contains the vault key."),
   toolsLock: filePath()
     .optional()
     .describe("A file written by `gwctl mcp lock`. Tools that differ from it are withheld until they are accepted."),
   failureMode: z
     .enum(["failOpen", "failClosed"])
     .default("failOpen")
-    .describe("With several servers: if one fails, the others keep working, or the request fails."),
+    .describe("With several servers: if one fails, the others stay available (`failOpen`), or the request fails."),
   sessionIdleTtl: duration()
     .prefault("30m")
-    .describe("A session without requests and open streams is ended after this time."),
+    .describe("A session without requests and open streams ends after this time."),
   parkAfter: duration()
     .prefault("60s")
     .describe(
-      "The child processes of a session whose client closed its event stream and is silent are stopped after this time; its next request starts them again. `0s`: never.",
+      "If a client closes its event stream and sends no requests for this time, the gateway stops the session's child processes. The next request starts them again. `0s`: never.",
     ),
   requestTimeout: duration()
     .prefault("300s")
-    .describe("How long a server may take without a message; progress restarts the time."),
-  maxSessions: z.int().min(1).default(10_000).describe("Maximum number of sessions; further ones get 503."),
+    .describe("How long a server may take without sending a message. Progress notifications restart the timeout."),
+  maxSessions: z.int().min(1).default(10_000).describe("Maximum number of sessions. Further ones get status 503."),
   maxSessionsPerClient: z
     .int()
     .min(1)
     .optional()
     .describe(
-      "Sessions of one client: a principal, or an address (IPv6: a /64 network) if there is no authentication. Default: half of `maxSessions`.",
+      "Maximum number of sessions per client: a principal, or an IP address (IPv6: a /64 network) without authentication. Default: half of `maxSessions`.",
     ),
   maxChildren: z
     .int()
     .min(1)
     .default(256)
-    .describe("Child processes at a time. An idle session of the client that holds the most sessions makes room."),
+    .describe(
+      "Maximum number of child processes. When it is reached, an idle session of the client with the most sessions is ended.",
+    ),
   maxChildrenPerClient: z
     .int()
     .min(1)
     .optional()
     .describe(
-      "Child processes of one client. Default: half of `maxChildren`, but at least one for each `stdio` target.",
+      "Maximum number of child processes per client. Default: half of `maxChildren`, but at least one for each `stdio` target.",
     ),
   maxConcurrentStarts: z
     .int()
     .min(1)
     .optional()
-    .describe("Children that start at a time; others wait in line, up to 60 s. Default: four per CPU."),
+    .describe("Child processes that start at the same time. Others are queued for up to 60 s. Default: four per CPU."),
   maxRequestBytes: z
     .int()
     .min(1024)
     .max(64 * 1024 * 1024)
     .default(4 * 1024 * 1024)
-    .describe("The largest message of a client. It is parsed whole: much more than the default delays other requests."),
+    .describe(
+      "The largest message of a client. Messages are parsed whole, so a much larger limit can delay other requests.",
+    ),
   maxInitializeBytes: z
     .int()
     .min(1024)
@@ -416,12 +446,12 @@ export const mcpSettingsShape = {
     .min(1024)
     .max(256 * 1024 * 1024)
     .default(32 * 1024 * 1024)
-    .describe("The largest message of a server, for example a result with images. The call fails beyond."),
+    .describe("The largest message of a server, for example a result with images. A call with a larger one fails."),
   allowedHosts: z
     .array(z.string().min(1))
     .default([])
     .describe(
-      "Host names, besides loopback ones and those of the route, that requests over a loopback address may name.",
+      "Host names that are accepted in requests to a loopback address, in addition to loopback names and those of the route.",
     ),
 } as const;
 
