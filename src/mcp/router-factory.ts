@@ -61,7 +61,7 @@ export class RouterFactory {
       this.#loggedIn(target, session, "legacy", version, session, (own, link) =>
         this.#offered(target, own, (user) =>
           target.config.shared
-            ? this.#shared(target).seat(user, version)
+            ? this.#shared(target).addUpstream(user, version)
             : new LegacyUpstream(target, link, initialize, user, from),
         ),
       );

@@ -115,7 +115,10 @@ export class AggregateRouter implements Router {
     return renamedNotification(message, this.names, upstream.target.name);
   }
 
-  /** New targets join only if names keep their form; otherwise names that the client already knows would change. */
+  /**
+   * Adds targets only if the prefixing of names stays the same. Otherwise names that the client has listed would
+   * change.
+   */
   change({ targets, names }: TargetChange): readonly Upstream[] {
     const takesNew = names.isPrefixed === this.names.isPrefixed;
     const changed = changedUpstreams(this.upstreams, targets, takesNew, this.#options.late);
@@ -138,7 +141,7 @@ export class AggregateRouter implements Router {
       else {
         failed.set(upstream.target.name, "reason" in outcome ? outcome.reason : "refused to initialize");
         isOverloaded &&= "reason" in outcome && outcome.error === "overloaded";
-        // With several servers, the client could not know which one requires the login.
+        // With several servers, the login challenge would not identify the server that requires it.
         if ("reason" in outcome && typeof outcome.error === "object" && this.upstreams.length === 1)
           login = outcome.error;
       }

@@ -1,6 +1,6 @@
 /**
- * One subscription of a modern client over several targets: each gets its share, their acknowledgements become
- * one, and what they report comes under the client's names and the client's subscription.
+ * One subscription of a modern client to several targets. Each target receives its part of the filter. The
+ * acknowledgments are merged, and notifications carry the client's names and subscription id.
  */
 
 import { find, slice } from "../../json/json-text.ts";
@@ -23,9 +23,9 @@ import {
 import type { Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedNotification } from "./names.ts";
 
-/** A subscription while it lasts. */
+/** An open subscription. */
 export interface AggregateSubscription extends CallHandle {
-  /** A target came up late: it gets its share, and the client hears that lists changed. */
+  /** Adds a target that became available late, and notifies the client that lists changed. */
   join(upstream: Upstream): void;
 }
 
@@ -55,7 +55,7 @@ export function subscribeToAll(
       asServerMessage(withSubscription(acknowledgement(merged([...acknowledged.values()])), call.request.id)),
     );
   };
-  /** A late target: what the client has listed lacks its part. */
+  /** Sends list-changed notifications, because the lists that the client holds lack the late target. */
   const changed = (): void => {
     for (const kind of ["tools", "prompts", "resources"] as const) {
       if (asked[`${kind}ListChanged`] !== true) continue;
@@ -150,7 +150,7 @@ function shareOf(
   return uris.length === 0 ? lists : { ...lists, resourceSubscriptions: uris };
 }
 
-/** What a target agreed to, under the client's names. */
+/** The filter that a target acknowledged, with the names that the client sees. */
 function acknowledgedBy(message: ServerMessage, upstream: Upstream, names: Names): SubscriptionFilter {
   const span = find(message.text, 0, "params", "notifications");
   const filter = (span && readFilter(JSON.parse(slice(message.text, span)))) ?? {};

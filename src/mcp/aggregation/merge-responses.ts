@@ -1,6 +1,7 @@
 /**
- * One page of a list from several targets: each is asked with a cursor of its own, what they answer is merged under
- * the names that clients see, and what may not be used is left out. A target that just failed is not waited for.
+ * Merges the responses of several targets. A list page is requested from each target with its own cursor, and its items
+ * get the names that clients see; items that the client may not use are omitted. A target that failed recently is
+ * skipped instead of delaying the page.
  */
 import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
 import type { McpAccess } from "../../core/facts.ts";
@@ -40,7 +41,9 @@ export interface TargetResponse extends Part {
   readonly failure: Failure | undefined;
 }
 
-/** Sends one request to several targets. Messages meanwhile go to `call`; `done` gets the responses in order. */
+/**
+ * Sends one request to several targets. Messages before the responses go to `call`; `done` gets all responses in order.
+ */
 export function requestAll(
   call: Call,
   parts: readonly Part[],
@@ -165,7 +168,7 @@ export interface ListPage {
   readonly failed: ReadonlyMap<string, string>;
 }
 
-/** `item` returns the text of one item, or undefined to omit it. */
+/** `item` returns the JSON of one item, or undefined to omit it. */
 export function* mergePages(
   method: string,
   outcomes: readonly TargetResponse[],
@@ -269,7 +272,7 @@ export function failedMeta(failed: ReadonlyMap<string, string>): object {
   return failed.size === 0 ? {} : { _meta: { [FAILED_TARGETS]: Object.fromEntries(failed) } };
 }
 
-/** Who is asked for a page, and with which cursor. */
+/** The targets that have a part of the page, each with its cursor. */
 function partsOf(
   env: ListEnv,
   request: ClientRequest,

@@ -1,6 +1,6 @@
 /**
- * Requests about tasks, for the client that created the task and nobody else. A task of another client looks like one that
- * does not exist: the server is not asked. Where rules restrict tools, a task is judged as the call that created it.
+ * Restricts tasks to the client that created them. A request for a task of another client gets the error for an unknown
+ * task and is not sent to the server. If rules restrict tools, they apply to a task as to the call that created it.
  */
 
 import { surface } from "../../base/errors.ts";
@@ -84,7 +84,7 @@ export function runAboutTasks(
   };
 }
 
-/** The call of a tool, whose task is recorded as the client's before the client gets its id. */
+/** Wraps a tool call so that a created task is recorded for the client before the client receives its id. */
 export function recordedCall(call: Call, isJudged: boolean, client: ClientTasks, { target }: Upstream): Call {
   const { params } = call.request;
   return {
@@ -105,8 +105,8 @@ export function recordedCall(call: Call, isJudged: boolean, client: ClientTasks,
 }
 
 /**
- * The id of the task that the result announces: in `task` (2025-11-25) or beside `resultType` (the extension since). A task
- * that is announced in any other form is not recorded, so that nobody can use it.
+ * The id of the task in a result: in `task` (2025-11-25) or next to `resultType` (the later extension). A task in any
+ * other form is not recorded, so no client can access it.
  */
 export function createdTask({ kind, text }: Pick<ServerMessage, "kind" | "text">): string | undefined {
   if (kind !== "result" || text.length > SLICED_BYTES || !text.includes('"taskId"')) return undefined;
@@ -135,7 +135,7 @@ function taskProblem(
   };
 }
 
-/** The list without the tasks of others. Whatever a client could read in two ways is left out. */
+/** Removes tasks of other clients from a list. Ambiguous entries are removed too. */
 function ownList(call: Call, isOwn: (taskId: string) => boolean): Call {
   return withAnswerInTurns(call, function* (message): Steps<ServerMessage> {
     const { text } = message;
@@ -152,7 +152,7 @@ function ownList(call: Call, isOwn: (taskId: string) => boolean): Call {
   });
 }
 
-/** A subscription without the tasks of others. */
+/** Removes tasks of other clients from a subscription. */
 function ownSubscription(call: Call, isOwn: (taskId: string) => boolean): Call {
   const { request } = call;
   const span = find(request.text, 0, "params", "notifications", "taskIds");
@@ -166,7 +166,7 @@ function ownSubscription(call: Call, isOwn: (taskId: string) => boolean): Call {
   };
 }
 
-/** The form was checked when the message was read. */
+/** The shape of `params` was validated when the message was parsed. */
 function listenedTasks(params: ClientRequest["params"]): readonly string[] {
   const wanted = params.notifications as { readonly taskIds?: readonly string[] } | undefined;
   return wanted?.taskIds ?? [];

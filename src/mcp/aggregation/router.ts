@@ -46,7 +46,7 @@ export interface Router {
   open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void;
   run(call: Call, access: McpAccess | undefined): CallHandle;
   notify(message: ClientNotification, wire?: WireTap): void;
-  /** A server's notification with the names that the client knows; undefined if it is not for the client. */
+  /** A server's notification with the names that the client sees; undefined if it is not for the client. */
   notificationText(upstream: Upstream, message: ServerMessage): string | undefined;
   /** Applies a new configuration. Returns the upstreams that were removed. */
   change(change: TargetChange): readonly Upstream[];
@@ -170,7 +170,10 @@ export interface ChangedUpstreams {
   readonly left: readonly Upstream[];
 }
 
-/** Keeps upstreams with an unchanged definition, replaces changed ones, and removes others. Undefined if nothing changes. */
+/**
+ * Keeps upstreams with an unchanged definition, replaces changed ones, and removes others. Undefined if nothing
+ * changes.
+ */
 export function changedUpstreams(
   current: readonly Upstream[],
   targets: readonly Target[],

@@ -1,7 +1,8 @@
 /**
  * One process or connection for all sessions of a target (`shared: true`). The gateway initializes the server once,
- * without client capabilities, so the server cannot ask clients anything. Sessions receive only notifications that concern
- * all of them, such as list changes, and updates of resources that they subscribed to. Log messages are dropped.
+ * without client capabilities, so the server cannot send requests to clients. Sessions receive only notifications that
+ * concern all of them, such as list changes, and updates of resources that they subscribed to. Log messages are
+ * dropped.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -79,10 +80,10 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
   }
 
   /** Adds a session; `version` is the protocol version that its client requested. */
-  seat(user: UpstreamListener, version: string): SharedUpstream {
-    const seat = new SharedUpstream(this, user, version);
-    this.#upstreams.add(seat);
-    return seat;
+  addUpstream(user: UpstreamListener, version: string): SharedUpstream {
+    const upstream = new SharedUpstream(this, user, version);
+    this.#upstreams.add(upstream);
+    return upstream;
   }
 
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
@@ -103,11 +104,11 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
     }, wire);
   }
 
-  call(seat: SharedUpstream, call: Call): CallHandle {
+  call(upstream: SharedUpstream, call: Call): CallHandle {
     this.lastUsedMs = this.#env.nowMs();
     const { method, params } = call.request;
     if (method === "resources/subscribe" || method === "resources/unsubscribe")
-      return this.#subscription(seat, call, String(params.uri), method === "resources/subscribe");
+      return this.#subscription(upstream, call, String(params.uri), method === "resources/subscribe");
     // Tasks belong to the connection, so one client could list and read those of another.
     if (method.startsWith("tasks/")) {
       call.failed(unknownMethod(method));
@@ -128,9 +129,9 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
     });
   }
 
-  leave(seat: SharedUpstream): void {
-    if (!this.#upstreams.delete(seat)) return;
-    for (const uri of seat.uris) this.#count(uri, -1);
+  leave(upstream: SharedUpstream): void {
+    if (!this.#upstreams.delete(upstream)) return;
+    for (const uri of upstream.uris) this.#count(uri, -1);
     this.lastUsedMs = this.#env.nowMs();
   }
 
@@ -157,8 +158,8 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
     if (!isUpdate && message.method?.endsWith("/list_changed") !== true) return;
     const uri = isUpdate ? find(message.text, 0, "params", "uri") : undefined;
     const name = uri && String(JSON.parse(slice(message.text, uri)));
-    for (const seat of this.#upstreams)
-      if (!isUpdate || (name !== undefined && seat.uris.has(name))) seat.deliver(message);
+    for (const upstream of this.#upstreams)
+      if (!isUpdate || (name !== undefined && upstream.uris.has(name))) upstream.deliver(message);
   }
 
   asked(_upstream: Upstream, question: Question): void {
@@ -170,13 +171,13 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
   }
 
   lost(_upstream: Upstream, loss: ConnectionLoss): void {
-    for (const seat of this.#upstreams) seat.reportLoss(loss);
+    for (const upstream of this.#upstreams) upstream.reportLoss(loss);
   }
 
-  #subscription(seat: SharedUpstream, call: Call, uri: string, isOn: boolean): CallHandle {
-    if (seat.uris.has(uri) !== isOn) {
-      if (isOn) seat.uris.add(uri);
-      else seat.uris.delete(uri);
+  #subscription(upstream: SharedUpstream, call: Call, uri: string, isOn: boolean): CallHandle {
+    if (upstream.uris.has(uri) !== isOn) {
+      if (isOn) upstream.uris.add(uri);
+      else upstream.uris.delete(uri);
       this.#count(uri, isOn ? 1 : -1);
     }
     return answerEmpty(call);
@@ -227,8 +228,8 @@ export interface SharedConnectionAccess {
   readonly isBackingOff: boolean;
   readonly lossReason: string | undefined;
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
-  call(seat: SharedUpstream, call: Call): CallHandle;
-  leave(seat: SharedUpstream): void;
+  call(upstream: SharedUpstream, call: Call): CallHandle;
+  leave(upstream: SharedUpstream): void;
   reconnect(): void;
 }
 
@@ -335,7 +336,7 @@ export class ModernSharedUpstream implements Upstream, UpstreamListener {
   #legacy: ModernClientBridge | undefined = undefined;
 
   constructor(server: SharedConnection, env: ModernSharedOptions) {
-    this.#shared = server.seat(this, LATEST_LEGACY);
+    this.#shared = server.addUpstream(this, LATEST_LEGACY);
     this.#env = env;
   }
 

@@ -44,11 +44,11 @@ interface FoundTools {
 
 export class SearchRouter implements Router {
   readonly #inner: Router;
-  readonly #era: McpProtocol;
+  readonly #protocol: McpProtocol;
 
-  constructor(inner: Router, era: McpProtocol) {
+  constructor(inner: Router, protocol: McpProtocol) {
     this.#inner = inner;
-    this.#era = era;
+    this.#protocol = protocol;
   }
 
   get upstreams(): readonly Upstream[] {
@@ -101,7 +101,7 @@ export class SearchRouter implements Router {
     return this.#inner.change(change);
   }
 
-  /** Reads all pages of the client's tool list, then responds with the text made of them. */
+  /** Reads all pages of the client's tool list, then responds with the text that is built from them. */
   #listed(
     call: Call,
     access: McpAccess | undefined,
@@ -164,7 +164,7 @@ export class SearchRouter implements Router {
 
   #answer(call: Call, result: string): CallHandle {
     const message = asServerMessage(resultText("0", result));
-    call.answered(this.#era === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message);
+    call.answered(this.#protocol === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message);
     return NO_CALL;
   }
 }
@@ -218,7 +218,7 @@ export const FIND_TOOLS = "find_tools";
 export const DESCRIBE_TOOL = "describe_tool";
 export const CALL_TOOL = "call_tool";
 
-/** A longer text is no question; its words would be looked for in one go. */
+/** Limits the time of a search, because all words of a query are matched without slicing. */
 export const MAX_QUERY_CHARS = 1_000;
 
 export const SEARCH_TOOLS_JSON = JSON.stringify([
@@ -257,7 +257,7 @@ export const SEARCH_TOOLS_JSON = JSON.stringify([
   },
 ]);
 
-/** The messages, with each call through `call_tool` as the call that it means. */
+/** Replaces each call of `call_tool` with the call of the tool that its arguments name. */
 export function unwrapped(parsed: ClientMessage | readonly ClientMessage[]): ClientMessage | readonly ClientMessage[] {
   return Array.isArray(parsed)
     ? (parsed as readonly ClientMessage[]).map(unwrappedMessage)
@@ -268,7 +268,7 @@ export function unwrappedMessage<Message extends ClientMessage>(message: Message
   return message.kind === "request" ? unwrappedCall(message) : message;
 }
 
-/** What has no name to call stays as it is: it is answered with what is missing. */
+/** A call without a tool name stays unchanged, so the client gets an error that names the missing argument. */
 export function unwrappedCall(request: ClientRequest): ClientRequest {
   const { params, text } = request;
   if (request.method !== "tools/call" || params.name !== CALL_TOOL) return request;
@@ -288,7 +288,7 @@ export function unwrappedCall(request: ClientRequest): ClientRequest {
   return editedRequest(request, [{ start: span.start, end: span.end, text: withMembers(text, span, changes) }], meant);
 }
 
-/** One tool of a list, as far as a search reads it. */
+/** The members of a tool that a search reads. */
 export interface SearchedTool {
   readonly name: string;
   readonly title?: unknown;
@@ -296,16 +296,16 @@ export interface SearchedTool {
   readonly inputSchema?: unknown;
 }
 
-/** Words beyond these add nothing to a question. */
+/** Further words of a query are ignored. */
 const MAX_QUESTION_WORDS = 32;
-/** Of a description: what comes later does not say what a tool is for. */
+/** Only the beginning of a description is searched, because it states the purpose of a tool. */
 const MAX_READ_CHARS = 4_000;
-/** Of a tool's arguments: a server can name thousands. */
+/** Limits the argument names searched per tool, because a server may define thousands. */
 const MAX_READ_ARGUMENTS = 200;
 
 const WEIGHTS = { name: 4, title: 3, argument: 1.5, description: 1 } as const;
 
-/** The tools that have any of the words, the best first; without words all of them, in their order. */
+/** The tools that match any of the words, best match first. Without words, all tools in list order. */
 export function* searchTools<Tool extends SearchedTool>(tools: readonly Tool[], question: string): Steps<Tool[]> {
   const wanted = [...new Set(wordsOf(question))].slice(0, MAX_QUESTION_WORDS);
   if (wanted.length === 0) return [...tools];
@@ -330,7 +330,7 @@ export function* searchTools<Tool extends SearchedTool>(tools: readonly Tool[], 
     .map(({ tool }) => tool);
 }
 
-/** The first sentence, short enough to stand in a list. */
+/** The first sentence of a description, truncated to `maxChars`. */
 export function summaryOf(description: unknown, maxChars: number): string {
   if (typeof description !== "string") return "";
   const line = description.slice(0, MAX_READ_CHARS).replace(/\s+/g, " ").trim();
@@ -353,7 +353,7 @@ function weightsOf(tool: SearchedTool): Map<string, number> {
   return words;
 }
 
-/** A word that begins alike counts half: `issue` finds `issues`. */
+/** A prefix match counts half: `issue` finds `issues`. */
 function weightOf(words: ReadonlyMap<string, number>, wanted: string): number {
   const same = words.get(wanted);
   if (same !== undefined) return same;

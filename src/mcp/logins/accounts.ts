@@ -1,6 +1,6 @@
 /**
- * The accounts that users connected at the servers of a backend, for operators: who is connected where and until when,
- * whether the server takes the token, and how to take it back. No token is ever among what is shown.
+ * Lets operators list, test, and revoke the accounts that users connected at the servers of a backend. Tokens are never
+ * part of the output.
  */
 import type { ConnectedAccounts } from "../../core/backend.ts";
 import { shownPrincipal } from "../../core/principal.ts";
@@ -61,7 +61,7 @@ function shown(login: ServerLogin, { principal, tokens, connectedAtMs }: Connect
   };
 }
 
-/** Says nothing of the user to who does not know the user already. */
+/** A digest, so that the id does not reveal the user. */
 function idOf(login: ServerLogin, principal: string): string {
   return placeName(login.id, login.serverUrl, principal).slice(0, 16);
 }
@@ -96,7 +96,7 @@ async function tested(
         ...limits,
       }).catch(() => undefined);
     const ok = answer.status < 300;
-    return { ok, reason: ok ? "the server accepts the token" : `the server answered with status ${answer.status}` };
+    return { ok, reason: ok ? "the server accepts the token" : `the server returned status ${answer.status}` };
   } catch (error) {
     return { ok: false, reason: error instanceof Error ? error.message : String(error) };
   }

@@ -1,9 +1,9 @@
 /**
- * The pages where users connect their accounts at MCP servers that want a login of their own: one that asks for consent, and the
- * one that the authorization server sends the browser back to. They are on a route of their own, without authentication: a browser
- * has no token of the gateway. The ticket in the address names the gateway user, and the page shows that user. Without the consent,
- * another user's page could connect the visitor's account to that other user, so only the page itself can start a login, and only the
- * browser that started a login can finish it.
+ * The pages where users connect their accounts at MCP servers with `oauth`: a consent page, and the redirect target of
+ * the authorization server. They have a separate route without authentication, because a browser has no gateway token.
+ * The ticket in the URL identifies the gateway user, whom the page shows. Without consent, a prepared link could
+ * connect the visitor's account to another user. Therefore only the page itself can start a login, and only the browser
+ * that started a login can finish it.
  */
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
@@ -40,10 +40,10 @@ export const mcpLogins = defineBackend({
           return page(
             502,
             "The account could not be connected",
-            "Try again from your assistant. The log of the gateway says why.",
+            "Try again from your assistant. The log of the gateway has the reason.",
           );
         }),
-      // `prepare` answers every request; a call would be a defect.
+      // `prepare` responds to every request, so a call is a defect.
       call(_exchange, call) {
         call.fail(new Error("the connect pages were called"));
         return { abort: () => undefined, resume: () => undefined };
@@ -81,7 +81,7 @@ async function begun(request: Exchange["request"], registry: LoginRegistry, tick
   const invited = await registry.invitation(ticket);
   if (!invited) return expired();
   const { origin } = new URL(invited.login.redirectUri);
-  // The ticket stays valid: a page of another site must not be able to use it up.
+  // The ticket stays valid, so that a page of another site cannot invalidate it.
   if (foreignOrigin(request, origin) !== undefined)
     return page(
       403,
@@ -147,8 +147,8 @@ function expired(): Reply {
 }
 
 /**
- * `text` and `more` are HTML; the title is not. With the policy `no-referrer`, browsers would send `Origin: null` with the form, and
- * the form must name its origin.
+ * `text` and `more` are HTML; the title is plain text. The referrer policy is not `no-referrer`, because browsers would
+ * then send `Origin: null` with the form, and the origin is checked.
  */
 export function page(status: number, title: string, text: string, more = ""): Reply {
   const html = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">

@@ -1,7 +1,7 @@
 /**
- * The upstream of a server that requires its own login. Until the user has connected an account, it offers one tool that
- * returns the connect address, and other calls return that address too. After the login, the session continues with the
- * real server and gets list change notifications.
+ * The upstream of a server that requires its own login. Until the user has connected an account, it offers one tool
+ * that returns the connect address, and other calls return that address too. After the login, the session continues
+ * with the real server and gets list change notifications.
  */
 import { personDescription } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
@@ -42,11 +42,11 @@ export interface LoginUpstreamEnv {
   readonly login: ServerLogin;
   readonly principal: string;
   readonly era: McpProtocol;
-  /** Of the client; for `initialize`. */
+  /** The protocol version that the client requested in `initialize`. */
   readonly version: string;
 }
 
-/** What goes with every request to the server; changes when the token is renewed. */
+/** The token sent with every request to the server. It is replaced when the token is renewed. */
 export interface Bearer {
   token: string | undefined;
 }
@@ -120,7 +120,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
       running.current = this.inner.call({
         ...withAnswer(call, (message) => message),
         failed: (failure) => {
-          // The server did not process the request, so it is sent once more with a new token.
+          // The server did not process the request, so it is retried once with a new token.
           if (!isLoginRequired(failure.error)) call.failed(failure);
           else if (refused === undefined && token !== undefined) retry(token);
           else void this.#invite(call).catch(fail);
@@ -193,13 +193,13 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     if (token === undefined) return undefined;
     this.#opening ??= new Promise<OpenOutcome>((resolve) => this.inner.open(resolve, wire));
     const outcome = await this.#opening;
-    // The next call tries again.
+    // Lets the next call retry.
     if (!outcome.ok) this.#opening = undefined;
     if (outcome.ok || refused !== undefined || !lacksLogin(outcome)) return outcome;
     return this.#ready(token, wire);
   }
 
-  /** Answers a user who has not connected an account. */
+  /** The server description for a user without a connected account. */
   #offered(): OpenOutcome {
     this.#wasOffered = true;
     this.#about = {
@@ -256,7 +256,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
 function connectTool(target: string): object {
   return {
     name: CONNECT_TOOL,
-    description: `Says where the user connects the ${target} account. Its tools are available after that.`,
+    description: `Returns the address where the user connects the ${target} account. Its tools are available after that.`,
     inputSchema: { type: "object", properties: {} },
     annotations: { readOnlyHint: true },
   };

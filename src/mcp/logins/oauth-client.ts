@@ -11,7 +11,7 @@ import type { ExchangeConfig } from "../server-side/target-config.ts";
 
 const TOKEN_MS = 15_000;
 const MAX_TOKEN_BYTES = 256 * 1024;
-/** Where the server does not say: most tokens live for an hour. */
+/** The lifetime of a token if the server sends no `expires_in`. */
 const DEFAULT_LIFETIME_MS = 3_600_000;
 
 export interface OauthClient {
@@ -26,7 +26,7 @@ export interface Tokens {
   readonly scope?: string | undefined;
 }
 
-/** The grant is refused for good: the user must log in again. */
+/** The authorization server rejected the grant permanently, so the user must log in again. */
 export class GrantRefused extends Error {}
 
 export async function registerClient(server: OauthServer, redirectUri: string, fetch: Fetch): Promise<OauthClient> {
@@ -104,11 +104,11 @@ export async function refreshTokens(
     fetch,
     nowMs,
   );
-  // A server that does not rotate them leaves the old one valid (RFC 6749 section 6).
+  // Without a new refresh token, the old one stays valid (RFC 6749 section 6).
   return { ...fresh, refreshToken: fresh.refreshToken ?? refreshToken };
 }
 
-/** Best effort: a token that the server does not take back ends by itself. */
+/** Best effort: a token that is not revoked stays valid until it expires. Returns whether the server revoked it. */
 export async function revokeTokens(
   server: OauthServer,
   client: OauthClient,
@@ -133,7 +133,7 @@ function tokens(
   return requestTokens(server.tokenEndpoint, client, { ...grant, resource: server.resource }, fetch, nowMs);
 }
 
-/** Throws GrantRefused where the server says no, another Error where it could not be asked. */
+/** Throws GrantRefused if the server rejects the grant, or another Error if the request failed. */
 export async function requestTokens(
   endpoint: string,
   client: OauthClient,
@@ -164,7 +164,7 @@ export async function requestTokens(
 }
 
 function encoded(client: OauthClient, form: Readonly<Record<string, string>>): string {
-  // A client with a secret shows itself in the header, and is named there.
+  // A client with a secret sends its id in the authorization header.
   return new URLSearchParams(
     client.clientSecret === undefined ? { ...form, client_id: client.clientId } : form,
   ).toString();
@@ -185,14 +185,14 @@ async function post(url: string, body: string, type: string, fetch: Fetch, heade
     timeoutMs: TOKEN_MS,
     maxBytes: MAX_TOKEN_BYTES,
   });
-  // Where there is none, the status says enough.
+  // Without a JSON body, the status is the reason.
   const value = parseBoundedObject(answer.body) ?? {};
-  // Only what the RFC lets an error say: a body may repeat what was sent.
-  const said = [value.error, value.error_description].filter((one) => typeof one === "string").join(": ");
+  // Other members of the body may echo the request, including its secrets.
+  const detail = [value.error, value.error_description].filter((one) => typeof one === "string").join(": ");
   return {
     status: answer.status,
     value,
-    reason: `status ${answer.status}${said === "" ? "" : `, ${said.slice(0, 200)}`}`,
+    reason: `status ${answer.status}${detail === "" ? "" : `, ${detail.slice(0, 200)}`}`,
   };
 }
 
@@ -205,18 +205,18 @@ export interface OauthServer {
   readonly tokenEndpoint: string;
   readonly registrationEndpoint: string | undefined;
   readonly revocationEndpoint: string | undefined;
-  /** The audience that tokens are asked for (RFC 8707). */
+  /** The audience of requested tokens (RFC 8707). */
   readonly resource: string;
   readonly scopes: readonly string[];
-  /** `iss` is among the parameters of its redirects (RFC 9207). */
+  /** Whether its redirects carry the parameter `iss` (RFC 9207). */
   readonly sendsIssuer: boolean;
 }
 
 type Document = Readonly<Record<string, unknown>>;
 
 /**
- * Requests to what a server on the internet names, other than itself, do not reach this machine, whatever the name
- * resolves to.
+ * Confines requests to URLs that a public server names on other origins: they cannot reach local addresses, even if the
+ * name resolves to one.
  */
 export function confinedFetch(serverUrl: string, fetch: Fetch): Fetch {
   const { origin } = new URL(serverUrl);
@@ -236,16 +236,16 @@ export async function discoverOauthServer(
   return (await discoverLogin(serverUrl, issuer, fetch)).server;
 }
 
-/** What a remote server and its authorization server publish about logins, and what follows from it. */
+/** The OAuth metadata of a remote server and its authorization server, and the endpoints derived from it. */
 export interface LoginDocuments {
   readonly server: OauthServer;
-  /** RFC 9728; undefined if it has none. */
+  /** The protected resource metadata (RFC 9728); undefined if the server has none. */
   readonly resourceMetadata: Document | undefined;
-  /** RFC 8414 or OpenID Connect. */
+  /** The metadata of the authorization server (RFC 8414 or OpenID Connect). */
   readonly serverMetadata: Document;
 }
 
-/** Throws as `discoverOauthServer`. */
+/** Throws the same errors as `discoverOauthServer`. */
 export async function discoverLogin(
   serverUrl: string,
   issuer: string | undefined,
@@ -256,7 +256,7 @@ export async function discoverLogin(
   const checked = (url: string, what: string): string => checkedUrl(url, { mayHttp, mayLocal }, what);
   const resource = await resourceMetadata(serverUrl, fetch, checked);
   const named = Array.isArray(resource?.authorization_servers) ? resource.authorization_servers[0] : undefined;
-  // What the configuration names may be anywhere.
+  // A configured issuer is trusted and may be local.
   const chosen = issuer ?? checked(typeof named === "string" ? named : new URL(serverUrl).origin, "its issuer");
   const metadata = await serverMetadata(chosen, fetch);
   const methods = metadata.code_challenge_methods_supported;
@@ -264,7 +264,7 @@ export async function discoverLogin(
   const endpoint = (name: string): string | undefined => {
     const value = metadata[name];
     if (typeof value !== "string") return undefined;
-    // An authorization server that the configuration names may have its endpoints beside it.
+    // Endpoints on the origin of a configured issuer are trusted too.
     if (issuer !== undefined && URL.canParse(value) && new URL(value).origin === new URL(issuer).origin) return value;
     return checked(value, name);
   };
@@ -295,7 +295,7 @@ async function resourceMetadata(serverUrl: string, fetch: Fetch, checked: Check)
     `${origin}/.well-known/oauth-protected-resource`,
   ];
   for (const place of places) {
-    // What the challenge names must be the server's own: others could send us anywhere.
+    // The challenge must not redirect the gateway to another origin.
     if (place === undefined || new URL(checked(place, "its metadata")).origin !== origin) continue;
     const found = await document(place, fetch);
     if (found !== undefined) return found;
@@ -326,7 +326,7 @@ async function serverMetadata(issuer: string, fetch: Fetch): Promise<Document> {
   ]) {
     const found = await document(place, fetch);
     if (found === undefined) continue;
-    // A document about another issuer could mix up two servers (RFC 8414 section 3.3).
+    // Prevents mix-up attacks (RFC 8414 section 3.3).
     if (typeof found.issuer === "string" && found.issuer.replace(/\/$/, "") !== issuer.replace(/\/$/, ""))
       throw new Error(`names another issuer (${found.issuer.slice(0, 200)})`);
     return found;
@@ -352,7 +352,7 @@ async function document(url: string, fetch: Fetch): Promise<Document | undefined
   return parseBoundedObject(answer.body);
 }
 
-/** What a server on the internet names must not lead into the network that the gateway stands in. */
+/** Rejects URLs of a public server that point into the gateway's own network. */
 function checkedUrl(url: string, may: { mayHttp: boolean; mayLocal: boolean }, what: string): string {
   const parsed = URL.canParse(url) ? new URL(url) : undefined;
   const isAllowed = parsed?.protocol === "https:" || (parsed?.protocol === "http:" && may.mayHttp);
@@ -375,9 +375,9 @@ function texts(value: unknown): string[] {
 }
 
 const MAX_EXCHANGED_TOKENS = 10_000;
-/** Not used in its last seconds: the request takes some. */
+/** A token is not used this shortly before it expires, because the request takes time. */
 const EARLY_MS = 15_000;
-/** What the provider took back since is used no longer than this. */
+/** Limits how long a revoked token is reused. */
 const KEPT_MS = 300_000;
 
 export class TokenExchange {
@@ -395,7 +395,7 @@ export class TokenExchange {
     this.#clock = clock;
   }
 
-  /** Rejects with an Error that says why. `untilMs`: when the caller's own token expires. */
+  /** Exchanges the caller's token, which expires at `untilMs`. Rejects with an Error that has the reason. */
   token(subject: string, untilMs: number): Promise<string> {
     const key = hash("sha256", subject, "base64");
     const kept = this.#kept.get(key);

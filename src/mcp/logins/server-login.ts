@@ -1,7 +1,7 @@
 /**
- * User logins at remote servers: connected accounts, token renewal, and the connect flow. A token is available only to the
- * principal that connected it, and only for its server. Replicas share the vault, so they see each other's renewals and
- * revocations. `LoginRegistry` finds all logins of the process by id.
+ * User logins at remote servers: connected accounts, token renewal, and the connect flow. A token is available only to
+ * the principal that connected it, and only for its server. Replicas share the vault, so they see each other's renewals
+ * and revocations. `LoginRegistry` finds all logins of the process by id.
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -23,11 +23,11 @@ import {
 } from "./oauth-client.ts";
 import { placeName, type Vault } from "./vault.ts";
 
-/** People take their time; an address that lies around longer is a risk. */
+/** How long a connect URL is valid. A longer time would increase the risk of a leaked URL. */
 const INVITATION_MS = 600_000;
-/** Renewed this long before it expires. */
+/** Tokens are renewed this long before they expire. */
 const EARLY_MS = 60_000;
-/** What another replica changed is noticed after this time. */
+/** How long a token is used without reading the vault, which other replicas may have changed. */
 const CACHED_MS = 30_000;
 const MAX_CACHED_LOGINS = 10_000;
 const SERVER_MS = 600_000;
@@ -42,7 +42,7 @@ export interface Connection {
 export interface Invitation {
   readonly principal: string;
   readonly login: string;
-  /** The user in words that people recognize. Absent in records of older versions. */
+  /** A display name of the user. Absent in records of older versions. */
   readonly person?: string;
 }
 
@@ -50,7 +50,7 @@ export interface Flow extends Invitation {
   readonly verifier: string;
   readonly issuer: string;
   readonly client: OauthClient;
-  /** The digest of the secret that only the browser that began it has. */
+  /** Digest of the secret in the cookie of the browser that started the flow. */
   readonly browser: string;
 }
 
@@ -87,7 +87,10 @@ export class ServerLogin {
     return `${this.#config.connectUrl.replace(/\/$/, "")}/callback`;
   }
 
-  /** The access token of the principal, renewed if need be; undefined if it must log in. `refused`: the server no longer takes this one. */
+  /**
+   * The access token of the principal, renewed if necessary; undefined if the principal must log in. `refused` is a
+   * token that the server no longer accepts.
+   */
   async token(principal: string, refused?: string): Promise<string | undefined> {
     const cached = this.#cache.get(principal);
     const nowMs = this.#env.clock.now();
@@ -109,7 +112,7 @@ export class ServerLogin {
     return (await this.#renewed(principal, connection, refused))?.tokens.accessToken;
   }
 
-  /** The address where the principal connects; the same for some minutes. `person` is shown there. */
+  /** The connect URL of the principal, reused for some minutes. The page shows `person`. */
   async invite(principal: string, person: string): Promise<string> {
     const nowMs = this.#env.clock.now();
     const known = this.#invitations.get(principal);
@@ -124,7 +127,7 @@ export class ServerLogin {
     return url;
   }
 
-  /** The address of the authorization server that a browser is sent to, with the state of the flow. `secret` is the browser's. */
+  /** Starts a flow. Returns the URL of the authorization server, and the state. `secret` identifies the browser. */
   async begin({ principal }: Invitation, secret: string): Promise<{ readonly url: string; readonly state: string }> {
     const server = await this.#discovered();
     const client = await this.#client(server);
@@ -138,11 +141,11 @@ export class ServerLogin {
     return { url: authorizationUrl(server, { client, redirectUri, state, verifier, scopes }), state };
   }
 
-  /** The browser came back. Throws an Error that the user may read. */
+  /** Finishes a flow after the redirect. The message of a thrown Error may be shown to the user. */
   async finish(flow: Flow, answer: { code: string; issuer: string | undefined }): Promise<void> {
     const server = await this.#discovered();
     if (server.issuer !== flow.issuer || (answer.issuer ?? (server.sendsIssuer ? "" : flow.issuer)) !== flow.issuer)
-      throw new Error("The answer comes from another authorization server.");
+      throw new Error("The response comes from another authorization server.");
     const { code } = answer;
     const { verifier, client } = flow;
     const nowMs = this.#env.clock.now();
@@ -155,13 +158,13 @@ export class ServerLogin {
     );
     await this.#save({ principal: flow.principal, login: this.id, tokens, connectedAtMs: nowMs });
     this.#env.logger.info("MCP account connected", { target: this.targetName });
-    for (const tell of this.#watchers.get(flow.principal) ?? []) tell();
+    for (const connected of this.#watchers.get(flow.principal) ?? []) connected();
   }
 
-  /** Forgets the tokens and asks the server to do the same. Returns whether it did. */
+  /** Deletes the tokens and revokes them at the server. Returns whether the server revoked them. */
   async revoke(principal: string): Promise<boolean> {
     const connection = await this.#env.vault.get<Connection>(this.#place(principal));
-    // A renewal under way would write them again.
+    // A running renewal would store new tokens.
     await this.#renewals.get(principal)?.catch(() => undefined);
     const last = (await this.#env.vault.get<Connection>(this.#place(principal))) ?? connection;
     await this.#env.vault.delete(this.#place(principal));
@@ -171,23 +174,25 @@ export class ServerLogin {
       const server = await this.#discovered();
       return await revokeTokens(server, await this.#client(server), last.tokens, this.#env.fetch);
     } catch {
-      // The gateway has forgotten it; the server's part ends by itself.
+      // The tokens are deleted here; at the server they stay valid until they expire.
       return false;
     }
   }
 
-  /** What other threads or replicas changed is seen at once. */
+  /** Clears the cache, so that changes by other threads and replicas take effect. */
   forgetCached(): void {
     this.#cache.clear();
   }
 
-  /** Called when the principal has connected, in this process. */
-  watch(principal: string, tell: () => void): () => void {
+  /**
+   * Calls `connected` whenever the principal connects an account in this process. Returns a function that stops this.
+   */
+  watch(principal: string, connected: () => void): () => void {
     const watchers = this.#watchers.get(principal) ?? new Set();
     this.#watchers.set(principal, watchers);
-    watchers.add(tell);
+    watchers.add(connected);
     return () => {
-      watchers.delete(tell);
+      watchers.delete(connected);
       if (watchers.size === 0) this.#watchers.delete(principal);
     };
   }
@@ -200,7 +205,7 @@ export class ServerLogin {
     return `token/${placeName(this.id, this.serverUrl)}/${placeName(principal)}`;
   }
 
-  /** One at a time for each principal: many servers take a refresh token only once. */
+  /** Runs one renewal at a time per principal, because many servers accept a refresh token only once. */
   #renewed(principal: string, connection: Connection, refused: string | undefined): Promise<Connection | undefined> {
     const running = this.#renewals.get(principal);
     if (running !== undefined) return running;
@@ -227,7 +232,7 @@ export class ServerLogin {
       return await this.#save({ ...connection, tokens: fresh });
     } catch (error) {
       if (!(error instanceof GrantRefused)) throw error;
-      // Another replica may have been faster.
+      // Another replica may have renewed the tokens.
       const now = await this.#env.vault.get<Connection>(this.#place(principal));
       if (now && now.tokens.accessToken !== tokens.accessToken) return this.#remembered(now);
       await this.#env.vault.delete(this.#place(principal));
@@ -278,7 +283,7 @@ export class ServerLogin {
   }
 }
 
-/** Whether one of the secrets is that of the browser that began the flow. */
+/** Whether one of the secrets belongs to the browser that started the flow. */
 export function isBegunBy(flow: Flow, secrets: readonly string[]): boolean {
   return secrets.some((secret) => isSame(flow.browser, digest(secret)));
 }
@@ -310,19 +315,20 @@ export class LoginRegistry {
     return [...this.#logins.values()];
   }
 
-  /** Whom a ticket invites where; it can still be used. */
+  /** The invitation of a ticket. The ticket stays valid. */
   invitation(ticket: string): Promise<{ login: ServerLogin; invitation: Invitation } | undefined> {
     return this.#find(ticket, (vault) => vault.get<Invitation>(`invitation/${ticket}`));
   }
 
-  /** The same, and the ticket is used up. */
+  /** The invitation of a ticket. The ticket becomes invalid. */
   accept(ticket: string): Promise<{ login: ServerLogin; invitation: Invitation } | undefined> {
     return this.#find(ticket, (vault) => vault.take<Invitation>(`invitation/${ticket}`));
   }
 
   /**
-   * The login that a browser comes back for. `secretsFor` returns those that the browser has for this state and login; without the
-   * right one the state stays valid for the browser that began the login. Undefined if the state is unknown or was used.
+   * Finds the flow of a redirect. `secretsFor` returns the secrets that the browser has for this state and login.
+   * Without a matching secret, the state stays valid for the browser that started the login. Undefined if the state is
+   * unknown or was used.
    */
   async returned(
     state: string,

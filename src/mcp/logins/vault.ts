@@ -53,7 +53,7 @@ export class Vault {
   }
 }
 
-/** A name of any length and content as a part of a place. */
+/** Hashes names of any length and content to a part of a store key. */
 export function placeName(...names: readonly string[]): string {
   return createHash("sha256").update(JSON.stringify(names)).digest("hex");
 }

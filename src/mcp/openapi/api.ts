@@ -18,7 +18,7 @@ import type { ApiRequest } from "./request.ts";
 
 const MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024;
 const FETCH_MS = 20_000;
-/** How long the making of tools may hold up everything else. */
+/** How long the conversion of a description may block the event loop. */
 const SLICE_MS = 8;
 
 export interface ApiEnv {
@@ -75,7 +75,7 @@ export class OpenApi {
     ];
   }
 
-  /** The tools; a description that could not be had is asked for again by the next. */
+  /** Loads the description once for all callers. After a failure, the next call loads it again. */
   load(): Promise<LoadedApi> {
     this.#loading ??= this.#load().catch((error: unknown) => {
       this.#loading = undefined;
@@ -190,11 +190,11 @@ export class OpenApi {
       maxBytes: MAX_DESCRIPTION_BYTES,
       ...(tls ? { tls } : {}),
     });
-    if (answer.status !== 200) throw new Error(`its description was answered with status ${answer.status}`);
+    if (answer.status !== 200) throw new Error(`the request for its description returned status ${answer.status}`);
     return answer.body.toString();
   }
 
-  /** Runs it with pauses in which other requests are served. */
+  /** Runs the steps in slices, so that other requests are served in between. */
   async #inSlices<Result>(steps: Generator<undefined, Result>): Promise<Result> {
     for (;;) {
       const endMs = this.#env.clock.monotonicMs() + SLICE_MS;
@@ -207,9 +207,9 @@ export class OpenApi {
   }
 }
 
-/** Where the API is. Throws an Error if nothing says so. */
+/** The base URL of the API. Throws an Error if neither the configuration nor the description has one. */
 export function serverUrl({ server, source }: OpenApiConfig): string {
   const url = server ?? source?.document.server;
-  if (url === undefined) throw new Error("the description names no absolute server URL: set `server`");
+  if (url === undefined) throw new Error("the description has no absolute server URL. Set `server`");
   return url;
 }

@@ -6,9 +6,9 @@ import { parse } from "yaml";
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** The parser of YAML takes a second for each of them, and nothing else is done meanwhile. */
+/** The YAML parser blocks the event loop for about one second per MiB. */
 const MAX_YAML_CHARS = 1024 * 1024;
-/** References that lead to references: no real description has more in a row. */
+/** Limit of chained references, longer than in any known description. */
 const MAX_REFERENCES = 32;
 
 export interface OpenApiDocument {
@@ -20,7 +20,7 @@ export interface OpenApiDocument {
   readonly server: string | undefined;
 }
 
-/** Throws an Error that says what is wrong. */
+/** Throws an Error with the reason if the description is not supported. */
 export function parseOpenApi(text: string): OpenApiDocument {
   const root = parsed(text);
   if (!isObject(root)) throw new Error("it is not an OpenAPI description");
@@ -38,7 +38,7 @@ export function parseOpenApi(text: string): OpenApiDocument {
   };
 }
 
-/** What a value is, or what its `$ref` points to. Throws an Error for a reference that leads nowhere. */
+/** The value itself, or the target of its `$ref`. Throws an Error if a reference cannot be resolved. */
 export function resolved(document: OpenApiDocument, value: unknown): Json {
   let current = value;
   for (let i = 0; i < MAX_REFERENCES; i++) {
@@ -46,7 +46,7 @@ export function resolved(document: OpenApiDocument, value: unknown): Json {
     if (typeof current.$ref !== "string") return current;
     current = pointedTo(document, current.$ref);
   }
-  throw new Error("its references go round in a circle");
+  throw new Error("its references form a cycle");
 }
 
 export function pointedTo(document: OpenApiDocument, reference: string): unknown {
@@ -67,13 +67,13 @@ export function isObject(value: unknown): value is Json {
 
 function parsed(text: string): unknown {
   try {
-    // Most descriptions are JSON, and its parser is a hundred times faster.
+    // The JSON parser is a hundred times faster than the YAML parser.
     if (/^\s*\{/.test(text)) return JSON.parse(text);
   } catch {
-    // YAML in braces, perhaps.
+    // The text may be a YAML flow mapping, which also starts with a brace.
   }
   if (text.length > MAX_YAML_CHARS)
-    throw new Error("it is a YAML file of more than 1 MiB: convert it to JSON, which is read much faster");
+    throw new Error("it is a YAML file of more than 1 MiB. Convert it to JSON, which is parsed much faster");
   try {
     return parse(text, { maxAliasCount: 100, prettyErrors: false, logLevel: "silent" });
   } catch (error) {

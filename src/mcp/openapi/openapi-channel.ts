@@ -16,7 +16,7 @@ import { ArgumentProblem, apiRequest } from "./request.ts";
 
 const PAGE_TOOLS = 250;
 const MAX_INSTRUCTIONS_CHARS = 2_000;
-/** Calls under way at one API for one session. */
+/** Concurrent calls per session to one API. */
 const MAX_API_CALLS = 256;
 
 interface Asked {
@@ -44,12 +44,12 @@ export class OpenApiChannel implements Channel {
   }
 
   setProtocol(): void {
-    // There is one way to speak to it.
+    // An HTTP API has no MCP protocol version.
   }
 
   send(message: Outgoing): void {
     const { wireId } = message;
-    // Cancellations come as `abandon`, too; everything else without an id is of no use to an API.
+    // An API has no use for notifications. Cancellations also arrive through `abandon`.
     if (this.#isClosed || wireId === undefined) return;
     void this.#api
       .load()
@@ -65,7 +65,7 @@ export class OpenApiChannel implements Channel {
   }
 
   pause(): void {
-    // Results come whole.
+    // Results are delivered whole, so there is no stream to pause.
   }
 
   resume(): void {
@@ -174,18 +174,18 @@ export class OpenApiChannel implements Channel {
   }
 }
 
-/** What a model is told of an error page. */
+/** Longer error bodies are truncated for the model. */
 const MAX_ERROR_CHARS = 10_000;
 
-/** Text of a `tools/call` result. */
+/** Converts an API response to the JSON of a `tools/call` result. */
 export function toolResult(status: number, headers: HeaderList, body: Buffer): string {
   const type = (headers.get("content-type") ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
   if (status >= 300) return errorResult(status, headers, body);
-  if (body.length === 0) return textResult(`The API answered with status ${status} and no content.`);
+  if (body.length === 0) return textResult(`The API returned status ${status} and no content.`);
   if (/^application\/json$|\+json$/.test(type) || (type === "" && looksLikeJson(body))) {
     const text = body.toString();
     if (jsonProblem(text) !== undefined) return textResult(text);
-    // As the API wrote it: numbers beyond 2^53 stay what they are.
+    // The original text is inserted, because parsing would change numbers beyond 2^53.
     const structured = text.trimStart().startsWith("{") ? text : `{"result":${text}}`;
     return `{"content":[{"type":"text","text":${JSON.stringify(text)}}],"structuredContent":${structured}}`;
   }
@@ -195,7 +195,7 @@ export function toolResult(status: number, headers: HeaderList, body: Buffer): s
   }
   if (type === "" || type.startsWith("text/") || /(?:xml|yaml|javascript|csv|x-www-form-urlencoded)/.test(type))
     return textResult(body.toString());
-  return textResult(`The API answered with ${body.length} bytes of ${type}, which cannot be shown.`);
+  return textResult(`The API returned ${body.length} bytes of ${type}, which cannot be shown.`);
 }
 
 export function problemResult(text: string): string {
@@ -203,11 +203,11 @@ export function problemResult(text: string): string {
 }
 
 function errorResult(status: number, headers: HeaderList, body: Buffer): string {
-  if (status < 400) return problemResult(`The API answered with a redirect (${status}), which is not followed.`);
+  if (status < 400) return problemResult(`The API returned a redirect (${status}), which is not followed.`);
   const said = body.toString().trim();
   const cut = said.length > MAX_ERROR_CHARS ? `${said.slice(0, MAX_ERROR_CHARS)}…` : said;
   const after = headers.get("retry-after");
-  const text = `The API answered with status ${status}${after === undefined ? "" : ` (retry after ${after})`}${cut === "" ? "." : `: ${cut}`}`;
+  const text = `The API returned status ${status}${after === undefined ? "" : ` (retry after ${after})`}${cut === "" ? "." : `: ${cut}`}`;
   return problemResult(text);
 }
 

@@ -1,6 +1,7 @@
 /**
- * Converts the operations of an OpenAPI description to tools: name, description, input schema, and request template. Works
- * in slices, so that a large description does not block other requests. Unsupported operations are skipped with a reason.
+ * Converts the operations of an OpenAPI description to tools: name, description, input schema, and request template.
+ * Works in slices, so that a large description does not block other requests. Unsupported operations are skipped with a
+ * reason.
  */
 import { includesHeader, isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { pathFault } from "../../http/request-path.ts";
@@ -8,20 +9,20 @@ import { putMember } from "../../json/json.ts";
 import { isObject, type Json, type OpenApiDocument, pointedTo, resolved } from "./document.ts";
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch"] as const;
-/** More tools than any client can use. */
+/** Limit of operations per API, far beyond the number of tools that clients can use. */
 const MAX_OPERATIONS = 5_000;
 const MAX_DESCRIPTION_CHARS = 2_000;
 const MAX_OPERATION_NAME_CHARS = 64;
 
 export interface Parameter {
-  /** Of the argument. */
+  /** The name of the tool argument: `name`, with a suffix if that name is taken. */
   readonly argument: string;
   readonly name: string;
   readonly in: "path" | "query" | "header" | "cookie";
   readonly isRequired: boolean;
   readonly style: string;
   readonly explode: boolean;
-  /** Its value is sent as JSON. */
+  /** Whether the value is sent as JSON. */
   readonly isJson: boolean;
 }
 
@@ -30,16 +31,16 @@ export type BodyKind = "json" | "form" | "multipart" | "text";
 export interface Operation {
   readonly name: string;
   readonly method: string;
-  /** With `{placeholders}`. */
+  /** The path template with `{placeholders}`. */
   readonly path: string;
   readonly parameters: readonly Parameter[];
   readonly body: { readonly kind: BodyKind; readonly type: string; readonly isRequired: boolean } | undefined;
-  /** The tool as a list shows it: text of JSON. */
+  /** The tool definition for `tools/list`, as JSON. */
   readonly text: string;
 }
 
 export interface Selection {
-  /** What the gateway itself sends: no argument sets it. */
+  /** Headers and query parameters that the gateway sets. Arguments cannot set them. */
   readonly reserved: readonly { readonly in: "header" | "query"; readonly name: string }[];
   readonly include?: readonly string[] | undefined;
   readonly exclude?: readonly string[] | undefined;
@@ -50,7 +51,7 @@ export interface Operations {
   readonly left: readonly { readonly operation: string; readonly reason: string }[];
 }
 
-/** One step per operation: whoever runs it decides how many at a time. */
+/** Converts all selected operations. Yields after each one, so that the caller can work in slices. */
 export function* operationsOf(document: OpenApiDocument, selection: Selection): Generator<undefined, Operations> {
   const byName = new Map<string, Operation>();
   const left: { operation: string; reason: string }[] = [];
@@ -114,7 +115,7 @@ function toolOf(
   if (fault !== undefined) throw new Error(`no server would accept ${fault}`);
   for (const [placeholder, found] of placeholders(path))
     if (!parameters.some((one) => one.in === "path" && one.name === found))
-      throw new Error(`${placeholder} is not among its parameters`);
+      throw new Error(`${placeholder} is not a declared parameter`);
   if (body) {
     let schema: unknown;
     try {
@@ -156,7 +157,7 @@ function toolOf(
   };
 }
 
-/** Those of the operation replace those of the path (OpenAPI 3, operation object). */
+/** Parameters of the operation override those of the path (OpenAPI 3, operation object). */
 function parametersOf(document: OpenApiDocument, ofPath: unknown, own: unknown): Json[] {
   const found = new Map<string, Json>();
   for (const list of [ofPath, own])
@@ -167,7 +168,7 @@ function parametersOf(document: OpenApiDocument, ofPath: unknown, own: unknown):
   return [...found.values()];
 }
 
-/** These belong to the message or the connection; a description cannot ask for them (OpenAPI 3, parameter object). */
+/** Headers of the message or the connection, which parameters cannot set (OpenAPI 3, parameter object). */
 const IGNORED_HEADERS: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   ...["accept", "content-type", "authorization", "host", "expect", "cookie", "proxy-authorization"],
@@ -294,11 +295,11 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** A tool whose schema is longer is not worth its tokens: the body is then any object. */
+/** If a body schema is longer, the tool accepts any object instead, because the schema would cost too many tokens. */
 const MAX_SCHEMA_CHARS = 64 * 1024;
 const MAX_SCHEMA_DEPTH = 64;
 
-/** Not for validation, or about other formats. */
+/** Keywords that do not validate JSON. */
 const DROPPED: ReadonlySet<string> = new Set([
   "xml",
   "externalDocs",
@@ -310,7 +311,7 @@ const DROPPED: ReadonlySet<string> = new Set([
 
 export class SchemaTooLarge extends Error {}
 
-/** Collects what the schemas of one tool refer to. */
+/** Converts the schemas of one tool and collects the definitions that they reference. */
 export class ToolSchemas {
   readonly definitions: Record<string, unknown> = Object.create(null);
   readonly #document: OpenApiDocument;
@@ -321,7 +322,7 @@ export class ToolSchemas {
     this.#document = document;
   }
 
-  /** Throws for references that lead nowhere, and SchemaTooLarge. */
+  /** Throws SchemaTooLarge, or another Error if a reference cannot be resolved. */
   converted(schema: unknown, depth = 0): unknown {
     if (depth > MAX_SCHEMA_DEPTH) throw new SchemaTooLarge("nested too deeply");
     if (Array.isArray(schema)) return schema.map((one) => this.converted(one, depth + 1));
@@ -334,7 +335,7 @@ export class ToolSchemas {
     for (const [key, value] of Object.entries(schema)) {
       if (DROPPED.has(key) || key.startsWith("x-")) continue;
       this.#count(key.length + 4);
-      // Names of properties are not keywords: none of them is dropped.
+      // Property names are not keywords, so none of them is dropped.
       const isNames = key === "properties" && isObject(value);
       putMember(result, key, isNames ? this.#properties(value, depth) : this.converted(value, depth + 1));
     }
@@ -357,7 +358,7 @@ export class ToolSchemas {
     let name = base;
     for (let i = 2; Object.hasOwn(this.definitions, name); i++) name = `${base}_${i}`;
     this.#names.set(reference, name);
-    // Before it is filled: it may refer to itself.
+    // Registered before the conversion, because a schema may reference itself.
     this.definitions[name] = {};
     this.definitions[name] = this.converted(pointedTo(this.#document, reference));
     return name;

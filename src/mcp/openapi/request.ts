@@ -1,6 +1,6 @@
 /**
- * Builds the HTTP request of a tool call from its arguments. The address comes from the configuration, so no argument can
- * select another host, path, or header. Missing, unknown, and unrepresentable arguments are rejected with a reason.
+ * Builds the HTTP request of a tool call from its arguments. The address comes from the configuration, so no argument
+ * can select another host, path, or header. Missing, unknown, and unrepresentable arguments are rejected with a reason.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -17,7 +17,7 @@ export interface ApiRequest {
   readonly body: Buffer | undefined;
 }
 
-/** What is wrong with the arguments; the model may try again. */
+/** Invalid arguments of a tool call. The message goes to the model, which may retry. */
 export class ArgumentProblem extends ExpectedError {}
 
 /** `bodyText` is the argument `body` as the client wrote it. */
@@ -56,7 +56,7 @@ function pathOf(template: string, values: ReadonlyMap<string, string>): string {
   let path = template;
   for (const [placeholder, name] of placeholders(template))
     path = path.replace(placeholder, () => values.get(name) ?? "");
-  // A value may complete what the template begins (`/.{x}`): the whole path is checked again.
+  // The whole path is checked again, because a value may combine with the template (`/.{x}`).
   const fault = pathFault(path);
   if (fault !== undefined) throw new ArgumentProblem(`the arguments would make ${fault}`);
   return canonicalPath(path);

@@ -3,7 +3,9 @@ import { test } from "node:test";
 import { parseOpenApi } from "./document.ts";
 import { type Operations, operationsOf } from "./operations.ts";
 
-/** The arguments of an operation with one header parameter of this name; the gateway sends its credential in `x-key`. */
+/**
+ * The arguments of an operation with one header parameter of this name; the gateway sends its credential in `x-key`.
+ */
 function argumentsFor(name: string): string[] {
   const parameters = [{ name, in: "header", schema: { type: "string" } }];
   const document = parseOpenApi(

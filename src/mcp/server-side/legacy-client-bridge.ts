@@ -1,9 +1,8 @@
 /**
- * Protocol bridge: a legacy client (2025 and older) at a 2026-07-28 server. Each request gets the envelope that the client
- * sent once in `initialize`. A result with `input_required` becomes requests to the client, and the call is repeated with
- * its answers. The client's subscriptions become one subscription at the server.
+ * Protocol bridge: a legacy client (2025 and older) at a 2026-07-28 server. Each request gets the envelope that the
+ * client sent once in `initialize`. A result with `input_required` becomes requests to the client, and the call is
+ * repeated with its responses. The client's subscriptions become one subscription at the server.
  */
-
 import { find, findInSteps, members, slice } from "../../json/json-text.ts";
 import {
   type Call,
@@ -265,7 +264,7 @@ class Rounds implements CallHandle {
       this.#call.asked(
         this.#question(text, one.start, (outcome) => {
           if (this.#isOver) return;
-          // 2026-07-28 cannot report a client's refusal to the server, so the call fails.
+          // 2026-07-28 has no way to report an error of the client to the server, so the call fails.
           if (!outcome.startsWith('"result":')) this.#refused(outcome);
           else {
             answers.set(one.key, outcome.slice('"result":'.length));

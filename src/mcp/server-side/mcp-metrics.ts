@@ -1,6 +1,6 @@
 /**
- * MCP metrics: requests by method and result, sessions, and child processes. All backends share the same metric families,
- * so they register in one set that survives reloads.
+ * MCP metrics: requests by method and result, sessions, and child processes. All backends share the same metric
+ * families, so they register in one set that survives reloads.
  */
 import type { McpOutcome } from "../../core/facts.ts";
 import type { Counter, Metrics } from "../../observe/log/metrics.ts";
@@ -23,7 +23,10 @@ export type CountedBackends = Set<Counted>;
 
 export interface McpMetrics {
   request(method: string): void;
-  /** A request ended; `tool` is empty for other methods than `tools/call`, `target` where several were asked. */
+  /**
+   * Counts a completed request. `tool` is empty except for `tools/call`; `target` is empty if several targets were
+   * used.
+   */
   result(target: string, tool: string, outcome: McpOutcome): void;
 }
 

@@ -1,7 +1,8 @@
 /**
- * Protocol bridge: 2026-07-28 clients at a legacy server (2025 and older). The server is initialized once. Requests lose
- * their envelope, and results gain the fields that 2026-07-28 requires. If the server asks the client something during a
- * call, the client's request is answered with `input_required`, the call is suspended, and the client's retry resumes it.
+ * Protocol bridge: 2026-07-28 clients at a legacy server (2025 and older). The server is initialized once. Requests
+ * lose their envelope, and results gain the fields that 2026-07-28 requires. If the server sends a request to the
+ * client during a call, the client gets the result `input_required`, the call is suspended, and the client's retry
+ * resumes it.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -117,7 +118,7 @@ export class ModernClientBridge {
     }
   }
 
-  /** Rejects a question outside of any call, because no client can answer it. */
+  /** Rejects a server request outside of any call, because it cannot be assigned to a client. */
   asked(question: Question): void {
     question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
   }
@@ -353,7 +354,7 @@ class SuspendableCall implements CallHandle {
     this.cancel("the client did not send the requested input");
   }
 
-  /** Sends the answers of the client's retry to the server. */
+  /** Sends the input of the client's retry to the server. */
   resume(call: Call): void {
     this.#call = call;
     const responses = find(call.request.text, 0, "params", "inputResponses");
@@ -371,7 +372,7 @@ class SuspendableCall implements CallHandle {
     }
     const outcome = this.#outcome;
     if (outcome) this.#end(outcome);
-    // Questions without an answer are sent again.
+    // Server requests without a response are sent to the client again.
     else if (this.#questions.size > 0) this.#askSoon();
   }
 

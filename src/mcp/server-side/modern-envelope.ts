@@ -1,6 +1,6 @@
 /**
- * The fields that 2026-07-28 adds to messages: the envelope in a request's `_meta`, and the type, cache hints, and server
- * identity in a result. The functions add and remove them in place.
+ * The fields that 2026-07-28 adds to messages: the envelope in a request's `_meta`, and the type, cache hints, and
+ * server identity in a result. The functions add and remove them in place.
  */
 import { finish, type Steps } from "../../base/turns.ts";
 import {
@@ -49,7 +49,7 @@ export function envelopeOf(request: ClientRequest): { readonly _meta?: Readonly<
   return kept.length === 0 ? {} : { _meta: Object.fromEntries(kept) };
 }
 
-/** Puts the answers to a server's questions into `params`, replacing any that the client sent. */
+/** Sets the responses to server requests in `params`, replacing any that the client sent. */
 export function withInput(original: ClientRequest, members: string): ClientRequest {
   const before = find(original.text, 0, "params");
   const request = before

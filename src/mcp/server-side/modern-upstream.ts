@@ -48,7 +48,7 @@ export interface ModernUpstreamOptions {
   token(): string;
 }
 
-/** The client's description of itself, as JSON text. */
+/** The client's name and capabilities, as JSON. */
 export interface ClientIdentity {
   /** Members of `_meta`. */
   readonly envelope: string;
@@ -202,8 +202,9 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   }
 
   /**
-   * A silent server may not know the request, or may be slow to start. After a timeout it also receives `initialize`, and
-   * its first response decides. A modern server that received both is restarted for a clean handshake.
+   * A server that does not respond may not support the request, or may be slow to start. After a timeout it also
+   * receives `initialize`, and its first response selects the protocol. A modern server that received both is restarted
+   * for a clean handshake.
    */
   #probe(io: Handshake): void {
     const state: Probe = { isDecided: false, isLegacyTried: false };

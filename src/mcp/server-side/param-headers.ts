@@ -1,7 +1,7 @@
 /**
- * Tool parameters that HTTP headers repeat (`x-mcp-header` in a tool's input schema, 2026-07-28). The gateway checks the
- * headers where it is the HTTP endpoint of a server, and adds them where it is the HTTP client of one. It learns the
- * annotations from tool lists that pass through.
+ * Tool parameters that HTTP headers repeat (`x-mcp-header` in a tool's input schema, 2026-07-28). The gateway checks
+ * the headers where it is the HTTP endpoint of a server, and adds them where it is the HTTP client of one. It learns
+ * the annotations from tool lists that pass through.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
@@ -22,7 +22,7 @@ const MAX_LEARNED_CHARS = 1024 * 1024;
 interface MirroredParam {
   /** `mcp-param-…`, lower case. */
   readonly header: string;
-  /** From `arguments` down. */
+  /** Property names below `arguments`. */
   readonly path: readonly string[];
 }
 
@@ -33,7 +33,7 @@ export class ParamHeaders {
   /** Whether a tool list was seen. */
   isLearned = false;
 
-  /** From the answer to `tools/list`. */
+  /** Records the annotations of a `tools/list` response. */
   learn(message: ServerMessage): void {
     this.isLearned = true;
     // Few servers use annotations, so lists without them are not parsed.
@@ -102,9 +102,9 @@ function textAt(args: unknown, path: readonly string[]): string | undefined {
 }
 
 /** Numbers are compared as numbers: `42.0` is `42`. */
-function isSame(said: string, value: string): boolean {
+function isSame(sent: string, value: string): boolean {
   return (
-    said === value ||
-    (said.trim() !== "" && value !== "" && Number.isFinite(Number(value)) && Number(said) === Number(value))
+    sent === value ||
+    (sent.trim() !== "" && value !== "" && Number.isFinite(Number(value)) && Number(sent) === Number(value))
   );
 }

@@ -45,7 +45,7 @@ export class PendingCall implements CallHandle {
     return this.call.request.method === "subscriptions/listen";
   }
 
-  /** A server that waits for the client's answer (`hasOpenQuestions`) is exempt from the inactivity timeout. */
+  /** A server that waits for a response of the client (`hasOpenQuestions`) is exempt from the inactivity timeout. */
   isOverdue(nowMs: number, timeoutMs: number, hasOpenQuestions: boolean): boolean {
     if (this.isSubscription) return false;
     return (nowMs - this.activityMs > timeoutMs && !hasOpenQuestions) || nowMs - this.startedMs >= MAX_CALL_MS;

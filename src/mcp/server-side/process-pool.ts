@@ -1,6 +1,6 @@
 /**
- * Limits on child processes, and spare processes that are started ahead of demand. Starting a process costs far more CPU
- * than running it, so a burst of sessions waits in a first-come, first-served queue.
+ * Limits on child processes, and spare processes that are started ahead of demand. Starting a process costs far more
+ * CPU than running it, so a burst of sessions waits in a first-come, first-served queue.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
@@ -30,7 +30,7 @@ interface Waiting {
   /** Undefined for servers shared by all clients. */
   readonly client: string | undefined;
   start(slot: ProcessSlot): void;
-  refuse(reason: string): void;
+  reject(reason: string): void;
   timer: Timer;
   /** A session was evicted for this entry, so it stays in the queue. */
   hasReservation: boolean;
@@ -63,11 +63,13 @@ export class ProcessLimiter {
     return this.#waiting.length;
   }
 
-  /** Calls `start` now or when a slot is free, or `refuse`. Returns a function that leaves the queue. */
-  enter(client: string | undefined, start: (slot: ProcessSlot) => void, refuse: (reason: string) => void): () => void {
+  /**
+   * Calls `start` now or when a slot is free, or `reject`. Returns a function that removes the request from the queue.
+   */
+  enter(client: string | undefined, start: (slot: ProcessSlot) => void, reject: (reason: string) => void): () => void {
     // The evicted session's process exits soon. Until then the client exceeds its limit by one.
     if (!this.hasShare(client) && !this.#makeRoom(client, true)) {
-      refuse(`the limit of ${this.limits.maxChildrenPerClient} child processes per client is reached`);
+      reject(`the limit of ${this.limits.maxChildrenPerClient} child processes per client is reached`);
       return () => undefined;
     }
     if (this.#hasFreeSlot()) {
@@ -77,21 +79,21 @@ export class ProcessLimiter {
     }
     const isFull = this.#isFull();
     if (isFull && !this.#makeRoom(client, false)) {
-      refuse(this.#limitReached());
+      reject(this.#limitReached());
       return () => undefined;
     }
     if (this.#waiting.length >= MAX_QUEUED) {
-      refuse("too many child processes wait to be started");
+      reject("too many child processes wait to be started");
       return () => undefined;
     }
     this.#count(client, 1);
     const waiting: Waiting = {
       client,
       start,
-      refuse,
+      reject,
       timer: this.#clock.after(MAX_WAIT_MS, () => {
         leave();
-        refuse("too many child processes are starting");
+        reject("too many child processes are starting");
       }),
       hasReservation: isFull,
     };
@@ -178,7 +180,9 @@ export class ProcessLimiter {
     if (this.#isFull()) this.#rejectQueued();
   }
 
-  /** All slots are taken: queued requests without a reservation evict an idle session or are rejected, like new ones. */
+  /**
+   * All slots are taken: queued requests without a reservation evict an idle session or are rejected, like new ones.
+   */
   #rejectQueued(): void {
     for (const one of [...this.#waiting]) {
       if (one.hasReservation) continue;
@@ -191,7 +195,7 @@ export class ProcessLimiter {
       this.#waiting.splice(at, 1);
       this.#count(one.client, -1);
       one.timer.cancel();
-      one.refuse(this.#limitReached());
+      one.reject(this.#limitReached());
     }
   }
 }

@@ -38,7 +38,7 @@ import { type CallOwner, CallTable, PendingCall } from "./pending-calls.ts";
 
 /** Calls that wait for the handshake. */
 const MAX_WAITING = 1_000;
-/** Questions of the server that the client has not answered yet. */
+/** Limit of server requests that wait for a response of the client. */
 const MAX_QUESTIONS = 1_000;
 
 const FIRST_BACKOFF_MS = 100;
@@ -57,7 +57,7 @@ export interface ConnectionOptions {
   authorization?(): string | undefined;
   /** The client's HTTP headers that the configuration forwards to the target: name, value, … */
   forwarded(headers: HeaderList): readonly string[] | undefined;
-  /** Opens a channel now or later, or calls `refused`. Returns a function that cancels the attempt. */
+  /** Opens a channel now or later, or calls `refused` with the reason. Returns a function that cancels the attempt. */
   connect(
     handlers: ChannelHandlers,
     opened: (channel: Channel, started: () => void) => void,
@@ -71,7 +71,7 @@ export interface ConnectionListener {
   handshake(handshake: Handshake): void;
   notified(message: ServerMessage): void;
   asked(question: Question): void;
-  /** Whether `asked` can deliver a question that belongs to no call. */
+  /** Whether `asked` can deliver a server request that belongs to no call. */
   canDeliverQuestions(): boolean;
   /** The connection ended or could not be opened. All pending calls have failed. */
   lost(loss: ConnectionLoss): void;
@@ -89,7 +89,7 @@ export interface ConnectionLoss {
 
 export interface Handshake {
   /** Sets the negotiated protocol version, which HTTP repeats in headers. */
-  setProtocol(era: McpProtocol, version: string): void;
+  setProtocol(protocol: McpProtocol, version: string): void;
   /** Without a response, `answer` is undefined and `reason` completes "target x …". */
   request(
     method: string,
@@ -161,7 +161,7 @@ export class ServerConnection {
 
   // Lifecycle
 
-  /** Connects if the connection is down. `call` does this by itself. */
+  /** Connects if the connection is down. `call` also does this. */
   connect(wire?: WireTap): void {
     if (this.#state !== "down" && this.#state !== "parked") return;
     this.#wire = wire;
@@ -237,7 +237,7 @@ export class ServerConnection {
   #handshake(handlers: ChannelHandlers): Handshake {
     const prefix = this.#failure("").message;
     return {
-      setProtocol: (era, version) => this.#channel?.setProtocol(era, version),
+      setProtocol: (protocol, version) => this.#channel?.setProtocol(protocol, version),
       request: (method, params, done) => {
         if (!this.#isCurrent(handlers)) return;
         this.#sendInternal(method, params, {
@@ -417,7 +417,7 @@ export class ServerConnection {
 
   // Messages of the server
 
-  /** `about` is the call whose stream carried the message, where the transport knows it. */
+  /** `about` is the id of the call whose stream carried the message, if the transport has a stream per call. */
   #received(message: ServerMessage, about: number | undefined): void {
     // Unsolicited and duplicate responses find no call and are dropped.
     if (message.kind === "result" || message.kind === "error") this.#calls.take(wireIdOf(message))?.answer(message);
@@ -484,7 +484,7 @@ export class ServerConnection {
   /** Routes a request of the server to the call that it belongs to, or to the listener. */
   #question(message: ServerMessage, about: number | undefined): void {
     const id = idOf(message) as string;
-    // Pings check this connection, so the gateway answers them itself.
+    // Pings check this connection, so the gateway responds to them.
     if (message.method === "ping") {
       this.#send({ text: `{"jsonrpc":"2.0","id":${id},"result":{}}` });
       return;

@@ -49,9 +49,9 @@ export class Target implements RoutedTarget {
   readonly #options: TargetOptions;
   readonly #childEnv: Record<string, string>;
   readonly #secrets: readonly string[];
-  /** Whether the server answers `initialize`; undefined until known. */
+  /** Whether the server supports `initialize`; undefined until the first handshake. */
   speaksLegacy: boolean | undefined = undefined;
-  /** Whether the server answers `server/discover`; undefined until known. */
+  /** Whether the server supports `server/discover`; undefined until the first handshake. */
   speaksModern: boolean | undefined = undefined;
   /** Tool parameters that HTTP headers repeat. */
   readonly params = new ParamHeaders();
@@ -90,7 +90,7 @@ export class Target implements RoutedTarget {
     return this.config.stdio ? `stdio:${this.name}` : this.#remote().address;
   }
 
-  /** Redacts the target's configured secrets from a text. */
+  /** Redacts the target's configured secrets from a string. */
   shown(text: string): string {
     if (this.config.openapi) return this.#openApi(this.config.openapi).shown(text);
     return this.config.stdio ? withoutSecrets(text, this.#secrets) : this.#remote().shown(text);

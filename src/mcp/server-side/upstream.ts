@@ -178,7 +178,10 @@ export class UpstreamDrain {
   }
 }
 
-/** Owns upstreams: a legacy session, a group of modern clients, or a shared connection. The session store evicts idle ones. */
+/**
+ * Owns upstreams: a legacy session, a group of modern clients, or a shared connection. The session store evicts idle
+ * ones.
+ */
 export interface UpstreamHolder {
   readonly lastUsedMs: number;
   /** No client is connected and no call is pending. */

@@ -24,7 +24,7 @@ import {
 } from "./tool-lock.ts";
 import type { ToolsOfTargets } from "./tool-settings.ts";
 
-/** A server that starts with `npx` may load itself first. */
+/** Leaves time for `npx` to download the server. */
 const INSPECTION_MS = 60_000;
 const MAX_INSPECTED_PAGES = 100;
 
@@ -40,7 +40,7 @@ interface InspectionEnv {
   readonly quarantined: readonly QuarantinedTool[];
 }
 
-/** Every server, or those with these names. */
+/** Inspects all servers, or only the named ones. */
 export function inspectTargets(
   { targets, tools, link }: Inspection,
   only: ReadonlySet<string> | undefined,
@@ -69,7 +69,7 @@ async function inspectTarget(target: Target, env: InspectionEnv): Promise<Inspec
   }
 }
 
-/** What sessions saw and clients did not get; no server is asked. */
+/** The tools that were withheld from sessions so far. No request is sent to a server. */
 export function withheldOf({ targets, tools }: Inspection): readonly InspectedTarget[] {
   return targets.map((target) => {
     const own = tools.of(target);
@@ -93,7 +93,7 @@ function inspected(name: string, definition: ToolDefinition, lock: ToolLock | un
   };
 }
 
-/** What a server shows to models: its tools, and its instructions if it has any. */
+/** The content that a server offers to models. */
 interface Offer {
   readonly tools: readonly ToolDefinition[];
   readonly instructions: string | undefined;

@@ -1,6 +1,6 @@
 /**
- * Tools of one target that are withheld because they differ from the lock file, with the differences, suspicious content,
- * and the definition that a person may accept. Used by the log and the admin interface.
+ * Tools of one target that are withheld because they differ from the lock file, with the differences, suspicious
+ * content, and the definition that a person may accept. Used by the log and the admin interface.
  */
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import type { Logger } from "../../observe/log/logger.ts";

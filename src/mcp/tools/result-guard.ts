@@ -1,9 +1,10 @@
 /**
- * Messages of a server under a guard: results, errors, notifications and requests. Every string is checked as a client and
- * its model read it, and masked or rejected. A message that is too large to be checked does not pass.
+ * Applies result guards to the messages of a server: results, errors, notifications, and requests. Every string is
+ * checked in the form that a client and its model read, and masked or rejected. A message that is too large to check is
+ * rejected.
  *
- * Consecutive `text` members at the same depth (the items of `content`) are parts of one text. Base64 in `data` and `blob`
- * is checked decoded if it decodes to text; images and other binary data are not checked.
+ * Consecutive `text` members at the same depth (the items of `content`) are parts of one text. Base64 in `data` and
+ * `blob` is checked decoded if it decodes to text; images and other binary data are not checked.
  */
 
 import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
@@ -28,22 +29,22 @@ const CLOSE_ARRAY = 93;
 const OPEN_OBJECT = 123;
 const CLOSE_OBJECT = 125;
 
-/** Patterns run over all of it, on the thread that serves every client. */
+/** Limits the time that patterns run on a thread that other clients share. */
 const MAX_GUARDED_CHARS = 2 * 1024 * 1024;
 
-/** Read in one step, without the work of the guard. */
+/** Characters scanned per slice, not counting the work of the guard. */
 const STEP_CHARS = 16 * 1024;
 
 const ENCODED: ReadonlySet<string> = new Set(["data", "blob"]);
 
-/** Values that only the server reads again, or that select how a message is read. */
+/** Members that are not content: values returned to the server unchanged, and values that select the message format. */
 const OPAQUE: ReadonlySet<string> = new Set(["nextCursor", "progressToken", "requestState", "resultType", "taskId"]);
 
-/** The only members of a description of the server that people and models read. */
+/** The members of a server description that people and models read. */
 const DESCRIBED = ["instructions", "serverInfo", "_meta"];
 const DESCRIPTIONS: ReadonlySet<string> = new Set(["initialize", "server/discover"]);
 
-/** `method` is that of the request that a result or an error answers. Undefined if the message must not pass. */
+/** For a result or an error, `method` is the method of its request. Returns undefined if the message is rejected. */
 export function* guardedMessage(
   message: ServerMessage,
   guard: ResultGuard,
@@ -62,7 +63,7 @@ export function* guardedMessage(
   return checked.length === 0 ? shown : edited(shown, checked);
 }
 
-/** What guards in shadow mode would do with the message: each once, and no masks where it would be rejected. */
+/** The actions that guards in shadow mode would take, without duplicates. A rejection makes masks irrelevant. */
 export function* watchedMessage(message: ServerMessage, watch: ResultWatch): Steps<WatchFinding[]> {
   const found = new Map<string, WatchFinding>();
   const add = (findings: readonly WatchFinding[]): void => {
@@ -77,12 +78,12 @@ export function* watchedMessage(message: ServerMessage, watch: ResultWatch): Ste
   return rejecting.length > 0 ? rejecting : findings;
 }
 
-/** A string of the server that is not part of a message, as it may be shown. */
+/** Masks a string of the server that is not part of a message, or replaces it with the refusal. */
 export function* guardedString(text: string, guard: ResultGuard): Steps<string> {
   return (yield* guard.checked([text]))?.[0] ?? guard.refusal;
 }
 
-/** The answer to a request whose own answer must not pass. */
+/** The error response that replaces a rejected response. */
 export function refusedAnswer(refusal: string): ServerMessage {
   return asServerMessage(errorText("0", INTERNAL_ERROR, refusal));
 }
@@ -98,7 +99,7 @@ function rejected(message: ServerMessage, refusal: string, method: string): Serv
   return asServerMessage(resultText("0", JSON.stringify(result)));
 }
 
-/** Items that are rejected are left out of the list. */
+/** Removes rejected items from the list. */
 function* withGuardedItems(message: ServerMessage, list: Span, guard: ResultGuard): Steps<ServerMessage> {
   const { text } = message;
   const kept: string[] = [];
@@ -113,7 +114,7 @@ function* withGuardedItems(message: ServerMessage, list: Span, guard: ResultGuar
   return isChanged ? edited(message, [{ start: list.start, end: list.end, text: `[${kept.join(",")}]` }]) : message;
 }
 
-/** A session must open, so a rejected string gives way to the refusal. */
+/** Replaces rejected strings with the refusal instead of rejecting the message, so that the session can open. */
 function* guardedDescription(message: ServerMessage, guard: ResultGuard): Steps<ServerMessage> {
   const spans: Span[] = [];
   for (const name of DESCRIBED) {
@@ -142,7 +143,7 @@ function emptyLike({ text }: ServerMessage, { start }: Span): string {
   return text.charCodeAt(start) === OPEN_OBJECT ? '{"name":"","version":""}' : '""';
 }
 
-/** Undefined if a guard rejects a text. */
+/** The edits that mask matches; undefined if a guard rejects a string. */
 function* checkedSpans(
   text: string,
   spans: readonly Span[],
@@ -163,7 +164,7 @@ function* checkedSpans(
 
 interface FoundString extends Span {
   readonly text: string;
-  /** The string that holds the text. */
+  /** Converts checked text back to the encoding of the string, for example Base64. */
   encode(text: string): string;
 }
 
@@ -171,14 +172,14 @@ function editOf({ start, end, encode }: FoundString, text: string): Edit {
   return { start, end, text: JSON.stringify(encode(text)) };
 }
 
-/** A string that was read both as it stands and decoded is changed once. */
+/** Sorts edits by position. A string that was checked both raw and decoded is edited once. */
 function inOrder(edits: readonly Edit[]): Edit[] {
   const byStart = new Map<number, Edit>();
   for (const edit of edits) if (!byStart.has(edit.start)) byStart.set(edit.start, edit);
   return [...byStart.values()].sort((a, b) => a.start - b.start);
 }
 
-/** Every string and every name, each with those that continue it. */
+/** Collects all strings and member names. Strings that form one text are grouped in a run. */
 function* readRuns(text: string, spans: readonly Span[]): Steps<FoundString[][] | "too large"> {
   const runs: FoundString[][] = [];
   /** The open run of `text` members, by depth. */

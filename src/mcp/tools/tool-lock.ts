@@ -10,8 +10,8 @@ import { lookupTable } from "../../base/lookup-table.ts";
 import type { InspectedTarget } from "../../core/backend.ts";
 
 /**
- * Version 2 pins every member of a tool, and the server's instructions. Version 1 left out these members and the
- * instructions; a file of it keeps that meaning until it is written again.
+ * Version 2 pins every member of a tool, and the server's instructions. Version 1 omitted these members and the
+ * instructions; a version 1 file keeps that meaning until it is rewritten.
  */
 const LOCK_VERSION = 2;
 const NOT_IN_VERSION_1: ReadonlySet<string> = new Set(["_meta", "icons"]);
@@ -20,7 +20,7 @@ const NOT_IN_VERSION_1: ReadonlySet<string> = new Set(["_meta", "icons"]);
  * name, and this entry has none, so the two never match.
  */
 export const INSTRUCTIONS_ENTRY = "(instructions)";
-/** Lines of a difference that are shown. */
+/** Maximum number of lines shown per difference. */
 const MAX_DIFF_LINES = 60;
 /** Longer definitions are compared as a whole, because the line comparison takes quadratic time. */
 const MAX_COMPARED_LINES = 400;
@@ -85,7 +85,7 @@ function asInVersion1(tool: ToolDefinition): ToolDefinition {
   return Object.fromEntries(Object.entries(tool).filter(([key]) => !NOT_IN_VERSION_1.has(key)));
 }
 
-/** The text of a lock file of the version that this program writes. */
+/** The content of a lock file, in the version that the gateway writes. */
 export function lockText(targets: object): string {
   return `${JSON.stringify({ version: LOCK_VERSION, targets }, null, 2)}\n`;
 }
@@ -95,7 +95,7 @@ export function pinnedDefinition(tool: ToolDefinition): ToolDefinition {
   return sorted(tool) as ToolDefinition;
 }
 
-/** The text by which two definitions are compared. */
+/** The canonical form in which definitions are compared. */
 export function canonical(tool: ToolDefinition): string {
   return JSON.stringify(pinnedDefinition(tool), null, 2);
 }
@@ -128,7 +128,7 @@ function compared(a: readonly string[], b: readonly string[]): string[] {
   const out = (lines: readonly string[]): string[] => lines.map((line) => `- ${line.trim()}`);
   const put = (lines: readonly string[]): string[] => lines.map((line) => `+ ${line.trim()}`);
   if (a.length > MAX_COMPARED_LINES || b.length > MAX_COMPARED_LINES) return [...out(a), ...put(b)];
-  // The longest common subsequence of what is left of both, from each pair of places on.
+  // `common` holds the length of the longest common subsequence of the remaining lines from each pair of positions.
   const width = b.length + 1;
   const common = new Uint16Array((a.length + 1) * width);
   for (let i = a.length - 1; i >= 0; i--)
@@ -170,7 +170,7 @@ export interface ToolChange {
   /** Removed and added lines, truncated if there are many. */
   readonly difference: readonly string[];
   readonly suspicious: readonly string[];
-  /** Of all that is shown of the change, before and now: who accepts it says what was seen. */
+  /** Digest of both definitions. An acceptance names it, so it applies only to the change that was reviewed. */
   readonly hash: string;
 }
 
@@ -204,7 +204,9 @@ export function parseLockFile(text: string): LockedTools | undefined {
   return new Map(Object.entries(targets).map(([target, tools]) => [target, new Map(Object.entries(tools))]));
 }
 
-/** Replaces the file atomically, so that a gateway that watches it never reads half of it. A symlink stays a symlink. */
+/**
+ * Replaces the file atomically, so that a gateway that watches it never reads half of it. A symlink stays a symlink.
+ */
 export function writeLockFile(file: string, locked: LockedTools): void {
   const text = lockFileText(locked);
   if (Buffer.byteLength(text) > MAX_LOCK_BYTES) throw new Error(tooLarge(file));

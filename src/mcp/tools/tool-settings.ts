@@ -52,7 +52,7 @@ export interface ToolProduct {
   readonly watch: ResultWatch | undefined;
   /** The tool that clients call by this name; undefined if there is none. */
   called(shown: string): OfferedTool | undefined;
-  /** The JSON text of a tool as clients see it; undefined if it is hidden. */
+  /** The tool's JSON as clients see it; undefined if the tool is hidden. */
   listed(text: string, item: Span, name: string): string | undefined;
 }
 
@@ -67,7 +67,7 @@ export interface ProductParts {
   readonly lock: ToolLock | undefined;
   readonly guard: ResultGuard | undefined;
   readonly watch: ResultWatch | undefined;
-  /** Identifies all inputs besides `tools` and `lock`. */
+  /** Identifies all inputs other than `tools` and `lock`. */
   readonly key: string;
   cel(source: string): Expression;
 }
@@ -289,7 +289,7 @@ export class ToolsOfTargets {
     this.#logger = logger;
   }
 
-  /** Applies a new configuration. Returns a function that tells whether a target is unchanged. */
+  /** Applies a new configuration. Returns a function that reports whether a target's settings are unchanged. */
   configure(products: ToolProducts): (name: string) => boolean {
     const before = this.#products;
     this.#products = products;

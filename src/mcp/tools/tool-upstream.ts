@@ -49,7 +49,7 @@ const MAX_LIST_PAGES = 50;
 /** A remote server may change without notice, so its list is compared again after this time. */
 const COMPARED_MS = 60_000;
 
-/** Members of a server's description of itself that clients get where a lock file pins it, besides `_meta`. */
+/** Members of the server description that pass if a lock file pins it, in addition to `_meta`. */
 const ABOUT_MEMBERS: ReadonlySet<string> = new Set([
   ...["protocolVersion", "supportedVersions", "capabilities", "serverInfo", "instructions"],
   ...["resultType", "ttlMs", "cacheScope"],
@@ -194,7 +194,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     this.#changes += 1;
   }
 
-  /** Compares the lock file with the server's message, then applies the guards to the rest. */
+  /** Applies the lock file to the server's description, then the guards. */
   #shownOutcome(outcome: OpenOutcome): OpenOutcome {
     const { guard } = this.#env.product;
     if (outcome.answer === undefined) return outcome;
@@ -222,15 +222,15 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     const described = { instructions, serverInfo };
     const message = asServerMessage(resultText("0", JSON.stringify(described)));
     const guarded = finish(guardedMessage(message, guard, "initialize"));
-    // Rejected: clients get nothing that the server wrote.
+    // After a rejection, clients get no text of the server.
     if (guarded === undefined) return { ...about, serverInfo: undefined, instructions: undefined };
     const { result } = JSON.parse(guarded.text) as { result: typeof described };
     return { ...about, ...result, instructions: result.instructions };
   }
 
   /**
-   * What the server says of itself, with its instructions only if they are as they were accepted, and without members that
-   * the protocol does not know, where they could return.
+   * The server description with its instructions only if they match the accepted ones. Members that the protocol does
+   * not define are removed, because they could carry the same instructions.
    */
   #pinnedAnswer(message: ServerMessage): ServerMessage {
     if (message.kind !== "result" || this.#env.product.lock?.pinsInstructions !== true) return message;
@@ -427,7 +427,7 @@ export function checkedNow(
   return passed;
 }
 
-/** Answers a rejected question of the server with an error. */
+/** Responds to a rejected request of the server with an error. */
 export function checkedQuestion(question: Question, guards: Guards, tell?: ShadowReporter): Question | undefined {
   const passed = checkedNow(question.message, guards, tell);
   if (passed === question.message) return question;

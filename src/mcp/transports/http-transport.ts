@@ -1,7 +1,7 @@
 /**
- * The streamable HTTP transport, for both protocol generations. Each message is a POST. The response is JSON or an event
- * stream, which is resumed where the server allows it. Legacy servers (2025 and older) also have a session and a general
- * stream. The channel reports a session that the server dropped, so that the owner can open a new one.
+ * The streamable HTTP transport, for both protocol generations. Each message is a POST. The response is JSON or an
+ * event stream, which is resumed where the server allows it. Legacy servers (2025 and older) also have a session and a
+ * general stream. The channel reports a session that the server dropped, so that the owner can open a new one.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import { InOrder, type InOrderEvents } from "../../base/in-order.ts";
@@ -33,7 +33,7 @@ export class HttpChannel implements Channel {
   readonly #clock: Clock;
   readonly #handlers: ChannelHandlers;
   readonly #exchanges = new Set<HttpExchange>();
-  #era: McpProtocol = "legacy";
+  #protocol: McpProtocol = "legacy";
   #version: string | undefined = undefined;
   #sessionId: string | undefined = undefined;
   #isPaused = false;
@@ -57,14 +57,14 @@ export class HttpChannel implements Channel {
     return this.#exchanges.size > MAX_EXCHANGES;
   }
 
-  setProtocol(era: McpProtocol, version: string): void {
-    this.#era = era;
+  setProtocol(protocol: McpProtocol, version: string): void {
+    this.#protocol = protocol;
     this.#version = version;
   }
 
   send(message: Outgoing): void {
     // In 2026-07-28, closing the stream is the cancellation.
-    if (this.#isClosed || (this.#era === "modern" && message.method === "notifications/cancelled")) return;
+    if (this.#isClosed || (this.#protocol === "modern" && message.method === "notifications/cancelled")) return;
     if (this.#held) {
       this.#held.push(message);
       return;
@@ -110,11 +110,11 @@ export class HttpChannel implements Channel {
   }
 
   detail(): Record<string, unknown> {
-    return { address: this.address, era: this.#era, underWay: this.#exchanges.size };
+    return { address: this.address, era: this.#protocol, underWay: this.#exchanges.size };
   }
 
   #protocolHeaders(message: Outgoing): string[] {
-    return protocolHeaders(message, this.#headers, this.#era, this.#version, this.#sessionId);
+    return protocolHeaders(message, this.#headers, this.#protocol, this.#version, this.#sessionId);
   }
 
   #reader(exchange: HttpExchange, message: Outgoing) {
@@ -176,7 +176,7 @@ export class HttpChannel implements Channel {
   }
 
   #body(exchange: HttpExchange, status: number, text: string, login: LoginRequired | undefined): void {
-    if (status === 404 && this.#era === "legacy" && this.#sessionId !== undefined) {
+    if (status === 404 && this.#protocol === "legacy" && this.#sessionId !== undefined) {
       this.#expired(exchange);
       return;
     }
@@ -200,7 +200,7 @@ export class HttpChannel implements Channel {
       this.#forget(exchange);
       return;
     }
-    if (exchange.lastEventId === undefined || this.#era === "modern" || exchange.resumes >= MAX_RESUMES)
+    if (exchange.lastEventId === undefined || this.#protocol === "modern" || exchange.resumes >= MAX_RESUMES)
       this.#fail(exchange, "ended its response early");
     else {
       exchange.resumes += 1;
@@ -220,7 +220,7 @@ export class HttpChannel implements Channel {
   }
 
   #openGeneralStream(): void {
-    if (this.#hasGeneralStream || this.#isClosed || this.#era === "modern") return;
+    if (this.#hasGeneralStream || this.#isClosed || this.#protocol === "modern") return;
     this.#hasGeneralStream = true;
     this.#get(this.#begin(undefined));
   }
@@ -328,7 +328,7 @@ function createExchange(wireId: number | undefined): HttpExchange {
   };
 }
 
-/** Asks the server to free its session, without waiting long for the response. */
+/** Sends the DELETE that ends the session, without waiting long for the response. */
 function endSession(server: RemoteServer, clock: Clock, headers: readonly string[]): Promise<void> {
   return new Promise((resolve) => {
     const timer = clock.after(FIRST_RETRY_MS, resolve);
@@ -353,13 +353,13 @@ function noteEvent(exchange: HttpExchange, event: SseEvent): void {
 function protocolHeaders(
   message: Outgoing,
   forwarded: readonly string[],
-  era: McpProtocol,
+  protocol: McpProtocol,
   version: string | undefined,
   sessionId: string | undefined,
 ): string[] {
   const headers: string[] = [...forwarded];
   if (version !== undefined) headers.push("mcp-protocol-version", version);
-  if (era === "legacy") {
+  if (protocol === "legacy") {
     if (sessionId !== undefined) headers.push("mcp-session-id", sessionId);
     return headers;
   }

@@ -37,7 +37,7 @@ export interface RemoteServer {
   readonly url: URL;
   /** `host:port`. */
   readonly address: string;
-  /** Redacts the configured secrets from a text of the server. */
+  /** Redacts the configured secrets from a string of the server. */
   shown(text: string): string;
   /** The login that a response requires; undefined if none. */
   loginOf(status: number, headers: HeaderList): LoginRequired | undefined;
@@ -54,7 +54,7 @@ export interface RemoteRequest {
   readonly body?: string;
   /** The request is safe to send twice. */
   readonly mayRepeat?: boolean;
-  /** Records what is sent and received; undefined unless the request is traced. */
+  /** Records sent and received data; undefined unless the request is traced. */
   readonly wire?: WireTap | undefined;
 }
 

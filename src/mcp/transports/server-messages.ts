@@ -1,5 +1,5 @@
 /**
- * Parses the text of a server into messages. An accepted message is valid JSON-RPC without repeated keys, so later
+ * Parses the output of a server into messages. An accepted message is valid JSON-RPC without repeated keys, so later
  * readers of its parts cannot fail. A rejected message carries the reason and, where readable, the id of the call it
  * responds to, so that the call fails instead of waiting.
  */
@@ -32,7 +32,7 @@ export interface BrokenMessage {
   readonly kind: "broken";
   /** The id of the call that it responds to; 0 if unknown. */
   readonly wireId: number;
-  /** The JSON text of the id if the message is a request of the server. */
+  /** The id as JSON if the message is a request of the server. */
   readonly questionId: string | undefined;
   /** Completes "target x …". */
   readonly reason: string;

@@ -220,7 +220,7 @@ export class StdioProcess {
    */
   write(line: string, isAlone = false): void {
     if (this.#isOver) return;
-    // Calls are rejected earlier. This stops a child that keeps asking without reading the answers.
+    // Calls are rejected earlier. This stops a child that keeps sending requests without reading the responses.
     if (this.#queuedBytes > 2 * MAX_QUEUED_BYTES + this.#options.maxWriteBytes) {
       this.kill("was stopped because it does not read its input");
       return;
@@ -336,7 +336,7 @@ export class StdioProcess {
       resume: () => {
         if (!this.#isPaused && !this.#isOver) this.#child?.stdout.resume();
       },
-      // The rest of the line cannot be told from the next message, and nothing else comes before it.
+      // The next message starts after the rest of this line, so the line cannot be skipped without reading it.
       reject: () =>
         this.kill("was stopped because it took too long to print a long line while other servers waited for memory"),
     });
@@ -422,7 +422,9 @@ export class StdioProcess {
   }
 }
 
-/** A hint on how to fix it. ENOENT stands for a missing program, a missing folder, and a whole command line. */
+/**
+ * A hint on how to fix a failed start. ENOENT means a missing program, a missing folder, or a command line in `cmd`.
+ */
 function startHint(code: string | undefined, cmd: string, cwd: string | undefined): string {
   if (code === "EACCES") return ": it is not executable";
   if (code !== "ENOENT") return "";
@@ -446,7 +448,9 @@ export class LineTooLong extends ExpectedError {
   }
 }
 
-/** Splits a byte stream into lines. It holds one incomplete line at most, up to a limit, and copies the bytes it keeps. */
+/**
+ * Splits a byte stream into lines. It holds one incomplete line at most, up to a limit, and copies the bytes it keeps.
+ */
 export class LineSplitter {
   readonly #onLine: (line: string) => void;
   readonly #maxBytes: number;

@@ -15,7 +15,7 @@ export interface Outgoing {
   readonly method?: string;
   /** Additional HTTP headers: name, value, … */
   readonly headers?: readonly string[];
-  /** Records what is sent and received; undefined unless the request is traced. */
+  /** Records sent and received data; undefined unless the request is traced. */
   readonly wire?: WireTap | undefined;
   /** No other request is in flight on this connection. */
   readonly isAlone?: boolean;
@@ -27,7 +27,7 @@ export interface Channel {
   /** The send queue has reached its limit, so new calls should be rejected. */
   readonly isOverloaded: boolean;
   /** Sets the negotiated protocol version, which HTTP repeats in headers. */
-  setProtocol(era: McpProtocol, version: string): void;
+  setProtocol(protocol: McpProtocol, version: string): void;
   send(message: Outgoing): void;
   /** The response to this request is no longer needed. */
   abandon(wireId: number): void;
@@ -42,7 +42,7 @@ export interface Channel {
 }
 
 export interface ChannelHandlers {
-  /** `about` is the id of the request whose stream carried the message, where the transport knows it. */
+  /** `about` is the id of the request whose stream carried the message, if the transport has a stream per request. */
   message(message: ServerMessage, about: number | undefined): void;
   /** A request failed. The channel itself stays usable. */
   failed(wireId: number, reason: string, error?: LoginRequired): void;
