@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { stringify } from "yaml";
 import { z } from "zod";
 import { shownText } from "../src/admin/ui/shown-text.ts";
-import { viewerAnswer } from "../src/admin/ui/viewer.ts";
+import { viewerResponse } from "../src/admin/ui/viewer.ts";
 import { configSchema } from "../src/config/schema/schema.ts";
 import { unwrap } from "../src/config/schema/schema-walk.ts";
 import { secretsInConfig, shownConfig } from "../src/config/schema/shown-config.ts";
@@ -128,7 +128,7 @@ test("a viewer sees no string of a policy, whatever field it stands in [N21]", (
       routes: [{ name: "b", policies }],
       policies: [{ kind: "c", policy: policies }],
     };
-    const viewed = viewerAnswer("/config_dump", answer(dump)).body.toString();
+    const viewed = viewerResponse("/config_dump", answer(dump)).body.toString();
     assert.ok(!viewed.includes(MARKER), `${name}: ${viewed}`);
     assert.ok(viewed.includes('"name":"a"') && viewed.includes('"kind":"c"'));
   }

@@ -1,5 +1,5 @@
 /**
- * THE list of admin endpoints (spec 4.2): one line each, in the order of the index page.
+ * The list of all admin endpoints (spec 4.2), in the order of the index page.
  */
 
 import type { Clock } from "../base/clock.ts";
@@ -53,13 +53,13 @@ export interface AdminParts {
   readonly keys: KeyStore;
   readonly tasks: Tasks;
   readonly heap: HeapSampling;
-  /** `/metrics` and `/healthz/*`, which other addresses may serve too. */
+  /** `/metrics` and `/healthz/*`, which are also served on `config.statsAddr`. */
   readonly statistics: readonly AdminEndpoint[];
   readonly ui: AdminEndpoint;
   upMs(): number;
   dump(): Readonly<Record<string, unknown>>;
   topology(): Topology;
-  /** Whether files of the configuration may be written. */
+  /** True if configuration files may be written (`config.allowConfigEdit`). */
   readonly mayEdit: boolean;
   shadow(): ShadowReport;
   mirrors(): MirrorReport;

@@ -5,7 +5,7 @@ import { randomBytes } from "node:crypto";
 import { writeSync } from "node:fs";
 import { hostname } from "node:os";
 import { parseArgs } from "node:util";
-import { jsonAnswer, textAnswer } from "../admin/server/endpoint.ts";
+import { jsonResponse, textResponse } from "../admin/server/endpoint.ts";
 import { openAdminServer } from "../admin/server/server.ts";
 import { systemClock, wait } from "../base/clock.ts";
 import { VERSION } from "../base/version.ts";
@@ -103,16 +103,16 @@ export async function runController(args: readonly string[]): Promise<number> {
     const statistics = await openAdminServer(
       { kind: "tcp", hosts: [stats.host === "" ? "0.0.0.0" : stats.host], port: stats.port },
       [
-        { path: "/healthz/live", doc: "Whether the process runs.", GET: () => textAnswer(200, "ok\n") },
+        { path: "/healthz/live", doc: "Whether the process runs.", GET: () => textResponse(200, "ok\n") },
         {
           path: "/healthz/ready",
           doc: "Whether the cluster was read.",
-          GET: () => (controller?.isReady() ? textAnswer(200, "ready\n") : textAnswer(503, "not ready\n")),
+          GET: () => (controller?.isReady() ? textResponse(200, "ready\n") : textResponse(503, "not ready\n")),
         },
         {
           path: "/state",
           doc: "What the controller does.",
-          GET: () => jsonAnswer({ ...controller?.state(), memory: process.memoryUsage().rss }),
+          GET: () => jsonResponse({ ...controller?.state(), memory: process.memoryUsage().rss }),
         },
       ],
       logger.for("admin"),

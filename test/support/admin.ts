@@ -1,13 +1,13 @@
 /**
- * Calls an admin endpoint without a server: the answer as data, or the stream that it writes.
+ * Calls an admin endpoint without a server: returns the response as data, or reads its stream.
  */
-import type { AdminAnswer, AdminEndpoint, AdminRequest } from "../../src/admin/server/endpoint.ts";
+import type { AdminEndpoint, AdminRequest, AdminResponse } from "../../src/admin/server/endpoint.ts";
 
-export async function askAdmin(
+export async function callAdmin(
   endpoint: AdminEndpoint,
   query = "",
   options: { readonly method?: "GET" | "POST"; readonly body?: string } = {},
-): Promise<{ status: number; text: string; json: () => Record<string, unknown>; answer: AdminAnswer }> {
+): Promise<{ status: number; text: string; json: () => Record<string, unknown>; response: AdminResponse }> {
   const method = options.method ?? "GET";
   const handler = endpoint[method];
   if (!handler) throw new Error(`${endpoint.path} takes no ${method}`);
@@ -17,24 +17,24 @@ export async function askAdmin(
     query: new URLSearchParams(query),
     body: () => Promise.resolve(Buffer.from(options.body ?? "")),
   };
-  const answer = await handler(request);
-  const text = "body" in answer ? answer.body.toString() : "";
-  return { status: answer.status, text, answer, json: () => JSON.parse(text) as Record<string, unknown> };
+  const response = await handler(request);
+  const text = "body" in response ? response.body.toString() : "";
+  return { status: response.status, text, response, json: () => JSON.parse(text) as Record<string, unknown> };
 }
 
 export interface ReadStream {
-  /** What was written so far. */
+  /** The output written so far. */
   text(): string;
   bytes(): Buffer;
   readonly ended: Promise<void>;
-  /** The reader goes away. */
+  /** Simulates a disconnect of the reader. */
   leave(): void;
-  /** From now on nothing that is written gets out. */
+  /** Simulates a reader that stops reading. */
   stall(): void;
 }
 
-export function readStream(answer: AdminAnswer): ReadStream {
-  if (!("stream" in answer)) throw new Error(`not a stream: ${answer.status}`);
+export function readStream(response: AdminResponse): ReadStream {
+  if (!("stream" in response)) throw new Error(`not a stream: ${response.status}`);
   const chunks: Buffer[] = [];
   let stalled = false;
   let buffered = 0;
@@ -43,7 +43,7 @@ export function readStream(answer: AdminAnswer): ReadStream {
   const ended = new Promise<void>((resolve) => {
     end = resolve;
   });
-  answer.stream({
+  response.stream({
     write(chunk) {
       const bytes = Buffer.from(chunk as string);
       if (stalled) buffered += bytes.length;

@@ -9,7 +9,13 @@ import { celHeaders } from "../../cel/values/headers.ts";
 import { safeJsonInSteps } from "../../json/safe-json.ts";
 import type { JsonObject } from "../../observe/trace/events.ts";
 import type { RecentRequests } from "../../pipeline/records/recent-requests.ts";
-import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import {
+  type AdminEndpoint,
+  type AdminRequest,
+  type AdminResponse,
+  jsonResponse,
+  textResponse,
+} from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 const USAGE = 'send JSON: {"expression": "<CEL>", "requestId": "<id>"} or {"expression": "<CEL>", "attributes": {…}}\n';
@@ -19,12 +25,12 @@ export function celEndpoint(recent: RecentRequests): AdminEndpoint {
     path: ADMIN_PATHS.cel,
     doc: 'POST {"expression", "requestId" | "attributes"}: evaluates the expression, part by part.',
     async POST(request) {
-      const asked = await readQuestion(request);
-      if (asked === undefined) return textAnswer(400, USAGE);
-      let attributes: JsonObject = asked.attributes ?? {};
-      if (asked.requestId !== undefined) {
-        const found = recent.find(asked.requestId)[0];
-        if (!found) return textAnswer(404, `no request ${JSON.stringify(asked.requestId)} among the recent ones\n`);
+      const query = await readQuery(request);
+      if (query === undefined) return textResponse(400, USAGE);
+      let attributes: JsonObject = query.attributes ?? {};
+      if (query.requestId !== undefined) {
+        const found = recent.find(query.requestId)[0];
+        if (!found) return textResponse(404, `no request ${JSON.stringify(query.requestId)} among the recent ones\n`);
         attributes = {
           ...found.requestState,
           proxy: {
@@ -34,7 +40,7 @@ export function celEndpoint(recent: RecentRequests): AdminEndpoint {
           ...(found.status === null ? {} : { response: { code: found.status } }),
         };
       }
-      return evaluate(asked.expression, withHeaderViews(attributes));
+      return evaluate(query.expression, withHeaderViews(attributes));
     },
   };
 }
@@ -45,7 +51,7 @@ interface Question {
   readonly attributes?: JsonObject;
 }
 
-async function readQuestion(request: AdminRequest): Promise<Question | undefined> {
+async function readQuery(request: AdminRequest): Promise<Question | undefined> {
   let value: unknown;
   try {
     value = JSON.parse((await request.body()).toString());
@@ -59,23 +65,23 @@ async function readQuestion(request: AdminRequest): Promise<Question | undefined
   return { expression, ...(requestId === undefined ? {} : { requestId }), ...(attributes ? { attributes } : {}) };
 }
 
-function evaluate(source: string, attributes: JsonObject): AdminAnswer {
+function evaluate(source: string, attributes: JsonObject): AdminResponse {
   let expression: Expression;
   try {
     expression = compileExpression(source);
   } catch (error) {
-    if (error instanceof ExpressionError) return jsonAnswer({ error: error.message }, 400);
+    if (error instanceof ExpressionError) return jsonResponse({ error: error.message }, 400);
     throw error;
   }
   const result = expression.evaluate(attributes);
-  return jsonAnswer({
+  return jsonResponse({
     ...(result.ok ? { value: result.value } : { error: result.error }),
     reads: [...expression.paths],
     clauses: expression.explain(attributes),
   });
 }
 
-/** Header names are found in any case, as in a policy. */
+/** Makes header lookups case-insensitive, as in a policy. */
 function withHeaderViews(attributes: JsonObject): JsonObject {
   const viewed: Record<string, unknown> = { ...attributes };
   for (const side of ["request", "response"]) {

@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { keyRequest, type StoredKey, type StoredKeys } from "../../identity/passwords/stored-keys.ts";
 import { StoreUnavailable } from "../../store/store.ts";
-import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer } from "../server/endpoint.ts";
+import { type AdminEndpoint, type AdminRequest, type AdminResponse, jsonResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 const order = z.union([z.strictObject({ make: keyRequest }), z.strictObject({ revoke: z.string().min(1).max(64) })]);
@@ -20,15 +20,15 @@ export function keysEndpoint(keys: KeyStore): AdminEndpoint {
   return {
     path: ADMIN_PATHS.keys,
     doc: 'API keys of the store; POST {"make": {"name", …}} or {"revoke": "<id>"}.',
-    GET: () => answered(async () => jsonAnswer({ keys: await Promise.all((await keys.list()).map(shown)) })),
+    GET: () => answered(async () => jsonResponse({ keys: await Promise.all((await keys.list()).map(shown)) })),
     POST: (request) =>
       answered(async () => {
         const parsed = order.safeParse(await readJson(request));
-        if (!parsed.success) return jsonAnswer({ error: problemOf(parsed.error) }, 400);
-        if ("make" in parsed.data) return jsonAnswer(await keys.make(parsed.data.make));
+        if (!parsed.success) return jsonResponse({ error: problemOf(parsed.error) }, 400);
+        if ("make" in parsed.data) return jsonResponse(await keys.make(parsed.data.make));
         const { revoke } = parsed.data;
-        if (await keys.revoke(revoke)) return jsonAnswer({ revoked: revoke });
-        return jsonAnswer({ error: `there is no key ${JSON.stringify(revoke)}; see gwctl keys list` }, 400);
+        if (await keys.revoke(revoke)) return jsonResponse({ revoked: revoke });
+        return jsonResponse({ error: `there is no key ${JSON.stringify(revoke)}; see gwctl keys list` }, 400);
       }),
   };
 
@@ -46,12 +46,12 @@ export function keysEndpoint(keys: KeyStore): AdminEndpoint {
   }
 }
 
-async function answered(work: () => Promise<AdminAnswer>): Promise<AdminAnswer> {
+async function answered(work: () => Promise<AdminResponse>): Promise<AdminResponse> {
   try {
     return await work();
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
-    return jsonAnswer({ error: error.message }, 503);
+    return jsonResponse({ error: error.message }, 503);
   }
 }
 

@@ -18,7 +18,7 @@ import {
   writeLockFile,
 } from "../../mcp/tools/tool-lock.ts";
 import type { Logger } from "../../observe/log/logger.ts";
-import { type AdminAnswer, type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { type AdminEndpoint, type AdminResponse, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 export function mcpSessionsEndpoint(topology: () => Topology): AdminEndpoint {
@@ -27,7 +27,7 @@ export function mcpSessionsEndpoint(topology: () => Topology): AdminEndpoint {
     doc: 'POST {"end": "<shown id>"}: ends an MCP session.',
     async POST(request) {
       const shown = shownIdOf(await request.body());
-      if (shown === undefined) return textAnswer(400, 'send {"end": "<id as /debug/tasks shows it>"} as JSON\n');
+      if (shown === undefined) return textResponse(400, 'send {"end": "<id as /debug/tasks shows it>"} as JSON\n');
       const backends = new Set(
         topology().listeners.flatMap(({ routes }) =>
           routes.flatMap((route) => route.backends.map(({ backend }) => backend)),
@@ -36,10 +36,10 @@ export function mcpSessionsEndpoint(topology: () => Topology): AdminEndpoint {
       let found = 0;
       for (const backend of backends) {
         const count = backend.endSession?.(shown) ?? 0;
-        if (count > 1) return textAnswer(409, `${count} sessions begin like this; none was ended\n`);
+        if (count > 1) return textResponse(409, `${count} sessions begin like this; none was ended\n`);
         found += count;
       }
-      return found === 0 ? textAnswer(404, "no such session\n") : jsonAnswer({ ended: shown });
+      return found === 0 ? textResponse(404, "no such session\n") : jsonResponse({ ended: shown });
     },
   };
 }
@@ -65,22 +65,22 @@ export function mcpConnectionsEndpoint(topology: () => Topology): AdminEndpoint 
           (await of.list()).map((account) => ({ backend, ...account })),
         ),
       );
-      return jsonAnswer({ connections: lists.flat() });
+      return jsonResponse({ connections: lists.flat() });
     },
     async POST(request) {
       const question = questionOf(await request.body());
-      if (question === undefined) return textAnswer(400, 'send {"action": "test" or "revoke", "id": "…"} as JSON\n');
+      if (question === undefined) return textResponse(400, 'send {"action": "test" or "revoke", "id": "…"} as JSON\n');
       for (const { of } of accounts(topology())) {
         const outcome = await of[question.action](question.id);
-        if (outcome) return jsonAnswer(outcome);
+        if (outcome) return jsonResponse(outcome);
       }
       return unknownConnection();
     },
   };
 }
 
-function unknownConnection(): AdminAnswer {
-  return textAnswer(404, "no connection has this id; `gwctl mcp connections` lists them\n");
+function unknownConnection(): AdminResponse {
+  return textResponse(404, "no connection has this id; `gwctl mcp connections` lists them\n");
 }
 
 function accounts({ listeners }: Topology): { backend: string; of: ConnectedAccounts }[] {
@@ -96,7 +96,7 @@ function questionOf(body: Buffer): { readonly action: "test" | "revoke"; readonl
     const { action, id } = JSON.parse(body.toString()) as { action?: unknown; id?: unknown };
     if ((action === "test" || action === "revoke") && typeof id === "string" && id !== "") return { action, id };
   } catch {
-    // The response says so.
+    // The caller responds with an error.
   }
   return undefined;
 }
@@ -104,13 +104,13 @@ function questionOf(body: Buffer): { readonly action: "test" | "revoke"; readonl
 export function mcpToolsEndpoint(topology: () => Topology): AdminEndpoint {
   return {
     path: ADMIN_PATHS.mcpTools,
-    doc: "Tools withheld from clients. POST: the tools of every MCP server, asked for now, and how they differ from the lock file.",
+    doc: "Tools withheld from clients. POST: the tools of every MCP server, queried now, and how they differ from the lock file.",
     GET() {
       const backends = inspectedBackends(topology()).map((backend) => ({
         backend: backend.facts.name,
         targets: backend.withheld?.() ?? [],
       }));
-      return jsonAnswer({ backends });
+      return jsonResponse({ backends });
     },
     async POST({ withheld }) {
       const backends = await Promise.all(
@@ -119,7 +119,7 @@ export function mcpToolsEndpoint(topology: () => Topology): AdminEndpoint {
           targets: await inspectedTargets(backend, withheld),
         })),
       );
-      return jsonAnswer({ backends });
+      return jsonResponse({ backends });
     },
   };
 }
@@ -132,7 +132,10 @@ export function inspectedBackends({ listeners }: Topology): Backend[] {
   return [...new Set(all)].filter((backend) => backend.inspect !== undefined);
 }
 
-/** `only`: names of servers. One that cannot be asked shows what sessions saw of it, also those of other threads. */
+/**
+ * Returns the tools of each server in `only`, or of all servers. For a server that cannot be queried, the result
+ * contains the tools that sessions of all threads saw (`withheld`).
+ */
 export async function inspectedTargets(
   backend: Backend,
   withheld: readonly InspectedBackend[] = [],
@@ -150,7 +153,7 @@ export async function inspectedTargets(
 
 export interface McpLockParts {
   readonly logger: Logger;
-  /** Whether files of the configuration may be written (`config.allowConfigEdit`). */
+  /** True if configuration files may be written (`config.allowConfigEdit`). */
   readonly mayEdit: boolean;
   topology(): Topology;
 }
@@ -174,29 +177,29 @@ export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): Ad
     doc: 'POST {"backend"}: how the tools of its MCP servers differ from the lock file. With `accept`: accepts differences.',
     async POST(request) {
       const question = questionSchema.safeParse(parseJson((await request.body()).toString("utf8")));
-      if (!question.success) return textAnswer(400, `${z.prettifyError(question.error)}\n`);
+      if (!question.success) return textResponse(400, `${z.prettifyError(question.error)}\n`);
       const { backend: name, accept, acceptSuspicious } = question.data;
-      if (accept !== undefined && !mayEdit) return textAnswer(403, `${NOT_ALLOWED}\n`);
+      if (accept !== undefined && !mayEdit) return textResponse(403, `${NOT_ALLOWED}\n`);
       const backend = inspectedBackends(topology()).find(({ facts }) => facts.name === name);
-      if (backend === undefined) return textAnswer(404, "no MCP backend has this name\n");
+      if (backend === undefined) return textResponse(404, "no MCP backend has this name\n");
       const { lockFile } = backend;
-      if (lockFile === undefined) return textAnswer(409, "this backend has no lock file that could be written\n");
+      if (lockFile === undefined) return textResponse(409, "this backend has no lock file that could be written\n");
       const only = accept && new Set(accept.map(({ target }) => target));
       const inspected = await inspectedTargets(backend, request.withheld, only);
       // Synchronous up to the file write, so that concurrent operators see each other's change.
       const locked = lockedTools(lockFile);
-      if ("problem" in locked) return textAnswer(409, `${locked.problem}\n`);
+      if ("problem" in locked) return textResponse(409, `${locked.problem}\n`);
       const changes = changesSince(locked.tools, inspected);
-      if (accept === undefined) return jsonAnswer(review(backend, lockFile, inspected, changes, mayEdit));
+      if (accept === undefined) return jsonResponse(review(backend, lockFile, inspected, changes, mayEdit));
       const chosen = accept.map((one) => choose(one, changes, inspected, acceptSuspicious));
       const refusals = chosen.filter((one) => typeof one === "string");
-      if (refusals.length > 0) return textAnswer(409, refusalText(refusals));
+      if (refusals.length > 0) return textResponse(409, refusalText(refusals));
       const accepted = chosen.filter((one) => typeof one !== "string");
       const failure = written(lockFile, withChanges(locked.tools, accepted));
       if (failure) return failure;
       const tools = accepted.map(({ target, tool }) => `${target}/${tool}`);
       logger.info("MCP tools accepted", { backend: name, file: lockFile, tools: tools.join(" ").slice(0, 500) });
-      return jsonAnswer({ backend: name, file: lockFile, accepted: tools });
+      return jsonResponse({ backend: name, file: lockFile, accepted: tools });
     },
   };
 }
@@ -240,7 +243,7 @@ function choose(
   if (from === undefined) return `${target}/${tool}: this backend has no server with this name`;
   return from.error === undefined
     ? `${target}/${tool} does not differ from the lock file any more; look again`
-    : `${target}/${tool}: the server cannot be asked (${from.error}), and no session saw the tool since the last reload`;
+    : `${target}/${tool}: the server cannot be queried (${from.error}), and no session saw the tool since the last reload`;
 }
 
 function refusalText(refusals: readonly string[]): string {
@@ -258,14 +261,14 @@ function lockedTools(file: string): { readonly tools: LockedTools } | { readonly
   }
 }
 
-function written(file: string, tools: LockedTools): AdminAnswer | undefined {
+function written(file: string, tools: LockedTools): AdminResponse | undefined {
   try {
     writeLockFile(file, tools);
     return undefined;
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     const isFull = code === "ENOSPC" || code === "EDQUOT";
-    return textAnswer(isFull ? 507 : 500, `cannot write ${file}: ${message}\n`);
+    return textResponse(isFull ? 507 : 500, `cannot write ${file}: ${message}\n`);
   }
 }
 

@@ -8,7 +8,7 @@ import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
 import { parseLogFilter } from "../../observe/log/log-filter.ts";
 import type { Logging } from "../../observe/log/logger.ts";
 import type { Metrics } from "../../observe/log/metrics.ts";
-import { type AdminAnswer, type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { type AdminEndpoint, type AdminResponse, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 export function statsEndpoints(options: { metrics: Metrics; notReady(): readonly string[] }): AdminEndpoint[] {
@@ -18,15 +18,15 @@ export function statsEndpoints(options: { metrics: Metrics; notReady(): readonly
       doc: "Metrics in the Prometheus text format.",
       GET: () => ({ status: 200, type: "text/plain; version=0.0.4; charset=utf-8", body: options.metrics.render() }),
     },
-    { path: ADMIN_PATHS.live, doc: "200 while the process runs.", GET: () => textAnswer(200, "live\n") },
+    { path: ADMIN_PATHS.live, doc: "200 while the process runs.", GET: () => textResponse(200, "live\n") },
     {
       path: ADMIN_PATHS.ready,
       doc: "200 while every listener serves; 503 with the reason otherwise.",
       GET() {
         const pending = options.notReady();
         return pending.length === 0
-          ? textAnswer(200, "ready\n")
-          : textAnswer(503, `not ready, pending: ${pending.join(", ")}\n`);
+          ? textResponse(200, "ready\n")
+          : textResponse(503, `not ready, pending: ${pending.join(", ")}\n`);
       },
     },
   ];
@@ -38,7 +38,7 @@ export function quitEndpoint(shutDown: () => void): AdminEndpoint {
     doc: "POST: graceful shutdown.",
     POST() {
       setImmediate(shutDown);
-      return textAnswer(200, "shutting down\n");
+      return textResponse(200, "shutting down\n");
     },
   };
 }
@@ -54,29 +54,29 @@ export function upgradeEndpoint(upgrade: () => Promise<UpgradeAnswer>): AdminEnd
     async POST() {
       const outcome = await upgrade();
       return outcome.ok
-        ? textAnswer(
+        ? textResponse(
             200,
             `upgraded to version ${outcome.version}, process ${outcome.pid}; process ${process.pid} drains\n`,
           )
-        : textAnswer(500, `not upgraded, process ${process.pid} continues: ${outcome.reason}\n`);
+        : textResponse(500, `not upgraded, process ${process.pid} continues: ${outcome.reason}\n`);
     },
   };
 }
 
 export function loggingEndpoint(logging: Logging): AdminEndpoint {
-  const current = (): AdminAnswer => textAnswer(200, `current log level is ${logging.filter.text}\n`);
+  const current = (): AdminResponse => textResponse(200, `current log level is ${logging.filter.text}\n`);
   return {
     path: ADMIN_PATHS.logging,
     doc: "GET: the log filter. POST ?level=info,mcp=trace: sets it until the next restart.",
     GET(request) {
       if (!request.query.has("level")) return current();
-      return { ...textAnswer(405, "use POST to set the level\n"), headers: { allow: "POST" } };
+      return { ...textResponse(405, "use POST to set the level\n"), headers: { allow: "POST" } };
     },
     POST(request) {
       const level = request.query.get("level");
       if (level === null) return current();
       const parsed = parseLogFilter(level);
-      if (!parsed.ok) return textAnswer(400, `${parsed.error}\n`);
+      if (!parsed.ok) return textResponse(400, `${parsed.error}\n`);
       logging.setFilter(parsed.filter);
       return current();
     },
@@ -93,7 +93,7 @@ export function memoryEndpoint(parts: MemoryParts): AdminEndpoint {
     GET() {
       const { rss, heapTotal, heapUsed, external, arrayBuffers } = process.memoryUsage();
       const heap = getHeapStatistics();
-      return jsonAnswer({
+      return jsonResponse({
         process: { rssBytes: rss, peakRssBytes: process.resourceUsage().maxRSS * 1024 },
         heap: {
           usedBytes: heapUsed,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { Profile } from "pprof-format";
-import { askAdmin, readStream } from "../../../test/support/admin.ts";
+import { callAdmin, readStream } from "../../../test/support/admin.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
@@ -28,7 +28,7 @@ function cpuEndpoint(): AdminEndpoint {
   return cpu;
 }
 
-/** Names of functions in a profile, and its sample types. */
+/** Returns the function names, the sample types and the number of samples of a profile. */
 function decode(bytes: Buffer): { functions: string[]; types: string[]; samples: number } {
   const profile = Profile.decode(gunzipSync(bytes));
   const text = (index: number | bigint): string => profile.stringTable.strings[Number(index)] ?? "";
@@ -48,8 +48,8 @@ for (const query of [
   "frequency=0",
   "frequency=1001",
 ]) {
-  test(`a cpu profile with ${query} is refused with the range [N3] [S4.2-6]`, async () => {
-    const { status, text } = await askAdmin(cpuEndpoint(), query);
+  test(`a cpu profile with ${query} is rejected with the range [N3] [S4.2-6]`, async () => {
+    const { status, text } = await callAdmin(cpuEndpoint(), query);
     assert.equal(status, 400);
     assert.match(text, /must be a whole number from 1 to (300|1000)/);
   });
@@ -58,18 +58,18 @@ for (const query of [
 test("the cpu profile is not registered on other platforms; the heap profile is, without samples [S4.2-7] [S7-8] [S9-6]", async () => {
   const { cpu, heap } = endpoints("darwin");
   assert.equal(cpu, undefined);
-  const { answer } = await askAdmin(heap);
-  assert.equal(answer.status, 200);
-  // The library adds what lies outside of the heap; there are no samples of allocations.
-  assert.deepEqual("body" in answer && decode(answer.body as Buffer).functions, ["(external)"]);
+  const { response } = await callAdmin(heap);
+  assert.equal(response.status, 200);
+  // The library adds memory outside of the heap; there are no samples of allocations.
+  assert.deepEqual("body" in response && decode(response.body as Buffer).functions, ["(external)"]);
 });
 
 test("a cpu profile shows the functions that were busy; a second one at the same time is 409 [N3]", {
   skip: !isLinux,
 }, async () => {
   const endpoint = cpuEndpoint();
-  const read = readStream((await askAdmin(endpoint, "seconds=1&frequency=1000")).answer);
-  const busy = await askAdmin(endpoint, "seconds=1");
+  const read = readStream((await callAdmin(endpoint, "seconds=1&frequency=1000")).response);
+  const busy = await callAdmin(endpoint, "seconds=1");
   assert.equal(busy.status, 409);
   const timer = setInterval(function burnForTheProfile() {
     const until = process.hrtime.bigint() + 20_000_000n;
@@ -89,26 +89,26 @@ test("without parameters a cpu profile takes 10 seconds at 100 Hz [S4.2-13]", { 
   const clock = fakeClock();
   const { cpu } = endpoints("linux", noHeapSampling, clock);
   assert.ok(cpu);
-  const read = readStream((await askAdmin(cpu)).answer);
+  const read = readStream((await callAdmin(cpu)).response);
   await clock.advance(9_999);
   assert.equal(clock.pending(), 1);
   await clock.advance(1);
   await read.ended;
-  // Of few samples the library reports up to twice the interval that was asked for.
+  // With few samples, the library reports up to twice the requested interval.
   const periodMs = Number(Profile.decode(gunzipSync(read.bytes())).period) / 1e6;
   assert.ok(periodMs >= 10 && periodMs <= 20, `${periodMs} ms`);
 });
 
-test("a reader that leaves ends the profile, and the next one works [R42]", { skip: !isLinux }, async () => {
+test("a reader that disconnects ends the profile, and the next one works [R42]", { skip: !isLinux }, async () => {
   const endpoint = cpuEndpoint();
-  const left = readStream((await askAdmin(endpoint, "seconds=300")).answer);
+  const left = readStream((await callAdmin(endpoint, "seconds=300")).response);
   left.leave();
-  const { answer } = await askAdmin(endpoint, "seconds=1");
-  assert.equal(answer.status, 200);
-  readStream(answer).leave();
+  const { response } = await callAdmin(endpoint, "seconds=1");
+  assert.equal(response.status, 200);
+  readStream(response).leave();
 });
 
-test("a HEAD takes no profile and keeps nobody from one", { skip: !isLinux }, async () => {
+test("a HEAD request takes no profile and blocks no other", { skip: !isLinux }, async () => {
   const endpoint = cpuEndpoint();
   const head = await endpoint.GET?.({
     method: "HEAD",
@@ -117,18 +117,18 @@ test("a HEAD takes no profile and keeps nobody from one", { skip: !isLinux }, as
     body: () => Promise.resolve(Buffer.alloc(0)),
   });
   assert.equal(head?.status, 200);
-  const { answer } = await askAdmin(endpoint, "seconds=1");
-  assert.equal(answer.status, 200);
-  readStream(answer).leave();
+  const { response } = await callAdmin(endpoint, "seconds=1");
+  assert.equal(response.status, 200);
+  readStream(response).leave();
 });
 
-test("the heap profile shows what was allocated and still lives [S4.2-14]", { skip: !isLinux }, async () => {
+test("the heap profile shows live allocations [S4.2-14]", { skip: !isLinux }, async () => {
   const sampling = startHeapSampling();
   const kept = keepForTheProfile();
-  const { answer } = await askAdmin(endpoints("linux", sampling).heap);
+  const { response } = await callAdmin(endpoints("linux", sampling).heap);
   sampling.stop();
   assert.ok(kept.length > 0);
-  const { functions, types, samples } = decode("body" in answer ? (answer.body as Buffer) : Buffer.alloc(0));
+  const { functions, types, samples } = decode("body" in response ? (response.body as Buffer) : Buffer.alloc(0));
   assert.ok(samples > 0);
   assert.ok(
     functions.some((name) => name.includes("keepForTheProfile")),

@@ -11,11 +11,11 @@ import { isOneFile } from "../../base/embedded-files.ts";
 import { exportsOf } from "../../base/exports-of.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import {
-  type AdminAnswer,
   type AdminEndpoint,
   type AdminRequest,
+  type AdminResponse,
   numberParameter,
-  textAnswer,
+  textResponse,
 } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
@@ -24,7 +24,9 @@ const FREQUENCY = { name: "frequency", min: 1, max: 1000, default: 100 };
 const PPROF_TYPE = "application/octet-stream";
 const BUSY = "another profile is running; try again later\n";
 
-/** An optional dependency: a package installed without it, and the single executable, have none. */
+/**
+ * The profiler is an optional dependency: a package installed without it, and the single executable, do not have it.
+ */
 const NOT_INSTALLED = new Set(["ERR_MODULE_NOT_FOUND", "MODULE_NOT_FOUND", "ERR_UNKNOWN_BUILTIN_MODULE"]);
 const INSTALL_IT = "the profiler is not installed; install the optional package @datadog/pprof beside the gateway\n";
 const NOT_IN_ONE_FILE = "the single executable contains no profiler; take profiles with the npm package\n";
@@ -35,7 +37,7 @@ export interface ProfileEnv {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly heap: HeapSampling;
-  /** `process.platform`. */
+  /** The value of `process.platform`. */
   readonly platform: string;
 }
 
@@ -43,12 +45,12 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
   const { clock, logger } = env;
   let busy = false;
 
-  async function cpu({ query, method }: AdminRequest): Promise<AdminAnswer> {
+  async function cpu({ query, method }: AdminRequest): Promise<AdminResponse> {
     const seconds = numberParameter(query, SECONDS);
-    if (!seconds.ok) return seconds.refusal;
+    if (!seconds.ok) return seconds.rejection;
     const frequency = numberParameter(query, FREQUENCY);
-    if (!frequency.ok) return frequency.refusal;
-    if (busy) return textAnswer(409, BUSY);
+    if (!frequency.ok) return frequency.rejection;
+    if (busy) return textResponse(409, BUSY);
     // A HEAD request takes no profile and does not block others.
     if (method === "HEAD") return { status: 200, type: PPROF_TYPE, body: "" };
     busy = true;
@@ -68,7 +70,7 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
           pprof.time.start({
             durationMillis: seconds.value * 1000,
             intervalMicros: Math.round(1_000_000 / frequency.value),
-            // Without it the profile is of wall time, and an idle gateway looks busy.
+            // Without this option the profile measures wall time, and an idle gateway looks busy.
             withContexts: true,
             collectCpuTime: true,
           });
@@ -104,8 +106,8 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
     };
   }
 
-  async function heap(): Promise<AdminAnswer> {
-    if (busy) return textAnswer(409, BUSY);
+  async function heap(): Promise<AdminResponse> {
+    if (busy) return textResponse(409, BUSY);
     busy = true;
     try {
       const pprof = await loadPprof();
@@ -143,10 +145,13 @@ async function loadPprof(): Promise<Pprof> {
   return exportsOf(await import("@datadog/pprof"));
 }
 
-function notLoadable(error: unknown): AdminAnswer {
+function notLoadable(error: unknown): AdminResponse {
   const { code = "" } = error as NodeJS.ErrnoException;
-  if (NOT_INSTALLED.has(code)) return textAnswer(501, isOneFile() ? NOT_IN_ONE_FILE : INSTALL_IT);
-  return textAnswer(501, `the profiler is not available: ${error instanceof Error ? error.message : String(error)}\n`);
+  if (NOT_INSTALLED.has(code)) return textResponse(501, isOneFile() ? NOT_IN_ONE_FILE : INSTALL_IT);
+  return textResponse(
+    501,
+    `the profiler is not available: ${error instanceof Error ? error.message : String(error)}\n`,
+  );
 }
 
 const BYTES_PER_SAMPLE = 512 * 1024;
@@ -186,9 +191,9 @@ export function startHeapSampling(): HeapSampling {
   return {
     read: () =>
       new Promise((resolve, reject) => {
-        session.post("HeapProfiler.getSamplingProfile", (error, answer) => {
+        session.post("HeapProfiler.getSamplingProfile", (error, response) => {
           if (error) reject(error);
-          else resolve(convert(answer.profile as unknown as { head: SampledNode; samples?: readonly Sample[] }));
+          else resolve(convert(response.profile as unknown as { head: SampledNode; samples?: readonly Sample[] }));
         });
       }),
     stop: () => session.disconnect(),
@@ -206,7 +211,7 @@ function convert({ head, samples = [] }: { head: SampledNode; samples?: readonly
     name: callFrame.functionName,
     scriptName: callFrame.url,
     scriptId: Number(callFrame.scriptId),
-    // The inspector counts from 0, pprof from 1.
+    // The inspector counts lines from 0, pprof from 1.
     lineNumber: callFrame.lineNumber + 1,
     columnNumber: callFrame.columnNumber + 1,
     children: children.map(node),

@@ -7,7 +7,7 @@ import type { LimitRegistry } from "../../core/policy.ts";
 import type { MirrorReport } from "../../pipeline/records/mirror-report.ts";
 import type { ShadowReport } from "../../pipeline/records/shadow-report.ts";
 import { StoreUnavailable } from "../../store/store.ts";
-import { type AdminEndpoint, jsonAnswer } from "../server/endpoint.ts";
+import { type AdminEndpoint, jsonResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 export function limitsEndpoint(limits: LimitRegistry): AdminEndpoint {
@@ -16,7 +16,7 @@ export function limitsEndpoint(limits: LimitRegistry): AdminEndpoint {
     doc: "Rate limit rules with their buckets, lowest remaining budget first; ?key=<text> searches by key.",
     GET({ query }) {
       const rules = limits.views(query.get("key") ?? undefined);
-      return jsonAnswer({ rules });
+      return jsonResponse({ rules });
     },
   };
 }
@@ -27,10 +27,10 @@ export function budgetsEndpoint(limits: LimitRegistry): AdminEndpoint {
     doc: "Budgets with what was spent in this period, the most first; ?key=<text> searches by key.",
     async GET({ query }) {
       try {
-        return jsonAnswer({ budgets: await limits.budgets(query.get("key") ?? undefined) });
+        return jsonResponse({ budgets: await limits.budgets(query.get("key") ?? undefined) });
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error;
-        return jsonAnswer({ error: error.message }, 503);
+        return jsonResponse({ error: error.message }, 503);
       }
     },
   };
@@ -40,14 +40,14 @@ export function shadowEndpoint(report: () => ShadowReport): AdminEndpoint {
   return {
     path: ADMIN_PATHS.shadow,
     doc: "What policies in shadow mode would have denied: rule, subjects, counts, examples.",
-    GET: () => jsonAnswer(report()),
+    GET: () => jsonResponse(report()),
   };
 }
 
 export function mirrorsEndpoint(report: () => MirrorReport): AdminEndpoint {
   return {
     path: ADMIN_PATHS.mirrors,
-    doc: "How answers of mirrors differ from the backends': status, shape of JSON, time, examples.",
-    GET: () => jsonAnswer(report()),
+    doc: "How responses of mirrors differ from the backends': status, shape of JSON, time, examples.",
+    GET: () => jsonResponse(report()),
   };
 }

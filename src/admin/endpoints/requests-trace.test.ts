@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { askAdmin, readStream } from "../../../test/support/admin.ts";
+import { callAdmin, readStream } from "../../../test/support/admin.ts";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -10,8 +10,8 @@ import { traceEndpoint } from "./requests.ts";
 test("a trace is armed before any request, carries its events and ends with it", async () => {
   const clock = fakeClock();
   const hub = createTraceHub<Exchange>();
-  const { answer } = await askAdmin(traceEndpoint(hub, clock));
-  const read = readStream(answer);
+  const { response } = await callAdmin(traceEndpoint(hub, clock));
+  const read = readStream(response);
   assert.match(read.text(), /^: armed/);
   const watcher = hub.take(anExchange());
   watcher?.event({ eventStart: null, eventEnd: 3, severity: "info", message: { type: "requestStarted" } });
@@ -24,14 +24,14 @@ test("a trace is armed before any request, carries its events and ends with it",
   assert.equal(clock.pending(), 0);
 });
 
-test("an answer whose body nobody asked for (HEAD) leaves nobody waiting", async () => {
+test("a HEAD response, which has no body, does not block others", async () => {
   const hub = createTraceHub<Exchange>();
-  await askAdmin(traceEndpoint(hub, fakeClock()));
+  await callAdmin(traceEndpoint(hub, fakeClock()));
   assert.equal(hub.waiting(), 0);
 });
 
-test("a reader that leaves is no longer waiting", async () => {
+test("a reader that disconnects is no longer waiting", async () => {
   const hub = createTraceHub<Exchange>();
-  readStream((await askAdmin(traceEndpoint(hub, fakeClock()))).answer).leave();
+  readStream((await callAdmin(traceEndpoint(hub, fakeClock()))).response).leave();
   assert.equal(hub.waiting(), 0);
 });

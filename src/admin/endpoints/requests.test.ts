@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { askAdmin, readStream } from "../../../test/support/admin.ts";
+import { callAdmin, readStream } from "../../../test/support/admin.ts";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { createTasks } from "../../base/tasks.ts";
@@ -40,7 +40,7 @@ function recentWith(...paths: string[]) {
 }
 
 test("/debug/requests lists the last requests with the documented fields", async () => {
-  const { status, json } = await askAdmin(requestsEndpoint(recentWith("/a", "/b"), noFacts(), clock), "limit=1");
+  const { status, json } = await callAdmin(requestsEndpoint(recentWith("/a", "/b"), noFacts(), clock), "limit=1");
   assert.equal(status, 200);
   const { requests, ...rest } = json() as { requests: Record<string, unknown>[] };
   assert.deepEqual(rest, { inFlight: 0, kept: 2, capacity: 500 });
@@ -68,36 +68,36 @@ test("/debug/requests lists the last requests with the documented fields", async
   ]);
 });
 
-test("?since gives what came after", async () => {
+test("?since returns later requests", async () => {
   const endpoint = requestsEndpoint(recentWith("/a", "/b"), noFacts(), clock);
   const after = async (since: string) =>
-    ((await askAdmin(endpoint, `since=${since}`)).json().requests as unknown[]).length;
+    ((await callAdmin(endpoint, `since=${since}`)).json().requests as unknown[]).length;
   assert.deepEqual([await after("0"), await after("1")], [1, 0]);
 });
 
 for (const query of ["limit=0", "limit=501", "limit=x", "since=-1"]) {
-  test(`?${query} is refused with the range`, async () => {
-    const { status, text } = await askAdmin(requestsEndpoint(recentWith(), noFacts(), clock), query);
+  test(`?${query} is rejected with the range`, async () => {
+    const { status, text } = await callAdmin(requestsEndpoint(recentWith(), noFacts(), clock), query);
     assert.equal(status, 400);
     assert.match(text, /must be a whole number from/);
   });
 }
 
-test("?id tells the story of one request, without its credentials", async () => {
+test("?id explains one request, without its credentials", async () => {
   const endpoint = requestsEndpoint(recentWith("/a"), noFacts(), clock);
-  const { text, json } = await askAdmin(endpoint, "id=test");
+  const { text, json } = await callAdmin(endpoint, "id=test");
   assert.doesNotMatch(text, /s3cret/);
   const [detail] = json().requests as { story: string[]; requestState: unknown }[];
   assert.match(detail?.story[0] ?? "", /GET gateway\.test\/a from 192\.0\.2\.1 as `ada`/);
 });
 
-test("an id that is not among them is 404 and says how many there are", async () => {
-  const { status, text } = await askAdmin(requestsEndpoint(recentWith("/a"), noFacts(), clock), "id=other");
+test("an unknown ID is 404 with the number of requests", async () => {
+  const { status, text } = await callAdmin(requestsEndpoint(recentWith("/a"), noFacts(), clock), "id=other");
   assert.equal(status, 404);
   assert.match(text, /no request "other" among the last 10000/);
 });
 
-test("?before and ?id reach back to requests of which only the facts are kept", async () => {
+test("?before and ?id reach back to requests of which only the history is kept", async () => {
   const facts = noFacts();
   for (const path of ["/one", "/two", "/three"]) {
     const exchange = anExchange({ path, headers: { authorization: "Bearer s3cret" }, jwt: { sub: "ada" } });
@@ -108,7 +108,7 @@ test("?before and ?id reach back to requests of which only the facts are kept", 
   }
   const endpoint = requestsEndpoint(recentWith(), facts, clock);
   const before = new Date(clock.now() - 1_000).toISOString();
-  const list = (await askAdmin(endpoint, `before=${before}&limit=10`)).json().requests as Record<string, unknown>[];
+  const list = (await callAdmin(endpoint, `before=${before}&limit=10`)).json().requests as Record<string, unknown>[];
   assert.deepEqual(
     list.map(({ path, seq, isShort, status }) => [path, seq, isShort, status]),
     [
@@ -116,21 +116,21 @@ test("?before and ?id reach back to requests of which only the facts are kept", 
       ["/one", -1, true, 403],
     ],
   );
-  const { text, json } = await askAdmin(endpoint, "id=id-two");
+  const { text, json } = await callAdmin(endpoint, "id=id-two");
   assert.doesNotMatch(text, /s3cret/);
   const [detail] = json().requests as { path: string; story: string[]; steps: unknown[] }[];
   assert.equal(detail?.path, "/two");
   assert.deepEqual(detail?.steps, [{ phase: "route", policy: "authorization", verdict: "refused", micros: 0 }]);
-  assert.equal((await askAdmin(endpoint, "id=two")).status, 404);
-  assert.equal((await askAdmin(endpoint, "before=yesterday")).status, 400);
+  assert.equal((await callAdmin(endpoint, "id=two")).status, 404);
+  assert.equal((await callAdmin(endpoint, "before=yesterday")).status, 400);
 });
 
 test("?follow streams summaries, to eight readers at most", async () => {
   const recent = recentWith();
   const endpoint = requestsEndpoint(recent, noFacts(), clock);
   const streams = [];
-  for (let i = 0; i < 8; i++) streams.push(readStream((await askAdmin(endpoint, "follow=true")).answer));
-  assert.equal((await askAdmin(endpoint, "follow=true")).status, 429);
+  for (let i = 0; i < 8; i++) streams.push(readStream((await callAdmin(endpoint, "follow=true")).response));
+  assert.equal((await callAdmin(endpoint, "follow=true")).status, 429);
   const exchange = anExchange({ path: "/live" });
   recent.begin(exchange);
   recent.settled(exchange, { status: 204, end: "complete", responseBytes: 0 }, 1);
@@ -138,7 +138,7 @@ test("?follow streams summaries, to eight readers at most", async () => {
     assert.match(stream.text(), /^: following\n\ndata: \{.*"path":"\/live".*\}\n\n$/);
     stream.leave();
   }
-  assert.equal((await askAdmin(endpoint, "follow=true")).status, 200);
+  assert.equal((await callAdmin(endpoint, "follow=true")).status, 200);
 });
 
 test("/debug/cel explains an expression over a recent request; header names in any case", async () => {
@@ -146,7 +146,7 @@ test("/debug/cel explains an expression over a recent request; header names in a
     expression: 'request.headers["X-Role"] == "admin" && jwt.sub == "ada"',
     requestId: "test",
   });
-  const { json } = await askAdmin(celEndpoint(recentWith("/a")), "", { method: "POST", body });
+  const { json } = await callAdmin(celEndpoint(recentWith("/a")), "", { method: "POST", body });
   const { value, clauses } = json() as { value: unknown; clauses: { source: string; value: unknown }[] };
   assert.equal(value, false);
   assert.deepEqual(
@@ -157,14 +157,14 @@ test("/debug/cel explains an expression over a recent request; header names in a
 
 test("/debug/cel shows credentials as redacted", async () => {
   const body = JSON.stringify({ expression: 'request.headers["authorization"]', requestId: "test" });
-  const { text } = await askAdmin(celEndpoint(recentWith("/a")), "", { method: "POST", body });
+  const { text } = await callAdmin(celEndpoint(recentWith("/a")), "", { method: "POST", body });
   assert.match(text, /<redacted>/);
   assert.doesNotMatch(text, /s3cret/);
 });
 
 test("/debug/cel also takes attributes as JSON", async () => {
   const body = JSON.stringify({ expression: "jwt.roles.size() > 1", attributes: { jwt: { roles: ["a", "b"] } } });
-  assert.equal((await askAdmin(celEndpoint(recentWith()), "", { method: "POST", body })).json().value, true);
+  assert.equal((await callAdmin(celEndpoint(recentWith()), "", { method: "POST", body })).json().value, true);
 });
 
 const badQuestions = [
@@ -176,15 +176,15 @@ const badQuestions = [
   { body: '{"expression": "1 +"}', status: 400, says: /syntax error/ },
 ];
 for (const { body, status, says } of badQuestions) {
-  test(`/debug/cel answers ${status} to ${body === "" ? "nothing" : body}`, async () => {
-    const answer = await askAdmin(celEndpoint(recentWith()), "", { method: "POST", body });
-    assert.equal(answer.status, status);
-    assert.match(answer.text, says);
+  test(`/debug/cel responds with ${status} to ${body === "" ? "nothing" : body}`, async () => {
+    const response = await callAdmin(celEndpoint(recentWith()), "", { method: "POST", body });
+    assert.equal(response.status, status);
+    assert.match(response.text, says);
   });
 }
 
-test("/memory shows process, heap, what lies outside of it, and the parts [S4.2-5]", async () => {
-  const { json } = await askAdmin(memoryEndpoint({ requests: () => ({ kept: 3 }) }));
+test("/memory shows process, heap, external memory, and the components [S4.2-5]", async () => {
+  const { json } = await callAdmin(memoryEndpoint({ requests: () => ({ kept: 3 }) }));
   const report = json() as Record<string, Record<string, unknown>>;
   assert.deepEqual(Object.keys(report), ["process", "heap", "external", "parts"]);
   for (const name of ["usedBytes", "totalBytes", "limitBytes"]) assert.equal(typeof report.heap?.[name], "number");
@@ -192,13 +192,13 @@ test("/memory shows process, heap, what lies outside of it, and the parts [S4.2-
   assert.deepEqual(report.parts, { requests: { kept: 3 } });
 });
 
-test("/debug/tasks is a tree: requests hang below their listener, processes show what they weigh [S4.2-8]", async () => {
+test("/debug/tasks is a tree: requests are below their listener, processes have their memory [S4.2-8]", async () => {
   const tasks = createTasks(clock);
   tasks.start("listener", "default", () => ({ port: 3000 }));
   tasks.start("mcp backend", "b").start("child", "server", () => ({ pid: process.pid }));
   const recent = recentWith();
   recent.begin(anExchange({ path: "/slow" }));
-  const { json } = await askAdmin(tasksEndpoint(tasks, recent, () => 5_000));
+  const { json } = await callAdmin(tasksEndpoint(tasks, recent, () => 5_000));
   const report = json() as {
     process: unknown;
     requestsInFlight: number;
@@ -218,7 +218,7 @@ test("/debug/limits shows every rule; ?key finds buckets", async () => {
   const limits = createLimitRegistry();
   const bucket = (key: string) => ({ key, remaining: 1, limit: 10, resetSeconds: 5 });
   const names = ["ada", "bob"];
-  // Limiters search by themselves: only they know the buckets that they do not show.
+  // Each limiter searches its own buckets, because the report contains only some of them.
   limits.register((wanted) => [
     {
       owner: "route a",
@@ -229,7 +229,7 @@ test("/debug/limits shows every rule; ?key finds buckets", async () => {
     },
   ]);
   const keys = async (query: string) => {
-    const { rules } = (await askAdmin(limitsEndpoint(limits), query)).json() as {
+    const { rules } = (await callAdmin(limitsEndpoint(limits), query)).json() as {
       rules: { buckets: { key: string }[] }[];
     };
     return rules[0]?.buckets.map(({ key }) => key);

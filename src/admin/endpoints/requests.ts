@@ -12,14 +12,14 @@ import { findOlder, olderRequests } from "../../pipeline/records/older-requests.
 import { RECENT_REQUESTS, type RecentRequests } from "../../pipeline/records/recent-requests.ts";
 import { HISTORY_SECONDS, type TrafficHistory } from "../../pipeline/records/traffic-history.ts";
 import {
-  type AdminAnswer,
   type AdminEndpoint,
   type AdminRequest,
-  jsonAnswer,
+  type AdminResponse,
+  jsonResponse,
   numberParameter,
-  textAnswer,
+  textResponse,
 } from "../server/endpoint.ts";
-import { eventStreamAnswer } from "../server/event-stream.ts";
+import { eventStreamResponse } from "../server/event-stream.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 const LIMIT = { name: "limit", min: 1, max: RECENT_REQUESTS, default: 100 };
@@ -30,10 +30,10 @@ const MAX_FOLLOWERS = 8;
 export function requestsEndpoint(recent: RecentRequests, facts: FactRing, clock: Clock): AdminEndpoint {
   let followers = 0;
 
-  function follow(): AdminAnswer {
+  function follow(): AdminResponse {
     if (followers >= MAX_FOLLOWERS)
-      return textAnswer(429, `${MAX_FOLLOWERS} clients already follow; close one and try again\n`);
-    return eventStreamAnswer(clock, (stream) => {
+      return textResponse(429, `${MAX_FOLLOWERS} clients already follow; close one and try again\n`);
+    return eventStreamResponse(clock, (stream) => {
       followers += 1;
       stream.comment("following");
       const stop = recent.follow((record) => stream.data(record));
@@ -44,14 +44,14 @@ export function requestsEndpoint(recent: RecentRequests, facts: FactRing, clock:
     });
   }
 
-  function list({ query }: AdminRequest): AdminAnswer {
+  function list({ query }: AdminRequest): AdminResponse {
     const limit = numberParameter(query, LIMIT);
-    if (!limit.ok) return limit.refusal;
+    if (!limit.ok) return limit.rejection;
     const since = numberParameter(query, SINCE);
-    if (!since.ok) return since.refusal;
+    if (!since.ok) return since.rejection;
     const before = query.get("before");
     if (before !== null) return older(before, limit.value);
-    return jsonAnswer({
+    return jsonResponse({
       requests: recent.list({ limit: limit.value, ...(query.has("since") ? { since: since.value } : {}) }),
       inFlight: recent.counts.inFlight,
       kept: recent.counts.kept,
@@ -59,10 +59,10 @@ export function requestsEndpoint(recent: RecentRequests, facts: FactRing, clock:
     });
   }
 
-  function older(before: string, limit: number): AdminAnswer {
+  function older(before: string, limit: number): AdminResponse {
     const beforeMs = Date.parse(before);
-    if (Number.isNaN(beforeMs)) return textAnswer(400, "before must be a time such as 2026-01-31T12:00:00Z\n");
-    return jsonAnswer({ requests: olderRequests(facts, beforeMs, limit) });
+    if (Number.isNaN(beforeMs)) return textResponse(400, "before must be a time such as 2026-01-31T12:00:00Z\n");
+    return jsonResponse({ requests: olderRequests(facts, beforeMs, limit) });
   }
 
   return {
@@ -74,8 +74,8 @@ export function requestsEndpoint(recent: RecentRequests, facts: FactRing, clock:
         const recently = recent.find(id);
         const found = recently.length > 0 ? recently : findOlder(facts, id);
         return found.length === 0
-          ? textAnswer(404, `no request ${JSON.stringify(id)} among the last ${RECORDED_REQUESTS}\n`)
-          : jsonAnswer({ requests: found });
+          ? textResponse(404, `no request ${JSON.stringify(id)} among the last ${RECORDED_REQUESTS}\n`)
+          : jsonResponse({ requests: found });
       }
       return request.query.get("follow") === "true" ? follow() : list(request);
     },
@@ -90,12 +90,12 @@ export function historyEndpoint(history: TrafficHistory): AdminEndpoint {
     doc: "Requests, failures, p95, tokens and cost over time: ?seconds=<10 to 86400>, default 300.",
     GET({ query }) {
       const seconds = numberParameter(query, SECONDS);
-      return seconds.ok ? jsonAnswer(history.report(seconds.value)) : seconds.refusal;
+      return seconds.ok ? jsonResponse(history.report(seconds.value)) : seconds.rejection;
     },
   };
 }
 
-/** The places of the numbers that threads share. */
+/** The indexes of the counters in the shared quota. */
 const WANTED = 0;
 const UNFINISHED = 1;
 const COUNT = { name: "count", min: 1, max: 1000, default: 1 };
@@ -103,7 +103,7 @@ const COUNT = { name: "count", min: 1, max: 1000, default: 1 };
 const KNOWN_AT_ARRIVAL = new Set(["request", "source", "client", "env", "proxy"]);
 
 export function traceEndpoint(hub: TraceHub<Exchange>, clock: Clock): AdminEndpoint {
-  const open = (request: AdminRequest): AdminAnswer => watch(request, hub, clock);
+  const open = (request: AdminRequest): AdminResponse => watch(request, hub, clock);
   return {
     path: ADMIN_PATHS.trace,
     doc: "Events of the next request (experimental). ?expression=<CEL> waits for a matching request, ?count=N traces several.",
@@ -112,14 +112,14 @@ export function traceEndpoint(hub: TraceHub<Exchange>, clock: Clock): AdminEndpo
   };
 }
 
-function watch({ query, quota }: AdminRequest, hub: TraceHub<Exchange>, clock: Clock): AdminAnswer {
+function watch({ query, quota }: AdminRequest, hub: TraceHub<Exchange>, clock: Clock): AdminResponse {
   const count = numberParameter(query, COUNT);
-  if (!count.ok) return count.refusal;
+  if (!count.ok) return count.rejection;
   const matcher = matcherOf(query.get("expression"));
-  if (typeof matcher === "string") return textAnswer(400, `invalid expression: ${matcher}\n`);
+  if (typeof matcher === "string") return textResponse(400, `invalid expression: ${matcher}\n`);
 
-  if (hub.isFull()) return textAnswer(429, `${MAX_WATCHERS} traces are open already; close one and try again\n`);
-  return eventStreamAnswer(clock, (stream) => {
+  if (hub.isFull()) return textResponse(429, `${MAX_WATCHERS} traces are open already; close one and try again\n`);
+  return eventStreamResponse(clock, (stream) => {
     // Other threads may trace some or all of the requested number.
     const shared = quota && new Int32Array(quota);
     let unfinished = count.value;

@@ -5,7 +5,7 @@
 import { readFile } from "node:fs/promises";
 import type { TaskReport, Tasks } from "../../base/tasks.ts";
 import type { InFlightReport, RecentRequests } from "../../pipeline/records/recent-requests.ts";
-import { type AdminEndpoint, jsonAnswer } from "../server/endpoint.ts";
+import { type AdminEndpoint, jsonResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 /** Lists the oldest requests only; the count is complete. */
@@ -18,7 +18,7 @@ export function tasksEndpoint(tasks: Tasks, recent: RecentRequests, uptimeMs: ()
     async GET() {
       const requests = recent.inFlight(MAX_REQUESTS);
       const report = tasks.report().map((task) => withRequests(task, requests));
-      return jsonAnswer({
+      return jsonResponse({
         process: { pid: process.pid, ageMs: Math.round(uptimeMs()), rssBytes: process.memoryUsage.rss() },
         requestsInFlight: recent.counts.inFlight,
         tasks: await Promise.all(report.map(withMemory)),

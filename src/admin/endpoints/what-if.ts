@@ -11,7 +11,13 @@ import type { GivenToken } from "../../core/policy.ts";
 import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
 import { type FactRing, readSegments } from "../../pipeline/records/fact-ring.ts";
 import { readRecord } from "../../pipeline/records/recorded-request.ts";
-import { type AdminEndpoint, type AdminRequest, type AdminSink, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import {
+  type AdminEndpoint,
+  type AdminRequest,
+  type AdminSink,
+  jsonResponse,
+  textResponse,
+} from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 const USAGE = 'send JSON: {"request": {"method", "url", …}, "claims" | "token", "repeat"}';
@@ -39,16 +45,16 @@ export function whatIfEndpoint(ask: (question: WhatIf) => Promise<DryReport>): A
       const parsed = question.safeParse(await readJson(request));
       if (!parsed.success) {
         const [issue] = parsed.error.issues;
-        return textAnswer(400, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? ""}\n${USAGE}\n`);
+        return textResponse(400, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? ""}\n${USAGE}\n`);
       }
       const { claims, token, repeat = 1 } = parsed.data;
-      if (claims !== undefined && token !== undefined) return textAnswer(400, `send claims or a token\n${USAGE}\n`);
+      if (claims !== undefined && token !== undefined) return textResponse(400, `send claims or a token\n${USAGE}\n`);
       const given = claims ? { claims } : token === undefined ? undefined : { token };
       try {
-        return jsonAnswer(await ask({ request: parsed.data.request, given, repeat }));
+        return jsonResponse(await ask({ request: parsed.data.request, given, repeat }));
       } catch (error) {
-        // A URL that chooses no listener.
-        return textAnswer(400, `${(error as Error).message}\n`);
+        // The URL selects no listener.
+        return textResponse(400, `${(error as Error).message}\n`);
       }
     },
   };
@@ -70,7 +76,7 @@ export type RehearseAnswer =
   | { readonly ok: true; readonly report: object }
   | { readonly ok: false; readonly problems: readonly string[] };
 
-/** Rejects with an Error; `isBusy` says whether another rehearsal runs. */
+/** Rejects with an Error whose `isBusy` is true if another rehearsal is running. */
 export interface RehearseParts {
   /** `left` is aborted when the client disconnects. */
   rehearse(
@@ -91,13 +97,13 @@ export function rehearseEndpoint(parts: RehearseParts): AdminEndpoint {
     maxBodyBytes: MAX_REHEARSED_BYTES,
     async POST(request) {
       const text = (await request.body()).toString();
-      if (text.trim() === "") return textAnswer(400, "send the text of a configuration\n");
+      if (text.trim() === "") return textResponse(400, "send the text of a configuration\n");
       try {
         const found = await parts.rehearse(sourcesIn(text), request.facts, request.left);
-        if (found.ok) return jsonAnswer(found.report);
-        return textAnswer(422, `${found.problems.join("\n")}\n`);
+        if (found.ok) return jsonResponse(found.report);
+        return textResponse(422, `${found.problems.join("\n")}\n`);
       } catch (error) {
-        return textAnswer(parts.isBusy(error) ? 409 : 500, `${(error as Error).message}\n`);
+        return textResponse(parts.isBusy(error) ? 409 : 500, `${(error as Error).message}\n`);
       }
     },
   };
@@ -109,16 +115,16 @@ function sourcesIn(text: string): readonly SourceText[] {
       const parsed = written.safeParse(JSON.parse(text));
       if (parsed.success) return parsed.data.sources;
     } catch {
-      // YAML that begins like JSON.
+      // The body is YAML that starts like JSON.
     }
   }
   return [{ file: "<rehearsed>", text }];
 }
 
-/** Below the idle timeout of clients. */
+/** The heartbeat interval, below the idle timeout of clients. */
 const STILL_THERE_MS = 5_000;
 const JSON_LINES = "application/jsonl";
-/** A slower reader loses lines. */
+/** The limit of buffered data; a slower reader loses lines. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
 export function recordingEndpoint(facts: FactRing, clock: Clock): AdminEndpoint {
@@ -130,7 +136,7 @@ export function recordingEndpoint(facts: FactRing, clock: Clock): AdminEndpoint 
       if (query.get("form") === "segments")
         return { status: 200, type: "application/octet-stream", body: Buffer.concat(segments) };
       const follow = query.get("follow") ?? "false";
-      if (follow !== "true" && follow !== "false") return textAnswer(400, "follow is true or false\n");
+      if (follow !== "true" && follow !== "false") return textResponse(400, "follow is true or false\n");
       return {
         status: 200,
         type: JSON_LINES,
@@ -140,7 +146,7 @@ export function recordingEndpoint(facts: FactRing, clock: Clock): AdminEndpoint 
   };
 }
 
-/** Written in segments, to yield to traffic. */
+/** Writes the segments one at a time, to yield to traffic. */
 function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
   let isOpen = true;
   sink.onClose(() => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { mergeProfiles } from "./merge-profiles.ts";
 
-/** A profile with one sample in one function: strings "", the type, the function's name. */
+/** Returns a profile with one sample in one function. Its strings are "", the sample type, and the function name. */
 function profile(name: string, value: number): Buffer {
   const text = (field: number, value: string | Buffer): Buffer => {
     const bytes = Buffer.from(value as string);
@@ -24,7 +24,7 @@ function profile(name: string, value: number): Buffer {
   );
 }
 
-test("ids and strings of the second profile are shifted, samples are labelled, and the head is that of the first", () => {
+test("ids and strings of the second profile are shifted, samples are labeled, and the header is that of the first", () => {
   const merged = gunzipSync(mergeProfiles([profile("one", 3), profile("two", 5)]));
   const strings = ["", "count", "one", "thread", "", "count", "two", "thread"];
   const found: string[] = [];
@@ -47,13 +47,13 @@ test("ids and strings of the second profile are shifted, samples are labelled, a
     if (key >> 3 === 1) heads += 1;
   }
   assert.deepEqual(found, strings);
-  // Location 1 → 2; the label's key is "thread" (string 3, string 7), its number the thread.
+  // Location 1 became 2. The label has the key "thread" (string 3, string 7) and the thread number as its value.
   assert.deepEqual(samples, ["0a0101120103" + "1a0408031801", "0a0102120105" + "1a0408071802"]);
   assert.deepEqual(functions, ["08011002", "08021006"]);
   assert.equal(heads, 2);
 });
 
-test("what is no profile is an error", () => {
+test("invalid profiles are an error", () => {
   assert.throws(() => mergeProfiles([gzipSync(Buffer.from([0x12, 0x80]))]), /cut/);
   assert.throws(() => mergeProfiles([gzipSync(Buffer.from([0x0d, 1, 2, 3, 4]))]), /unknown type/);
 });

@@ -1,10 +1,10 @@
 /**
- * Profiles of several threads as one, in the pprof format: messages of Protocol Buffers can be appended to each other once
- * their ids and string numbers do not collide. Each sample is labelled with its thread.
+ * Merges pprof profiles of several threads. Protocol Buffers messages can be concatenated once their IDs and string
+ * indexes do not collide, so these are shifted. Each sample is labeled with its thread.
  */
 import { gunzipSync, gzipSync } from "node:zlib";
 
-/** What a number in a message refers to; numbers of the same kind are shifted alike. */
+/** The kind of object that a number in a message refers to; numbers of one kind are shifted by the same offset. */
 type Reference = "string" | "location" | "function" | "mapping";
 type Shape = { readonly [field: number]: Reference | Shape };
 
@@ -13,7 +13,7 @@ const SAMPLE: Shape = { 1: "location", 3: LABEL };
 const MAPPING: Shape = { 1: "mapping", 5: "string", 6: "string" };
 const LOCATION: Shape = { 1: "location", 2: "mapping", 4: { 1: "function" } };
 const FUNCTION: Shape = { 1: "function", 2: "string", 3: "string", 4: "string" };
-/** Lists of a profile, by field; everything else is told by the first one. */
+/** The lists of a profile, by field number. All other fields are taken from the first profile. */
 const LISTS: Readonly<Record<number, Shape>> = { 2: SAMPLE, 3: MAPPING, 4: LOCATION, 5: FUNCTION };
 const SAMPLES = 2;
 const STRINGS = 6;
@@ -26,7 +26,7 @@ type Shifts = Record<Reference, bigint>;
 interface Field {
   readonly number: number;
   readonly wire: number;
-  /** A number of a varint, else the bytes. */
+  /** The number if the field is a varint, otherwise the bytes. */
   readonly value: bigint | Uint8Array;
 }
 
@@ -57,7 +57,7 @@ function threadLabel(key: bigint, thread: number): Buffer {
 
 function shiftedMessage(bytes: Uint8Array, shape: Shape, shifts: Shifts, highest: Shifts): Buffer {
   const shift = (reference: Reference, number: bigint): bigint => {
-    // No mapping, no function: 0 refers to nothing. The first string is empty in every profile.
+    // The ID 0 means no mapping or function. String 0 is the empty string in every profile.
     if (number === 0n && reference !== "string") return number;
     const shifted = number + shifts[reference];
     if (shifted > highest[reference]) highest[reference] = shifted;
@@ -68,7 +68,7 @@ function shiftedMessage(bytes: Uint8Array, shape: Shape, shifts: Shifts, highest
     if (what === undefined) return encoded(number, value, wire);
     if (typeof what === "object") return encoded(number, shiftedMessage(value as Uint8Array, what, shifts, highest));
     if (typeof value === "bigint") return encoded(number, shift(what, value));
-    // Packed: many numbers in one field.
+    // A packed field contains several numbers.
     return encoded(number, Buffer.concat([...varintsOf(value)].map((one) => varint(shift(what, one)))));
   });
   return Buffer.concat(parts);

@@ -21,6 +21,6 @@ test("slots of the same time are added, and the largest p95 counts", () => {
   assert.deepEqual([merged.total.requests, merged.total.tokens, merged.total.p95Ms], [6, 60, 9]);
 });
 
-test("nothing is an empty history", () => {
+test("no reports give an empty history", () => {
   assert.deepEqual(mergeHistories([]).points, []);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { mergeDumps, mergeMemory, mergeMetrics, mergeMirrors, mergeRequests, mergeTasks } from "./merge-reports.ts";
 
-test("the same series of all threads are added, and each family is told once", () => {
+test("the same series of all threads are added, and each family has one header", () => {
   const head = "# HELP a Things, counted.\n# TYPE a counter\n";
   const one = `${head}a{x="1"} 2\na{x="with space"} 1\n# HELP b B.\n# TYPE b histogram\nb_bucket{le="+Inf"} 3\nb_sum 0.5\n`;
   const other = `${head}a{x="1"} 40\n# HELP b B.\n# TYPE b histogram\nb_bucket{le="+Inf"} 1\nb_sum 0.25\n`;
@@ -12,7 +12,7 @@ test("the same series of all threads are added, and each family is told once", (
   );
 });
 
-test("requests come newest first, as many as were asked for", () => {
+test("requests come newest first, up to the requested limit", () => {
   const reports = [
     { requests: [{ seq: 5 }, { seq: 2 }], inFlight: 1, kept: 400, capacity: 500 },
     { requests: [{ seq: 4 }, { seq: 3 }], inFlight: 2, kept: 300, capacity: 500 },
@@ -26,7 +26,7 @@ test("requests come newest first, as many as were asked for", () => {
   assert.deepEqual(mergeRequests([{ requests: [{ seq: 1 }] }], 9), { requests: [{ seq: 1 }] });
 });
 
-test("a listener of all threads is one task; its port is not a sum, and what is below it is joined", () => {
+test("a listener of all threads is one task; its port is not a sum, and its children are joined", () => {
   const task = (connections: number, child: string) => ({
     kind: "listener",
     name: "main",
@@ -57,7 +57,7 @@ test("a listener of all threads is one task; its port is not a sum, and what is 
   });
 });
 
-test("memory is added by heap space and told by thread", () => {
+test("memory is added by heap space and listed by thread", () => {
   const report = (used: number, connections: number) => ({
     heap: { usedBytes: used, limitBytes: 100, spaces: [{ name: "new", usedBytes: used }] },
     external: { bytes: used },
@@ -79,7 +79,7 @@ test("memory is added by heap space and told by thread", () => {
   );
 });
 
-test("comparisons of mirrors are added up, means by how many there were", () => {
+test("comparisons of mirrors are added up, means weighted by their counts", () => {
   const counts = { status: 0, shape: 1, failed: 0, unread: 0, slower: 0, others: 0 };
   const of = (compared: number, mirrorMs: number, requests: number) => ({
     since: "s",

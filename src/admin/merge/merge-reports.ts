@@ -55,7 +55,7 @@ export function mergeMemory(own: Json, reports: readonly Json[]): Json {
   };
 }
 
-/** Rules of the same name with the counts of all threads; the subjects with most denials first. */
+/** Merges rules of the same name and adds the counts of all threads, with the most denied subjects first. */
 export function mergeShadow(reports: readonly Json[]): Json {
   const rules = new Map<string, Json>();
   for (const rule of reports.flatMap((report) => listOf(report.rules))) {
@@ -166,7 +166,7 @@ function joined(one: readonly unknown[], other: readonly unknown[]): unknown[] {
   return result;
 }
 
-/** Heap spaces and pools have a name; tasks below others are each one of their own. */
+/** Returns the name of heap spaces and pools. Tasks have a `kind` and are never merged. */
 function nameOf(value: unknown): string | undefined {
   if (!isRecord(value) || "kind" in value) return undefined;
   const name = value.name ?? value.backend;
@@ -218,9 +218,9 @@ function addedTraffic(a: Numbers, b: Numbers): Numbers {
 }
 
 interface Family {
-  /** `# HELP` and `# TYPE`. */
+  /** The `# HELP` and `# TYPE` lines. */
   readonly head: string[];
-  /** Name and labels → sum. */
+  /** Maps name and labels to the sum. */
   readonly series: Map<string, number>;
 }
 

@@ -1,27 +1,27 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AdminAnswer, AdminSink } from "../server/endpoint.ts";
+import type { AdminResponse, AdminSink } from "../server/endpoint.ts";
 import { mergeStreams } from "./merge-streams.ts";
 
-/** Streams of threads, and what their reader got. `canFinish`: they hear that enough was said. */
+/** Opens the streams of several threads and collects the merged output. `canFinish`: the threads support `onFinish`. */
 function openStreams(count: number, canFinish = true) {
   const sinks: AdminSink[] = [];
-  const asked: number[] = [];
+  const finished: number[] = [];
   const closed: number[] = [];
-  const answers = Array.from(
+  const responses = Array.from(
     { length: count },
-    (_, index): AdminAnswer => ({
+    (_, index): AdminResponse => ({
       status: 200,
       type: "text/event-stream",
       stream(sink) {
         sinks[index] = sink;
         sink.onClose(() => closed.push(index));
-        if (canFinish) sink.onFinish?.(() => asked.push(index));
+        if (canFinish) sink.onFinish?.(() => finished.push(index));
       },
     }),
   );
   const got: string[] = [];
-  const merged = mergeStreams(answers);
+  const merged = mergeStreams(responses);
   assert.ok("stream" in merged);
   merged.stream({
     write: (chunk) => got.push(String(chunk)) > 0,
@@ -35,17 +35,17 @@ function openStreams(count: number, canFinish = true) {
     return sink;
   };
   for (let i = 0; i < count; i++) thread(i).write("armed");
-  return { thread, got, asked, closed };
+  return { thread, got, finished, closed };
 }
 
 for (const last of [0, 1, 2])
-  test(`what other threads have said before thread ${last} ends the stream is read, however late it comes`, () => {
-    const { thread, got, asked } = openStreams(3);
+  test(`events that other threads sent before thread ${last} ends the stream are delivered, however late`, () => {
+    const { thread, got, finished } = openStreams(3);
     assert.deepEqual(got, ["armed"]);
     const others = [0, 1, 2].filter((one) => one !== last);
     thread(last).write(`of ${last}`);
     thread(last).end();
-    assert.deepEqual(asked, others);
+    assert.deepEqual(finished, others);
     for (const other of others) {
       thread(other).write(`of ${other}`);
       assert.ok(!got.includes("end"));
@@ -57,7 +57,7 @@ for (const last of [0, 1, 2])
     assert.equal(got.at(-1), "end");
   });
 
-test("streams that cannot be asked end with the first of them", () => {
+test("streams without onFinish end with the first of them", () => {
   const { thread, got, closed } = openStreams(2, false);
   thread(1).end();
   assert.deepEqual(
@@ -69,7 +69,7 @@ test("streams that cannot be asked end with the first of them", () => {
   );
 });
 
-test("a thread that dies while the others finish is not waited for", () => {
+test("a thread that exits while the others finish does not block the end", () => {
   const { thread, got } = openStreams(2);
   thread(0).end();
   assert.deepEqual(got, ["armed"]);

@@ -3,16 +3,16 @@
  * ends when one thread ends it (the last requested trace is complete) and the others have sent their pending events, or
  * when all threads are gone.
  */
-import type { AdminAnswer, AdminSink } from "../server/endpoint.ts";
+import type { AdminResponse, AdminSink } from "../server/endpoint.ts";
 
-type Streamed = Extract<AdminAnswer, { stream(sink: AdminSink): void }>;
+type Streamed = Extract<AdminResponse, { stream(sink: AdminSink): void }>;
 
-export function mergeStreams(answers: readonly AdminAnswer[]): AdminAnswer {
-  const refused = answers.find((answer) => !("stream" in answer));
-  const [first] = answers;
+export function mergeStreams(responses: readonly AdminResponse[]): AdminResponse {
+  const refused = responses.find((response) => !("stream" in response));
+  const [first] = responses;
   if (refused !== undefined || first === undefined) {
     // Closes the other streams if one thread rejects the request.
-    for (const answer of answers) if ("stream" in answer) answer.stream(closedSink);
+    for (const response of responses) if ("stream" in response) response.stream(closedSink);
     return refused ?? { status: 503, type: "text/plain", body: "no thread is running\n" };
   }
   const { status, type, headers } = first;
@@ -20,13 +20,13 @@ export function mergeStreams(answers: readonly AdminAnswer[]): AdminAnswer {
     status,
     type,
     ...(headers ? { headers } : {}),
-    stream: (sink) => join(answers as readonly Streamed[], sink),
+    stream: (sink) => join(responses as readonly Streamed[], sink),
   };
 }
 
-function join(answers: readonly Streamed[], sink: AdminSink): void {
-  let waiting = answers.length;
-  const open = new Set<Streamed>(answers);
+function join(responses: readonly Streamed[], sink: AdminSink): void {
+  let waiting = responses.length;
+  const open = new Set<Streamed>(responses);
   const closers: (() => void)[] = [];
   const finishers = new Map<Streamed, () => void>();
   let isOver = false;
@@ -36,14 +36,14 @@ function join(answers: readonly Streamed[], sink: AdminSink): void {
     isOver = true;
     for (const one of closers) one();
   };
-  /** Waits for events in flight. */
+  /** Waits for pending events of the other threads, then ends the stream. */
   const finish = (): void => {
     if (!isEnding) {
       isEnding = true;
-      for (const answer of [...open]) {
-        const ask = finishers.get(answer);
+      for (const response of [...open]) {
+        const ask = finishers.get(response);
         if (ask) ask();
-        else open.delete(answer);
+        else open.delete(response);
       }
     }
     if (open.size > 0 || isOver) return;
@@ -51,9 +51,9 @@ function join(answers: readonly Streamed[], sink: AdminSink): void {
     sink.end();
   };
   sink.onClose(close);
-  for (const answer of answers) {
+  for (const response of responses) {
     let isReady = false;
-    answer.stream({
+    response.stream({
       write(chunk) {
         if (isOver) return false;
         if (!isReady) {
@@ -64,12 +64,12 @@ function join(answers: readonly Streamed[], sink: AdminSink): void {
         return sink.write(chunk);
       },
       end() {
-        if (!open.delete(answer) || isOver) return;
-        // One that left before it was ready: the others go on.
+        if (!open.delete(response) || isOver) return;
+        // If a thread ends before it was ready, the other streams continue.
         if (isReady || isEnding || open.size === 0) finish();
       },
       onClose: (callback) => void closers.push(callback),
-      onFinish: (callback) => void finishers.set(answer, callback),
+      onFinish: (callback) => void finishers.set(response, callback),
       bufferedBytes: sink.bufferedBytes,
     });
   }

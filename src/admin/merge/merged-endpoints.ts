@@ -1,17 +1,17 @@
 /**
- * The admin interface with worker threads: the table of how their responses are merged. The main thread alone answers
+ * The admin interface with worker threads: defines how their responses are merged. The main thread alone serves
  * endpoints that are not listed, such as the configuration and the rate limits, which are in shared memory.
  */
 import type { InspectedBackend } from "../../core/backend.ts";
 import type { HistoryReport } from "../../observe/trace/request-record.ts";
 import {
-  type AdminAnswer,
   type AdminEndpoint,
   type AdminHandler,
   type AdminRequest,
+  type AdminResponse,
   type AdminSink,
-  jsonAnswer,
-  textAnswer,
+  jsonResponse,
+  textResponse,
 } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 import { mergeProfiles } from "./merge-profiles.ts";
@@ -28,12 +28,12 @@ import {
 import { mergeStreams } from "./merge-streams.ts";
 
 /** Sends the request to every running thread. */
-export type AskThreads = (request: AdminRequest) => Promise<readonly AdminAnswer[]>;
+export type RequestThreads = (request: AdminRequest) => Promise<readonly AdminResponse[]>;
 
 type Json = Readonly<Record<string, unknown>>;
-type Merge = (request: AdminRequest, own: AdminHandler, ask: AskThreads) => Promise<AdminAnswer>;
+type Merge = (request: AdminRequest, own: AdminHandler, ask: RequestThreads) => Promise<AdminResponse>;
 
-/** As many as the endpoint shows if nobody says how many. */
+/** The endpoint's default for `?limit=`. */
 const DEFAULT_LIMIT = 100;
 
 const MERGES: Readonly<Record<string, Merge>> = {
@@ -45,8 +45,8 @@ const MERGES: Readonly<Record<string, Merge>> = {
   [ADMIN_PATHS.ready]: async (request, own, ask) => {
     const mine = await own(request);
     if (mine.status !== 200) return mine;
-    const answers = await ask(request);
-    return answers.find(({ status }) => status !== 200) ?? mine;
+    const responses = await ask(request);
+    return responses.find(({ status }) => status !== 200) ?? mine;
   },
   [ADMIN_PATHS.configDump]: reports((own, others) => mergeDumps(own, others)),
   [ADMIN_PATHS.tasks]: reports(mergeTasks),
@@ -55,19 +55,21 @@ const MERGES: Readonly<Record<string, Merge>> = {
     const mine = await own(request);
     if (mine.status !== 200) return mine;
     const others = (await ask(request)).filter(({ status }) => status === 200);
-    return jsonAnswer(mergeHistories([mine, ...others].map((answer) => jsonOf(answer) as unknown as HistoryReport)));
+    return jsonResponse(
+      mergeHistories([mine, ...others].map((response) => jsonOf(response) as unknown as HistoryReport)),
+    );
   },
   [ADMIN_PATHS.requests]: async (request, _own, ask) => {
-    const answers = await ask(request);
-    if (request.query.get("follow") === "true" && !request.query.has("id")) return mergeStreams(answers);
-    const good = answers.filter(({ status }) => status === 200);
-    const [first] = answers;
+    const responses = await ask(request);
+    if (request.query.get("follow") === "true" && !request.query.has("id")) return mergeStreams(responses);
+    const good = responses.filter(({ status }) => status === 200);
+    const [first] = responses;
     if (good.length === 0) return first ?? noThread();
     const limit = Number(request.query.get("limit") ?? DEFAULT_LIMIT);
-    return jsonAnswer(mergeRequests(good.map(jsonOf), limit));
+    return jsonResponse(mergeRequests(good.map(jsonOf), limit));
   },
   [ADMIN_PATHS.trace]: async (request, _own, ask) => {
-    // All threads wait, and whichever gets such a request first takes one of what they share.
+    // All threads wait for a matching request; the first thread that gets one decrements the shared quota.
     const quota = new SharedArrayBuffer(8);
     new Int32Array(quota).fill(Number(request.query.get("count") ?? 1));
     return mergeStreams(await ask({ ...request, quota }));
@@ -88,7 +90,7 @@ const MERGES: Readonly<Record<string, Merge>> = {
   },
   [ADMIN_PATHS.mcpTools]: async (request, own, ask) => {
     if (request.method === "POST") return withWithheld(request, own, ask);
-    return jsonAnswer({ backends: [...backendsOf(await own(request)), ...(await withheldByThreads(request, ask))] });
+    return jsonResponse({ backends: [...backendsOf(await own(request)), ...(await withheldByThreads(request, ask))] });
   },
   [ADMIN_PATHS.mcpLock]: withWithheld,
   [ADMIN_PATHS.mcpSessions]: async (request, own, ask) => {
@@ -108,22 +110,22 @@ const MERGES: Readonly<Record<string, Merge>> = {
   [ADMIN_PATHS.shadow]: reports((own, others) => mergeShadow([own, ...others])),
   [ADMIN_PATHS.mirrors]: reports((own, others) => mergeMirrors([own, ...others])),
   [ADMIN_PATHS.recording]: async (request, _own, ask) => {
-    const answers = await ask(request);
-    if (request.query.get("follow") === "true") return mergeStreams(answers);
-    const { status, type } = answers.find((answer) => answer.status !== 200) ?? answers[0] ?? noThread();
-    return { status, type, stream: (sink) => oneAfterAnother(answers, sink) };
+    const responses = await ask(request);
+    if (request.query.get("follow") === "true") return mergeStreams(responses);
+    const { status, type } = responses.find((response) => response.status !== 200) ?? responses[0] ?? noThread();
+    return { status, type, stream: (sink) => concatenated(responses, sink) };
   },
   [ADMIN_PATHS.rehearse]: async (request, own, ask) => {
     const query = new URLSearchParams({ form: "segments" });
-    const asked = { ...request, method: "GET", path: ADMIN_PATHS.recording, query };
-    const facts = (await ask(asked)).filter(({ status }) => status === 200).map(bytesOf);
+    const historyRequest = { ...request, method: "GET", path: ADMIN_PATHS.recording, query };
+    const facts = (await ask(historyRequest)).filter(({ status }) => status === 200).map(bytesOf);
     return own({ ...request, facts });
   },
   [ADMIN_PATHS.cpuProfile]: profiles,
   [ADMIN_PATHS.heapProfile]: profiles,
 };
 
-export function mergedEndpoints(endpoints: readonly AdminEndpoint[], ask: AskThreads): AdminEndpoint[] {
+export function mergedEndpoints(endpoints: readonly AdminEndpoint[], ask: RequestThreads): AdminEndpoint[] {
   return endpoints.map((endpoint) => {
     const merge = MERGES[endpoint.path];
     if (merge === undefined) return endpoint;
@@ -136,45 +138,48 @@ export function mergedEndpoints(endpoints: readonly AdminEndpoint[], ask: AskThr
   });
 }
 
-/** The main thread asks the servers; what sessions saw of those that it cannot ask is known to the threads. */
-async function withWithheld(request: AdminRequest, own: AdminHandler, ask: AskThreads): Promise<AdminAnswer> {
+/**
+ * The main thread queries the servers. For servers that it cannot query, the threads return the tools that their
+ * sessions saw.
+ */
+async function withWithheld(request: AdminRequest, own: AdminHandler, ask: RequestThreads): Promise<AdminResponse> {
   return own({ ...request, body: () => request.body(), withheld: await withheldByThreads(request, ask) });
 }
 
-async function withheldByThreads(request: AdminRequest, ask: AskThreads): Promise<readonly InspectedBackend[]> {
+async function withheldByThreads(request: AdminRequest, ask: RequestThreads): Promise<readonly InspectedBackend[]> {
   const body = (): Promise<Buffer> => Promise.resolve(Buffer.alloc(0));
-  const answers = await ask({ ...request, method: "GET", path: ADMIN_PATHS.mcpTools, body });
-  return answers.filter(({ status }) => status === 200).flatMap(backendsOf);
+  const responses = await ask({ ...request, method: "GET", path: ADMIN_PATHS.mcpTools, body });
+  return responses.filter(({ status }) => status === 200).flatMap(backendsOf);
 }
 
-function backendsOf(answer: AdminAnswer): readonly InspectedBackend[] {
-  return (jsonOf(answer) as unknown as { backends: readonly InspectedBackend[] }).backends;
+function backendsOf(response: AdminResponse): readonly InspectedBackend[] {
+  return (jsonOf(response) as unknown as { backends: readonly InspectedBackend[] }).backends;
 }
 
 function reports(merge: (own: Json, others: readonly Json[]) => Json): Merge {
   return async (request, own, ask) => {
     const mine = await own(request);
     const others = (await ask(request)).filter(({ status }) => status === 200);
-    return mine.status === 200 ? jsonAnswer(merge(jsonOf(mine), others.map(jsonOf))) : mine;
+    return mine.status === 200 ? jsonResponse(merge(jsonOf(mine), others.map(jsonOf))) : mine;
   };
 }
 
-/** All threads are measured at the same time. */
-async function profiles(request: AdminRequest, _own: AdminHandler, ask: AskThreads): Promise<AdminAnswer> {
-  const answers = await ask(request);
-  const refused = answers.find(({ status }) => status !== 200);
-  const [first] = answers;
+/** Profiles all threads at the same time. */
+async function profiles(request: AdminRequest, _own: AdminHandler, ask: RequestThreads): Promise<AdminResponse> {
+  const responses = await ask(request);
+  const refused = responses.find(({ status }) => status !== 200);
+  const [first] = responses;
   if (refused !== undefined || first === undefined || request.method === "HEAD") {
-    for (const answer of answers) if ("stream" in answer) answer.stream(NOBODY);
+    for (const response of responses) if ("stream" in response) response.stream(CLOSED_SINK);
     return refused ?? first ?? noThread();
   }
   const { status, type, headers } = first;
   const head = { status, type, ...(headers ? { headers } : {}) };
-  if (!("stream" in first)) return { ...head, body: mergeProfiles(answers.map(bytesOf)) };
+  if (!("stream" in first)) return { ...head, body: mergeProfiles(responses.map(bytesOf)) };
   return {
     ...head,
     stream(sink) {
-      const streams = answers.flatMap((answer) => ("stream" in answer ? [collected(answer.stream, sink)] : []));
+      const streams = responses.flatMap((response) => ("stream" in response ? [collected(response.stream, sink)] : []));
       Promise.all(streams).then(
         (all) => {
           sink.write(mergeProfiles(all.filter(({ length }) => length > 0)));
@@ -186,8 +191,8 @@ async function profiles(request: AdminRequest, _own: AdminHandler, ask: AskThrea
   };
 }
 
-function oneAfterAnother(answers: readonly AdminAnswer[], sink: AdminSink): void {
-  const streams = answers.flatMap((answer) => ("stream" in answer ? [collected(answer.stream, sink)] : []));
+function concatenated(responses: readonly AdminResponse[], sink: AdminSink): void {
+  const streams = responses.flatMap((response) => ("stream" in response ? [collected(response.stream, sink)] : []));
   Promise.all(streams).then(
     (all) => {
       for (const bytes of all) sink.write(bytes);
@@ -197,7 +202,7 @@ function oneAfterAnother(answers: readonly AdminAnswer[], sink: AdminSink): void
   );
 }
 
-/** The whole of a stream; a reader that leaves ends it. */
+/** Reads a whole stream, which is closed when the reader disconnects. */
 function collected(stream: (sink: AdminSink) => void, reader: AdminSink): Promise<Buffer> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
@@ -210,25 +215,25 @@ function collected(stream: (sink: AdminSink) => void, reader: AdminSink): Promis
   });
 }
 
-const NOBODY: AdminSink = {
+const CLOSED_SINK: AdminSink = {
   write: () => false,
   end: () => undefined,
   onClose: (callback) => callback(),
   bufferedBytes: () => 0,
 };
 
-function noThread(): AdminAnswer {
-  return textAnswer(503, "no thread is running\n");
+function noThread(): AdminResponse {
+  return textResponse(503, "no thread is running\n");
 }
 
-function bytesOf(answer: AdminAnswer): Buffer {
-  return "body" in answer ? Buffer.from(answer.body) : Buffer.alloc(0);
+function bytesOf(response: AdminResponse): Buffer {
+  return "body" in response ? Buffer.from(response.body) : Buffer.alloc(0);
 }
 
-function bodyOf(answer: AdminAnswer): string {
-  return bytesOf(answer).toString();
+function bodyOf(response: AdminResponse): string {
+  return bytesOf(response).toString();
 }
 
-function jsonOf(answer: AdminAnswer): Json {
-  return JSON.parse(bodyOf(answer)) as Json;
+function jsonOf(response: AdminResponse): Json {
+  return JSON.parse(bodyOf(response)) as Json;
 }

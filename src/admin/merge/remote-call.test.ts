@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MessageChannel } from "node:worker_threads";
-import { type AdminAnswer, type AdminEndpoint, type AdminSink, textAnswer } from "../server/endpoint.ts";
+import { type AdminEndpoint, type AdminResponse, type AdminSink, textResponse } from "../server/endpoint.ts";
 import { mergeStreams } from "./merge-streams.ts";
-import { answerRemote, readRemote } from "./remote-call.ts";
+import { handleRemote, readRemote } from "./remote-call.ts";
 
-function ask(endpoints: readonly AdminEndpoint[], path: string, method = "GET"): Promise<AdminAnswer> {
+function ask(endpoints: readonly AdminEndpoint[], path: string, method = "GET"): Promise<AdminResponse> {
   const { port1, port2 } = new MessageChannel();
-  const answer = readRemote(port1);
-  void answerRemote({ method, path, query: "a=1&b=x%20y", body: Buffer.from("body") }, endpoints, port2);
-  return answer;
+  const response = readRemote(port1);
+  void handleRemote({ method, path, query: "a=1&b=x%20y", body: Buffer.from("body") }, endpoints, port2);
+  return response;
 }
 
 function sink() {
@@ -30,7 +30,7 @@ function sink() {
   return { reader, written, end, close: () => close?.() };
 }
 
-test("a value comes back as it was answered, with what was asked", async () => {
+test("a value is returned unchanged, and the request is passed on", async () => {
   const endpoint: AdminEndpoint = {
     path: "/x",
     doc: "",
@@ -55,14 +55,14 @@ test("an endpoint that throws is a 500, and a thread that ends a 503", async () 
       throw new Error("no");
     },
   };
-  assert.deepEqual(await ask([failing], "/x"), textAnswer(500, "no\n"));
+  assert.deepEqual(await ask([failing], "/x"), textResponse(500, "no\n"));
   const { port1, port2 } = new MessageChannel();
-  const answer = readRemote(port1);
+  const response = readRemote(port1);
   port2.close();
-  assert.equal((await answer).status, 503);
+  assert.equal((await response).status, 503);
 });
 
-test("a stream begins when somebody reads it, and its end comes through", async () => {
+test("a stream starts when it is read, and its end is delivered", async () => {
   const endpoint: AdminEndpoint = {
     path: "/x",
     doc: "",
@@ -76,35 +76,35 @@ test("a stream begins when somebody reads it, and its end comes through", async 
       },
     }),
   };
-  const answer = await ask([endpoint], "/x");
-  assert.ok("stream" in answer);
+  const response = await ask([endpoint], "/x");
+  assert.ok("stream" in response);
   const { reader, written, end } = sink();
-  answer.stream(reader);
+  response.stream(reader);
   await end;
   assert.deepEqual(written, ["one", "two"]);
 });
 
-test("a reader that leaves is heard of in the other thread", async () => {
+test("a disconnect of the reader reaches the other thread", async () => {
   const left = new Promise<void>((resolve) => {
     const endpoint: AdminEndpoint = {
       path: "/x",
       doc: "",
       GET: () => ({ status: 200, type: "text/plain", stream: (to) => to.onClose(resolve) }),
     };
-    void ask([endpoint], "/x").then((answer) => {
+    void ask([endpoint], "/x").then((response) => {
       const { reader, close } = sink();
-      if ("stream" in answer) answer.stream(reader);
+      if ("stream" in response) response.stream(reader);
       close();
     });
   });
   await left;
 });
 
-test("streams of several threads are one: one greeting when all are ready, and the first end ends all", () => {
+test("streams of several threads are merged: one ready comment when all are ready, and the first end ends all", () => {
   const sinks: AdminSink[] = [];
   const closed: number[] = [];
-  const answers = [1, 2].map(
-    (number): AdminAnswer => ({
+  const responses = [1, 2].map(
+    (number): AdminResponse => ({
       status: 200,
       type: "text/event-stream",
       stream(to) {
@@ -113,7 +113,7 @@ test("streams of several threads are one: one greeting when all are ready, and t
       },
     }),
   );
-  const merged = mergeStreams(answers);
+  const merged = mergeStreams(responses);
   assert.ok("stream" in merged);
   const { reader, written } = sink();
   merged.stream(reader);
@@ -129,13 +129,13 @@ test("streams of several threads are one: one greeting when all are ready, and t
   assert.deepEqual(closed, [1, 2]);
 });
 
-test("a thread that refuses refuses for all", () => {
+test("a rejection by one thread rejects the whole request", () => {
   const closed: string[] = [];
-  const stream: AdminAnswer = {
+  const stream: AdminResponse = {
     status: 200,
     type: "text/plain",
     stream: (to) => to.onClose(() => closed.push("closed")),
   };
-  assert.deepEqual(mergeStreams([stream, textAnswer(429, "full\n")]), textAnswer(429, "full\n"));
+  assert.deepEqual(mergeStreams([stream, textResponse(429, "full\n")]), textResponse(429, "full\n"));
   assert.deepEqual(closed, ["closed"]);
 });

@@ -1,17 +1,17 @@
 /**
- * An admin request that another thread answers over its own message port, with a value or with chunks. The port closes
- * with the response or with the thread.
+ * Forwards an admin request to another thread over its own message port. The response is a value or a stream of chunks.
+ * The port closes with the response or with the thread.
  */
 import type { MessagePort } from "node:worker_threads";
 import {
-  type AdminAnswer,
   type AdminEndpoint,
   type AdminRequest,
+  type AdminResponse,
   type AdminSink,
-  textAnswer,
+  textResponse,
 } from "../server/endpoint.ts";
 
-/** What the other thread is asked. */
+/** The request as sent to the other thread. */
 export interface RemoteRequest {
   readonly method: string;
   readonly path: string;
@@ -27,16 +27,16 @@ interface Head {
 }
 
 type FromThread =
-  | { readonly kind: "answer"; readonly head: Head; readonly body: string | Uint8Array }
+  | { readonly kind: "response"; readonly head: Head; readonly body: string | Uint8Array }
   | { readonly kind: "stream"; readonly head: Head }
   | { readonly kind: "chunk"; readonly chunk: string | Uint8Array }
   | { readonly kind: "end" };
 
 type ToThread =
   | { readonly kind: "begin" }
-  /** So much was taken; so much still waits for the reader. */
+  /** Acknowledges `bytes`; `buffered` bytes are still waiting for the reader. */
   | { readonly kind: "taken"; readonly bytes: number; readonly buffered: number }
-  /** Nothing more is wanted than what was sent already. */
+  /** Ends the stream after the chunks that were already sent. */
   | { readonly kind: "finish" }
   | { readonly kind: "close" };
 
@@ -51,36 +51,36 @@ export async function remoteRequest(request: AdminRequest): Promise<RemoteReques
   };
 }
 
-/** Runs in the answering thread. */
-export async function answerRemote(
-  asked: RemoteRequest,
+/** Runs in the thread that handles the request. */
+export async function handleRemote(
+  received: RemoteRequest,
   endpoints: readonly AdminEndpoint[],
   port: MessagePort,
 ): Promise<void> {
   const send = (message: FromThread): void => port.postMessage(message);
-  const endpoint = endpoints.find(({ path }) => path === asked.path);
-  const handler = asked.method === "POST" ? endpoint?.POST : endpoint?.GET;
-  let answer: AdminAnswer;
+  const endpoint = endpoints.find(({ path }) => path === received.path);
+  const handler = received.method === "POST" ? endpoint?.POST : endpoint?.GET;
+  let response: AdminResponse;
   try {
     const request: AdminRequest = {
-      method: asked.method,
-      path: asked.path,
-      query: new URLSearchParams(asked.query),
-      body: () => Promise.resolve(Buffer.from(asked.body)),
-      quota: asked.quota,
+      method: received.method,
+      path: received.path,
+      query: new URLSearchParams(received.query),
+      body: () => Promise.resolve(Buffer.from(received.body)),
+      quota: received.quota,
     };
-    answer = handler ? await handler(request) : textAnswer(404, "no such endpoint\n");
+    response = handler ? await handler(request) : textResponse(404, "no such endpoint\n");
   } catch (error) {
-    answer = textAnswer(500, `${error instanceof Error ? error.message : String(error)}\n`);
+    response = textResponse(500, `${error instanceof Error ? error.message : String(error)}\n`);
   }
-  const { status, type, headers } = answer;
+  const { status, type, headers } = response;
   const head: Head = { status, type, ...(headers ? { headers } : {}) };
-  if (!("stream" in answer)) {
-    send({ kind: "answer", head, body: answer.body });
+  if (!("stream" in response)) {
+    send({ kind: "response", head, body: response.body });
     port.close();
     return;
   }
-  const { stream } = answer;
+  const { stream } = response;
   let unread = 0;
   let behind = 0;
   const closed: (() => void)[] = [];
@@ -122,7 +122,7 @@ export async function answerRemote(
 }
 
 /** Runs in the requesting thread. If the other thread dies, the response is 503. */
-export function readRemote(port: MessagePort): Promise<AdminAnswer> {
+export function readRemote(port: MessagePort): Promise<AdminResponse> {
   return new Promise((resolve) => {
     let sink: AdminSink | undefined;
     let isOver = false;
@@ -143,7 +143,7 @@ export function readRemote(port: MessagePort): Promise<AdminAnswer> {
       port.postMessage({ kind: "begin" } satisfies ToThread);
     };
     port.on("message", (message: FromThread) => {
-      if (message.kind === "answer") {
+      if (message.kind === "response") {
         const { body } = message;
         resolve({ ...message.head, body: typeof body === "string" ? body : Buffer.from(body) });
         over();
@@ -157,7 +157,7 @@ export function readRemote(port: MessagePort): Promise<AdminAnswer> {
       }
     });
     port.on("close", () => {
-      resolve(textAnswer(503, "the thread that was asked has ended\n"));
+      resolve(textResponse(503, "the thread exited before it responded\n"));
       over();
     });
   });

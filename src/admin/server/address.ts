@@ -1,12 +1,13 @@
 /**
- * `config.adminAddr` (spec 2.1): `ip:port`, `localhost:port`, `unix:/path` or `off`; loopback on port 15000 if absent.
+ * Parses `config.adminAddr` (spec 2.1): `ip:port`, `localhost:port`, `unix:/path` or `off`. The default is loopback on
+ * port 15000.
  */
 import { DEFAULT_ADMIN_PORT } from "./paths.ts";
 
 export type AdminAddress =
   | { readonly kind: "off" }
   | { readonly kind: "unix"; readonly path: string }
-  /** Several hosts: loopback means IPv4 and IPv6. */
+  /** A list, because loopback means IPv4 and IPv6. */
   | { readonly kind: "tcp"; readonly hosts: readonly string[]; readonly port: number };
 
 const LOOPBACK = ["127.0.0.1", "::1"];

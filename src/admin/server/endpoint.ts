@@ -12,19 +12,22 @@ export interface AdminRequest {
   readonly method: string;
   readonly path: string;
   readonly query: URLSearchParams;
-  /** Up to 1 MiB, or what the endpoint takes; rejects with BodyTooLarge. */
+  /** Reads up to 1 MiB, or up to the limit of the endpoint; rejects with BodyTooLarge. */
   body(): Promise<Buffer>;
   /** Aborted when the client disconnects before the response, to stop long work. */
   readonly left?: AbortSignal | undefined;
-  /** Several threads are asked at once and share this: how many requests may still be traced, and how many have to end. */
+  /**
+   * With worker threads: counters of requests that may still be traced and of traces that must still end, shared by all
+   * threads.
+   */
   readonly quota?: SharedArrayBuffer | undefined;
-  /** Where several threads serve: the facts of the requests of all of them. */
+  /** With worker threads: the request histories of all threads. */
   readonly facts?: readonly Uint8Array[] | undefined;
-  /** Where several threads serve: the MCP tools that sessions of all of them saw and clients did not get. */
+  /** With worker threads: the MCP tools that sessions of all threads saw but withheld from clients. */
   readonly withheld?: readonly InspectedBackend[] | undefined;
 }
 
-export type AdminAnswer =
+export type AdminResponse =
   | {
       readonly status: number;
       readonly type: string;
@@ -45,15 +48,17 @@ export interface AdminSink {
   end(): void;
   onClose(callback: () => void): void;
   bufferedBytes(): number;
-  /** The reader has enough: what was written before is still read, then the stream ends. Only between threads. */
+  /**
+   * Called when the reader needs no further data; chunks written before are still delivered. Only used between threads.
+   */
   onFinish?(callback: () => void): void;
 }
 
-export type AdminHandler = (request: AdminRequest) => AdminAnswer | Promise<AdminAnswer>;
+export type AdminHandler = (request: AdminRequest) => AdminResponse | Promise<AdminResponse>;
 
 export interface AdminEndpoint {
   readonly path: string;
-  /** Also everything below the path. */
+  /** True if the endpoint also serves all paths below `path`. */
   readonly below?: boolean;
   readonly doc: string;
   readonly maxBodyBytes?: number;
@@ -61,36 +66,36 @@ export interface AdminEndpoint {
   readonly POST?: AdminHandler;
 }
 
-export function textAnswer(status: number, body: string): AdminAnswer {
+export function textResponse(status: number, body: string): AdminResponse {
   return { status, type: "text/plain; charset=utf-8", body };
 }
 
-export function jsonAnswer(value: unknown, status = 200): AdminAnswer {
+export function jsonResponse(value: unknown, status = 200): AdminResponse {
   return { status, type: "application/json", body: `${safeJson(value, 2)}\n` };
 }
 
 /**
- * The same endpoint, with secrets of the configuration hidden in whatever text it answers. Binary answers pass, and so do
- * body snapshots of a trace, which are exact.
+ * Wraps an endpoint so that secrets of the configuration are redacted in text responses. Binary responses and body
+ * snapshots of a trace are not changed.
  */
 export function redactedEndpoint(endpoint: AdminEndpoint, redaction: Pick<Redaction, "text">): AdminEndpoint {
   const redacted = (handler: AdminHandler): AdminHandler => {
-    return async (request) => redactedAnswer(await handler(request), redaction);
+    return async (request) => redactedResponse(await handler(request), redaction);
   };
   const { GET, POST } = endpoint;
   return { ...endpoint, ...(GET ? { GET: redacted(GET) } : {}), ...(POST ? { POST: redacted(POST) } : {}) };
 }
 
-function redactedAnswer(answer: AdminAnswer, redaction: Pick<Redaction, "text">): AdminAnswer {
-  if (!("stream" in answer))
-    return typeof answer.body === "string" ? { ...answer, body: redaction.text(answer.body) } : answer;
+function redactedResponse(response: AdminResponse, redaction: Pick<Redaction, "text">): AdminResponse {
+  if (!("stream" in response))
+    return typeof response.body === "string" ? { ...response, body: redaction.text(response.body) } : response;
   const shown = (chunk: string | Buffer): string | Buffer =>
     typeof chunk !== "string" || chunk.includes('"type":"bodySnapshot"') ? chunk : redaction.text(chunk);
   return {
-    ...answer,
+    ...response,
     stream: (sink) => {
       const { onFinish } = sink;
-      answer.stream({
+      response.stream({
         write: (chunk) => sink.write(shown(chunk)),
         end: () => sink.end(),
         onClose: (callback) => sink.onClose(callback),
@@ -110,7 +115,7 @@ export interface NumberRange {
 
 export type NumberParameter =
   | { readonly ok: true; readonly value: number }
-  | { readonly ok: false; readonly refusal: AdminAnswer };
+  | { readonly ok: false; readonly rejection: AdminResponse };
 
 export function numberParameter(query: URLSearchParams, range: NumberRange): NumberParameter {
   const text = query.get(range.name);
@@ -119,6 +124,6 @@ export function numberParameter(query: URLSearchParams, range: NumberRange): Num
   if (value >= range.min && value <= range.max) return { ok: true, value };
   return {
     ok: false,
-    refusal: textAnswer(400, `${range.name} must be a whole number from ${range.min} to ${range.max}\n`),
+    rejection: textResponse(400, `${range.name} must be a whole number from ${range.min} to ${range.max}\n`),
   };
 }

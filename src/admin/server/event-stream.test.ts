@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readStream } from "../../../test/support/admin.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { type EventStream, eventStreamAnswer } from "./event-stream.ts";
+import { type EventStream, eventStreamResponse } from "./event-stream.ts";
 
 function open() {
   const clock = fakeClock();
   let stream: EventStream | undefined;
   let closed = 0;
   const read = readStream(
-    eventStreamAnswer(clock, (opened) => {
+    eventStreamResponse(clock, (opened) => {
       stream = opened;
       return () => {
         closed += 1;
@@ -27,13 +27,13 @@ test("comments and data are lines of their own, followed by an empty one", () =>
   assert.equal(read.text(), ': armed\n\ndata: {"text":"a\\nb"}\n\n');
 });
 
-test("a sign of life goes out each second", async () => {
+test("a heartbeat is sent each second", async () => {
   const { clock, read } = open();
   await clock.advance(2_500);
   assert.equal(read.text(), ": keep-alive\n\n: keep-alive\n\n");
 });
 
-test("a reader that does not read loses events beyond half a megabyte, and nothing is kept for it", () => {
+test("a stalled reader loses events beyond half a megabyte, and they are not buffered", () => {
   const { read, stream } = open();
   read.stall();
   const big = "x".repeat(100_000);
@@ -41,7 +41,7 @@ test("a reader that does not read loses events beyond half a megabyte, and nothi
   assert.equal(read.text(), "");
 });
 
-test("when the reader leaves, the work behind the stream stops once, and writing is harmless", async () => {
+test("when the reader disconnects, the stream is cleaned up once, and writing is harmless", async () => {
   const { clock, read, stream, closed } = open();
   read.leave();
   read.leave();

@@ -5,10 +5,10 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { safeJson } from "../../json/safe-json.ts";
-import type { AdminAnswer, AdminSink } from "./endpoint.ts";
+import type { AdminResponse, AdminSink } from "./endpoint.ts";
 
 const KEEP_ALIVE_MS = 1_000;
-/** A trace with two full bodies fits; a reader that never reads costs no more than this. */
+/** Enough for a trace with two full bodies, and the maximum memory that a stalled reader can use. */
 const MAX_BUFFERED_BYTES = 512 * 1024;
 
 export interface EventStream {
@@ -17,8 +17,8 @@ export interface EventStream {
   end(): void;
 }
 
-/** `open` gets the stream and returns what is to be done when it ends, from whichever side. */
-export function eventStreamAnswer(clock: Clock, open: (stream: EventStream) => () => void): AdminAnswer {
+/** `open` receives the stream and returns a cleanup function, which is called when either side closes the stream. */
+export function eventStreamResponse(clock: Clock, open: (stream: EventStream) => () => void): AdminResponse {
   return {
     status: 200,
     type: "text/event-stream",

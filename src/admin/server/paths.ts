@@ -1,5 +1,5 @@
 /**
- * The admin interface's paths (spec 4.2): shared with gwctl, which shares words with the gateway and not code.
+ * The paths of the admin interface (spec 4.2), shared with gwctl, which otherwise shares no code with the gateway.
  */
 export const DEFAULT_ADMIN_PORT = 15000;
 

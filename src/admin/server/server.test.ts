@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refusalOf } from "./server.ts";
+import { rejectionReason } from "./server.ts";
 
 const own = {
   method: "GET",
@@ -25,10 +25,10 @@ const allowed = [
   },
 ];
 for (const { name, change } of allowed) {
-  test(`lets pass ${name}`, () => assert.equal(refusalOf({ ...own, ...change }), undefined));
+  test(`allows ${name}`, () => assert.equal(rejectionReason({ ...own, ...change }), undefined));
 }
 
-const refused = [
+const rejected = [
   { name: "another host (DNS rebinding)", change: { host: "evil.example" } },
   { name: "no Host", change: { host: undefined } },
   { name: "a name that begins like ours", change: { host: "localhost.evil.example" } },
@@ -52,6 +52,6 @@ const refused = [
     change: { host: "evil.example", path: "/ui", fetchSite: "cross-site", fetchMode: "navigate" },
   },
 ];
-for (const { name, change } of refused) {
-  test(`refuses ${name} [N1]`, () => assert.notEqual(refusalOf({ ...own, ...change }), undefined));
+for (const { name, change } of rejected) {
+  test(`rejects ${name} [N1]`, () => assert.notEqual(rejectionReason({ ...own, ...change }), undefined));
 }

@@ -9,13 +9,13 @@ import { type AddressInfo, connect } from "node:net";
 import { BodyTooLarge, readAll } from "../../http/body.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { AdminAddress } from "./address.ts";
-import { type AdminAnswer, type AdminEndpoint, type AdminSink, textAnswer } from "./endpoint.ts";
+import { type AdminEndpoint, type AdminResponse, type AdminSink, textResponse } from "./endpoint.ts";
 import { ADMIN_PATHS } from "./paths.ts";
 
 const MAX_BODY_BYTES = 1024 * 1024;
-/** Enough for pages, scrapers and terminals, without using up file descriptors. */
+/** Enough for browsers, scrapers and terminals, without exhausting file descriptors. */
 const MAX_CONNECTIONS = 256;
-/** As long as listeners give: a busy machine may open a connection and send seconds later. */
+/** The same timeout as for listeners: on a busy machine, a client may send its request seconds after it connects. */
 const HEADERS_TIMEOUT_MS = 10_000;
 const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",
@@ -24,7 +24,7 @@ const SECURITY_HEADERS = {
 };
 
 export interface AdminServer {
-  /** For log lines: `http://127.0.0.1:15000` or `unix:/path`; undefined when off. */
+  /** The address in log lines: `http://127.0.0.1:15000` or `unix:/path`; undefined if the interface is off. */
   readonly url: string | undefined;
   readonly port: number | undefined;
   close(): void;
@@ -48,18 +48,18 @@ export async function openAdminServer(
     const server = createServer(
       { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: 1_000, maxHeaderSize: 8 * 1024 },
       (req, res) => {
-        answer(req, res, endpoints, checksHost).catch((error) => {
+        handle(req, res, endpoints, checksHost).catch((error) => {
           if (error instanceof BodyTooLarge && !res.headersSent) {
-            // Dropped, so that the client gets to the answer.
+            // Discards the rest of the body, so that the client can read the response.
             req.resume();
-            write(res, textAnswer(413, `${error.message}\n`), true);
+            write(res, textResponse(413, `${error.message}\n`), true);
             return;
           }
           logger.error("admin endpoint failed", {
             path: req.url?.split("?", 1)[0],
             error: (error as Error).stack ?? String(error),
           });
-          if (!res.headersSent) write(res, textAnswer(500, "internal error\n"), true);
+          if (!res.headersSent) write(res, textResponse(500, "internal error\n"), true);
           else res.destroy();
         });
       },
@@ -100,7 +100,7 @@ export async function openAdminServer(
         );
         port = (server.address() as AddressInfo).port;
       } catch (error) {
-        // A machine without IPv6 still has its first loopback address.
+        // Without IPv6, the IPv4 loopback address is enough.
         const code = (error as NodeJS.ErrnoException).code;
         if (i === 0 || (code !== "EADDRNOTAVAIL" && code !== "EAFNOSUPPORT")) throw error;
       }
@@ -113,7 +113,7 @@ export async function openAdminServer(
   return { url: `http://${host.includes(":") ? `[${host}]` : host}:${port}`, port, close };
 }
 
-async function answer(
+async function handle(
   req: IncomingMessage,
   res: ServerResponse,
   endpoints: readonly AdminEndpoint[],
@@ -122,7 +122,7 @@ async function answer(
   const target = req.url ?? "/";
   const question = target.indexOf("?");
   const pathname = question < 0 ? target : target.slice(0, question);
-  const refusal = refusalOf({
+  const rejection = rejectionReason({
     method: req.method ?? "",
     path: pathname,
     host: req.headers.host,
@@ -131,22 +131,22 @@ async function answer(
     fetchMode: req.headers["sec-fetch-mode"] as string | undefined,
     localAddress: checksHost ? (req.socket.localAddress ?? "") : undefined,
   });
-  if (refusal !== undefined) {
-    write(res, textAnswer(403, `${refusal}\n`), true);
+  if (rejection !== undefined) {
+    write(res, textResponse(403, `${rejection}\n`), true);
     return;
   }
   const endpoint = endpoints.find(
     ({ path, below }) => pathname === path || (below === true && pathname.startsWith(`${path}/`)),
   );
   if (!endpoint) {
-    write(res, textAnswer(404, "not found; the list of endpoints is at /\n"), true);
+    write(res, textResponse(404, "not found; the list of endpoints is at /\n"), true);
     return;
   }
   const method = req.method === "HEAD" ? "GET" : (req.method ?? "");
   const handler = method === "GET" ? endpoint.GET : method === "POST" ? endpoint.POST : undefined;
   if (!handler) {
     const allow = [endpoint.GET && "GET", endpoint.POST && "POST"].filter(Boolean).join(", ");
-    write(res, { ...textAnswer(405, `method not allowed; use ${allow}\n`), headers: { allow } }, true);
+    write(res, { ...textResponse(405, `method not allowed; use ${allow}\n`), headers: { allow } }, true);
     return;
   }
   const left = new AbortController();
@@ -163,7 +163,7 @@ async function answer(
   write(res, result, req.method !== "HEAD");
 }
 
-function write(res: ServerResponse, result: AdminAnswer, withBody: boolean): void {
+function write(res: ServerResponse, result: AdminResponse, withBody: boolean): void {
   res.on("error", () => undefined);
   res.writeHead(result.status, { ...SECURITY_HEADERS, "content-type": result.type, ...result.headers });
   if (!withBody) res.end();
@@ -176,7 +176,7 @@ function sinkOf(res: ServerResponse): AdminSink {
     write: (text) => res.write(text),
     end: () => void res.end(),
     onClose(callback) {
-      // The client may have disconnected meanwhile.
+      // The client may have disconnected in the meantime.
       if (res.destroyed) queueMicrotask(callback);
       else res.on("close", callback);
     },
@@ -213,12 +213,12 @@ export interface GuardedRequest {
   /** The browser's `sec-fetch-site` and `sec-fetch-mode` headers. */
   readonly fetchSite: string | undefined;
   readonly fetchMode: string | undefined;
-  /** The address on which the connection arrived; undefined where Host says nothing, as on a unix socket. */
+  /** The local address of the connection; undefined if the Host header is not checked, as on a Unix socket. */
   readonly localAddress: string | undefined;
 }
 
 /** The reason for rejecting the request, or undefined. */
-export function refusalOf(request: GuardedRequest): string | undefined {
+export function rejectionReason(request: GuardedRequest): string | undefined {
   if (request.localAddress !== undefined) {
     const name = hostName(request.host ?? "");
     if (!isLoopbackName(name) && name !== unmapped(request.localAddress))
@@ -233,8 +233,8 @@ export function refusalOf(request: GuardedRequest): string | undefined {
 }
 
 /**
- * A person follows a link to the UI, or an identity provider sends the browser back to it. That opens the page, which
- * is the same for everybody, and reads nothing of this process.
+ * Allows navigation to the UI from other sites, such as links and redirects of an identity provider. The page is static
+ * and contains no data of this process.
  */
 function opensPage({ method, path, fetchMode }: GuardedRequest): boolean {
   const isPage =
@@ -252,7 +252,7 @@ export function isLoopbackName(name: string): boolean {
   return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
 }
 
-/** `null` and anything that is no URL give undefined, which equals no Host. */
+/** Returns undefined for `null` and invalid URLs, which matches no Host header. */
 function originHost(origin: string): string | undefined {
   try {
     return new URL(origin).host;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parse } from "yaml";
-import { askAdmin } from "../../../test/support/admin.ts";
+import { callAdmin } from "../../../test/support/admin.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
 import { addEndpoint, type Entry, withEntry } from "./add-entry.ts";
 
@@ -13,7 +13,7 @@ function textOf(text: string, entry: Entry): string {
   return added.text;
 }
 
-test("a server is put behind the last one; every other character stays", () => {
+test("a server is added after the last one; every other character stays", () => {
   const before = `# top
 mcp:
   port: 3000 # kept
@@ -70,7 +70,7 @@ routes:
   );
 });
 
-test("what is typed stays a value, whatever it looks like", () => {
+test("input stays a literal value, whatever it looks like", () => {
   for (const nasty of [
     'a", x: 1 }',
     "# no",
@@ -93,12 +93,12 @@ test("what is typed stays a value, whatever it looks like", () => {
     assert.deepEqual(parse(text).mcp.targets[1], { name: "new", stdio: { cmd: nasty, args: [nasty, "--flag"] } });
     assert.equal(parse(text).mcp.targets.length, 2);
   }
-  // A placeholder in it would be replaced by a secret of the environment.
+  // Otherwise a placeholder would be replaced by a secret from the environment.
   const text = textOf("", { kind: "server", name: "new", cmd: "${HOME}", args: [] });
   assert.match(text, /cmd: "\$\$\{HOME\}"/);
 });
 
-test("refused: a name that is taken, files that cannot be edited so, values with line breaks, unknown files", async () => {
+test("rejects duplicate names, files that cannot be edited this way, values with line breaks, unknown files", async () => {
   const taken = withEntry("mcp: { targets: [{ name: search, mcp: { url: 'http://x/' } }] }", remote);
   assert.ok("problem" in taken && /already/.test(taken.problem));
   for (const text of ["a: [", "---\na: 1\n---\nb: 2\n", "- a\n", "mcp: { port: 1 }\n"])
@@ -108,8 +108,8 @@ test("refused: a name that is taken, files that cannot be edited so, values with
     redaction: createRedaction(),
   });
   const ask = async (file: string, entry: object) => {
-    const answer = await askAdmin(endpoint, "", { method: "POST", body: JSON.stringify({ file, entry }) });
-    return answer.status;
+    const response = await callAdmin(endpoint, "", { method: "POST", body: JSON.stringify({ file, entry }) });
+    return response.status;
   };
   assert.equal(await ask("a.yaml", remote), 200);
   assert.equal(await ask("/etc/passwd", remote), 404);

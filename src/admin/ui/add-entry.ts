@@ -1,20 +1,21 @@
 /**
- * `/ui/api/add`: the text of a configuration file with an MCP server or a model added to it, for the editor to show with its
- * difference and its check. It writes nothing. Lines are put between lines, so that comments, order and layout stay.
+ * `/ui/api/add`: returns the text of a configuration file with an MCP server or a model added, which the editor shows
+ * as a diff and validates. Nothing is written. Lines are inserted as text, so comments, order and layout stay
+ * unchanged.
  */
 import { isMap, isScalar, isSeq, type Node, parseAllDocuments, type YAMLMap, type YAMLSeq } from "yaml";
 import { z } from "zod";
 import type { SourceText } from "../../config/load/load.ts";
 import { markPlaceholders } from "../../config/text/env.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
-import { type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { type AdminEndpoint, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { shownText } from "./shown-text.ts";
 
 const name = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "use letters, digits, `.`, `_` and `-`")
   .max(64);
-/** One line, without control characters: it becomes a quoted value. */
+/** One line without control characters, because it becomes a quoted value. */
 const line = z
   .string()
   .regex(/^[^\p{Cc}\u2028\u2029]*$/u, "use one line without control characters")
@@ -27,9 +28,9 @@ const entrySchema = z.union([
     kind: z.literal("model"),
     name,
     provider: z.enum(["openAI", "anthropic", "gemini", "demo"]),
-    /** As the provider calls it, if that is another name. */
+    /** The provider's name of the model, if it differs. */
     model: line.min(1).optional(),
-    /** The name of an environment variable; the key itself never stands in a form. */
+    /** The name of an environment variable. The form never contains the key itself. */
     keyVariable: z
       .string()
       .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "use the name of an environment variable")
@@ -47,19 +48,19 @@ export function addEndpoint(options: { read(): readonly SourceText[]; redaction:
     path: "/ui/api/add",
     doc: "POST: the text of a file with an MCP server or model added; writes nothing.",
     async POST(request) {
-      const asked = questionSchema.safeParse(parseJson((await request.body()).toString("utf8")));
-      if (!asked.success) return textAnswer(400, `${z.prettifyError(asked.error)}\n`);
-      const entry = entrySchema.safeParse(asked.data.entry);
-      if (!entry.success) return textAnswer(400, `${problemOf(entry.error)}\n`);
-      const source = options.read().find(({ file }) => file === asked.data.file);
-      if (!source) return textAnswer(404, "that file is not part of the configuration\n");
+      const parsed = questionSchema.safeParse(parseJson((await request.body()).toString("utf8")));
+      if (!parsed.success) return textResponse(400, `${z.prettifyError(parsed.error)}\n`);
+      const entry = entrySchema.safeParse(parsed.data.entry);
+      if (!entry.success) return textResponse(400, `${problemOf(entry.error)}\n`);
+      const source = options.read().find(({ file }) => file === parsed.data.file);
+      if (!source) return textResponse(404, "that file is not part of the configuration\n");
       const added = withEntry(shownText(source.text, options.redaction).text, entry.data);
-      return "problem" in added ? textAnswer(409, `${added.problem}\n`) : jsonAnswer(added);
+      return "problem" in added ? textResponse(409, `${added.problem}\n`) : jsonResponse(added);
     },
   };
 }
 
-/** The text, and the line at which the entry begins. */
+/** Returns the text and the line at which the entry starts. */
 export function withEntry(text: string, entry: Entry): { text: string; line: number } | { problem: string } {
   const documents = [parseAllDocuments(markPlaceholders(text).text, { prettyErrors: false })].flat();
   if (documents.length > 1) return { problem: "the file has several documents; edit it as text" };
@@ -98,7 +99,7 @@ function namesIn(list: YAMLSeq): unknown[] {
   return list.items.flatMap((item) => (isMap(item) ? [item.get("name")] : []));
 }
 
-/** Field and value, the value in flow style. Strings are quoted as in JSON, which YAML reads alike. */
+/** Returns the fields as YAML lines with values in flow style. Strings are quoted as in JSON, which is valid YAML. */
 function fieldsOf(entry: Entry): string[] {
   if (entry.kind === "model") {
     const params = [
@@ -116,7 +117,7 @@ function fieldsOf(entry: Entry): string[] {
   return [`name: ${quoted(entry.name)}`, `stdio: { cmd: ${quoted(entry.cmd)}${args} }`];
 }
 
-/** A `$` that begins a placeholder is doubled: what is typed here is a value and not a variable. */
+/** Doubles a `$` that starts a placeholder, because the input is a literal value and not a variable. */
 function quoted(text: string): string {
   const isPlain = /^[A-Za-z][A-Za-z0-9_-]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(text);
   return isPlain ? text : JSON.stringify(text).replaceAll("${", () => "$${");
@@ -144,7 +145,7 @@ function insideFlow(text: string, list: YAMLSeq, fields: readonly string[]): { t
   return { text: `${text.slice(0, at)}, { ${fields.join(", ")} }${text.slice(at)}`, line: lineAt(text, at) };
 }
 
-/** After the line on which the last item ends, with the indentation of its dash. */
+/** Inserts after the line on which the last item ends, with the indentation of its dash. */
 function afterLast(text: string, list: YAMLSeq, fields: readonly string[]): { text: string; line: number } {
   const [start] = rangeOf(list.items.at(-1));
   const dash = text.lastIndexOf("-", start);
@@ -158,7 +159,7 @@ function afterLast(text: string, list: YAMLSeq, fields: readonly string[]): { te
   };
 }
 
-/** Of the value itself: white space and comments behind it belong to what follows. */
+/** Returns the end of the value itself, without trailing white space and comments, which belong to the next item. */
 function lastCharacterOf(text: string, item: unknown): number {
   if ((isMap(item) || isSeq(item)) && item.flow !== true && item.items.length > 0) {
     const last = item.items.at(-1);
@@ -167,7 +168,7 @@ function lastCharacterOf(text: string, item: unknown): number {
     if (isMap(item)) return lastCharacterOf(text, (last as { key: unknown }).key);
   }
   const end = rangeOf(item)[1];
-  // The end of a block scalar is the beginning of the next line.
+  // A block scalar ends at the start of the next line.
   return isScalar(item) && text[end - 1] === "\n" ? end - 1 : end;
 }
 
@@ -179,7 +180,7 @@ function lineAt(text: string, offset: number): number {
   return text.slice(0, offset).split("\n").length;
 }
 
-/** Of a union, what the alternative says that fits best. */
+/** For a union, returns the message of the closest alternative. */
 function problemOf({ issues }: z.ZodError): string {
   const [issue] = issues;
   const inner =

@@ -10,7 +10,7 @@ import { isHeaderName } from "../../base/header-names.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
 import { HeaderList, isHeaderValue } from "../../http/headers.ts";
 import type { HttpCall } from "../../http/http-client.ts";
-import { type AdminEndpoint, type AdminSink, textAnswer } from "../server/endpoint.ts";
+import { type AdminEndpoint, type AdminSink, textResponse } from "../server/endpoint.ts";
 
 export interface ListenerAddress {
   readonly protocol: "http" | "https";
@@ -20,11 +20,11 @@ export interface ListenerAddress {
 
 export interface CallOptions {
   readonly clock: Clock;
-  /** Where a listener of this process can be reached; undefined if there is none of that name. */
+  /** Returns the address of a listener of this process; undefined if there is none of that name. */
   listener(name: string): ListenerAddress | undefined;
 }
 
-/** What the page cannot read as fast as it comes waits in the connection, not in memory. */
+/** Beyond this size, the response is not read from the connection until the page catches up. */
 const MAX_BUFFERED_BYTES = 1024 * 1024;
 const RESUME_CHECK_MS = 50;
 
@@ -47,9 +47,9 @@ export function callEndpoint(options: CallOptions): AdminEndpoint {
     doc: "POST: sends a playground request to one of the gateway's listeners.",
     async POST(request) {
       const parsed = callSchema.safeParse(parseJson(await request.body()));
-      if (!parsed.success) return textAnswer(400, `${z.prettifyError(parsed.error)}\n`);
+      if (!parsed.success) return textResponse(400, `${z.prettifyError(parsed.error)}\n`);
       const address = options.listener(parsed.data.listener);
-      if (!address) return textAnswer(404, `there is no listener named ${JSON.stringify(parsed.data.listener)}\n`);
+      if (!address) return textResponse(404, `there is no listener named ${JSON.stringify(parsed.data.listener)}\n`);
       return {
         status: 200,
         type: "application/x-ndjson",
@@ -66,7 +66,7 @@ function forward(request: CallRequest, address: ListenerAddress, sink: AdminSink
   const body = request.body === undefined ? undefined : Buffer.from(request.body);
   if (body) headers.set("content-length", String(body.length));
 
-  // Our own listener over loopback: whose certificate it has is known.
+  // The certificate is not verified, because this is our own listener over loopback.
   const pool = openHttpPool({ ...address, ...(address.protocol === "https" ? { tls: { insecure: true } } : {}) });
   const decoder = new StringDecoder("utf8");
   const line = (value: unknown): void => void sink.write(`${JSON.stringify(value)}\n`);

@@ -1,6 +1,6 @@
 /**
- * `/ui/api/config-text`, `schema`, `validate` and `save`: the configuration as it is written, the documentation of
- * its fields, and what an edited text would change. Writing the file is refused unless the operator allowed it.
+ * `/ui/api/config-text`, `schema`, `validate` and `save`: the configuration as written, the documentation of its
+ * fields, and the changes of an edited text. Saving is rejected unless `config.allowConfigEdit` is set.
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
@@ -8,16 +8,16 @@ import { replaceFile } from "../../base/files.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { configSchema } from "../../config/schema/schema.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
-import { type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { type AdminEndpoint, type AdminRequest, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { changesBetween, type Preview, type PreviewConfig } from "./preview.ts";
 import { restoreSecrets, type ShownText, shownText } from "./shown-text.ts";
 
 export interface UiConfigOptions {
-  /** The sources as they are now; throws if one cannot be read. */
+  /** Reads the current sources; throws if one cannot be read. */
   read(): readonly SourceText[];
   readonly preview: PreviewConfig;
   readonly redaction: Redaction;
-  /** Whether `config.allowConfigEdit` is set. */
+  /** True if `config.allowConfigEdit` is set. */
   readonly mayEdit: boolean;
 }
 
@@ -30,7 +30,7 @@ export interface Problem {
 
 const editSchema = z.strictObject({
   file: z.string(),
-  /** The version that was edited: a file that changed meanwhile is not overwritten by an older idea of it. */
+  /** The version that was edited, so that a file that changed in the meantime is not overwritten. */
   base: z.string(),
   text: z.string(),
 });
@@ -41,7 +41,7 @@ export function uiConfigEndpoints(options: UiConfigOptions): AdminEndpoint[] {
     {
       path: "/ui/api/config-text",
       doc: "The configuration files with secrets redacted.",
-      GET: () => jsonAnswer({ files: options.read().map((source) => shownFile(source, options.redaction)) }),
+      GET: () => jsonResponse({ files: options.read().map((source) => shownFile(source, options.redaction)) }),
     },
     {
       path: "/ui/api/schema",
@@ -56,7 +56,9 @@ export function uiConfigEndpoints(options: UiConfigOptions): AdminEndpoint[] {
       doc: "POST: checks an edited file and lists what it would change.",
       async POST(request) {
         const edit = await readEdit(request, options);
-        return "refusal" in edit ? textAnswer(edit.status, `${edit.refusal}\n`) : jsonAnswer(judge(edit, options));
+        return "rejection" in edit
+          ? textResponse(edit.status, `${edit.rejection}\n`)
+          : jsonResponse(judge(edit, options));
       },
     },
     {
@@ -64,20 +66,20 @@ export function uiConfigEndpoints(options: UiConfigOptions): AdminEndpoint[] {
       doc: "POST: saves an edited file, if `config.allowConfigEdit` is true.",
       async POST(request) {
         if (!options.mayEdit)
-          return textAnswer(403, "saving is not allowed; set `config.allowConfigEdit: true` to allow it\n");
+          return textResponse(403, "saving is not allowed; set `config.allowConfigEdit: true` to allow it\n");
         const edit = await readEdit(request, options);
-        if ("refusal" in edit) return textAnswer(edit.status, `${edit.refusal}\n`);
+        if ("rejection" in edit) return textResponse(edit.status, `${edit.rejection}\n`);
         const judged = judge(edit, options);
-        if (judged.problems.length > 0) return jsonAnswer(judged, 422);
-        if (edit.source.file.startsWith("<")) return textAnswer(409, "this configuration did not come from a file\n");
+        if (judged.problems.length > 0) return jsonResponse(judged, 422);
+        if (edit.source.file.startsWith("<")) return textResponse(409, "this configuration did not come from a file\n");
         try {
           replaceFile(edit.source.file, edit.restored.text);
         } catch (error) {
           const { code, message } = error as NodeJS.ErrnoException;
           const isFull = code === "ENOSPC" || code === "EDQUOT";
-          return textAnswer(isFull ? 507 : 500, `cannot save ${edit.source.file}: ${message}\n`);
+          return textResponse(isFull ? 507 : 500, `cannot save ${edit.source.file}: ${message}\n`);
         }
-        return jsonAnswer({ ...judged, saved: true });
+        return jsonResponse({ ...judged, saved: true });
       },
     },
   ];
@@ -100,13 +102,13 @@ function shownFile(
 async function readEdit(
   request: AdminRequest,
   options: UiConfigOptions,
-): Promise<Edit | { refusal: string; status: number }> {
+): Promise<Edit | { rejection: string; status: number }> {
   const parsed = editSchema.safeParse(parseJson((await request.body()).toString("utf8")));
-  if (!parsed.success) return { status: 400, refusal: z.prettifyError(parsed.error) };
+  if (!parsed.success) return { status: 400, rejection: z.prettifyError(parsed.error) };
   const sources = options.read();
   const source = sources.find(({ file }) => file === parsed.data.file);
-  if (!source) return { status: 404, refusal: "that file is not part of the configuration" };
-  if (versionOf(source) !== parsed.data.base) return { status: 409, refusal: "the file has changed; reload it" };
+  if (!source) return { status: 404, rejection: "that file is not part of the configuration" };
+  if (versionOf(source) !== parsed.data.base) return { status: 409, rejection: "the file has changed; reload it" };
   const restored = restoreSecrets(parsed.data.text, shownText(source.text, options.redaction).secrets);
   return { sources, source, restored };
 }
@@ -134,7 +136,7 @@ function judge({ sources, source, restored }: Edit, options: UiConfigOptions) {
   };
 }
 
-/** `file:line:column: path: message`, as every problem of the configuration is written. */
+/** Parses `file:line:column: path: message`, the format of every configuration problem. */
 export function parseProblem(line: string, sources: readonly SourceText[]): Problem {
   for (const { file } of sources) {
     if (!line.startsWith(`${file}:`)) continue;

@@ -2,10 +2,10 @@
  * `/ui/api/matching`: evaluates a CEL expression for many recent requests at once, for the filter of the request table.
  */
 import { z } from "zod";
-import { type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { type AdminEndpoint, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
-/** Each is an evaluation with all its parts: a page asks again for the rest. */
+/** Limits the work per call, because each ID is a full evaluation; the page requests the rest in further calls. */
 const MAX_IDS = 200;
 
 const questionSchema = z.strictObject({ expression: z.string(), ids: z.array(z.string()).max(MAX_IDS) });
@@ -16,20 +16,21 @@ export function matchingEndpoint(endpoints: () => readonly AdminEndpoint[]): Adm
     doc: "POST: filters recent requests by an expression.",
     async POST(request) {
       const parsed = questionSchema.safeParse(parseJson(await request.body()));
-      if (!parsed.success) return textAnswer(400, `${z.prettifyError(parsed.error)}\n`);
+      if (!parsed.success) return textResponse(400, `${z.prettifyError(parsed.error)}\n`);
       const evaluate = endpoints().find(({ path }) => path === ADMIN_PATHS.cel)?.POST;
-      if (!evaluate) return textAnswer(404, "not found\n");
+      if (!evaluate) return textResponse(404, "not found\n");
       const matching: string[] = [];
       for (const requestId of parsed.data.ids) {
         const question = Buffer.from(JSON.stringify({ expression: parsed.data.expression, requestId }));
-        const answer = await evaluate({ ...request, path: ADMIN_PATHS.cel, body: async () => question });
+        const response = await evaluate({ ...request, path: ADMIN_PATHS.cel, body: async () => question });
         const body =
-          "body" in answer ? (parseJson(Buffer.from(answer.body)) as { value?: unknown; error?: string }) : {};
-        // The expression itself is wrong, for all of them.
-        if (answer.status === 400) return jsonAnswer({ matching: [], error: body?.error ?? "not a valid expression" });
-        if (answer.status === 200 && body?.value === true) matching.push(requestId);
+          "body" in response ? (parseJson(Buffer.from(response.body)) as { value?: unknown; error?: string }) : {};
+        // The expression is invalid, so it fails for every request.
+        if (response.status === 400)
+          return jsonResponse({ matching: [], error: body?.error ?? "not a valid expression" });
+        if (response.status === 200 && body?.value === true) matching.push(requestId);
       }
-      return jsonAnswer({ matching });
+      return jsonResponse({ matching });
     },
   };
 }

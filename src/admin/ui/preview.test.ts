@@ -41,9 +41,9 @@ const cases = [
   },
 ];
 for (const { name, edited, expected } of cases)
-  test(`an edit that changes ${name} is told as such`, () => assert.deepEqual(changes(edited), expected));
+  test(`an edit that changes ${name} is reported as such`, () => assert.deepEqual(changes(edited), expected));
 
-test("a mistake is reported with its place, and there is nothing to compare", () => {
+test("an error is reported with its position, and nothing is compared", () => {
   const { problems, dump } = preview([{ file: "c.yaml", text: base.replace("name: a", "nam: a") }]);
   assert.match(problems[0] ?? "", /^c\.yaml:3:5: routes\[0\]\.nam: unknown field/);
   assert.equal(dump, undefined);

@@ -1,5 +1,5 @@
 /**
- * Previews a configuration in the UI: compiles it without serving it, and lists what changes against the running one, by
+ * Previews a configuration in the UI: compiles it without serving it, and lists its changes from the running one by
  * listener, route, backend and policy name.
  */
 import type { Clock } from "../../base/clock.ts";
@@ -11,7 +11,7 @@ import type { Environment } from "../../config/text/env.ts";
 export interface Preview {
   readonly problems: readonly string[];
   readonly warnings: readonly string[];
-  /** As `/config_dump` would show it; undefined if it was refused. */
+  /** The result as in `/config_dump`; undefined if the configuration was rejected. */
   readonly dump: Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -81,7 +81,7 @@ function compareLists(what: Change["what"], before: unknown, after: unknown, ign
   return changes;
 }
 
-/** The fields that differ; of policies, their kinds. */
+/** Returns the fields that differ; for policies, their kinds. */
 function differingParts(before: Item, after: Item, ignored: readonly string[]): string[] {
   const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
   return [...keys].flatMap((key) => {
@@ -96,7 +96,10 @@ function byName(list: unknown): Map<string, Item> {
   return new Map(items.map((item) => [String(item.name ?? ""), item]));
 }
 
-/** GatewayPolicy documents carry their name in `metadata`; standalone policies are shown with their targets. */
+/**
+ * Lists policies by name. GatewayPolicy documents have a name in `metadata`; standalone policies are named by their
+ * targets.
+ */
 function resources(dump: Dump): Item[] {
   const list = Array.isArray(dump.policies) ? (dump.policies as Item[]) : [];
   return list.flatMap((item) => {

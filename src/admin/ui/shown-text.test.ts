@@ -49,7 +49,7 @@ const cases = [
     shown: ["cmd: node", "HOME: ${HOME}"],
   },
   {
-    name: "what a field holds that no schema knows",
+    name: "the value of a field that is in no schema",
     yaml: "mcp:\n  policies:\n    mcpAuthentication: { clientSecrt: abc, clientId: app }\n",
     hidden: ["abc"],
     shown: ["clientId: app"],
@@ -67,13 +67,13 @@ const cases = [
     shown: ["{ key:<redacted:0> }", "{ shop:80: '127.0.0.1:1' }"],
   },
   {
-    name: "an alias, and what it stands for",
+    name: "an alias and its value",
     yaml: "routes:\n  - name: &n abc\n    policies: { backendAuth: { key: *n }, apiKey: { keys: [{ key: *def }] } }\n",
     hidden: ["abc", "*def"],
     shown: ["key: *n"],
   },
   {
-    name: "the values of a URL's parameters, and who stands before its host",
+    name: "the values of a URL's parameters, and its user information",
     yaml: "mcp:\n  targets:\n    - { name: a, mcp: { url: 'http://me:abc@host.test/mcp?k=def&l=${L}#x' } }\n",
     hidden: ["abc", "def"],
     shown: ["@host.test/mcp?k=<redacted:1>&l=${L}#x"],
@@ -104,7 +104,7 @@ const cases = [
   },
 ];
 for (const { name, yaml, hidden, shown } of cases)
-  test(`hides ${name}, and puts it back exactly`, () => {
+  test(`hides ${name}, and restores it exactly`, () => {
     const result = shownText(yaml, redaction);
     for (const text of hidden) assert.ok(!result.text.includes(text), result.text);
     for (const text of shown) assert.ok(result.text.includes(text), result.text);
@@ -118,11 +118,11 @@ test("a reference to a variable stays readable", () => {
   assert.ok(text.includes("cookie: ${JAR}"));
 });
 
-test("a mark that stands for nothing is reported", () => {
+test("an unknown marker is reported", () => {
   assert.deepEqual(restoreSecrets("a: <redacted:7>", ["x"]).unknown, [7]);
 });
 
-test("lines of the restored text are told in lines of the shown one", () => {
+test("lines of the restored text are mapped to lines of the shown text", () => {
   const { lineOf } = restoreSecrets("a\nb: <redacted:0>\nc", ["|\n  1\n  2"]);
   assert.deepEqual([1, 2, 3, 4, 5].map(lineOf), [1, 2, 2, 2, 3]);
 });

@@ -1,7 +1,7 @@
 /**
  * The configuration text for the UI's editor: as written, with each secret replaced by a numbered marker, and the
  * reverse. The schema and header names determine secrets, as in the dump; `${VAR}` stays, because it does not reveal
- * the value. In a text that does not parse, everything after a name that sounds like a secret is hidden, to the end of
+ * the value. In a text that does not parse, everything after a name that looks like a secret is hidden, to the end of
  * its line and block.
  */
 import {
@@ -31,18 +31,18 @@ import { policies } from "../../policies/index.ts";
 
 export interface ShownText {
   readonly text: string;
-  /** What the marks `<redacted:0>`, `<redacted:1>`, … stand for, as written. Never leaves the process. */
+  /** The values of the markers `<redacted:0>`, `<redacted:1>`, … as written. Must never leave the process. */
   readonly secrets: readonly string[];
-  /** Where gateways, routes and resource documents stand: `route tools` and the like. */
+  /** The positions of gateways, routes and resource documents, by names such as `route tools`. */
   readonly places: Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
 }
 
 const MIN_KEPT_CHARS = 3;
-/** A shorter value may be an ordinary word elsewhere. */
+/** Shorter values are not searched for elsewhere, because they may be ordinary words. */
 const MIN_REPEATED_CHARS = 12;
 const MARK = /<redacted:(\d{1,6})>/g;
 const ONLY_REFERENCES = /^["']?(?:\$\{\w+\})+["']?$/;
-/** `{ key:abc }` and `{ key=abc }` are names to YAML. */
+/** YAML parses `{ key:abc }` and `{ key=abc }` as names without a value. */
 const NAME_WITH_VALUE = /^[\w.-]+[:=](?=\S)/;
 export function shownText(text: string, redaction: Redaction): ShownText {
   const lines = new LineCounter();
@@ -103,17 +103,17 @@ export function shownText(text: string, redaction: Redaction): ShownText {
   function hide(node: Scalar | Alias): void {
     if (!node.range) return;
     const written = text.slice(node.range[0], node.range[1]).trimEnd();
-    // A reference to a variable tells nothing, unless it carries a default.
+    // A variable reference reveals nothing, unless it has a default.
     if (!ONLY_REFERENCES.test(written)) spans.push({ start: node.range[0], end: node.range[0] + written.length });
   }
 
-  /** A value as the dump shows it; `header` is the name of the header that it sets or matches. */
+  /** Returns a value as the dump shows it; `header` is the name of the header that it sets or matches. */
   function shownSetting(value: string, fields: readonly z.ZodType[], header?: string): string {
     if (fields.some(isExpression)) return redaction.expression(value, { header });
     return header === undefined ? redactText(value) : redaction.headerSetting(header, value);
   }
 
-  /** An element of a list, which may be the argument of a process and belong to the flag before it. */
+  /** Returns a list element as shown. It may be a process argument that belongs to the flag before it. */
   function shownElement(items: readonly unknown[], i: number, value: string, elements: readonly z.ZodType[]): string {
     if (elements.some(isExpression)) return redaction.expression(value);
     const before = items[i - 1];
@@ -121,7 +121,7 @@ export function shownText(text: string, redaction: Redaction): ShownText {
     return redactArguments([...flag, value]).at(-1) ?? value;
   }
 
-  /** Hides what the redactor takes out of a value: only these characters where they can be found as written. */
+  /** Hides the parts of a value that the redactor removes, or the whole value if the parts cannot be located. */
   function hideIn(node: Scalar, shown: (value: string) => string): void {
     if (typeof node.value !== "string" || node.value === "" || !node.range) return;
     const offset = marked.slice(node.range[0], node.range[1]).indexOf(node.value);
@@ -143,13 +143,13 @@ export function shownText(text: string, redaction: Redaction): ShownText {
   }
 }
 
-/** Puts the secrets back; `lineOf` translates a line of the result to the line that the editor shows. */
+/** Restores the secrets; `lineOf` maps a line of the result to a line of the editor. */
 export function restoreSecrets(
   text: string,
   secrets: readonly string[],
 ): { text: string; unknown: number[]; lineOf(line: number): number } {
   const unknown: number[] = [];
-  // Lines that the result has more than the shown text, after each shown line.
+  // The number of lines added by each secret, with the shown line of its marker.
   const extra: { shownLine: number; lines: number }[] = [];
   const restored = text.replace(MARK, (mark: string, digits: string, offset: number) => {
     const secret = secrets[Number(digits)];
@@ -183,7 +183,7 @@ function isSecretField(schemas: readonly z.ZodType[], key: string): boolean {
   });
 }
 
-/** A misspelt field may hold a secret: what no schema knows is not shown. */
+/** Unknown fields are hidden, because a misspelled field may contain a secret. */
 function isUnknownField(schemas: readonly z.ZodType[], key: string): boolean {
   const objects = schemas.flatMap(unwrap);
   return objects.length > 0 && objects.every((schema) => isStrictObject(schema) && !Object.hasOwn(schema.shape, key));
@@ -198,7 +198,7 @@ function headerNameIn(map: YAMLMap): string | undefined {
   return typeof name === "string" ? name : undefined;
 }
 
-/** Where the shown text has a mark in place of written characters. Undefined if that is not certain. */
+/** Returns the spans of `written` that are redacted in `shown`; undefined if they are ambiguous. */
 function hiddenParts(written: string, shown: string): Span[] | undefined {
   const kept = shown.split(REDACTED);
   const last = kept.at(-1) ?? "";
@@ -208,7 +208,7 @@ function hiddenParts(written: string, shown: string): Span[] | undefined {
   for (const [i, text] of kept.entries()) {
     if (i === 0) continue;
     const next = i === kept.length - 1 ? written.length - text.length : written.indexOf(text, at);
-    // A short text may be found inside of the secret itself.
+    // A short string may also occur inside of the secret.
     if (next < at || (i < kept.length - 1 && text.length < MIN_KEPT_CHARS)) return undefined;
     if (next > at) parts.push({ start: at, end: next });
     at = next + text.length;
@@ -216,7 +216,7 @@ function hiddenParts(written: string, shown: string): Span[] | undefined {
   return parts;
 }
 
-/** The mark may sit on the schema or on what it wraps. */
+/** The secret mark may be on the schema or on its inner schema. */
 function isMarkedSecret(schema: z.ZodType): boolean {
   return isSecretSchema(schema) || unwrap(schema).some(isSecretSchema);
 }
@@ -259,7 +259,7 @@ function placesOf(
   return places;
 }
 
-/** A comment, or another field, may repeat what is hidden. */
+/** Finds copies of hidden values, for example in comments or other fields. */
 function repeatedIn(text: string, spans: readonly Span[]): Span[] {
   const values = new Set(spans.map(({ start, end }) => text.slice(start, end).replace(/^["']|["']$/g, "")));
   return [...values].flatMap((value) => {
@@ -283,7 +283,7 @@ function replaceSpans(text: string, spans: readonly Span[]): { text: string; sec
   return { text: shown + text.slice(from), secrets };
 }
 
-/** In order, and without overlaps. */
+/** Sorts spans and merges overlaps. */
 function merged(spans: readonly Span[]): Span[] {
   const result: Span[] = [];
   for (const span of [...spans].sort((a, b) => a.start - b.start)) {
@@ -301,7 +301,7 @@ export interface Span {
 
 const SOUNDS_SECRET =
   /[\w.-]*(?:secret|passw|htpasswd|token|key|auth|cookie|credential)[\w.-]*["']?\s*[:=]\s*(\S.*)$/gim;
-/** A reference to a variable tells nothing; a mark of the editor already stands for something hidden. */
+/** Matches a variable reference, which reveals nothing, or a marker of the editor, which is already redacted. */
 const TELLS_NOTHING = /^["']?(?:\$\{\w+\}|<redacted:\d+>)["']?[\s\]},]*$/;
 const REDACTION = createRedaction();
 const BLOCK_SCALAR = /^[|>][0-9+-]*\s*(?:#.*)?$/;
@@ -318,7 +318,7 @@ export function secretLines(text: string): Span[] {
   return [...spans, ...recognizedIn(text)];
 }
 
-/** Process arguments, URLs and expressions: words and lines from which the redactor takes something out. */
+/** Finds process arguments, URLs and expressions that the redactor would change. */
 function recognizedIn(text: string): Span[] {
   const words = [...text.matchAll(/[^\s,[\]{}]+/g)].filter(([word]) => word !== "-");
   const bare = words.map(([word]) => word.replace(/^["']|["']$/g, ""));
@@ -331,7 +331,7 @@ function recognizedIn(text: string): Span[] {
   return spans.filter(({ start, end }) => !TELLS_NOTHING.test(text.slice(start, end)));
 }
 
-/** The block goes on while lines are indented deeper than the one that opened it. */
+/** Returns the end of a block, which contains all lines that are indented deeper than its first line. */
 function endOfBlock(text: string, opened: number, end: number): number {
   const lineStart = text.lastIndexOf("\n", opened) + 1;
   const indent = /^ */.exec(text.slice(lineStart))?.[0].length ?? 0;

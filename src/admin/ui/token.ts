@@ -5,7 +5,7 @@
  */
 import { z } from "zod";
 import { type Fetch, type FetchResponse, parseHttpUrl } from "../../http/fetch.ts";
-import { type AdminAnswer, type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { type AdminEndpoint, type AdminResponse, jsonResponse, textResponse } from "../server/endpoint.ts";
 import type { ListenerAddress } from "./call.ts";
 
 export interface TokenOptions {
@@ -19,7 +19,7 @@ const METADATA = "/.well-known/oauth-authorization-server";
 
 const tokenSchema = z.strictObject({
   listener: z.string(),
-  /** The path of the protected route: its metadata stands under the suffixed well-known path. */
+  /** The path of the protected route, which is the suffix of its well-known metadata path. */
   resourcePath: z.string().regex(/^\/[A-Za-z0-9._~/-]*$/, "expected a path"),
   form: z.record(z.string(), z.string()),
 });
@@ -30,12 +30,12 @@ export function tokenEndpoint(options: TokenOptions): AdminEndpoint {
     doc: "POST: exchanges an authorization code of a playground login for a token.",
     async POST(request) {
       const parsed = tokenSchema.safeParse(parseJson((await request.body()).toString("utf8")));
-      if (!parsed.success) return textAnswer(400, `${z.prettifyError(parsed.error)}\n`);
+      if (!parsed.success) return textResponse(400, `${z.prettifyError(parsed.error)}\n`);
       const { listener, resourcePath, form } = parsed.data;
       const address = options.listener(listener);
-      if (!address) return textAnswer(404, `there is no listener named ${JSON.stringify(listener)}\n`);
+      if (!address) return textResponse(404, `there is no listener named ${JSON.stringify(listener)}\n`);
       const endpoint = await tokenEndpointOf(address, resourcePath, options.fetch);
-      if (endpoint === undefined) return textAnswer(502, "the route's metadata has no token endpoint\n");
+      if (endpoint === undefined) return textResponse(502, "the route's metadata has no token endpoint\n");
       return exchange(endpoint, form, options.fetch);
     },
   };
@@ -44,23 +44,23 @@ export function tokenEndpoint(options: TokenOptions): AdminEndpoint {
 async function tokenEndpointOf(address: ListenerAddress, path: string, fetch: Fetch): Promise<string | undefined> {
   const origin = `${address.protocol}://${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}`;
   for (const url of [`${origin}${METADATA}${path === "/" ? "" : path}`, `${origin}${METADATA}`]) {
-    const answer = await fetch({
+    const response = await fetch({
       url,
       timeoutMs: TIMEOUT_MS,
       maxBytes: MAX_BYTES,
       ...(address.protocol === "https" ? { tls: { insecure: true } } : {}),
     }).catch(() => undefined);
-    const metadata = answer?.status === 200 ? parseJson(answer.body.toString("utf8")) : undefined;
+    const metadata = response?.status === 200 ? parseJson(response.body.toString("utf8")) : undefined;
     const endpoint = (metadata as { token_endpoint?: unknown } | undefined)?.token_endpoint;
     if (typeof endpoint === "string" && parseHttpUrl(endpoint)) return endpoint;
   }
   return undefined;
 }
 
-async function exchange(url: string, form: Record<string, string>, fetch: Fetch): Promise<AdminAnswer> {
-  let answer: FetchResponse;
+async function exchange(url: string, form: Record<string, string>, fetch: Fetch): Promise<AdminResponse> {
+  let response: FetchResponse;
   try {
-    answer = await fetch({
+    response = await fetch({
       url,
       method: "POST",
       headers: { "content-type": "application/x-www-form-urlencoded" },
@@ -69,10 +69,14 @@ async function exchange(url: string, form: Record<string, string>, fetch: Fetch)
       maxBytes: MAX_BYTES,
     });
   } catch (error) {
-    return jsonAnswer({ status: 502, endpoint: url, body: { error: (error as Error).message } });
+    return jsonResponse({ status: 502, endpoint: url, body: { error: (error as Error).message } });
   }
-  const text = answer.body.toString("utf8");
-  return jsonAnswer({ status: answer.status, endpoint: url, body: parseJson(text) ?? { error: text.slice(0, 1000) } });
+  const text = response.body.toString("utf8");
+  return jsonResponse({
+    status: response.status,
+    endpoint: url,
+    body: parseJson(text) ?? { error: text.slice(0, 1000) },
+  });
 }
 
 function parseJson(text: string): unknown {

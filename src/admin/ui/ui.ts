@@ -1,10 +1,10 @@
 /**
- * `/ui` (spec 4.2): the web UI's files, and below `/ui/api/` everything it reads. The page speaks to one base
- * path, so that the same files work here and, with a part of the API, on a gateway.
+ * `/ui` (spec 4.2): the files of the web UI, and its API below `/ui/api/`. The page uses one base path, so that the
+ * same files also work on a gateway, with a part of the API.
  */
 import { hostname } from "node:os";
 import { cacheControl, openUiFiles, UI_HEADERS, type UiFiles, uiFolderNear } from "../../backends/ui/files.ts";
-import type { UiAnswer, UiSource, UiUser } from "../../backends/ui/source.ts";
+import type { UiResponse, UiSource, UiUser } from "../../backends/ui/source.ts";
 import type { Clock } from "../../base/clock.ts";
 import { embeddedFolder } from "../../base/embedded-files.ts";
 import type { SourceText } from "../../config/load/load.ts";
@@ -12,7 +12,13 @@ import type { Environment } from "../../config/text/env.ts";
 import type { Listener } from "../../core/topology.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
-import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import {
+  type AdminEndpoint,
+  type AdminRequest,
+  type AdminResponse,
+  jsonResponse,
+  textResponse,
+} from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 import { addEndpoint } from "./add-entry.ts";
 import { callEndpoint, type ListenerAddress } from "./call.ts";
@@ -20,23 +26,23 @@ import { uiConfigEndpoints } from "./config-text.ts";
 import { matchingEndpoint } from "./matching.ts";
 import { createPreview } from "./preview.ts";
 import { tokenEndpoint } from "./token.ts";
-import { viewerAnswer } from "./viewer.ts";
+import { viewerResponse } from "./viewer.ts";
 
 export interface UiOptions {
   readonly version: string;
   readonly files: UiFiles;
-  /** The admin interface's own endpoints: `/ui/api/metrics` is `/metrics`. */
+  /** The endpoints of the admin interface: `/ui/api/metrics` serves `/metrics`. */
   readonly endpoints: () => readonly AdminEndpoint[];
-  /** Those that exist for the UI alone; their paths begin with `/ui/api/`. */
+  /** Endpoints for the UI only; their paths start with `/ui/api/`. */
   readonly own: readonly AdminEndpoint[];
-  /** Whether the configuration file may be written from here. */
+  /** True if the UI may write the configuration file. */
   readonly mayEdit: boolean;
 }
 
 const API = `${ADMIN_PATHS.ui}/api`;
-/** A page open in a browser tab must not be able to stop the process. */
+/** Paths that the UI API does not serve. A page in a browser tab must not be able to stop the process. */
 const NOT_OFFERED: readonly string[] = [ADMIN_PATHS.quit, ADMIN_PATHS.index, ADMIN_PATHS.ui];
-/** What everybody may read on a gateway: no bodies of requests, nothing that costs CPU, nothing that changes. */
+/** Paths that every user may read on a gateway. They have no request bodies, use little CPU, and change nothing. */
 const READABLE: readonly string[] = [
   ADMIN_PATHS.configDump,
   ADMIN_PATHS.metrics,
@@ -48,7 +54,7 @@ const READABLE: readonly string[] = [
   ADMIN_PATHS.memory,
   ADMIN_PATHS.tasks,
 ];
-/** What operators may read and change there besides. */
+/** Additional paths that operators may read and change. */
 const OPERATED: readonly string[] = [
   ADMIN_PATHS.keys,
   ADMIN_PATHS.mcpSessions,
@@ -63,31 +69,31 @@ export function uiEndpoint(options: UiOptions): AdminEndpoint {
     path: ADMIN_PATHS.ui,
     below: true,
     doc: "The web UI.",
-    GET: (request) => (isApi(request) ? callApi(request, "GET", options) : fileAnswer(request, options.files)),
+    GET: (request) => (isApi(request) ? callApi(request, "GET", options) : fileResponse(request, options.files)),
     POST: (request) =>
       isApi(request)
         ? callApi(request, "POST", options)
-        : { ...textAnswer(405, "method not allowed; use GET\n"), headers: { allow: "GET" } },
+        : { ...textResponse(405, "method not allowed; use GET\n"), headers: { allow: "GET" } },
   };
 }
 
-/** What the copy of the UI on a gateway sees of this process, and what its operators may do. */
+/** Serves the copy of the UI on a gateway, with the reduced API. */
 export function uiSource(options: Pick<UiOptions, "version" | "files" | "endpoints">): UiSource {
   return {
     files: options.files,
     async call({ method, name, query, body }, user) {
       if (name === "about")
-        return method === "GET" ? wholeAnswer(aboutAnswer({ ...options, mayEdit: false }, user)) : undefined;
+        return method === "GET" ? completeResponse(aboutResponse({ ...options, mayEdit: false }, user)) : undefined;
       const path = `/${name}`;
-      // A stream would hold a connection of the gateway open for as long as a tab lives.
+      // A stream would keep a connection of the gateway open as long as the tab.
       if (query.has("follow")) return undefined;
       const isOperated = OPERATED.includes(path);
       if (!isOperated && (method !== "GET" || !READABLE.includes(path))) return undefined;
       if (isOperated && user.role !== "operator") return "denied";
       const endpoint = options.endpoints().find((one) => one.path === path);
-      const answer = await endpoint?.[method]?.({ method, path, query, body });
-      const whole = answer && wholeAnswer(answer);
-      return whole && user.role === "viewer" ? viewerAnswer(path, whole) : whole;
+      const response = await endpoint?.[method]?.({ method, path, query, body });
+      const whole = response && completeResponse(response);
+      return whole && user.role === "viewer" ? viewerResponse(path, whole) : whole;
     },
   };
 }
@@ -100,20 +106,20 @@ function callApi(
   request: AdminRequest,
   method: "GET" | "POST",
   options: UiOptions,
-): AdminAnswer | Promise<AdminAnswer> {
+): AdminResponse | Promise<AdminResponse> {
   const path = request.path.slice(API.length);
-  if (path === "/about" && method === "GET") return aboutAnswer(options, undefined);
+  if (path === "/about" && method === "GET") return aboutResponse(options, undefined);
   const endpoint =
     options.own.find((one) => one.path === request.path) ??
     options.endpoints().find((one) => one.path === path && !NOT_OFFERED.includes(path));
-  if (!endpoint) return textAnswer(404, "not found\n");
+  if (!endpoint) return textResponse(404, "not found\n");
   const handler = endpoint[method];
   if (handler) return handler({ ...request, path: endpoint.path, body: () => request.body() });
   const allow = [endpoint.GET && "GET", endpoint.POST && "POST"].filter(Boolean).join(", ");
-  return { ...textAnswer(405, `method not allowed; use ${allow}\n`), headers: { allow } };
+  return { ...textResponse(405, `method not allowed; use ${allow}\n`), headers: { allow } };
 }
 
-function fileAnswer({ path }: AdminRequest, files: UiFiles): AdminAnswer {
+function fileResponse({ path }: AdminRequest, files: UiFiles): AdminResponse {
   const below = path.slice(ADMIN_PATHS.ui.length);
   const file = files.find(below);
   if (file)
@@ -124,13 +130,13 @@ function fileAnswer({ path }: AdminRequest, files: UiFiles): AdminAnswer {
       headers: { ...UI_HEADERS, "cache-control": cacheControl(file) },
     };
   return files.find("") === undefined
-    ? textAnswer(503, "the web UI is not built; run: npm run build\n")
-    : textAnswer(404, "not found\n");
+    ? textResponse(503, "the web UI is not built; run: npm run build\n")
+    : textResponse(404, "not found\n");
 }
 
-/** Without a user it is the admin address, where everything is offered. */
-function aboutAnswer(options: Pick<UiOptions, "version" | "mayEdit">, user: UiUser | undefined): AdminAnswer {
-  return jsonAnswer({
+/** `user` is undefined on the admin address, which has no restrictions. */
+function aboutResponse(options: Pick<UiOptions, "version" | "mayEdit">, user: UiUser | undefined): AdminResponse {
+  return jsonResponse({
     version: options.version,
     host: hostname(),
     node: process.version,
@@ -142,16 +148,16 @@ function aboutAnswer(options: Pick<UiOptions, "version" | "mayEdit">, user: UiUs
   });
 }
 
-function wholeAnswer(answer: AdminAnswer): UiAnswer | undefined {
-  if ("stream" in answer) return undefined;
-  return { status: answer.status, type: answer.type, body: Buffer.from(answer.body) };
+function completeResponse(response: AdminResponse): UiResponse | undefined {
+  if ("stream" in response) return undefined;
+  return { status: response.status, type: response.type, body: Buffer.from(response.body) };
 }
 
 export interface UiParts {
   readonly version: string;
-  /** `import.meta.url` of the composition root: `dist/ui` is looked for near it. */
+  /** `import.meta.url` of the composition root, used to find `dist/ui`. */
   readonly moduleUrl: string;
-  /** The admin interface's; asked when a page is served. */
+  /** The endpoints of the admin interface, read for each request. */
   endpoints(): readonly AdminEndpoint[];
 }
 
@@ -161,17 +167,17 @@ export interface UiEndpointParts {
   readonly fetch: Fetch;
   readonly redaction: Redaction;
   readonly mayEdit: boolean;
-  /** The configuration's sources as they are now. */
+  /** Reads the current sources of the configuration. */
   read(): readonly SourceText[];
   listeners(): readonly Listener[];
-  /** The ports that listeners really have. */
+  /** The actual ports of the listeners. */
   ports(): ReadonlyMap<string, number>;
 }
 
 export interface Ui {
-  /** For the copy on a gateway. */
+  /** Serves the copy of the UI on a gateway. */
   readonly source: UiSource;
-  /** For the admin interface. */
+  /** Serves the UI on the admin interface. */
   endpoint(parts: UiEndpointParts): AdminEndpoint;
 }
 
@@ -204,7 +210,7 @@ export function createUi({ version, moduleUrl, endpoints }: UiParts): Ui {
   };
 }
 
-/** A listener on all interfaces is reached over loopback. */
+/** A listener on all interfaces is reachable over loopback. */
 function reachable(address: string | undefined): string {
   return address === undefined || address === "0.0.0.0" || address === "::" ? "127.0.0.1" : address;
 }

@@ -1,9 +1,9 @@
 /**
- * The data that viewers of the UI on a gateway see of the configuration dump and of requests, less than operators. It
- * is an allowlist: a new field is hidden from viewers until it is listed here.
+ * The fields of the configuration dump and of requests that viewers of the UI on a gateway see, fewer than operators.
+ * It is an allowlist: a new field is hidden from viewers until it is listed here.
  */
 import { z } from "zod";
-import type { UiAnswer } from "../../backends/ui/source.ts";
+import type { UiResponse } from "../../backends/ui/source.ts";
 import { configSchema } from "../../config/schema/schema.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import { REDACTED } from "../../observe/trace/redact.ts";
@@ -13,15 +13,15 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 type Json = Readonly<Record<string, unknown>>;
 
 const DURATION = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/;
-/** Fields of backends whose strings viewers see: names, states, and where a backend leads. */
+/** Fields of backends whose strings viewers see: names, states, and destinations. */
 const BACKEND_FIELDS: ReadonlySet<string> = new Set(["name", "of", "provider", "models", "host", "state", "since"]);
 
-export function viewerAnswer(path: string, answer: UiAnswer): UiAnswer {
+export function viewerResponse(path: string, response: UiResponse): UiResponse {
   const view =
     path === ADMIN_PATHS.configDump ? viewOfDump : path === ADMIN_PATHS.requests ? viewOfRequests : undefined;
-  if (view === undefined || answer.status !== 200) return answer;
-  const shown = view(JSON.parse(answer.body.toString("utf8")) as Json);
-  return { ...answer, body: Buffer.from(`${JSON.stringify(shown)}\n`) };
+  if (view === undefined || response.status !== 200) return response;
+  const shown = view(JSON.parse(response.body.toString("utf8")) as Json);
+  return { ...response, body: Buffer.from(`${JSON.stringify(shown)}\n`) };
 }
 
 function viewOfDump(dump: Json): Json {
@@ -85,7 +85,7 @@ function viewOfAncestor(ancestor: Json): Json {
   };
 }
 
-/** Problems and warnings quote the configuration; names of files tell where it is. */
+/** Hides problems and warnings, which quote the configuration, and file names, which reveal its location. */
 function viewOfReload(reload: Json): Json {
   const counted = (list: unknown): string[] =>
     Array.isArray(list) && list.length > 0 ? [`${list.length}, shown to operators only`] : [];
@@ -98,12 +98,15 @@ function viewOfReload(reload: Json): Json {
   };
 }
 
-function viewOfRequests(answer: Json): Json {
-  const requests = (answer.requests ?? []) as readonly (RequestRecord | RequestDetail)[];
-  return { ...picked(answer, ["inFlight", "kept", "capacity"]), requests: requests.map(viewOfRequest) };
+function viewOfRequests(response: Json): Json {
+  const requests = (response.requests ?? []) as readonly (RequestRecord | RequestDetail)[];
+  return { ...picked(response, ["inFlight", "kept", "capacity"]), requests: requests.map(viewOfRequest) };
 }
 
-/** Who called what and how it ended. Not: headers, query, claims, body snapshots, and reasons, which quote rules. */
+/**
+ * Keeps the caller, the operation and the outcome. Removes headers, query, claims, body snapshots, and reasons, which
+ * quote rules.
+ */
 function viewOfRequest(record: RequestRecord | RequestDetail): Json {
   const { failure, shadow, ...rest } = record;
   const { requestState, story: _story, trace: _trace, ...facts } = rest as Partial<RequestDetail> & typeof rest;
@@ -123,7 +126,7 @@ function viewOfRequest(record: RequestRecord | RequestDetail): Json {
   return { ...shown, story: explainRequest(shown), requestState: { request, source: requestState.source } };
 }
 
-/** Numbers, switches, durations and the words that the schema lists; every other string is hidden. */
+/** Keeps numbers, booleans, durations and enumeration values of the schema, and hides all other strings. */
 function masked(value: unknown, shownFields?: ReadonlySet<string>, field = ""): unknown {
   if (typeof value === "string")
     return shownFields?.has(field) || DURATION.test(value) || schemaWords().has(value) ? value : REDACTED;
@@ -134,7 +137,7 @@ function masked(value: unknown, shownFields?: ReadonlySet<string>, field = ""): 
 
 let words: ReadonlySet<string> | undefined;
 
-/** Every word that an enumeration of the configuration's schema lists. */
+/** Returns every enumeration value of the configuration schema. */
 function schemaWords(): ReadonlySet<string> {
   if (words !== undefined) return words;
   const found = new Set<string>();

@@ -3,7 +3,7 @@
  * orders of the main thread, and log lines and admin requests go to the main thread.
  */
 import { MessageChannel, type MessagePort } from "node:worker_threads";
-import { answerRemote, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
+import { handleRemote, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
 import type { AdminEndpoint, AdminHandler } from "../../admin/server/endpoint.ts";
 import { createUi } from "../../admin/ui/ui.ts";
 import { listChildrenIn } from "../../base/child-registry.ts";
@@ -210,7 +210,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
 
   port.on("message", (message: ToThread) => {
     if (message.kind === "admin") {
-      void answerRemote(message.request, ownEndpoints, message.port);
+      void handleRemote(message.request, ownEndpoints, message.port);
       return;
     }
     if (message.kind === "peer") {

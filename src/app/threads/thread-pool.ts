@@ -5,8 +5,8 @@
 
 import { createServer } from "node:net";
 import { MessageChannel, type MessagePort, type Worker } from "node:worker_threads";
-import type { AskThreads } from "../../admin/merge/merged-endpoints.ts";
-import { answerRemote, type RemoteRequest, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
+import type { RequestThreads } from "../../admin/merge/merged-endpoints.ts";
+import { handleRemote, type RemoteRequest, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
 import type { AdminEndpoint } from "../../admin/server/endpoint.ts";
 import { childRegistryBytes, endListedChildren } from "../../base/child-registry.ts";
 import { type Clock, wait } from "../../base/clock.ts";
@@ -46,7 +46,7 @@ export interface ThreadPoolOptions {
 }
 
 export interface ThreadPool extends Listeners {
-  readonly ask: AskThreads;
+  readonly ask: RequestThreads;
 }
 
 interface Serving {
@@ -85,7 +85,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     };
     const thread = openThread(parts.start(data), {
       log: (text) => parts.output.write(text),
-      admin: (request, port) => void answerRemote(request, parts.endpoints(), port),
+      admin: (request, port) => void handleRemote(request, parts.endpoints(), port),
       store: (question) => answerStore(parts.store, question),
       ended(reason) {
         memory.died(number);

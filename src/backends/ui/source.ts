@@ -4,7 +4,7 @@
  */
 import type { UiFiles } from "./files.ts";
 
-export interface UiAnswer {
+export interface UiResponse {
   readonly status: number;
   readonly type: string;
   readonly body: Buffer;
@@ -32,5 +32,5 @@ export interface UiCall {
 export interface UiSource {
   readonly files: UiFiles;
   /** Undefined if this copy does not offer it to the user; `denied` if it is for operators. */
-  call(call: UiCall, user: UiUser): Promise<UiAnswer | "denied" | undefined>;
+  call(call: UiCall, user: UiUser): Promise<UiResponse | "denied" | undefined>;
 }

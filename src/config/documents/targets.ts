@@ -1,7 +1,7 @@
 /**
- * What policies and routes may refer to: Gateways and HTTPRoutes, from documents of their namespace or, by name, from
- * the standalone configuration. A document's listeners and rules are gateways and routes of their own there, so a
- * target stands for one or more of them.
+ * The objects that policies and routes can refer to: Gateways and HTTPRoutes, from documents of their namespace or, by
+ * name, from the standalone configuration. Each listener or rule of a document is compiled to its own gateway or route,
+ * so a target refers to one or more of them.
  */
 import {
   DEFAULT_NAMESPACE,
@@ -17,22 +17,22 @@ export interface GatewayTarget {
 }
 
 export interface GatewayListener {
-  /** undefined in the standalone configuration: there a gateway is one listener. */
+  /** Undefined in the standalone configuration, where a gateway is one listener. */
   readonly sectionName: string | undefined;
-  /** The key under `gateways`; undefined if it cannot be served. */
+  /** The key under `gateways`; undefined if the listener cannot be served. */
   readonly gateway: string | undefined;
   readonly port: number | undefined;
   readonly hostname: string | undefined;
-  /** Whether routes of this namespace and kind may be served. */
+  /** True if routes of this namespace and kind may attach. */
   admits(namespace: string, kind: string): boolean;
-  /** For a document's listener: what its status says. */
+  /** The status of the listener, if it comes from a document. */
   readonly outcome?: ListenerOutcome;
 }
 
 export interface RouteTarget {
   readonly reference: ObjectReference;
   readonly rules: readonly { readonly sectionName: string | undefined; readonly route: string }[];
-  /** The Gateways that serve it. */
+  /** The Gateways that serve the route. */
   readonly gateways: readonly ObjectReference[];
 }
 
@@ -59,7 +59,7 @@ export function standaloneRoute({ name, gateways = [] }: StandaloneTarget): Rout
   };
 }
 
-/** Documents are found in their namespace; what the standalone configuration has is there for every namespace. */
+/** Finds targets by name: documents in their namespace, targets of the standalone configuration in every namespace. */
 export class TargetTable<Target extends { readonly reference: ObjectReference }> {
   readonly #documents = new Map<string, Target>();
   readonly #standalone = new Map<string, Target>();
@@ -80,7 +80,7 @@ export class TargetTable<Target extends { readonly reference: ObjectReference }>
     return this.#documents.get(keyOf(namespace, name)) ?? this.#standalone.get(name);
   }
 
-  /** The names that `find` knows in this namespace. */
+  /** The names that `find` accepts in this namespace. */
   names(namespace: string): string[] {
     const documents = [...this.#documents.values()].map(({ reference }) => reference);
     return [
