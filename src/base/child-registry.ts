@@ -1,6 +1,6 @@
 /**
- * The child processes of one thread, in memory that the main thread reads too: a thread that dies cannot end them itself.
- * In a process with one thread there is no such list.
+ * Registers the child processes of a thread in shared memory, so that the main thread can end them if the thread
+ * crashes. A process with a single thread has no registry.
  */
 const SLOTS = 4_096;
 
@@ -10,12 +10,12 @@ export function childRegistryBytes(): number {
   return SLOTS * Int32Array.BYTES_PER_ELEMENT;
 }
 
-/** From now on the children of this thread are listed there. */
+/** Registers children of this thread in `memory` from now on. */
 export function listChildrenIn(memory: SharedArrayBuffer): void {
   list = new Int32Array(memory);
 }
 
-/** Returns what takes it out again. A child for which there is no room is not listed. */
+/** Returns a function that unregisters the child. When the registry is full, the child is not registered. */
 export function listChild(pid: number): () => void {
   const at = list?.indexOf(0) ?? -1;
   if (list === undefined || at < 0) return () => undefined;
@@ -24,7 +24,7 @@ export function listChild(pid: number): () => void {
   return () => void Atomics.store(listed, at, 0);
 }
 
-/** Ends all that are listed, with everything that they started; the list is empty then. */
+/** Ends all registered children and their process groups, and clears the registry. */
 export function endListedChildren(memory: SharedArrayBuffer): number {
   let ended = 0;
   const listed = new Int32Array(memory);
@@ -35,7 +35,7 @@ export function endListedChildren(memory: SharedArrayBuffer): number {
       process.kill(-pid, "SIGKILL");
       ended += 1;
     } catch {
-      // It has ended already.
+      // The process has already ended.
     }
   }
   return ended;

@@ -1,6 +1,6 @@
 /**
- * The only door to time. Everything that waits or measures gets a Clock passed in, so that a test can
- * advance time instead of sleeping. `monotonicMs` never jumps with the wall clock: limits and durations use it.
+ * The only source of time. Code that waits or measures gets a Clock passed in, so that tests can advance time instead
+ * of sleeping. Limits and durations use `monotonicMs`, which is not affected by changes of the wall clock.
  */
 import { performance } from "node:perf_hooks";
 
@@ -9,20 +9,20 @@ export interface Timer {
 }
 
 export interface Clock {
-  /** Wall clock, milliseconds since the epoch: for timestamps that people and tokens carry. */
+  /** Wall clock in milliseconds since the epoch, for timestamps that leave the process. */
   now(): number;
-  /** Milliseconds (with fractions) from an arbitrary start: for durations, windows and timeouts. */
+  /** Milliseconds, with fractions, since an arbitrary start, for durations, windows and timeouts. */
   monotonicMs(): number;
-  /** Calls back once. The timer alone does not keep the process alive. */
+  /** Calls back once. The timer does not keep the process alive. */
   after(delayMs: number, callback: () => void): Timer;
-  /** Calls back again and again until cancelled. The timer alone does not keep the process alive. */
+  /** Calls back at each interval until canceled. The timer does not keep the process alive. */
   every(intervalMs: number, callback: () => void): Timer;
 }
 
-/** Node takes longer delays for one millisecond; 24 days are as good as never. */
+/** Node treats longer delays as 1 ms, so delays are capped at this value (24 days). */
 const MAX_DELAY_MS = 2 ** 31 - 1;
 
-/** One is made for each request: no closure. */
+/** A class instead of a closure, because each request creates one. */
 class SystemTimer implements Timer {
   readonly #handle: NodeJS.Timeout;
 
@@ -50,24 +50,24 @@ export const systemClock: Clock = {
   },
 };
 
-/** What `process.hrtime` says when this thread's monotonic clock stands at 0: the same base in all threads. */
+/** Returns the `process.hrtime` value at which this thread's monotonic clock is 0. All threads share that time base. */
 export function clockStartMs(): number {
   return Number(process.hrtime.bigint()) / 1e6 - performance.now();
 }
 
-/** The clock of another thread: its monotonic time is that of the thread whose clock started then. */
+/** Creates a clock whose monotonic time equals that of the thread whose clock started at `startMs`. */
 export function clockSince(startMs: number): Clock {
   const aheadMs = clockStartMs() - startMs;
   return { ...systemClock, monotonicMs: () => performance.now() + aheadMs };
 }
 
-/** Keeps the process alive while it waits for something that has no socket of its own. */
+/** Keeps the process alive while it waits for something without a socket. */
 export function keepAwake(): Timer {
   const handle = setInterval(() => undefined, MAX_DELAY_MS);
   return { cancel: () => clearInterval(handle) };
 }
 
-/** A promise that resolves after the delay on the given clock. */
+/** Resolves after the delay on the given clock. */
 export function wait(clock: Clock, delayMs: number): Promise<void> {
   return new Promise((resolve) => {
     clock.after(delayMs, resolve);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { collectGarbage } from "./heap-pressure.ts";
 
-test("what nobody holds is gone, and what somebody holds is not", () => {
+test("unreachable objects are collected, and reachable ones are not", () => {
   const kept = { of: "memory" };
   const held = new WeakRef(kept);
   const lost = makeGarbage();

@@ -1,13 +1,15 @@
 /**
- * Files inside the single executable (scripts/package.mjs). Run by Node from a folder, there are none: everything lies
- * beside the bundle.
+ * Files embedded in the single executable (scripts/package.mjs). When Node runs the bundle from a folder, nothing is
+ * embedded and the files are next to the bundle.
  */
 import { getAsset, isSea } from "node:sea";
 
-/** Lists the names of the embedded files: Node 20 cannot. */
+/** Lists the names of the embedded files, because Node 20 cannot enumerate them. */
 export const EMBEDDED_LIST = "files.json";
 
-/** Whether this process is the single executable: it finds nothing beside itself, and runs itself for a child. */
+/**
+ * Whether this process is the single executable, which has no files next to it and starts itself for child processes.
+ */
 export function isOneFile(): boolean {
   return isSea();
 }
@@ -17,7 +19,7 @@ export interface EmbeddedFolder {
   read(name: string): Buffer;
 }
 
-/** The files below one folder; undefined when they are on disk. */
+/** The embedded files below a folder; undefined when they are on disk. */
 export function embeddedFolder(folder: string): EmbeddedFolder | undefined {
   if (!isSea()) return undefined;
   const prefix = `${folder}/`;
@@ -28,7 +30,7 @@ export function embeddedFolder(folder: string): EmbeddedFolder | undefined {
   };
 }
 
-/** The text of one embedded file; undefined when it is on disk. */
+/** The content of an embedded file; undefined when it is on disk. */
 export function embeddedText(name: string): string | undefined {
   return isSea() ? getAsset(name, "utf8") : undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * Text inside of base64 and data URLs. Guards read it decoded; images, audio and other binary data are told apart by their
- * first bytes.
+ * Decodes text inside base64 and data URLs for guards. Images, audio and other binary data are recognized by their
+ * first bytes and skipped.
  */
 
 export interface EncodedText {
@@ -8,27 +8,30 @@ export interface EncodedText {
   encode(text: string): string;
 }
 
-/** How much of a value `isBinary` needs. */
+/** The number of characters that `isBinary` examines. */
 export const SAMPLED_CHARACTERS = 1_024;
 
 const DATA_URL = /^data:([^,]{0,256}),/i;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
-/** Media types, and names of formats, that readers treat as text. */
+/** Media types and format names whose content is text. */
 const TEXT_TYPE =
   /^(?:text\/|application\/(?:[\w.+-]*\+)?(?:json|xml|yaml|javascript|x-ndjson|csv)\b|(?:txt|md|csv|html|json|xml)$)/i;
 
-/** By the beginning of the value. What is declared as text is never binary. `isBase64`: without a data URL, it is base64. */
+/**
+ * Decides by the first bytes. A value declared as text is never binary. `isBase64`: a value without a data URL is
+ * base64.
+ */
 export function isBinary(start: string, isBase64: boolean, mediaType: string): boolean {
   const header = DATA_URL.exec(start);
   if (isTextType(header?.[1] || mediaType)) return false;
   if (header ? !isBase64Type(header[1] ?? "") : !isBase64) return false;
   const payload = start.slice(header?.[0].length ?? 0);
-  // Four characters are three bytes.
+  // Four base64 characters encode three bytes.
   const sample = payload.length < 4 ? payload : payload.slice(0, payload.length & ~3);
   return BASE64.test(sample) && !isText(Buffer.from(sample, "base64"));
 }
 
-/** Undefined if the value is not encoded. */
+/** Returns undefined if the value is not encoded. */
 export function decodeText(value: string, isBase64: boolean): EncodedText | undefined {
   const header = DATA_URL.exec(value);
   const start = header?.[0] ?? "";
@@ -50,10 +53,10 @@ function isBase64Type(type: string): boolean {
   return /;\s*base64\s*$/i.test(type);
 }
 
-/** UTF-8 without control characters other than white space. The last character may be incomplete. */
+/** Accepts UTF-8 without control characters other than white space. The last character may be incomplete. */
 function isText(bytes: Buffer): boolean {
   const text = bytes.toString("utf8").slice(0, -3);
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they tell binary data from text
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they distinguish binary data from text
   return !/[\u0000-\u0008\u000b\u000e-\u001f\ufffd]/.test(text);
 }
 

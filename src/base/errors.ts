@@ -1,6 +1,6 @@
 /**
- * An error that a request, a peer or a server causes, and whose message says all: it has no stack. Collecting one costs
- * ten times as much as the refusal that it is for, and whoever sends nonsense chooses how often.
+ * An error caused by a request, a peer or a server. It has no stack: the message is sufficient, and capturing a stack
+ * costs ten times as much as rejecting the request, at a rate that the client controls.
  */
 
 export class ExpectedError extends Error {
@@ -12,7 +12,7 @@ export class ExpectedError extends Error {
   }
 }
 
-/** Runs a handler; if it throws, `end` gives up what it was for. */
+/** Runs a handler. If it throws, `end` releases the connection or request that the handler served. */
 export function contain(action: () => void, end: () => void): void {
   try {
     action();
@@ -26,7 +26,7 @@ export function contain(action: () => void, end: () => void): void {
   }
 }
 
-/** Out of every handler's way: the process counts and logs it; in a test it is a failure. */
+/** Rethrows outside of every handler, so that the process counts and logs the error. In a test, it is a failure. */
 export function surface(error: unknown): void {
   queueMicrotask(() => {
     throw error;

@@ -8,7 +8,7 @@ const cases: [name: string, path: string, error: Error, line: string][] = [
   ["what is not there", "/a/b.pem", failed("ENOENT"), "cannot read /a/b.pem: ENOENT (no such file or directory)"],
   ["what may not be read", "/a/b.pem", failed("EACCES"), "cannot read /a/b.pem: EACCES (permission denied)"],
   ["what the system alone understands", "/a", failed("EIO"), "cannot read /a: EIO"],
-  ["our own refusal", "/a", new Error("it is not a regular file"), "cannot read /a: it is not a regular file"],
+  ["an error of the gateway", "/a", new Error("it is not a regular file"), "cannot read /a: it is not a regular file"],
   [
     "the shell's word for home",
     "/etc/gateway/~/b.pem",
@@ -17,7 +17,7 @@ const cases: [name: string, path: string, error: Error, line: string][] = [
   ],
 ];
 for (const [name, path, error, line] of cases) {
-  test(`says of ${name} what it is`, () => assert.equal(fileProblem(path, error), line));
+  test(`reports ${name}`, () => assert.equal(fileProblem(path, error), line));
 }
 
 const homes: [path: string, code: string, isTold: boolean][] = [

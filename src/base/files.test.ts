@@ -31,7 +31,9 @@ function failure(code: string): Error {
 type Call = keyof FileSystem;
 const everyCall: FileSystem = fileSystem;
 
-/** The real file system, except that `isFailing` decides about each call; a failing write writes a half first. */
+/**
+ * The real file system, except that `isFailing` can make a call fail. A failing write first writes half of its bytes.
+ */
 function faulty(isFailing: (call: Call, count: number) => string | undefined): FileSystem & { readonly calls: number } {
   let calls = 0;
   const wrapped: Record<string, unknown> = {};
@@ -70,7 +72,7 @@ function leftovers(folder: string, file: string): string[] {
 
 for (const [kind, content] of Object.entries(CONTENTS)) {
   for (const mount of [false, true]) {
-    test(`whichever call fails, the file is old or new, never a mix: ${kind}${mount ? ", a mount of its own" : ""}`, (t) => {
+    test(`whichever call fails, the file is old or new, never a mix: ${kind}${mount ? ", a mount point" : ""}`, (t) => {
       const folder = folderFor(t);
       const file = join(folder, `${basename(folder)}.yaml`);
       const mountFails = (call: Call) => (mount && call === "renameSync" ? "EBUSY" : undefined);
@@ -106,7 +108,7 @@ for (const [kind, content] of Object.entries(CONTENTS)) {
   }
 }
 
-test("a disk that stays full leaves the old content, or says where it is", (t) => {
+test("a disk that stays full preserves the old content, or the error names the copy", (t) => {
   const folder = folderFor(t);
   const file = join(folder, "config.yaml");
   writeFileSync(file, OLD);
@@ -114,7 +116,7 @@ test("a disk that stays full leaves the old content, or says where it is", (t) =
   assert.throws(() => replaceFile(file, "new", full), { code: "ENOSPC" });
   assert.equal(readFileSync(file, "utf8"), OLD);
 
-  // A mount of its own whose disk breaks for good in the middle: the copy is what is left.
+  // A mount point whose disk fails permanently in the middle of the write: only the copy remains.
   let writes = 0;
   const breaking = faulty((call) => {
     if (call === "renameSync") return "EBUSY";
@@ -131,7 +133,7 @@ test("a disk that stays full leaves the old content, or says where it is", (t) =
   assert.equal(readFileSync(copy, "utf8"), OLD);
 });
 
-test("mode and link stay; a new name becomes a file", (t) => {
+test("mode and symbolic link are preserved; a new name becomes a file", (t) => {
   const folder = folderFor(t);
   const file = join(folder, "real.yaml");
   const link = join(folder, "link.yaml");
@@ -146,7 +148,7 @@ test("mode and link stay; a new name becomes a file", (t) => {
   assert.equal(readFileSync(join(folder, "fresh"), "utf8"), "fresh");
 });
 
-test("the owner stays", { skip: process.getuid?.() !== 0 && "only root can give files away" }, (t) => {
+test("the owner is preserved", { skip: process.getuid?.() !== 0 && "only root can give files away" }, (t) => {
   const file = join(folderFor(t), "config.yaml");
   writeFileSync(file, OLD);
   fileSystem.chownSync(file, 12_345, 23_456);
@@ -154,13 +156,13 @@ test("the owner stays", { skip: process.getuid?.() !== 0 && "only root can give 
   assert.deepEqual([statSync(file).uid, statSync(file).gid], [12_345, 23_456]);
 });
 
-test("a device is written as it is", () => {
+test("a device is written directly", () => {
   replaceFile("/dev/null", "new");
   assert.equal(statSync("/dev/null").isCharacterDevice(), true);
   assert.throws(() => replaceFile("/dev/full", "new"), { code: "ENOSPC" });
 });
 
-test("a new file is whole or absent, and never another's", (t) => {
+test("a new file is complete or absent, and never replaces another file", (t) => {
   const file = join(folderFor(t), "profile");
   const full = faulty((call) => (call === "writeSync" ? "ENOSPC" : undefined));
   assert.throws(() => createFile(file, "content", full), { code: "ENOSPC" });

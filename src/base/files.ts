@@ -1,14 +1,15 @@
 /**
- * Writes a file that matters, so that its old content survives every failure: the new content is written beside it,
- * flushed and renamed over it, with the old file's mode and owner. A file that cannot be renamed over, because it is a
- * mount of its own or its folder is not writable, is rewritten in place, and only while a complete copy lies elsewhere.
+ * Writes important files so that the old content survives every failure: the new content is written next to the file,
+ * flushed, and renamed over it, with the mode and owner of the old file. A file that cannot be replaced by rename,
+ * because it is a mount point or its folder is not writable, is rewritten in place while a complete copy exists
+ * elsewhere.
  */
 import { randomUUID } from "node:crypto";
 import * as fileSystem from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 
-/** The system calls, so that tests can let each of them fail. */
+/** The system calls that are used. Tests make each of them fail. */
 export type FileSystem = Pick<
   typeof fileSystem,
   | "closeSync"
@@ -26,17 +27,17 @@ export type FileSystem = Pick<
   | "writeSync"
 >;
 
-/** The folder does not take a file, or not one of this owner; or the file is a mount of its own. */
+/** Errors that mean the folder rejects a file of this owner, or that the file is a mount point. */
 const IN_PLACE = new Set(["EACCES", "EPERM", "EROFS", "EBUSY", "EXDEV"]);
 const PRIVATE = 0o600;
 
-/** A name that does not exist yet becomes a file; a link stays a link. Throws with the old content in place. */
+/** Creates the file if it does not exist and preserves a symbolic link. When it throws, the old content is in place. */
 export function replaceFile(file: string, content: string | Buffer, fs: FileSystem = fileSystem): void {
   const bytes = typeof content === "string" ? Buffer.from(content) : content;
   const old = fs.statSync(file, { throwIfNoEntry: false });
   const target = old === undefined ? file : fs.realpathSync(file);
   if (old !== undefined && !old.isFile()) {
-    // A pipe or a device holds nothing that could be lost.
+    // A pipe or a device has no content that could be lost.
     writeAndClose(fs, fs.openSync(target, "w"), bytes);
     return;
   }
@@ -48,7 +49,7 @@ export function replaceFile(file: string, content: string | Buffer, fs: FileSyst
   }
 }
 
-/** Refuses a name that is taken (EEXIST); a file that could not be written whole is not left behind. */
+/** Throws EEXIST if the file exists. Removes the file if it could not be written completely. */
 export function createFile(file: string, content: string | Buffer, fs: FileSystem = fileSystem): void {
   const fd = fs.openSync(file, "wx");
   try {
@@ -61,7 +62,7 @@ export function createFile(file: string, content: string | Buffer, fs: FileSyste
 
 function replaceWhole(fs: FileSystem, target: string, bytes: Buffer, old: fileSystem.Stats | undefined): void {
   const temporary = join(dirname(target), `.${basename(target)}.${randomUUID()}.new`);
-  // Private until it has the mode of the file that it replaces: it may hold secrets.
+  // The file may hold secrets, so it is private until it has the mode of the file that it replaces.
   const fd = old === undefined ? fs.openSync(temporary, "wx") : fs.openSync(temporary, "wx", PRIVATE);
   try {
     writeAndClose(fs, fd, bytes, old);
@@ -70,7 +71,7 @@ function replaceWhole(fs: FileSystem, target: string, bytes: Buffer, old: fileSy
     quietly(() => fs.rmSync(temporary, { force: true }));
     throw error;
   }
-  // The new name survives a power cut too, where the file system allows to ask for it.
+  // Flushes the folder, so that the new name survives a power failure, where the file system supports it.
   quietly(() => {
     const folder = fs.openSync(dirname(target), "r");
     try {
@@ -82,8 +83,8 @@ function replaceWhole(fs: FileSystem, target: string, bytes: Buffer, old: fileSy
 }
 
 /**
- * What is longer than the old content is appended first: a full disk is noticed while the old content is untouched.
- * Then the blocks that the file already has are overwritten.
+ * Appends the part that is longer than the old content first, so that a full disk is detected while the old content is
+ * intact. Then overwrites the existing blocks.
  */
 function rewriteInPlace(fs: FileSystem, target: string, bytes: Buffer): void {
   const old = fs.readFileSync(target);
@@ -107,7 +108,7 @@ function rewriteInPlace(fs: FileSystem, target: string, bytes: Buffer): void {
   }
 }
 
-/** Beside the file where the folder allows it, else among the temporary files. */
+/** Creates the copy next to the file if the folder allows it, otherwise in the temporary folder. */
 function keepCopy(fs: FileSystem, target: string, old: Buffer): string {
   let failure: unknown;
   for (const folder of [dirname(target), tmpdir()]) {
@@ -149,7 +150,7 @@ function writeAndClose(fs: FileSystem, fd: number, bytes: Buffer, like?: fileSys
     }
     if (fs.fstatSync(fd).isFile()) fs.fsyncSync(fd);
     isClosed = true;
-    // Some file systems say only here that the disk is full.
+    // Some file systems report a full disk only on close.
     fs.closeSync(fd);
   } finally {
     if (!isClosed) quietly(() => fs.closeSync(fd));
@@ -161,7 +162,7 @@ function writeAt(fs: FileSystem, fd: number, bytes: Buffer, position: number | n
     from += fs.writeSync(fd, bytes, from, bytes.length - from, position === null ? null : position + from);
 }
 
-/** Tidying up never hides the failure that it follows. */
+/** Ignores errors of the cleanup, so that they do not hide the original failure. */
 function quietly(work: () => void): void {
   try {
     work();
@@ -182,7 +183,7 @@ export function fileProblem(path: string, error: unknown): string {
   return `cannot read ${path}: ${code}${meaning === undefined ? "" : ` (${meaning})`}${homeHint(path, code)}`;
 }
 
-/** `~` is the shell's word for the home directory; here it is the name of a folder that nobody has. */
+/** Adds a hint if the path starts with `~`, which only the shell expands. */
 export function homeHint(path: string, code: string | undefined): string {
   return code === "ENOENT" && /(?:^|[/\\])~[/\\]/.test(path)
     ? ": `~` is not expanded, use the full path or `${HOME}`"

@@ -13,7 +13,7 @@ for (const [text, lower] of [
   ["a\r\nb", undefined],
   ["\u212a", undefined],
 ] as const)
-  test(`${JSON.stringify(text)} ${lower === undefined ? "is no name" : `is ${lower}`}`, () => {
+  test(`${JSON.stringify(text)} ${lower === undefined ? "is not a header name" : `is ${lower}`}`, () => {
     assert.equal(lowerHeaderName(text), lower);
     assert.equal(isHeaderName(text), lower !== undefined);
   });

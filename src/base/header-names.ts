@@ -1,6 +1,6 @@
 /**
- * Names of header lines. The common ones are found in a table with the spellings that clients and servers use: that is a
- * check, a change to lower case and one shared string in one step, and shared strings are compared and looked up fastest.
+ * Validates and lowercases header names. Common names are looked up in a table with their usual spellings, which
+ * validates, lowercases and interns the name in one step. Interned strings are the fastest to compare and look up.
  */
 
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
@@ -20,7 +20,7 @@ const COMMON =
   "www-authenticate x-api-key x-content-type-options x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-proto x-frame-options " +
   "x-gateway-error x-powered-by x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset x-real-ip x-request-id x-requested-with";
 
-/** Each common name as it is and as `Content-Type` is written, with its lower case. */
+/** Common names in lower case and in the spelling of `Content-Type`, mapped to lower case. */
 const known = new Map(
   COMMON.split(" ").flatMap((name) => [
     [name, name],
@@ -28,7 +28,7 @@ const known = new Map(
   ]),
 );
 
-/** In lower case; undefined if it is not the name of a header. */
+/** Returns the name in lower case; undefined if it is not a valid header name. */
 export function lowerHeaderName(text: string): string | undefined {
   return known.get(text) ?? (TOKEN.test(text) ? text.toLowerCase() : undefined);
 }
@@ -37,12 +37,12 @@ export function isHeaderName(name: string): boolean {
   return known.has(name) || TOKEN.test(name);
 }
 
-/** Whether a name that is in lower case has only letters, digits and `-`: nearly all names do. */
+/** Whether a lowercase name has only letters, digits and `-`, as nearly all names do. */
 export function hasPlainSpelling(lowerName: string): boolean {
   return known.get(lowerName) === lowerName || PLAIN.test(lowerName);
 }
 
-/** Whether this name (in lower case) is one that clients and servers commonly use. */
+/** Whether the lowercase name is one that clients and servers commonly use. */
 export function isCommonHeaderName(name: string): boolean {
   return known.has(name);
 }

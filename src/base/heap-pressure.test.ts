@@ -4,7 +4,7 @@ import { getHeapStatistics } from "node:v8";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { memoryLimit, oldGeneration, processMemory, tightest, watchHeap } from "./heap-pressure.ts";
 
-test("the level follows the heap at the next look, up and down, and each change is told once", async () => {
+test("the level follows the heap at the next measurement, up and down, and each change is reported once", async () => {
   const clock = fakeClock();
   const told: string[] = [];
   let usedBytes = 0;
@@ -41,12 +41,12 @@ const flags: [name: string, flags: readonly string[], limitMib: number][] = [
   ["the last of two", ["--max-old-space-size=100", "--max-old-space-size=300"], 300],
 ];
 for (const [name, given, limitMib] of flags) {
-  test(`the limit is what Node was started with: ${name}`, () => {
+  test(`the limit comes from Node's flags: ${name}`, () => {
     assert.equal(oldGeneration(given)().limitBytes, limitMib * 1024 * 1024);
   });
 }
 
-test("without a flag the limit is V8's, less what only young objects may use", () => {
+test("without a flag the limit is V8's minus the young generation", () => {
   const whole = getHeapStatistics().heap_size_limit;
   for (const given of [[], ["--max-old-space-size=0"], ["--max-old-space-size"]]) {
     const { limitBytes } = oldGeneration(given)();
@@ -54,7 +54,7 @@ test("without a flag the limit is V8's, less what only young objects may use", (
   }
 });
 
-test("what is kept counts", () => {
+test("retained objects count", () => {
   const read = oldGeneration([]);
   const before = read().usedBytes;
   const kept = new Array(4_000_000).fill(1.5);
@@ -62,7 +62,7 @@ test("what is kept counts", () => {
   assert.equal(kept.length, 4_000_000);
 });
 
-test("the collector is asked often while it is full, now and then while it is tight, else never", async () => {
+test("the collector runs often while memory is full, less often while it is tight, and otherwise never", async () => {
   const clock = fakeClock();
   let usedBytes = 800;
   let asked = 0;
@@ -93,7 +93,7 @@ test("the collector is asked often while it is full, now and then while it is ti
   heap.stop();
 });
 
-test("a collector that takes long is asked less often", async () => {
+test("a slow collector runs less often", async () => {
   const clock = fakeClock();
   let passedMs = 0;
   let asked = 0;
@@ -125,7 +125,7 @@ for (const [name, rss, heapTotal, external, usedMib] of processes) {
   });
 }
 
-test("buffers that are kept count, as they do in the system", () => {
+test("retained buffers count, as they do in the system", () => {
   const read = processMemory();
   const before = read().usedBytes;
   const kept = Buffer.alloc(200 * MIB, 1);
@@ -133,12 +133,12 @@ test("buffers that are kept count, as they do in the system", () => {
   assert.equal(kept.length, 200 * MIB);
 });
 
-test("the limit is the container's where it has one", () => {
+test("the limit is that of the container if it has one", () => {
   assert.equal(memoryLimit(512, 1000), 512);
   for (const none of [0, 1000, 2 ** 63]) assert.equal(memoryLimit(none, 1000), 1000);
 });
 
-test("the tighter one counts", () => {
+test("the tighter limit counts", () => {
   const heap = { usedBytes: 50, limitBytes: 100 };
   const whole = { usedBytes: 600, limitBytes: 1000 };
   assert.equal(

@@ -1,14 +1,14 @@
 /**
- * How close V8's heap is to its limit, and the process to that of its container or machine, looked at by a timer, so that
- * a request only reads a word. Beyond the one V8 ends the process, beyond the other the system does, and every request
- * with it: refusing some in time is the smaller harm.
+ * Measures on a timer how close V8's heap is to its limit, and the process to the limit of its container or machine.
+ * Requests read only the resulting level. V8 or the system kills the process, and every request with it, beyond these
+ * limits, so rejecting some requests in time does less harm.
  */
 import { totalmem } from "node:os";
 import { getHeapSpaceStatistics, getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Clock } from "./clock.ts";
 
-/** `tight`: connections are not kept. `full`: new requests are rejected. */
+/** `tight`: connections are closed after the response. `full`: new requests are rejected. */
 export const HEAP_LEVELS = ["normal", "tight", "full"] as const;
 export type HeapLevel = (typeof HEAP_LEVELS)[number];
 
@@ -18,7 +18,7 @@ export interface HeapPressure {
 }
 
 export interface HeapSize {
-  /** For log lines; default: V8's heap. */
+  /** The name in log lines. Default: V8's heap. */
   readonly of?: "heap" | "process";
   readonly usedBytes: number;
   readonly limitBytes: number;
@@ -29,22 +29,25 @@ const TIGHT = 0.9;
 const FULL = 0.95;
 const MIB = 1024 * 1024;
 /**
- * While requests are refused little is allocated, and V8 sees no reason to collect: then it is asked to, this often. The
- * same holds, less urgently, for a gateway without traffic that stays just below: it would close connections for ever.
+ * How many measurements are between two forced collections. While requests are rejected, little is allocated and V8 has
+ * no reason to collect. A gateway without traffic just below the limit would otherwise keep closing connections.
  */
 const COLLECT_EVERY_LOOKS = { normal: 0, tight: 40, full: 8 };
-/** The pressure may be over at the next look. */
+/** Delayed, because the pressure may be over at the next measurement. */
 const COLLECT_AT_LOOK = 2;
-/** While memory is short, `relieve` is called at the first look and then this often, so that a collection can follow it. */
+/**
+ * While memory is short, `relieve` is called at the first measurement and then at this interval, so that a collection
+ * can follow it.
+ */
 const RELIEVE_EVERY_LOOKS = 4;
-/** A collection of a large heap takes seconds: then most of the time is left to the requests. */
+/** A collection of a large heap takes seconds, so collections use at most this share of the time. */
 const COLLECT_AT_MOST_SHARE = 0.1;
-/** What Node takes besides the heap and buffers: code, stacks, TLS. */
+/** Memory that Node uses apart from the heap and buffers: code, stacks, TLS. */
 const NATIVE_BYTES = 64 * MIB;
 
 /**
- * Garbage does not count for long: V8 collects old objects halfway between what the last collection left and the
- * limit at the latest, so 95 % in use means that at least 90 % were left.
+ * Garbage counts only briefly: V8 collects old objects at the latest halfway between the size after the last collection
+ * and the limit, so 95% in use means that at least 90% survived.
  */
 export function watchHeap(
   clock: Clock,
@@ -83,13 +86,16 @@ export function watchHeap(
   };
 }
 
-/** The level that another thread shares (`MemoryBudget.sharedLevel`). */
+/** Reads the level that another thread shares (`MemoryBudget.sharedLevel`). */
 export function sharedHeapLevel(shared: SharedArrayBuffer): () => HeapLevel {
   const level = new Int32Array(shared);
   return () => HEAP_LEVELS[Atomics.load(level, 0)] ?? "normal";
 }
 
-/** The store is in the heap of another thread: requests are rejected also while that is full. */
+/**
+ * Combines the level with that of the thread whose heap holds the store: requests are also rejected while that heap is
+ * full.
+ */
 export function withSharedLevel(own: HeapPressure, shared: () => HeapLevel): HeapPressure {
   return {
     get level() {
@@ -105,7 +111,7 @@ function levelOf(share: number): HeapLevel {
   return share >= TIGHT ? "tight" : "normal";
 }
 
-/** Whichever is closer to its limit. */
+/** Returns the measurement that is closer to its limit. */
 export function tightest(...reads: readonly (() => HeapSize)[]): () => HeapSize {
   return () =>
     reads
@@ -120,9 +126,9 @@ export interface ProcessMemory {
 }
 
 /**
- * The whole process, bodies and other buffers outside of the heap included, against what its container (or else the
- * machine) has. Resident memory alone would not do: what was freed may stay resident for good, although it can be used
- * again, and the gateway would refuse for ever.
+ * Measures the whole process, including bodies and other buffers outside the heap, against the memory of its container
+ * or machine. Resident memory alone is not suitable: freed memory can stay resident although it is reusable, and the
+ * gateway would reject requests indefinitely.
  */
 export function processMemory(
   read: () => ProcessMemory = () => process.memoryUsage(),
@@ -134,15 +140,16 @@ export function processMemory(
   };
 }
 
-/** Without a limit the system says 0, or a number beyond all memory. */
+/** A system without a limit reports 0 or a number larger than all memory. */
 export function memoryLimit(containerBytes: number, machineBytes: number): number {
   return containerBytes > 0 && containerBytes < machineBytes ? containerBytes : machineBytes;
 }
 
 /**
- * The old generation: the share of the whole heap says little, because the young generation's part of the limit cannot
- * be used for anything that lives long. With `--max-old-space-size=128` V8 gives up when the whole is 72 % full (Node
- * 20) or 39 % (Node 24). Large new objects count: the next collection moves all that live to the old ones at once.
+ * Measures the old generation. The share of the whole heap is misleading because long-lived objects cannot use the
+ * young generation's part of the limit: with `--max-old-space-size=128`, V8 fails when the whole heap is 72% full (Node
+ * 20) or 39% full (Node 24). Large new objects count, because the next collection moves all survivors to the old
+ * generation.
  */
 export function oldGeneration(nodeFlags: readonly string[]): () => HeapSize {
   const limitBytes = flaggedLimit(nodeFlags) ?? defaultLimit(getHeapStatistics().heap_size_limit);
@@ -154,7 +161,7 @@ export function oldGeneration(nodeFlags: readonly string[]): () => HeapSize {
   };
 }
 
-/** `options`: the value of `NODE_OPTIONS`. */
+/** `options` is the value of `NODE_OPTIONS`. */
 export function nodeFlags(options = ""): string[] {
   return [options, ...process.execArgv];
 }
@@ -165,8 +172,8 @@ function flaggedLimit(nodeFlags: readonly string[]): number | undefined {
 }
 
 /**
- * Without a flag the young generation has three times 16 MiB (64 in Node 24, 32 in Node 26), less on small machines.
- * Where that is in doubt the limit is set rather too high: refusing without need would be worse than not at all.
+ * Without a flag the young generation has three times 16 MiB (64 in Node 24, 32 in Node 26), less on small machines. In
+ * doubt, the limit is too high rather than too low, because rejecting requests needlessly is worse.
  */
 function defaultLimit(wholeBytes: number): number {
   const major = Number(process.versions.node.split(".", 1)[0]);
@@ -181,7 +188,7 @@ export function collectGarbage(): void {
   collect();
 }
 
-/** V8 gives its collector only to contexts that are made while this flag is set. */
+/** V8 exposes its collector only to contexts created while this flag is set. */
 function findCollector(): () => void {
   setFlagsFromString("--expose-gc");
   const found: unknown = runInNewContext("globalThis.gc");

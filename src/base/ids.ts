@@ -1,5 +1,5 @@
 /**
- * Random identifiers. Asking the system for random bytes per request costs more than a tenth of a proxied
+ * Random identifiers. Requesting random bytes from the system for each request costs more than a tenth of a proxied
  * request, so one pool of bytes serves many ids.
  */
 import { randomFillSync } from "node:crypto";
@@ -7,7 +7,7 @@ import { randomFillSync } from "node:crypto";
 const POOL_BYTES = 4096;
 
 export interface IdSource {
-  /** `bytes` random bytes as lower-case hex. */
+  /** Returns `bytes` random bytes as lowercase hex. */
   hex(bytes: number): string;
 }
 
@@ -26,7 +26,7 @@ export function createIdSource(): IdSource {
   };
 }
 
-/** Ids that are unique and that no client can choose: a random prefix of this thread, and a count. */
+/** Creates unique ids that clients cannot choose: a random prefix of this thread and a counter. */
 export function createRecordIds(source: IdSource = createIdSource()): () => string {
   const prefix = source.hex(8);
   let count = 0;
@@ -38,7 +38,7 @@ export function createRecordIds(source: IdSource = createIdSource()): () => stri
 
 const CLIENT_REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 
-/** A client's own `x-request-id` is kept only in this form: it goes into logs and answers. */
+/** A client's `x-request-id` is accepted only in this form, because it appears in logs and responses. */
 export function isRequestId(value: string): boolean {
   return CLIENT_REQUEST_ID.test(value);
 }

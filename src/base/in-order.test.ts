@@ -20,12 +20,12 @@ function recorded(isOver: () => boolean = () => false) {
   return { order, told, add };
 }
 
-/** Large work goes on in later turns. */
+/** Large work continues in later turns of the event loop. */
 async function settled(order: InOrder): Promise<void> {
   while (order.isBusy) await new Promise<void>((resolve) => setImmediate(resolve));
 }
 
-test("small work is done at once", () => {
+test("small work is done immediately", () => {
   const { told, add, order } = recorded();
   add("a", true);
   order.afterwards(() => told.push("end"));
@@ -33,7 +33,7 @@ test("small work is done at once", () => {
   assert.deepEqual(told, ["a", "end", "b"]);
 });
 
-test("what comes after large work waits for it, in order, also more large work and the end", async () => {
+test("work after large work waits for it in order, including more large work and the end", async () => {
   const { told, add, order } = recorded();
   add("a", true);
   add("B", false);
@@ -48,7 +48,7 @@ test("what comes after large work waits for it, in order, also more large work a
   assert.equal(told.at(-1), "f");
 });
 
-test("work that nobody wants any more is dropped, with what waits for it", async () => {
+test("canceled work is dropped together with the work that waits for it", async () => {
   let isOver = false;
   const { told, add } = recorded(() => isOver);
   add("A", false);
@@ -58,9 +58,9 @@ test("work that nobody wants any more is dropped, with what waits for it", async
   assert.deepEqual(told, ["busy"]);
 });
 
-test("work that throws is told", async () => {
+test("work that throws is reported", async () => {
   const { told, order } = recorded();
-  // biome-ignore lint/correctness/useYield: it fails before it could
+  // biome-ignore lint/correctness/useYield: it throws before the first yield
   const broken = function* (): Steps<string> {
     throw new Error("broken");
   };

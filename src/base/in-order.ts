@@ -1,17 +1,17 @@
 /**
- * Work on what arrives on one connection, in the order of its arrival: small pieces are done at once, a large one in
- * turns with everybody else's, and what comes meanwhile waits behind it.
+ * Processes the messages of one connection in the order of their arrival. Small work is done immediately; large work is
+ * done in slices (`turns.ts`), and messages that arrive in the meantime wait behind it.
  */
 import { contain } from "./errors.ts";
 import { finish, inTurns, type Steps } from "./turns.ts";
 
 export interface InOrderEvents {
-  /** Something waits: better read no more until `idle`. */
+  /** Work is waiting; the caller should stop reading until `idle`. */
   busy(): void;
   idle(): void;
-  /** Called back code failed: what it was about is not known here. */
+  /** A callback threw. The error does not identify the affected message. */
   failed(): void;
-  /** Nobody wants the rest. */
+  /** Whether the remaining work can be dropped. */
   isOver(): boolean;
 }
 
@@ -28,13 +28,13 @@ export class InOrder {
     return this.#isBusy;
   }
 
-  /** `done` gets the result, at once if the work is small and nothing waits. */
+  /** `done` gets the result, immediately if the work is small and nothing waits. */
   run<T>(steps: Steps<T>, isSmall: boolean, done: (result: T) => void): void {
     if (this.#isBusy) this.#waiting.push(() => this.#start(steps, isSmall, done));
     else this.#start(steps, isSmall, done);
   }
 
-  /** After everything that came before. */
+  /** Runs `last` after all work that was queued before. */
   afterwards(last: () => void): void {
     if (this.#isBusy) this.#waiting.push(last);
     else last();
@@ -62,7 +62,7 @@ export class InOrder {
   #goOn(): void {
     this.#isBusy = false;
     for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
-      // What it starts may be large again: then the others go on waiting.
+      // The callback may have started large work; then the others keep waiting.
       next();
       if (this.#isBusy) return;
     }

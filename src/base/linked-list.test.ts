@@ -19,7 +19,7 @@ function names(list: LinkedList<Item>): number[] {
   return found;
 }
 
-test("it behaves like a set in order of insertion, whatever is added and removed", () => {
+test("the list behaves like a set in order of insertion, whatever is added and removed", () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.boolean(), fc.nat(9))), (steps) => {
       const list = new LinkedList<Item>();
@@ -41,7 +41,7 @@ test("it behaves like a set in order of insertion, whatever is added and removed
   );
 });
 
-test("members may be removed while the list is walked", () => {
+test("members may be removed while the list is iterated", () => {
   const list = new LinkedList<Item>();
   for (let i = 0; i < 5; i++) list.add(new Item(i));
   list.each((item) => {

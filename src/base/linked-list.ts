@@ -1,7 +1,7 @@
 /**
- * A list whose members carry their own links: adding and removing cost nothing and leave nothing behind. A Map or
- * Set that lives long and gets an entry per request does not: each table that it outgrows keeps the entries of its
- * time from the collector until the next full run, which was a fifth of all CPU under load.
+ * A list whose members carry their own links, so that adding and removing allocate nothing. A long-lived Map or Set
+ * with an entry per request is expensive: each table that it outgrows retains its old entries until the next full
+ * collection, which took a fifth of all CPU time under load.
  */
 
 export interface Linked<Member> {
@@ -26,7 +26,7 @@ export class LinkedList<Member extends Linked<Member>> {
     return this.#last;
   }
 
-  /** At the end. A member is in one list at most. */
+  /** Appends a member. A member is in at most one list. */
   add(member: Member): void {
     member.previous = this.#last;
     if (this.#last === undefined) this.#first = member;
@@ -47,7 +47,7 @@ export class LinkedList<Member extends Linked<Member>> {
     this.#size -= 1;
   }
 
-  /** The member that is handed over may be removed meanwhile. */
+  /** The visited member may be removed during the visit. */
   each(visit: (member: Member) => void): void {
     for (let member = this.#first; member !== undefined; ) {
       const { next } = member;

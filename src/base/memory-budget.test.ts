@@ -18,7 +18,7 @@ import {
 const MIB = 1024 * 1024;
 const RUNS = { seed: 1, numRuns: 300 };
 
-test("the pools of a container leave room for the process itself, whatever its size", () => {
+test("the pools of a container leave memory for the process itself, whatever its size", () => {
   for (const mib of [512, 600, 1024, 4096, 65_536])
     for (const heapShare of [0.25, 0.5, 0.9]) {
       const limits = memoryLimits(mib * MIB, mib * MIB * heapShare);
@@ -118,7 +118,7 @@ test("any sequence of bodies keeps the sum exact and within the limit, and every
   );
 });
 
-test("a client that holds nothing can always send one body of the largest size, whatever others hold open [R51]", async () => {
+test("a client that holds nothing can always send one body of the largest size, whatever other clients hold open [R51]", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.record({ client: fc.nat(2), mib: fc.integer({ min: 1, max: 32 }) }), { maxLength: 30 }),
@@ -142,7 +142,7 @@ test("a client that holds nothing can always send one body of the largest size, 
   assert.equal(reserve(pool, "alone", 32 * MIB).outcome, "granted", "also where the pool is smaller than the body");
 });
 
-test("the newest unfinished body of the client that holds the most makes room; finished ones stay [R51]", () => {
+test("the newest unfinished body of the client that holds the most is rejected for others; finished bodies are kept [R51]", () => {
   const pool = new BodyPool(160 * MIB, fakeClock());
   const finished = reserve(pool, "large", 20 * MIB);
   finished.reservation.finish();
@@ -161,7 +161,7 @@ test("the newest unfinished body of the client that holds the most makes room; f
   );
 });
 
-test("the room that a large client's body had is not taken by another body of that client", () => {
+test("memory freed by a large client's body is not used by another body of that client", () => {
   const pool = new BodyPool(64 * MIB, fakeClock());
   const large = Array.from({ length: 3 }, () => reserve(pool, "large", 30 * MIB));
   const small = reserve(pool, "small", MIB);
@@ -173,7 +173,7 @@ test("the room that a large client's body had is not taken by another body of th
   assert.equal(large[1]?.outcome, "granted");
 });
 
-test("a body waits for its own client's share without holding up others, and is rejected after 10 s", async () => {
+test("a body waits for its own client's share without blocking others, and is rejected after 10 s", async () => {
   const clock = fakeClock();
   const pool = new BodyPool(400 * MIB, clock);
   const all = Array.from({ length: 4 }, () => reserve(pool, "one", 24 * MIB));
@@ -192,7 +192,7 @@ test("a body waits for its own client's share without holding up others, and is 
   assert.equal(pool.waiting, 0);
 });
 
-test("a body of unknown length grows step by step, and its copies are released when the response begins", () => {
+test("a body of unknown length is reserved step by step, and its copies are released when the response begins", () => {
   const pool = new BodyPool(200 * MIB, fakeClock());
   const { reservation } = reserve(pool, "one", MIB);
   let isGranted = false;
@@ -209,7 +209,7 @@ test("a body of unknown length grows step by step, and its copies are released w
   assert.equal(pool.usedBytes, 0);
 });
 
-test("small bodies use a part of the pool that needs no reservation, and no more than that part", () => {
+test("small bodies use a part of the pool that needs no reservation, and at most that part", () => {
   const pool = new BodyPool(64 * MIB, fakeClock());
   let held = 0;
   while (pool.holdSmall(64 * 1024)) held += 1;
@@ -219,7 +219,7 @@ test("small bodies use a part of the pool that needs no reservation, and no more
   assert.ok(pool.holdSmall(64 * 1024));
 });
 
-test("under pressure caches go first, then idle sessions, then bodies wait, and the newest is rejected last [R52]", () => {
+test("under pressure caches are freed first, then idle sessions, then bodies wait, and the newest is rejected last [R52]", () => {
   const freed: string[] = [];
   const clock = fakeClock();
   const memory: MemoryBudget = createMemoryBudget(clock);
@@ -255,13 +255,13 @@ interface TestMessage {
   mayRead: boolean;
 }
 
-test("large messages of servers keep an exact sum, the oldest never waits, and every waiting one goes on [R50]", () => {
+test("large messages of servers keep an exact sum, the oldest never waits, and every waiting one resumes [R50]", () => {
   const step = fc.record({ message: fc.nat(5), bytes: fc.nat(40), isOver: fc.boolean() });
   fc.assert(
     fc.property(fc.array(step, { maxLength: 80 }), fc.constantFrom(1, 2, 3), (steps, serverCount) => {
       const pool = new MessagePool(100, fakeClock());
       const servers = Array.from({ length: serverCount }, () => pool.server());
-      /** By message, the oldest first. */
+      /** Messages in order of arrival. */
       const open = new Map<number, TestMessage>();
       for (const { message, bytes, isOver } of steps) {
         const server = message % serverCount;
@@ -316,7 +316,7 @@ function sumOf(messages: readonly TestMessage[]): number {
 
 test("whatever others hold, stall or send slowly, a message of a fair server arrives in time [R50]", async () => {
   const KIB = 1024;
-  /** `rate`: KiB per second; below 6.4 a message has stalled. */
+  /** `rate` is in KiB per second; below 6.4, a message counts as stalled. */
   const hostile = fc.record({ server: fc.nat(3), startKib: fc.integer({ min: 65, max: 4_000 }), rate: fc.nat(20) });
   await fc.assert(
     fc.asyncProperty(

@@ -1,39 +1,38 @@
 /**
- * The memory that clients can make the gateway retain, divided into pools: request bodies, MCP sessions with their event
- * logs, large messages of servers, responses that wait for slow readers, and the store with its cache. The limits of all pools together are about
- * half of what the process may use, so that filling every pool at once leaves room for the gateway itself and for
- * garbage. In each pool a client has a share, so that one client cannot use up what all clients need.
+ * Limits the memory that clients can make the gateway retain. It is divided into pools: request bodies, MCP sessions
+ * with their event logs, large messages of servers, responses to slow readers, and the store with its cache. All pools
+ * together are about half of what the process may use, which leaves memory for the gateway itself and for garbage. Each
+ * client has a share of each pool, so that one client cannot exhaust it.
  *
- * Pools bound what is charged to them. Memory that is used in other ways is measured (`heap-pressure.ts`), and while it
- * is short, `relieve` frees memory in a fixed order: caches, idle sessions of the client that holds the most, then
- * request bodies are not read, and at last the newest body of the largest client is rejected. Rate limit buckets,
- * budgets and API keys are never evicted.
+ * Memory that is not charged to a pool is measured (`heap-pressure.ts`). While it is short, `relieve` frees memory in a
+ * fixed order: caches, idle sessions of the client that holds the most, then request bodies are not read, and finally
+ * the newest body of the largest client is rejected. Rate limit buckets, budgets and API keys are never evicted.
  */
 
 import type { Clock, Timer } from "./clock.ts";
 import { ExpectedError } from "./errors.ts";
 import { HEAP_LEVELS, type HeapLevel, oldGeneration, processMemory } from "./heap-pressure.ts";
 
-/** A body is charged twice: as bytes, and for the text or the objects that are made of it. */
+/** A body is charged twice: for its bytes, and for the string or objects created from it. */
 const BODY_COPIES = 2;
-/** The largest body that is documented for every client (LLM requests, 32 MiB), as it is charged. */
+/** The charge of the largest body that is documented for every client (LLM requests, 32 MiB). */
 const LARGEST_BODY_BYTES = 64 * 1024 * 1024;
-/** A large message of a server exists as pieces, as a string, and as the bytes that are sent on. */
+/** A large message of a server exists as chunks, as a string, and as the bytes that are forwarded. */
 const MESSAGE_COPIES = 3;
 /** Smaller messages of servers are not counted. */
 export const SMALL_MESSAGE_BYTES = 64 * 1024;
-/** A client may hold this part of a pool. */
+/** The part of a pool that one client may hold. */
 const CLIENT_SHARE = 0.5;
-/** This part of the body pool is for small bodies that arrived with their heads; it is not divided between clients. */
+/** The part of the body pool for small bodies that arrived with their heads. It is not divided between clients. */
 const SMALL_BODIES_SHARE = 0.25;
-/** A body waits this long for room before it is rejected. */
+/** A body that waits longer for memory is rejected. */
 const MAX_BODY_WAIT_MS = 10_000;
 /** A large message that grows by less than 64 KiB in this time has stalled. */
 const MAX_STALL_MS = 10_000;
 const STALL_CHECK_MS = 1_000;
 /** Bodies up to this size are read even while memory is short. */
 const SMALL_BODY_BYTES = 64 * 1024;
-/** Small stores and caches are of no use, and small limits would break gateways on small machines. */
+/** Smaller stores and caches are useless, and smaller limits would break gateways on small machines. */
 const MIN_POOL_BYTES = 8 * 1024 * 1024;
 const DEFAULT_CACHE_BYTES = 64 * 1024 * 1024;
 
@@ -43,14 +42,14 @@ export interface MemoryLimits {
   readonly responseBytes: number;
   /** Large messages of MCP servers while they arrive. */
   readonly messageBytes: number;
-  /** What a store in memory may hold, the cache included. */
+  /** The limit of a store in memory, including the cache. */
   readonly storeBytes: number;
   readonly cacheBytes: number;
 }
 
 /**
- * The limits of the pools, by the memory of the process (or its container) and the heap of this thread. Sessions and
- * the store are on the heap; bodies and responses are mostly outside of it, but what is made of a body is not.
+ * Computes the pool limits from the memory of the process (or its container) and the heap of this thread. Sessions and
+ * the store are on the heap. Bodies and responses are mostly outside it, but objects created from a body are on it.
  */
 export function memoryLimits(processBytes: number, heapBytes: number, threads = 1): MemoryLimits {
   const part = (ofProcess: number, ofHeap: number): number =>
@@ -66,12 +65,12 @@ export function memoryLimits(processBytes: number, heapBytes: number, threads = 
   };
 }
 
-/** For this thread, by what the process may use and what Node was started with. */
+/** Computes the limits of this thread from the memory of the process and Node's flags. */
 export function fittingMemoryLimits(flags: readonly string[], threads: number): MemoryLimits {
   return memoryLimits(processMemory()().limitBytes, oldGeneration(flags)().limitBytes, threads);
 }
 
-/** The memory pool that would have to hold it is full. */
+/** The memory pool is full. */
 export class MemoryExhausted extends ExpectedError {
   constructor(message: string) {
     super(message);
@@ -79,7 +78,7 @@ export class MemoryExhausted extends ExpectedError {
   }
 }
 
-/** Bytes by client. What is charged must be released in the same amounts. */
+/** Counts bytes by client. Charges must be released in the same amounts. */
 export class MemoryPool {
   readonly limitBytes: number;
   readonly clientLimitBytes: number;
@@ -104,7 +103,7 @@ export class MemoryPool {
     return this.#clients.get(client) ?? 0;
   }
 
-  /** Whether the client's share allows it. The first of a client may be larger than the share. */
+  /** Whether the client's share allows it. The first charge of a client may exceed the share. */
   fitsShare(client: string, bytes: number): boolean {
     const heldBytes = this.bytesOf(client);
     return heldBytes === 0 || heldBytes + bytes <= this.clientLimitBytes;
@@ -114,7 +113,7 @@ export class MemoryPool {
     return this.#usedBytes + bytes <= this.limitBytes && this.fitsShare(client, bytes);
   }
 
-  /** False if it does not fit: then nothing is charged. */
+  /** Returns false and charges nothing if the bytes do not fit. */
   tryCharge(client: string, bytes: number): boolean {
     if (!this.fits(client, bytes)) {
       this.rejections += 1;
@@ -124,7 +123,7 @@ export class MemoryPool {
     return true;
   }
 
-  /** Also beyond the limits, for what cannot be rejected any more. */
+  /** Charges even beyond the limits, for memory that can no longer be rejected. */
   charge(client: string, bytes: number): void {
     this.#usedBytes += bytes;
     this.#clients.set(client, this.bytesOf(client) + bytes);
@@ -137,7 +136,7 @@ export class MemoryPool {
     else this.#clients.delete(client);
   }
 
-  /** The client that holds the most; undefined if nothing is held. */
+  /** The client that holds the most; undefined if nothing is charged. */
   largest(): string | undefined {
     let largest: string | undefined;
     let mostBytes = 0;
@@ -150,7 +149,7 @@ export class MemoryPool {
   }
 }
 
-/** What one holder, for example a session, has charged to a pool. */
+/** The bytes that one holder, such as a session, has charged to a pool. */
 export class MemoryAccount {
   readonly client: string;
   readonly #pool: MemoryPool;
@@ -166,7 +165,7 @@ export class MemoryAccount {
     return this.#bytes;
   }
 
-  /** False if it does not fit, or the holder is gone: then nothing is charged. */
+  /** Returns false and charges nothing if the bytes do not fit or the account is closed. */
   tryGrow(bytes: number): boolean {
     if (this.#isClosed || !this.#pool.tryCharge(this.client, bytes)) return false;
     this.#bytes += bytes;
@@ -179,7 +178,7 @@ export class MemoryAccount {
     this.#pool.release(this.client, bytes);
   }
 
-  /** Releases everything. */
+  /** Releases all charges. */
   close(): void {
     if (this.#bytes > 0) this.#pool.release(this.client, this.#bytes);
     this.#bytes = 0;
@@ -187,7 +186,7 @@ export class MemoryAccount {
   }
 }
 
-/** Called at once or later, and only one of them. */
+/** Exactly one of the callbacks is called, immediately or later. */
 interface Waiter {
   readonly bytes: number;
   readonly timer: Timer;
@@ -195,9 +194,9 @@ interface Waiter {
 }
 
 /**
- * The request bodies that are read whole. Room for a body is reserved before it is read: for its announced length, or in
- * steps. A body without room is not read, so that its client waits, and is rejected after 10 s. A client that holds
- * little takes the room of the newest unfinished body of the client that holds the most.
+ * Limits the request bodies that are buffered. Memory is reserved before a body is read, for its announced length or in
+ * steps. A body without a reservation is not read, so that its client waits, and is rejected after 10 s. A client that
+ * holds little can displace the newest unfinished body of the client that holds the most.
  */
 export class BodyPool {
   readonly #clock: Clock;
@@ -206,7 +205,7 @@ export class BodyPool {
   #smallBytes = 0;
   #isPaused = false;
   #isMakingRoom = false;
-  /** In the order in which they were made: the newest is the last. */
+  /** In order of creation, so the newest is last. */
   readonly #unfinished = new Set<BodyReservation>();
   /** First come, first served. */
   readonly #waiting = new Map<BodyReservation, Waiter>();
@@ -238,7 +237,10 @@ export class BodyPool {
     return this.#pool.bytesOf(client);
   }
 
-  /** For a small body that is there already. False: it needs a reservation. Released with `releaseSmall`. */
+  /**
+   * Charges a small body that has already arrived. Returns false if it needs a reservation. Release it with
+   * `releaseSmall`.
+   */
   holdSmall(bytes: number): boolean {
     if (this.#smallBytes + bytes > this.#smallLimitBytes) return false;
     this.#smallBytes += bytes;
@@ -249,7 +251,7 @@ export class BodyPool {
     this.#smallBytes -= bytes;
   }
 
-  /** Nothing is reserved yet. */
+  /** Creates an empty reservation. */
   open(client: string): BodyReservation {
     const reservation = new BodyReservation(client, this);
     this.#unfinished.add(reservation);
@@ -262,12 +264,12 @@ export class BodyPool {
     if (!isPaused) this.#admitWaiting();
   }
 
-  /** Rejects the newest unfinished body of the client that holds the most; false if there is none. */
+  /** Rejects the newest unfinished body of the client that holds the most. Returns false if there is none. */
   rejectLargest(): boolean {
     return this.#reject(this.#candidates(0), 1) > 0;
   }
 
-  /** Of a reservation. */
+  /** Called by the reservation. */
   reserve(reservation: BodyReservation, bytes: number, granted: () => void): void {
     if (this.#mayReserve(reservation, bytes) && this.#makeRoom(reservation, bytes)) {
       this.#grant(reservation, bytes, granted);
@@ -282,7 +284,7 @@ export class BodyPool {
     this.#pool.rejections += 1;
   }
 
-  /** Of a reservation: it needs less. `isOver`: it is released. */
+  /** Called by the reservation when it needs less memory. `isOver`: the reservation is released. */
   free(reservation: BodyReservation, bytes: number, isOver: boolean): void {
     if (bytes > 0) this.#pool.release(reservation.client, bytes);
     if (isOver) {
@@ -293,14 +295,14 @@ export class BodyPool {
     if (this.#waiting.size > 0 && !this.#isMakingRoom) this.#admitWaiting();
   }
 
-  /** Of a reservation: the body has arrived, so that rejecting it would lose a request. */
+  /** Called by the reservation when the body has arrived, because rejecting it now would lose a request. */
   finished(reservation: BodyReservation): void {
     this.#unfinished.delete(reservation);
   }
 
   #mayReserve({ client, chargedBytes }: BodyReservation, bytes: number): boolean {
     if (this.#isPaused && chargedBytes + bytes > SMALL_BODY_BYTES * BODY_COPIES) return false;
-    // One body of a client always fits its share; a body that grows is still that one body.
+    // The first body of a client always fits its share, including a body that grows.
     return this.#pool.bytesOf(client) === chargedBytes || this.#pool.fitsShare(client, bytes);
   }
 
@@ -308,20 +310,20 @@ export class BodyPool {
     return this.#pool.usedBytes === 0 || this.#pool.usedBytes + bytes <= this.#pool.limitBytes;
   }
 
-  /** Whether it fits, if need be in the place of others. */
+  /** Whether the bytes fit, if necessary by rejecting other bodies. */
   #makeRoom(reservation: BodyReservation, bytes: number): boolean {
     const { client, chargedBytes } = reservation;
-    // Nothing else is held: it could not fit any better later.
+    // Nothing else is charged, so waiting could not help.
     if (this.#pool.usedBytes === chargedBytes || this.#hasRoom(bytes)) return true;
     const missingBytes = this.#pool.usedBytes + bytes - this.#pool.limitBytes;
-    // Bodies that wait would take the room otherwise.
+    // Prevents waiting bodies from taking the freed memory.
     this.#isMakingRoom = true;
     this.#reject(this.#candidates(this.#pool.bytesOf(client) + bytes), missingBytes);
     this.#isMakingRoom = false;
     return this.#hasRoom(bytes);
   }
 
-  /** Unfinished bodies of clients that hold more than `bytes`; those of the largest client first, newest first. */
+  /** Unfinished bodies of clients that hold more than `bytes`: the largest client first, its newest body first. */
   #candidates(bytes: number): BodyReservation[] {
     return [...this.#unfinished]
       .filter(({ client, chargedBytes }) => chargedBytes > 0 && this.#pool.bytesOf(client) > bytes)
@@ -349,7 +351,7 @@ export class BodyPool {
     granted();
   }
 
-  /** A body that waits for room in the pool is not overtaken; one that waits for its own client is. */
+  /** A body that waits for the pool is not overtaken; a body that waits for its own client's share is. */
   #admitWaiting(): void {
     for (const [reservation, { bytes, timer, granted }] of [...this.#waiting]) {
       if (!this.#waiting.has(reservation) || !this.#mayReserve(reservation, bytes)) continue;
@@ -361,10 +363,10 @@ export class BodyPool {
   }
 }
 
-/** The room of one body, until the request has ended. */
+/** The memory reserved for one body, until the request has ended. */
 export class BodyReservation {
   readonly client: string;
-  /** Kept by the pool. */
+  /** Maintained by the pool. */
   chargedBytes = 0;
   readonly #pool: BodyPool;
   #isOver = false;
@@ -377,9 +379,9 @@ export class BodyReservation {
   }
 
   /**
-   * Makes room for a body of this length, or of this length so far. `granted` is called now or later, unless the
-   * reservation is released. `rejected` is called if there is no room in time, and also later, until `finish`, if
-   * another client needs the room more: then nothing is reserved any more.
+   * Reserves memory for a body of this total length or length so far. `granted` is called immediately or later, unless
+   * the reservation is released. `rejected` is called if memory is not available in time, or later, before `finish`, if
+   * another client displaces the body; the reservation is then empty.
    */
   reserve(bodyBytes: number, granted: () => void, rejected: (error: MemoryExhausted) => void): void {
     if (this.#isOver) return;
@@ -389,14 +391,14 @@ export class BodyReservation {
     else this.#pool.reserve(this, bytes, granted);
   }
 
-  /** The body has arrived. */
+  /** Marks the body as complete. */
   finish(): void {
     this.#isFinished = true;
     this.#rejected = undefined;
     this.#pool.finished(this);
   }
 
-  /** Nothing but the body itself is held any more. */
+  /** Releases the charge for copies; only the body itself stays charged. */
   dropCopies(): void {
     if (!this.#isFinished || this.#isOver) return;
     const bytes = this.chargedBytes - Math.ceil(this.chargedBytes / BODY_COPIES);
@@ -421,19 +423,19 @@ export class BodyReservation {
 }
 
 /**
- * Large messages of servers while they arrive and are parsed. Without room a message is not read any further, so that its
- * server waits. The oldest one always goes on, so that messages that wait for each other cannot stop all of them; at
- * most the share of a server is charged for it, so that it cannot stop the others either. While a message waits, a
- * server that holds more than its share of the pool is not read, and two kinds of messages are rejected: those that
- * have stalled, and those of servers above their share once a message has waited for 10 s.
+ * Limits large messages of servers while they arrive and are parsed. A message that does not fit is not read further,
+ * so that its server waits. The oldest message always proceeds, so that messages cannot block each other; it is charged
+ * at most one server's share, so that it cannot block the others either. While a message waits, servers above their
+ * share are not read, and two kinds of messages are rejected: stalled ones, and those of servers above their share once
+ * a message has waited for 10 s.
  */
 export class MessagePool {
   readonly limitBytes: number;
   readonly #clock: Clock;
   #usedBytes = 0;
-  /** The oldest first. */
+  /** The oldest is first. */
   readonly #rooms = new Set<MessageRoom>();
-  /** Those with a room. */
+  /** Servers with at least one message in the pool. */
   readonly #servers = new Set<ServerMessages>();
   #waiting = 0;
   #timer: Timer | undefined = undefined;
@@ -451,12 +453,12 @@ export class MessagePool {
     return this.#waiting > 0;
   }
 
-  /** The messages of one server, however many connections it has. */
+  /** Creates the account of one server, which all of its connections share. */
   server(): ServerMessages {
     return new ServerMessages(this);
   }
 
-  /** Of a server. */
+  /** Called by the server account. */
   add(room: MessageRoom): void {
     this.#rooms.add(room);
     this.#servers.add(room.server);
@@ -464,7 +466,9 @@ export class MessagePool {
     room.progressed(this.#clock.monotonicMs());
   }
 
-  /** Of a room: it has this many bytes more. False: read no more of it until it is resumed. */
+  /**
+   * Called by the message when it grows by `bytes`. Returns false if reading must pause until the message is resumed.
+   */
   resize(room: MessageRoom, bytes: number): boolean {
     this.#charge(room, bytes);
     if (bytes < 0 || room.grownBytes >= SMALL_MESSAGE_BYTES * MESSAGE_COPIES)
@@ -474,7 +478,7 @@ export class MessagePool {
     return !room.isWaiting;
   }
 
-  /** Of a room. */
+  /** Called by the message. */
   remove(room: MessageRoom): void {
     const { server } = room;
     this.#setWaiting(room, false);
@@ -512,7 +516,7 @@ export class MessagePool {
     return Math.floor(this.limitBytes / Math.max(1, this.#servers.size));
   }
 
-  /** What the oldest message holds above a share is not counted. */
+  /** The part of the oldest message above a server's share is not counted. */
   get #uncountedBytes(): number {
     return Math.max(0, (this.#oldest?.chargedBytes ?? 0) - this.#shareBytes);
   }
@@ -529,7 +533,7 @@ export class MessagePool {
     return !doOthersWait || !this.#isAboveShare(room.server);
   }
 
-  /** The oldest first. A room that goes on may be what others waited for. */
+  /** Resumes the oldest first. A message that proceeds may be what others waited for. */
   #resumeWaiting(): void {
     while (this.#waiting > 0) {
       const next = [...this.#rooms].find((room) => room.isWaiting && this.#mayGoOn(room));
@@ -549,7 +553,7 @@ export class MessagePool {
       if (room.isWaiting && room.progressedAtMs <= beforeMs && !this.#isAboveShare(room.server)) this.#makeRoom(room);
   }
 
-  /** Rejects messages of servers above their share, the newest of the largest server first. */
+  /** Rejects messages of servers above their share: the largest server first, its newest message first. */
   #makeRoom(waiting: MessageRoom): void {
     while (waiting.isWaiting) {
       let rejected: MessageRoom | undefined;
@@ -564,15 +568,15 @@ export class MessagePool {
 }
 
 export interface MessageRoomHandlers {
-  /** A message that waits may be read on. */
+  /** Reading of a waiting message may continue. */
   resume(): void;
-  /** Another server needs the room, which is released. */
+  /** The message is rejected in favor of another server, and its memory is released. */
   reject(): void;
 }
 
-/** What one server holds of a pool. */
+/** The account of one server in a pool. */
 export class ServerMessages {
-  /** Kept by the pool. */
+  /** Maintained by the pool. */
   bytes = 0;
   rooms = 0;
   waiting = 0;
@@ -589,10 +593,10 @@ export class ServerMessages {
   }
 }
 
-/** The room of one message, until it was handed on. */
+/** The memory of one message, until it is handed on. */
 export class MessageRoom {
   readonly server: ServerMessages;
-  /** Kept by the pool. */
+  /** Maintained by the pool. */
   isWaiting = false;
   chargedBytes = 0;
   progressedAtMs = 0;
@@ -608,7 +612,7 @@ export class MessageRoom {
     this.#handlers = handlers;
   }
 
-  /** Since it last made progress. */
+  /** The growth since `progressed` was last called. */
   get grownBytes(): number {
     return this.chargedBytes - this.#progressBytes;
   }
@@ -618,12 +622,12 @@ export class MessageRoom {
     this.#progressBytes = this.chargedBytes;
   }
 
-  /** The message has this many bytes now. False: read no more of it until `resume`. */
+  /** Sets the size of the message so far. Returns false if reading must pause until `resume`. */
   resize(messageBytes: number): boolean {
     return this.#isOver || this.#pool.resize(this, messageBytes * MESSAGE_COPIES - this.chargedBytes);
   }
 
-  /** The whole message has arrived, so that it is not rejected any more. */
+  /** Marks the message as complete, after which it is not rejected. */
   received(): void {
     this.isReceived = true;
   }
@@ -634,21 +638,21 @@ export class MessageRoom {
     this.#pool.remove(this);
   }
 
-  /** Of the pool. */
+  /** Called by the pool. */
   resume(): void {
     this.#handlers.resume();
   }
 
-  /** Of the pool. */
+  /** Called by the pool. */
   reject(): void {
     this.release();
     this.#handlers.reject();
   }
 }
 
-/** Frees what it can do without; called while memory is short. */
+/** Frees memory that is not essential, while memory is short. */
 export interface Reclaimer {
-  /** `largest`: the client that holds the most of the pool; others follow. Returns whether anything was freed. */
+  /** Starts with `largest`, the client that holds the most of the pool. Returns whether anything was freed. */
   reclaim(largest: string | undefined): boolean;
 }
 
@@ -658,7 +662,7 @@ export class MemoryBudget {
   readonly sessions: MemoryPool;
   readonly responses: MemoryPool;
   readonly messages: MessagePool;
-  /** How short memory is in this thread, for the other threads of the process. */
+  /** The memory level of this thread, for the other threads of the process. */
   readonly sharedLevel = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
   readonly #level = new Int32Array(this.sharedLevel);
   readonly #caches = new Set<Reclaimer>();
@@ -672,14 +676,17 @@ export class MemoryBudget {
     this.messages = new MessagePool(limits.messageBytes, clock);
   }
 
-  /** Returns how to take it out again. */
+  /** Returns a function that unregisters the reclaimer. */
   onShortage(of: "cache" | "sessions", reclaimer: Reclaimer): () => void {
     const reclaimers = of === "cache" ? this.#caches : this.#sessionHolders;
     reclaimers.add(reclaimer);
     return () => void reclaimers.delete(reclaimer);
   }
 
-  /** Called each time that memory is measured. One step at a time: the next measurement shows whether it was enough. */
+  /**
+   * Called at each measurement. It takes one step at a time, because the next measurement shows whether that was
+   * enough.
+   */
   relieve(level: HeapLevel): void {
     Atomics.store(this.#level, 0, HEAP_LEVELS.indexOf(level));
     this.bodies.isPaused = level !== "normal";
@@ -687,13 +694,13 @@ export class MemoryBudget {
     if (level === "full") this.bodies.rejectLargest();
   }
 
-  /** Ends idle sessions of the client that holds the most; false if there are none. */
+  /** Ends idle sessions of the client that holds the most. Returns false if there are none. */
   reclaimSessions(): boolean {
     return reclaimFrom(this.#sessionHolders, this.sessions.largest());
   }
 }
 
-/** For a configuration that does not serve, and for tests: the limits of a machine with 4 GiB. */
+/** For configurations that are only checked, and for tests: the limits of a machine with 4 GiB. */
 export function createMemoryBudget(clock: Clock, limits: Partial<MemoryLimits> = {}): MemoryBudget {
   return new MemoryBudget({ ...memoryLimits(2 ** 32, 2 ** 31), ...limits }, clock);
 }

@@ -1,6 +1,6 @@
 /**
- * Regular expressions of the configuration, matched in linear time (RE2 syntax: no look-around, no back
- * references), so that no path or header can make the process hang.
+ * Regular expressions from the configuration, matched in linear time (RE2 syntax: no look-around, no back references),
+ * so that no path or header can block the process.
  */
 import { RE2JS } from "@bufbuild/re2";
 
@@ -8,7 +8,7 @@ export interface LinearRegex {
   test(text: string): boolean;
 }
 
-/** Throws an Error whose message says what is wrong with the expression. */
+/** Throws an Error that describes the problem with the expression. */
 export function linearRegex(source: string): LinearRegex {
   const compiled = RE2JS.compile(source);
   return { test: (text) => compiled.test(text) };

@@ -1,5 +1,5 @@
 /**
- * Runs another program: curl for inject mode, a credential plugin of a kubeconfig. Always without a shell.
+ * Runs another program without a shell, such as curl for inject mode or a credential plugin of a kubeconfig.
  */
 import { spawn } from "node:child_process";
 import { checkSpareDescriptors } from "./file-descriptors.ts";
@@ -14,11 +14,11 @@ export interface ProgramRun {
 
 export interface ProgramOptions {
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Whether the program may read what the user types or pipes. */
+  /** Whether the program may read standard input. */
   readonly inheritStdin: boolean;
-  /** What it writes to standard error, while it runs. */
+  /** Receives the program's standard error while it runs. */
   onStderr?(text: string): void;
-  /** When it resolves, nobody waits for the program any more, and it is ended. */
+  /** The program is ended when this resolves. */
   readonly until?: Promise<void>;
 }
 

@@ -20,12 +20,12 @@ function manager(answer: ProgramRun | Error) {
   return { opened, told };
 }
 
-test("without a socket nobody is told", () => {
+test("without a socket nothing is notified", () => {
   for (const environment of [{}, { NOTIFY_SOCKET: "" }])
     assert.equal(openServiceManager({ environment, wait: () => never }), undefined);
 });
 
-test("systemd-notify is told, and gets nothing of the environment but what it needs", async () => {
+test("systemd-notify is called with only the environment variables it needs", async () => {
   const { opened, told } = manager({ code: 0, stdout: "", stderr: "" });
   await opened.ready();
   await opened.mainProcess(4712);
@@ -43,7 +43,7 @@ test("a failure has a reason", async () => {
   await assert.rejects(missing.opened.mainProcess(1), /the program systemd-notify is missing/);
 });
 
-test("a unit that cannot be told of another main process ends with this one", () => {
+test("a unit without notifications ends with this process", () => {
   assert.match(endsWithProcess({ SYSTEMD_EXEC_PID: "7" }, 7) ?? "", /Type=notify/);
   assert.equal(endsWithProcess({ SYSTEMD_EXEC_PID: "7", NOTIFY_SOCKET: "/run/notify" }, 7), undefined);
   assert.equal(endsWithProcess({ SYSTEMD_EXEC_PID: "7" }, 8), undefined, "a child of a service, or a shell");

@@ -1,29 +1,30 @@
 /**
- * Tells systemd that the gateway serves, and which process is the main one after an upgrade (`Type=notify`). The messages
- * are datagrams over a unix socket, which Node cannot send; systemd's own program `systemd-notify` does (ADR 29).
+ * Notifies systemd that the gateway is ready, and which process is the main one after an upgrade (`Type=notify`). The
+ * messages are datagrams over a unix socket, which Node cannot send, so the program `systemd-notify` sends them (ADR
+ * 29).
  */
 import { type ProgramRun, runProgram } from "./run-program.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Longer than systemd takes to answer; a manager that does not answer must not hold up an upgrade. */
+/** Longer than systemd takes to respond. A manager that does not respond must not delay an upgrade. */
 const ANSWER_LIMIT_SECONDS = 10;
 const PROGRAM = "systemd-notify";
 
 export interface ServiceManager {
-  /** Both reject with the reason if the manager could not be told. */
+  /** Both reject with the reason if the manager could not be notified. */
   ready(): Promise<void>;
   mainProcess(pid: number): Promise<void>;
 }
 
 export interface ServiceManagerEnv {
   readonly environment: Environment;
-  /** Resolves after so many seconds. */
+  /** Resolves after this many seconds. */
   wait(seconds: number): Promise<void>;
   run?(command: string, args: readonly string[], environment: Environment, until: Promise<void>): Promise<ProgramRun>;
 }
 
-/** Undefined where no manager wants to be told. */
+/** Returns undefined if no service manager expects notifications. */
 export function openServiceManager({
   environment,
   wait,
@@ -46,8 +47,8 @@ export function openServiceManager({
 }
 
 /**
- * Why the service would end with this process, or undefined. systemd names the process that it started; a unit without
- * `Type=notify` cannot be told of another one.
+ * Returns why the service would end with this process, or undefined. systemd names the process that it started; a unit
+ * without `Type=notify` cannot switch to another main process.
  */
 export function endsWithProcess({ NOTIFY_SOCKET, SYSTEMD_EXEC_PID }: Environment, pid: number): string | undefined {
   if (SYSTEMD_EXEC_PID !== String(pid) || (NOTIFY_SOCKET !== undefined && NOTIFY_SOCKET !== "")) return undefined;

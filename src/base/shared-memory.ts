@@ -1,26 +1,29 @@
 /**
- * Memory that all threads of the process use, by name. The main thread makes it while it checks a configuration; the other
- * threads get the whole list with the configuration and find theirs in it. A process with one thread has none of this.
+ * Named memory that all threads of the process share. The main thread creates it while it checks a configuration; the
+ * other threads receive all of it with the configuration. A process with a single thread has none.
  */
 export interface SharedMemory {
-  /** The number of this thread, never 0: what it locks is marked with it. */
+  /** The number of this thread, never 0. It marks the locks that the thread holds. */
   readonly thread: number;
-  /** The memory of this name; `isNew`: whoever asked must fill it before others use it. Throws in a thread that lacks it. */
+  /**
+   * Returns the memory of this name. If `isNew`, the caller must initialize it before others use it. Throws in a thread
+   * that did not receive it.
+   */
   claim(name: string, bytes: number): { readonly buffer: SharedArrayBuffer; readonly isNew: boolean };
-  /** What is to be done if a thread died: it may have held a lock. Only the main thread asks for that. */
+  /** Registers a repair for when a thread died, because it may have held a lock. Only the main thread runs repairs. */
   onDeath(name: string, repair: (thread: number) => void): void;
-  /** Nobody needs it any more. */
+  /** Removes the memory of this name and its repair. */
   release(name: string): void;
 }
 
 export interface OwnedSharedMemory extends SharedMemory {
-  /** All of it, for the other threads. */
+  /** Everything that was claimed, for the other threads. */
   all(): ReadonlyMap<string, SharedArrayBuffer>;
-  /** A thread died: locks that it held are opened. */
+  /** Releases the locks of a thread that died. */
   died(thread: number): void;
 }
 
-/** For the main thread. */
+/** Used by the main thread. */
 export function createSharedMemory(thread: number): OwnedSharedMemory {
   const buffers = new Map<string, SharedArrayBuffer>();
   const repairs = new Map<string, (thread: number) => void>();
@@ -45,7 +48,7 @@ export function createSharedMemory(thread: number): OwnedSharedMemory {
   };
 }
 
-/** For the other threads: what the main thread made for the configuration that is being prepared. */
+/** Used by the other threads: finds the memory that the main thread created for the configuration being prepared. */
 export function givenSharedMemory(thread: number, given: () => ReadonlyMap<string, SharedArrayBuffer>): SharedMemory {
   return {
     thread,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { checkSpareDescriptors } from "./file-descriptors.ts";
 
-/** A system that lets so many be opened and fails with the code then. */
+/** A system that allows `left` descriptors to be opened and then fails with the code. */
 function system(left: number, code: string) {
   const open = new Set<number>();
   return {
@@ -28,9 +28,9 @@ for (let left = 0; left < 12; left++) {
   });
 }
 
-test("a system without the file that is opened for it is not refused", () => {
+test("a system without the file that the check opens passes", () => {
   system(0, "ENOENT").check();
   assert.throws(system(3, "ENFILE").check, { code: "ENFILE" });
 });
 
-test("this process has some left", () => checkSpareDescriptors());
+test("this process has spare descriptors", () => checkSpareDescriptors());

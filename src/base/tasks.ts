@@ -1,11 +1,11 @@
 /**
- * The living things of the process as a tree: listeners, sessions, children, background loops.
- * Whoever opens something long-lived registers it, so that `/debug/tasks` and a leak test can see it.
+ * The long-lived resources of the process as a tree: listeners, sessions, child processes, background loops. Code that
+ * opens a long-lived resource registers it, so that `/debug/tasks` and leak tests can see it.
  */
 import type { Clock } from "./clock.ts";
 
 export interface Task {
-  /** A task below this one. */
+  /** Starts a task below this one. */
   start(kind: string, name: string, detail?: () => Record<string, unknown>): Task;
   end(): void;
 }

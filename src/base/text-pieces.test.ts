@@ -14,7 +14,7 @@ function inPieces(bytes: Buffer, sizes: readonly number[]): string {
   return pieces.end();
 }
 
-test("however the bytes are cut, valid or not, long or not, the text is what the whole would give", () => {
+test("however the bytes are split, the string equals that of decoding them at once", () => {
   const sequences = ["a", "é", "漢", "🙂", "\ufeff"].map((text) => [...Buffer.from(text)]);
   const broken = [[0xff], [0xc3], [0xe6, 0xbc], [0xf0, 0x9f, 0x99], [0xed, 0xa0, 0x80], [0xc0, 0x80], [0xf5, 0x80]];
   const part = fc.constantFrom(...sequences, ...broken);

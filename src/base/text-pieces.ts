@@ -1,16 +1,16 @@
 /**
- * A text whose bytes arrive in pieces. Those of a long one are decoded as they come, so that the end of 32 MiB costs a
- * copy and not a third of a second. However the bytes are cut, the text is the same.
+ * Decodes a string whose bytes arrive in chunks. Long strings are decoded chunk by chunk, so that the end of 32 MiB
+ * costs a copy and not a third of a second. The result does not depend on how the bytes are split.
  */
 import { StringDecoder } from "node:string_decoder";
 
-/** Up to this the bytes are kept and decoded at the end, which costs less. */
+/** Shorter strings are decoded at the end, which costs less. */
 const SMALL_BYTES = 64 * 1024;
 
 export class TextPieces {
   #held: Buffer[] = [];
   #bytes = 0;
-  /** Not TextDecoder, whose strings take two bytes for each ASCII character. */
+  /** TextDecoder would use two bytes for each ASCII character. */
   #decoder: StringDecoder | undefined = undefined;
   readonly #texts: string[] = [];
 
@@ -21,7 +21,7 @@ export class TextPieces {
   add(bytes: Buffer): void {
     this.#bytes += bytes.length;
     if (this.#decoder === undefined) {
-      // A copy: they may be those of a buffer that the next read fills.
+      // Copies, because the next read may reuse the buffer.
       this.#held.push(Buffer.from(bytes));
       if (this.#bytes <= SMALL_BYTES) return;
       this.#decoder = new StringDecoder("utf8");

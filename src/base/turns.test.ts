@@ -4,7 +4,7 @@ import { finish, inTurns, type Steps } from "./turns.ts";
 
 const never = (): boolean => false;
 
-/** Steps of a millisecond or more each. */
+/** Each step takes at least a millisecond. */
 function* busy(steps: number, done: string[] = [], name = ""): Steps<string> {
   for (let i = 0; i < steps; i++) {
     const until = performance.now() + 1;
@@ -15,7 +15,7 @@ function* busy(steps: number, done: string[] = [], name = ""): Steps<string> {
   return name;
 }
 
-test("work that is finished at once returns what it made, or throws", () => {
+test("work that is finished at once returns its result or throws", () => {
   assert.equal(finish(busy(2, [], "a")), "a");
   assert.throws(() => finish(failing()), /on purpose/);
 });
@@ -25,7 +25,7 @@ function* failing(): Steps<never> {
   throw new Error("on purpose");
 }
 
-test("the loop turns between slices, however much work there is", async () => {
+test("the event loop runs between slices, however much work is queued", async () => {
   let turns = 0;
   let isDone = false;
   const turn = (): void => {
@@ -37,19 +37,19 @@ test("the loop turns between slices, however much work there is", async () => {
   const names = await Promise.all(["a", "b", "c"].map((name) => inTurns(busy(30, order, name), never)));
   isDone = true;
   assert.deepEqual(names, ["a", "b", "c"]);
-  // 90 ms of work in slices of 8 ms, one in a turn.
+  // 90 ms of work in slices of 8 ms, one per turn of the event loop.
   assert.ok(turns >= 11, String(turns));
-  // Each gets a slice before one gets its second.
+  // Each gets a slice before any gets its second.
   assert.ok(order.indexOf("c") < order.lastIndexOf("a"));
 });
 
-test("what fails rejects, and the others go on", async () => {
+test("work that throws rejects, and the others continue", async () => {
   const other = inTurns(busy(3, [], "b"), never);
   await assert.rejects(inTurns(failing(), never), /on purpose/);
   assert.equal(await other, "b");
 });
 
-test("work that nobody waits for stops, and its memory is given back", async () => {
+test("canceled work stops, and its memory is released", async () => {
   const done: string[] = [];
   let isOver = false;
   let isCleared = false;
@@ -70,7 +70,7 @@ test("work that nobody waits for stops, and its memory is given back", async () 
   assert.equal(await Promise.race([abandoned, Promise.resolve("unsettled")]), "unsettled");
 });
 
-test("work that cannot say whether it is over fails alone: the others go on", async () => {
+test("work whose isOver throws fails alone, and the others continue", async () => {
   let isGone = false;
   const asked = inTurns(busy(1_000, [], "a"), () => {
     if (isGone) throw new Error("gone");

@@ -1,32 +1,32 @@
 /**
- * Work over large bodies in slices, so that the loop goes on for everybody else. A piece of work is a generator that
- * yields every few hundred microseconds; small ones are finished at once, large ones share the slices: however many
- * there are, one turn of the loop spends one slice on all of them. What nobody waits for any more is dropped between slices.
+ * Runs work on large bodies in slices, so that the event loop stays responsive. Work is a generator that yields every
+ * few hundred microseconds. Small work is finished at once. Large work shares the slices: one turn of the event loop
+ * spends one slice on all of it. Canceled work is dropped between slices.
  */
 import { systemClock } from "./clock.ts";
 
-/** Work that can be left and taken up again wherever it yields. */
+/** Work that can be paused and resumed at each yield. */
 export type Steps<T> = Generator<undefined, T, undefined>;
 
-/** Bodies up to this are worked on at once: it takes 1 ms or so. */
+/** Bodies up to this size are processed at once, which takes about 1 ms. */
 export const SLICED_BYTES = 64 * 1024;
-/** What all such work together may take of one turn. */
+/** The time that all sliced work together may take in one turn of the event loop. */
 const SLICE_MS = 8;
 
 interface Task {
-  /** One step; true when nothing is left to do. */
+  /** Runs one step; returns true when the work is done. */
   step(): boolean;
 }
 
 const waiting: Task[] = [];
 let isScheduled = false;
 
-/** After the other work that is due now. */
+/** Resolves after the other work that is due now. */
 export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** For small work, and where nothing else can be done meanwhile. */
+/** Runs all steps at once, for small work and where nothing else could run. */
 export function finish<T>(steps: Steps<T>): T {
   for (;;) {
     const { done, value } = steps.next();
@@ -34,12 +34,12 @@ export function finish<T>(steps: Steps<T>): T {
   }
 }
 
-/** Rejects with what the work throws. Once `isOver`, the work stops, and the promise is never settled. */
+/** Rejects with the error of the work. Once `isOver` returns true, the work stops, and the promise is never settled. */
 export function inTurns<T>(steps: Steps<T>, isOver: () => boolean): Promise<T> {
   return new Promise((resolve, reject) => {
     waiting.push({
       step() {
-        // Nothing is thrown into the turn: the others' work would stop with it.
+        // An exception here would stop the work of others in the same turn.
         try {
           if (isOver()) {
             steps.return(undefined as never);
@@ -64,7 +64,10 @@ function schedule(): void {
   setImmediate(turn);
 }
 
-/** The one that waited longest gets the slice. What follows on its end runs in the same turn, so that the slice ends with it. */
+/**
+ * Gives one slice to the work that waited longest. Callbacks of finished work run in the same turn, so the slice ends
+ * there.
+ */
 function turn(): void {
   isScheduled = false;
   const task = waiting.shift();

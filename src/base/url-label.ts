@@ -1,6 +1,6 @@
 /**
- * A URL for a metric label, a log line or an error: scheme, host and path. Credentials stand before the host or in the
- * query, which are left out.
+ * Formats a URL for a metric label, a log line or an error: scheme, host and path. Omits the user information and the
+ * query, which may contain credentials.
  */
 export function urlLabel(url: string): string {
   if (!URL.canParse(url)) return "invalid URL";

@@ -1,5 +1,5 @@
 /**
- * The version of the package, put in by the bundler; a checkout that was not bundled says so.
+ * The package version, set by the bundler. `0.0.0-development` in a checkout that was not bundled.
  */
 declare const PACKAGE_VERSION: string | undefined;
 
