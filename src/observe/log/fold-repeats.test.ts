@@ -18,7 +18,7 @@ function folding() {
   return { clock, lines, logger };
 }
 
-test("the first line is written at once, the same again with a count after pauses that grow", async () => {
+test("the first line is written immediately, repeats with a count after growing pauses", async () => {
   const { clock, lines, logger } = folding();
   const written: string[] = [];
   for (let second = 0; second < 1_000; second++) {
@@ -43,7 +43,7 @@ test("other lines, other fields and other levels are not folded together", () =>
   assert.equal(lines.length, 6);
 });
 
-test("what fails now and then is folded too, and after a long silence it is news again", async () => {
+test("intermittent failures are folded too, and logged as new after a long silence", async () => {
   const { clock, lines, logger } = folding();
   logger.warn("a");
   for (let i = 0; i < 3; i++) {
@@ -56,7 +56,7 @@ test("what fails now and then is folded too, and after a long silence it is news
   assert.deepEqual(lines, ["warn a"]);
 });
 
-test("many kinds do not pile up", () => {
+test("the number of remembered kinds is bounded", () => {
   const { lines, logger } = folding();
   for (let i = 0; i < 500; i++) logger.warn("a", { i });
   logger.warn("a", { i: 0 });

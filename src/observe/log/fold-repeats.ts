@@ -1,15 +1,15 @@
 /**
- * A logger whose warnings and errors do not repeat themselves: the first of a kind is written at once, the same again
- * only after pauses that grow, with how often it happened meanwhile. Other levels pass unchanged.
+ * A logger that folds repeated warnings and errors. The first line of a kind is written immediately; repeats are
+ * written after growing pauses, with the number of occurrences since. Other levels pass unchanged.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { LogFields, Logger } from "./logger.ts";
 
-/** After the first line: one after 10 s, then after a minute, then every ten minutes. */
+/** Pauses after the first line: 10 s, then a minute, then ten minutes each. */
 const PAUSES_MS = [10_000, 60_000, 600_000];
-/** What was silent for this long is news when it comes again. */
+/** A kind that was silent for this long is logged as new. */
 const NEWS_AFTER_MS = 600_000;
-/** Kinds that are remembered; beyond, the one that was silent longest is forgotten. */
+/** The number of kinds that are remembered. Beyond it, the kind that was silent longest is forgotten. */
 const REMEMBERED_KINDS = 200;
 
 interface Repeat {

@@ -1,29 +1,31 @@
 /**
- * Where log lines go: a file descriptor, written in batches by the thread pool, one write at a time.
- * A log reader that is slow, full or gone never slows or ends the process: lines beyond the buffer are
- * dropped and counted.
+ * Writes log lines to a file descriptor in batches from the thread pool, one write at a time. A log reader that is
+ * slow, full or closed never slows or ends the process: lines beyond the buffer are dropped and counted.
  */
 import { write, writeSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
 
-/** Lines waiting for a slow reader; more than this is lost rather than held. */
+/** Lines that wait for a slow reader. Lines beyond this limit are dropped. */
 const MAX_BUFFERED_CHARS = 1024 * 1024;
 const RETRY_MS = 20;
-/** Lines wait this long for company: one write for many costs a fraction of one each. */
+/** How long lines are collected for one write, which costs much less than a write per line. */
 const GATHER_MS = 20;
-/** Or until there is this much. */
+/** The size at which collected lines are written without waiting longer. */
 const GATHER_CHARS = 32 * 1024;
 
 export interface LogOutput {
   write(line: string): void;
-  /** Lines that were dropped because nobody took them. */
+  /** The number of lines dropped because the buffer was full or the write failed. */
   dropped(): number;
-  /** Writes what is waiting, blocking: for last words. What is being written already is not written twice. */
+  /**
+   * Writes the buffered lines synchronously before the process exits. Lines of a write in progress are not written
+   * twice.
+   */
   flushSync(): void;
 }
 
 export interface OpenLogOutput extends LogOutput {
-  /** Resolves when every line is out. */
+  /** Resolves when every line was written. */
   flushed(): Promise<void>;
 }
 
@@ -52,7 +54,7 @@ export function openLogOutput(fd: number, clock: Clock): OpenLogOutput {
         clock.after(RETRY_MS, writeOn);
         return;
       }
-      // A closed pipe or a full disk: these lines are lost, the next ones may get through again.
+      // The pipe is closed or the disk is full. These lines are lost, but later writes may succeed.
       if (error) dropped += countLines(chunk);
       writing = !error && written < chunk.length ? chunk.subarray(written) : undefined;
       if (writing !== undefined) writeOn();

@@ -24,7 +24,7 @@ test("text lines: time, level, module, message, fields", () => {
   ]);
 });
 
-test("on a terminal the level has a colour, and nothing else does; JSON never has one", () => {
+test("on a terminal the level has a color, and nothing else does; JSON never has one", () => {
   const lines: string[] = [];
   const output = { write: (line: string) => void lines.push(line), dropped: () => 0, flushSync: () => undefined };
   const colored = createLogging({ clock: fakeClock(), output, filter: filter("info"), format: "text", color: true });
@@ -35,7 +35,7 @@ test("on a terminal the level has a colour, and nothing else does; JSON never ha
   assert.ok(lines[1]?.startsWith("{") && !lines[1].includes("\u001b"));
 });
 
-test("JSON lines hold the same", () => {
+test("JSON lines have the same content", () => {
   const { lines, logger } = logging("json");
   logger.info("it happened", { a: "x\ny" });
   assert.deepEqual(JSON.parse(lines[0] ?? ""), {
@@ -47,12 +47,12 @@ test("JSON lines hold the same", () => {
   });
 });
 
-test("nothing from outside can begin a new line or move a terminal's cursor [P6] [N4]", () => {
+test("no external input can begin a new line or move a terminal's cursor [P6] [N4]", () => {
   for (const format of ["text", "json"] as const) {
     const { lines, logger } = logging(format);
     logger.info("message\r\nFAKE", { value: "\x1b[2J\r\nFAKE\u2028\x9b x=y" });
     const line = (lines[0] ?? "").slice(0, -1);
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: asserts that there are no control characters
     assert.doesNotMatch(line, /[\x00-\x1f\x7f]/, format);
   }
 });
@@ -81,5 +81,5 @@ for (const [text, shown] of filters) {
   test(`the filter ${JSON.stringify(text)} reads ${shown}`, () => assert.equal(filter(text).text, shown));
 }
 for (const bad of ["", "loud", "info,", "a b=info", "x\ny=info", "=info", "a=b=c", "x".repeat(1025)]) {
-  test(`the filter ${JSON.stringify(bad.slice(0, 20))} is refused`, () => assert.equal(parseLogFilter(bad).ok, false));
+  test(`the filter ${JSON.stringify(bad.slice(0, 20))} is rejected`, () => assert.equal(parseLogFilter(bad).ok, false));
 }

@@ -1,6 +1,6 @@
 /**
- * Log lines, as text for people or as JSON for machines, filtered per module at run time.
- * Values are escaped, so that nothing from outside can forge a line or reach a terminal as a control sequence.
+ * Writes log lines as text for people or as JSON for machines, filtered per module at run time. Values are escaped, so
+ * that external input cannot forge a line or reach a terminal as a control sequence.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { LogFilter } from "./log-filter.ts";
@@ -16,9 +16,9 @@ export interface Logger {
   info(message: string, fields?: LogFields): void;
   debug(message: string, fields?: LogFields): void;
   trace(message: string, fields?: LogFields): void;
-  /** For callers whose fields are costly to build. */
+  /** For callers whose fields are expensive to build. */
   enabled(level: LogLevel): boolean;
-  /** The logger of another module (a folder under `src`). */
+  /** Returns the logger of another module (a folder under `src`). */
   for(module: string): Logger;
 }
 
@@ -30,7 +30,7 @@ export interface Logging {
   readonly filter: LogFilter;
   setFilter(filter: LogFilter): void;
   setFormat(format: LogFormat): void;
-  /** From now on every line passes through this function, which takes secrets out of it. */
+  /** Passes every later line through this function, which redacts secrets. */
   setRedactor(redact: (line: string) => string): void;
 }
 
@@ -39,7 +39,7 @@ export function createLogging(options: {
   output: LogOutput;
   filter: LogFilter;
   format: LogFormat;
-  /** Levels in colour, in the text format: for a terminal. */
+  /** Colors the levels of the text format, for a terminal. */
   color?: boolean;
 }): Logging {
   const { clock, output, color = false } = options;
@@ -96,7 +96,7 @@ export function createLogging(options: {
   };
 }
 
-/** A logger that says nothing: for tests and for code that runs before logging is set up. */
+/** A logger without output, for tests and for code that runs before logging is set up. */
 export const silentLogger: Logger = {
   error: () => undefined,
   warn: () => undefined,
@@ -133,14 +133,14 @@ function jsonLine(time: string, level: string, module: string, message: string, 
 
 const PLAIN = /^[!#-<>-~]+$/;
 
-/** A value without spaces, quotes and equals signs stands as it is; all else as a JSON string. */
+/** Returns a value without spaces, quotes and equals signs unchanged, and other values as a JSON string. */
 export function quoteIfNeeded(value: string): string {
   return PLAIN.test(value) ? value : escapeControls(JSON.stringify(value));
 }
 
-/** C0, DEL and C1 characters as \xNN: nothing in a log may move a terminal's cursor. */
+/** Escapes C0, DEL and C1 characters as \xNN, so that no log line can move a terminal's cursor. */
 export function escapeControls(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
   return /[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/.test(text)
     ? // biome-ignore lint/suspicious/noControlCharactersInRegex: as above
       text.replace(/[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/g, (char) =>

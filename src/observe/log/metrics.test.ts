@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createMetrics } from "./metrics.ts";
 
-test("label values find their own series, also where they look like the text of others", () => {
+test("label values find their own series, even if they resemble the text of others", () => {
   const metrics = createMetrics();
   const family = metrics.counter("c", "Help.", ["a", "b"]);
   const values = [
@@ -24,7 +24,7 @@ test("label values find their own series, also where they look like the text of 
   assert.match(metrics.render(), /^c\{a="1\\",b=\\"2",b=""\} 8$/m);
 });
 
-test("beyond the bound one series takes the rest", () => {
+test("beyond the limit one series counts the rest", () => {
   const family = createMetrics().counter("c", "Help.", ["a"]);
   for (let i = 0; i < 10_000; i++) family.labels(String(i)).add();
   family.labels("new").add();

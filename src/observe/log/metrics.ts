@@ -1,6 +1,6 @@
 /**
- * Counters, gauges and histograms in the Prometheus text format. A series is looked up once and then kept by
- * whoever counts (at configuration load, or on the first request of its kind), so that counting is one addition.
+ * Counters, gauges and histograms in the Prometheus text format. Callers look up a series once, at configuration load
+ * or on the first request of its kind, and keep it, so that counting is one addition.
  */
 
 export interface Counter {
@@ -13,23 +13,23 @@ export interface Histogram {
 }
 
 export interface Family<Series> {
-  /** The series with these label values, in the order of the family's label names. */
+  /** Returns the series with these label values, in the order of the family's label names. */
   labels(...values: string[]): Series;
 }
 
 export interface Metrics {
   counter(name: string, help: string, labelNames?: readonly string[]): Family<Counter>;
   histogram(name: string, help: string, buckets: readonly number[], labelNames?: readonly string[]): Family<Histogram>;
-  /** Read when scraped, so that it costs nothing otherwise. */
+  /** Reads the value only when it is scraped. */
   gauge(
     name: string,
     help: string,
     read: () => number | Iterable<readonly [labels: Record<string, string>, value: number]>,
   ): void;
-  /** A counter that is kept elsewhere and read when scraped. */
+  /** A counter that is maintained elsewhere and read when it is scraped. */
   total(name: string, help: string, read: () => number): void;
   render(): string;
-  /** Every series as data, for another form than Prometheus'. */
+  /** Returns every series as data, for formats other than Prometheus. */
   collect(): MetricFamily[];
 }
 
@@ -42,13 +42,19 @@ export interface MetricFamily {
 
 export interface MetricPoint {
   readonly labels: Readonly<Record<string, string>>;
-  /** The sum, of a histogram. */
+  /** The sum, for a histogram. */
   readonly value: number;
-  /** Only of a histogram: upper bounds, and how many values each took, with one more for those above. */
+  /**
+   * Only for a histogram: the upper bounds and the number of values in each bucket, plus one for values above all
+   * bounds.
+   */
   readonly buckets?: { readonly bounds: readonly number[]; readonly counts: readonly number[] };
 }
 
-/** A scrape must stay bounded even if a label's values come from traffic: beyond this, one series takes the rest. */
+/**
+ * Label values may come from traffic, so the size of a scrape is bounded. Beyond this number, one series counts the
+ * rest.
+ */
 const MAX_SERIES = 10_000;
 const OVERFLOW = "other";
 
@@ -157,7 +163,10 @@ function createHistogram(buckets: readonly number[]): HistogramSeries {
   };
 }
 
-/** Where the series of some label values is: found without making a key, because some are looked up for each request. */
+/**
+ * A tree from label values to series. It is searched without building a key, because some series are looked up per
+ * request.
+ */
 interface Place<Series> {
   series: Series | undefined;
   readonly next: Map<string, Place<Series>>;
@@ -197,7 +206,7 @@ function newPlace<Series>(): Place<Series> {
   return { series: undefined, next: new Map() };
 }
 
-/** Made if it is not there: as many as there are series, which are bounded. */
+/** Creates missing nodes. Their number is bounded like that of the series. */
 function placeOf<Series>(root: Place<Series>, names: readonly string[], values: readonly string[]): Place<Series> {
   let place = root;
   for (let i = 0; i < names.length; i++) {

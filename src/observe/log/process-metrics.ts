@@ -1,6 +1,6 @@
 /**
- * What the process itself needs: CPU, memory, file descriptors, heap, the delay of its event loop, and which build runs.
- * Everything is read when somebody scrapes; only the delay is sampled all the time, by a timer of the runtime.
+ * Metrics of the process: CPU, memory, file descriptors, heap, event loop delay, and the version of the build. Values
+ * are read when they are scraped; only the event loop delay is sampled continuously, by a timer of the runtime.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { monitorEventLoopDelay } from "node:perf_hooks";
@@ -16,7 +16,7 @@ export interface ProcessMetricsOptions {
   readonly startedAtMs: number;
 }
 
-/** The returned function ends the sampling. */
+/** Returns a function that stops the sampling. */
 export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs }: ProcessMetricsOptions): () => void {
   const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   delay.enable();
@@ -41,7 +41,7 @@ export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs 
     "nodejs_eventloop_delay_seconds",
     "How late timers of the event loop ran since the last scrape, by quantile.",
     () => {
-      // The sampler counts its own interval too.
+      // The sampler includes its own interval.
       const seconds = (ns: number): number =>
         Math.max(0, (Number.isNaN(ns) ? 0 : ns) / NS_PER_S - RESOLUTION_MS / 1000);
       const rows = [
@@ -55,7 +55,7 @@ export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs 
   return () => void delay.disable();
 }
 
-/** Only where the system says. */
+/** Empty where the system does not report it. */
 function openDescriptors(): Iterable<readonly [Record<string, string>, number]> {
   try {
     return [[{}, readdirSync("/proc/self/fd").length]];

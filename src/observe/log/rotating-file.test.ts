@@ -26,7 +26,7 @@ function setUp(t: { after(end: () => void): void }, maxBytes: number, keep: numb
   return { path, events, open, files };
 }
 
-test("a full file is renamed, and only so many are kept", async (t) => {
+test("a full file is renamed, and only the configured number is kept", async (t) => {
   const { open, files } = setUp(t, 10, 2);
   for (const line of ["1234567\n", "abcdefg\n", "ABCDEFG\n", "8901234\n"]) {
     const file = open();
@@ -36,7 +36,7 @@ test("a full file is renamed, and only so many are kept", async (t) => {
   assert.deepEqual(files(), { "a.log": "8901234\n", "a.log.1": "ABCDEFG\n", "a.log.2": "abcdefg\n" });
 });
 
-test("what does not fit into memory while the disk is gone is counted as dropped", async (t) => {
+test("lines that do not fit into memory while the disk is unavailable are counted as dropped", async (t) => {
   const { open, path, events } = setUp(t, 1_000_000, 1);
   rmSync(join(path, ".."), { recursive: true });
   const file = open();

@@ -1,8 +1,8 @@
 /**
- * Lines appended to a file that is replaced when it is full: `audit.log` becomes `audit.log.1`, and so on. Writing never
- * makes the caller wait. What cannot be written is kept and tried again while there is room for it, and counted as
- * dropped beyond; a line is never written in part. A file that another program moved, removed or cut is noticed before
- * the next write: lines never go to a file that has lost its name.
+ * Appends lines to a file that is rotated when it is full: `audit.log` becomes `audit.log.1`, and so on. Writing never
+ * blocks the caller. Lines that cannot be written are buffered and retried, and dropped and counted beyond the buffer.
+ * A line is never written partially. A file that another program moved, removed or truncated is detected before the
+ * next write, so lines never go to a file without a name.
  */
 import { type FileHandle, open, rename, rm, stat } from "node:fs/promises";
 import type { Clock } from "../../base/clock.ts";
@@ -10,11 +10,11 @@ import type { Clock } from "../../base/clock.ts";
 export interface RotatingFileOptions {
   readonly path: string;
   readonly maxBytes: number;
-  /** How many full files are kept. */
+  /** The number of rotated files that are kept. */
   readonly keep: number;
   readonly clock: Clock;
   dropped(lines: number): void;
-  /** Writing began to fail, or works again. */
+  /** Called when writing starts to fail, and when it works again. */
   changed(failure: Error | undefined): void;
 }
 
@@ -22,15 +22,15 @@ export interface RotatingFile {
   write(line: string): void;
   /** False while lines cannot be written. */
   readonly isWritable: boolean;
-  /** Writes what waits, if that is possible now. */
+  /** Writes the buffered lines if that is possible. */
   close(): Promise<void>;
 }
 
 const GATHER_MS = 50;
 const RETRY_MS = 1_000;
-/** Lines that wait for the disk. */
+/** Lines buffered while the disk does not accept them. */
 const WAITING_CHARS = 4 * 1024 * 1024;
-/** Who may read it: it holds what users asked for. */
+/** Readable by the owner only, because the file contains users' requests. */
 const MODE = 0o600;
 
 export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
@@ -58,7 +58,7 @@ export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
     else await rm(path, { force: true });
   }
 
-  /** The open file, if it is still the one that the path names; its size may have changed. */
+  /** Returns the open file if the path still names it; its size may have changed. */
   async function current(): Promise<FileHandle> {
     if (handle === undefined) return reopen();
     const [named, own] = await Promise.all([stat(path).catch(missing), handle.stat()]);
@@ -81,7 +81,7 @@ export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
       while (written < bytes.length) written += (await file.write(bytes, written)).bytesWritten;
       size += bytes.length;
     } catch (error) {
-      // Half a line would spoil the next one.
+      // A partial line would corrupt the next one.
       if (written > 0) await file.truncate(size).catch(() => undefined);
       throw error;
     }

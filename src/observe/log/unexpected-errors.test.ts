@@ -5,7 +5,7 @@ import { type Logger, silentLogger } from "./logger.ts";
 import { createMetrics } from "./metrics.ts";
 import { createUnexpectedErrors, describeDefect } from "./unexpected-errors.ts";
 
-test("messages lose what they quote and keep the place", () => {
+test("quoted text is removed from messages, and the location is kept", () => {
   let thrown: unknown;
   try {
     JSON.parse('{"password": hunter2}');
@@ -18,12 +18,12 @@ test("messages lose what they quote and keep the place", () => {
   assert.match(text, /\n\s+at /);
 });
 
-test("what is thrown and is no error is not shown", () => {
+test("a thrown value that is not an error is not shown", () => {
   assert.equal(describeDefect("Bearer abc"), "thrown value of type string");
   assert.equal(describeDefect(undefined), "thrown value of type undefined");
 });
 
-test("every error counts, a flood is logged in part, and the rest is told as a number", async () => {
+test("every error counts, a flood is logged in part, and the rest is logged as a number", async () => {
   const clock = fakeClock();
   const metrics = createMetrics();
   const lines: string[] = [];

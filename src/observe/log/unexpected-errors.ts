@@ -1,20 +1,20 @@
 /**
- * The last resort: exceptions that no request and no call took. Each is a defect of the gateway, so each is counted
- * and logged with its place in the code; the gateway goes on. Messages may quote what somebody sent (a JSON parser's
- * do): what stands in quotes is left out.
+ * The last resort for exceptions that no request or call handled. Each is a defect of the gateway, so it is counted and
+ * logged with its location in the code, and the gateway keeps running. Messages may quote input (those of a JSON parser
+ * do), so text in quotes is removed.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "./logger.ts";
 import type { Metrics } from "./metrics.ts";
 
-/** Where it was caught: by the handlers of a request or connection, or only by the process. */
+/** The handler that caught the error: that of a request or connection, or of the process. */
 export type UnexpectedSource = "request" | "connection" | "process";
 
 export interface UnexpectedErrors {
   report(source: UnexpectedSource, error: unknown, fields?: Readonly<Record<string, string | undefined>>): void;
 }
 
-/** A defect that every request meets must not become a flood of log lines. */
+/** Limits the log lines of a defect that affects every request. */
 const MAX_LINES = 20;
 const LINES_WINDOW_MS = 10_000;
 const MAX_MESSAGE_CHARS = 300;
@@ -31,7 +31,7 @@ export function createUnexpectedErrors(env: {
     "Unexpected exceptions, by the place that caught them. Each is a bug: alert on any increase.",
     ["source"],
   );
-  // Shown from the start as 0: an alert on an increase needs a value before the first one.
+  // Exported as 0 from the start, because an alert on an increase needs a previous value.
   const counters = {
     request: family.labels("request"),
     connection: family.labels("connection"),
@@ -54,7 +54,7 @@ export function createUnexpectedErrors(env: {
   };
 }
 
-/** Message and places; nothing that stood in quotes. */
+/** Returns the message and the stack without text in quotes. */
 export function describeDefect(error: unknown): string {
   if (!(error instanceof Error)) return `thrown value of type ${typeof error}`;
   const message = error.message.replace(/(["'`])[\s\S]*\1/g, "$1…$1").slice(0, MAX_MESSAGE_CHARS);

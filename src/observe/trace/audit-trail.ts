@@ -1,20 +1,20 @@
 /**
- * Where backends tell which tool, prompt, resource or model is called with what, for the audit records of
- * `config.audit`. An exchange has one only where that is configured.
+ * Backends report here which tool, prompt, resource or model is called with which parameters, for the audit records of
+ * `config.audit`. An exchange has an audit trail only where that is configured.
  */
 
 export interface AuditTrail {
-  /** An MCP request was read; `params` as the client sent them. */
+  /** An MCP request was parsed. `params` are those of the client. */
   asked(id: string, method: string, params: Readonly<Record<string, unknown>>): void;
-  /** It ended; `answer` is the text of the server's message, where there is one. */
+  /** The request ended. `answer` is the text of the server's message, if any. */
   ended(id: string, target: string, outcome: string, answer: string | undefined): void;
-  /** A backend begins to answer; what is returned sees the bytes that the client gets. */
+  /** A backend starts to respond. The returned observer receives the bytes that are sent to the client. */
   answered(
     status: number,
     contentType: string | undefined,
     contentEncoding: string | undefined,
   ): AnswerObserver | undefined;
-  /** Throws where a record is required and cannot be written. */
+  /** Throws if a record is required and cannot be written. */
   check(): void;
 }
 

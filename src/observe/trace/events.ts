@@ -1,6 +1,6 @@
 /**
- * The trace events of spec 6, as data. Stage and phase strings and message types stand only here; gwctl and
- * the web UI import this file and nothing else of the gateway.
+ * The trace events of spec 6, as data. Stage and phase strings and message types are defined only here; gwctl and the
+ * web UI import this file and nothing else of the gateway.
  */
 
 export type RequestStage = "initial request" | "gateway policies" | "route policies" | "final request";
@@ -8,10 +8,10 @@ export type ResponseStage = "raw response" | "backend response ready" | "final r
 export type BodyStage = "final request" | "response";
 export type Phase = "gateway" | "route" | "backend";
 export type Severity = "info" | "warn" | "error";
-/** The moment at which a policy ran. */
+/** The hook at which a policy ran. */
 export type PolicyMoment = "request" | "admit" | "parsed" | "admitParsed" | "llmRequest" | "response";
 
-/** A JSON object whose inner contents are not part of the contract (spec 2.7). */
+/** A JSON object whose contents are not part of the contract (spec 2.7). */
 export type JsonObject = { readonly [key: string]: unknown };
 
 export type TraceMessage =
@@ -34,25 +34,28 @@ export type TraceMessage =
       readonly type: "backendCallResult";
       readonly status: number | null;
       readonly error: string | null;
-      /** Where several servers may be asked at once. */
+      /** Present where several servers may be called at once. */
       readonly target?: string;
     }
   | { readonly type: "responseSnapshot"; readonly stage: ResponseStage; readonly requestState: JsonObject }
   | { readonly type: "requestFinished"; readonly status: number | null; readonly error: string | null }
-  /** Beyond spec 6: one event per policy that ran; `details` says why it refused, or what it did. */
+  /**
+   * Beyond spec 6: one event per policy that ran. `details` has the reason for a rejection, or the effect of the
+   * policy.
+   */
   | {
       readonly type: "policy";
       readonly phase: Phase;
-      /** What it stands on inside of the backend, for example `model fast`. */
+      /** The part of the backend that the policy is attached to, for example `model fast`. */
       readonly of?: string;
       readonly kind: string;
       readonly moment?: PolicyMoment;
       readonly result: "applied" | "skipped" | "answered" | "refused";
       readonly details?: string;
     }
-  /** Beyond spec 6: an expression and what it gave; both redacted where they set or read a sensitive header. */
+  /** Beyond spec 6: an expression and its result, both redacted where they set or read a sensitive header. */
   | { readonly type: "cel"; readonly expression: string; readonly result: CelOutcome }
-  /** Beyond spec 6: what a policy or backend has to say, for example the MCP method and target. */
+  /** Beyond spec 6: a report of a policy or backend, for example the MCP method and target. */
   | { readonly type: "policyEvent"; readonly kind: string; readonly details: JsonObject };
 
 export type CelOutcome = { readonly value: unknown } | { readonly error: string };
@@ -63,6 +66,6 @@ export interface TraceEvent {
   readonly eventEnd: number;
   readonly severity: Severity;
   readonly message: TraceMessage;
-  /** Only where one stream carries several requests (`?count=`). */
+  /** Present only where one stream carries several requests (`?count=`). */
   readonly requestId?: string;
 }

@@ -31,7 +31,7 @@ const step = (policy: string, verdict: "passed" | "answered" | "refused", phase:
   micros: 20,
 });
 
-test("a request that went well is told from arrival to end", () => {
+test("a successful request is described from arrival to end", () => {
   assert.deepEqual(explainRequest({ ...answered, steps: [step("cors", "passed", "gateway"), step("jwt", "passed")] }), [
     "POST mcp.example.test/mcp from 192.0.2.1 as `ada` at 2026-01-01T12:00:00.000Z, on listener `default`.",
     "Route `tools` matched.",
@@ -41,7 +41,7 @@ test("a request that went well is told from arrival to end", () => {
   ]);
 });
 
-test("what a policy in shadow mode would reject is said, with the reason", () => {
+test("the story includes what a policy in shadow mode would reject, with the reason", () => {
   const reason = 'the rule `"admin" in jwt.roles` is not true: jwt.roles is ["dev"]';
   assert.match(
     story({ steps: [step("authorization", "passed")], shadow: [{ policy: "authorization", reason }] }),
@@ -133,11 +133,11 @@ const cases: { name: string; changes: Partial<RequestRecord>; says: string }[] =
   },
 ];
 for (const { name, changes, says } of cases) {
-  test(`the story tells of ${name}`, () => {
+  test(`the story describes ${name}`, () => {
     assert.ok(story(changes).includes(says), story(changes));
   });
 }
 
-test("a request that went well says nothing of refusals", () => {
+test("the story of a successful request does not mention rejections", () => {
   assert.doesNotMatch(story({}), /efused|enied|failed|Limited/);
 });

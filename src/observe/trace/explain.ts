@@ -1,10 +1,10 @@
 /**
- * The story of one request as a person would tell it: what was asked, where it went, who let it pass, who refused it
- * and why, who answered, how it ended. Pure: a record goes in, sentences come out.
+ * Describes one request in sentences: method and path, route, the policies that passed or rejected it and why, the
+ * backend that responded, and how it ended. Pure function of a request record.
  */
 import type { RecordedStep, RequestRecord } from "./request-record.ts";
 
-/** Words for codes where "refused" says too little. */
+/** Wording for codes that need more detail than "Rejected". */
 const DENIALS: Readonly<Record<string, string>> = {
   authorization_denied: "Denied",
   rate_limited: "Limited",
@@ -49,7 +49,7 @@ function shadowed({ shadow = [] }: RequestRecord): string[] {
   );
 }
 
-/** The one sentence that most readers come for. */
+/** The main sentence: why the request failed, or where its response came from. */
 function verdict({ failure, steps, route, listener, status, backend }: RequestRecord): string[] {
   const answeredBy = steps.find((step) => step.verdict === "answered");
   if (failure === undefined)
@@ -106,11 +106,11 @@ function scopeOf(step: RecordedStep, route: string | null, listener: string, bac
 
 function nameOf({ policy, of, micros }: RecordedStep): string {
   const name = of === undefined ? policy : `${policy} of ${kindAndName(of)}`;
-  // Only what a person would notice: a key set that had to be fetched, a limit service that was slow.
+  // Only noticeable durations are shown, such as those of a key set fetch or a slow limit service.
   return micros >= 1000 ? `${name} ${milliseconds(micros / 1000)}` : name;
 }
 
-/** `model fast` → model `fast`. */
+/** Formats `model fast` as model `fast`. */
 function kindAndName(of: string): string {
   return of.replace(/ (.*)$/s, " `$1`");
 }

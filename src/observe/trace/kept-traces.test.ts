@@ -16,7 +16,7 @@ function keep(kept: ReturnType<typeof createKeptTraces>, id: string, ...targets:
   recording.keep(id);
 }
 
-test("what is kept is found by the request's id, and what is not kept is gone", () => {
+test("a kept trace is found by the request's id, and other traces are released", () => {
   const kept = createKeptTraces(10_000);
   keep(kept, "one", "a", "b");
   kept.record().event(event("never kept"));
@@ -24,7 +24,7 @@ test("what is kept is found by the request's id, and what is not kept is gone", 
   assert.equal(kept.find("two"), undefined);
 });
 
-test("the oldest go when the budget is used up", () => {
+test("the oldest traces are evicted when the budget is exhausted", () => {
   const size = JSON.stringify([event("x".repeat(100))]).length;
   const kept = createKeptTraces(size * 2);
   for (const id of ["one", "two", "three"]) keep(kept, id, "x".repeat(100));
@@ -33,7 +33,7 @@ test("the oldest go when the budget is used up", () => {
   assert.deepEqual(kept.report(), { traces: 2, bytes: size * 2, maxBytes: size * 2 });
 });
 
-test("a trace larger than the whole budget is not kept, and nothing else is lost for it", () => {
+test("a trace larger than the whole budget is not kept and evicts nothing", () => {
   const kept = createKeptTraces(300);
   keep(kept, "small", "a");
   keep(kept, "large", "x".repeat(1000));
@@ -49,7 +49,7 @@ test("the same id twice keeps the newer one and counts it once", () => {
   assert.equal(kept.report().traces, 1);
 });
 
-test("beyond 500 events expressions are left out, with their number; everything else stays", () => {
+test("beyond 500 events expressions are omitted and counted; everything else is kept", () => {
   const kept = createKeptTraces(1_000_000);
   const recording = kept.record();
   for (let i = 0; i < 600; i++)

@@ -1,17 +1,19 @@
 /**
- * Full traces of requests that failed, kept within a memory budget so that one can look after something went wrong.
- * Switched on by the operator: every request is then traced, and thrown away again when it went well.
+ * Keeps the full traces of failed requests within a memory budget, for later diagnosis. When the operator enables it,
+ * every request is traced, and the traces of successful ones are discarded.
  */
 import type { TraceEvent } from "./events.ts";
 import type { TraceWatcher } from "./trace.ts";
 
-/** A rule over a list of a thousand tools is evaluated a thousand times: beyond this, expressions are left out. */
+/**
+ * The number of events after which expressions are omitted: a rule over a thousand tools is evaluated a thousand times.
+ */
 const MAX_EVENTS = 500;
 
 export interface KeptTraces {
-  /** Takes the events of one request; ask `keep` or nothing when it ended. */
+  /** Records the events of one request. Call `keep` when the request ended, or drop the recording. */
   record(): TraceRecording;
-  /** The newest trace of that request. */
+  /** Returns the newest trace of the request. */
   find(id: string): readonly TraceEvent[] | undefined;
   report(): { readonly traces: number; readonly bytes: number; readonly maxBytes: number };
 }
@@ -21,7 +23,7 @@ export interface TraceRecording extends TraceWatcher {
 }
 
 export function createKeptTraces(maxBytes: number): KeptTraces {
-  /** As JSON: its length is the size that counts, and nothing in it can change any more. */
+  /** As JSON, whose length is the size that counts, and which cannot change later. */
   const kept = new Map<string, string>();
   let bytes = 0;
 

@@ -1,28 +1,30 @@
 /**
- * What is found when answers of a mirror are compared with the backend's own: told to the trace and to the report.
+ * The result of comparing a mirror's response with that of the backend, for the trace and the mirror report.
  */
 
 export interface MirrorComparison {
   /** The mirror's address, or the name of its Service. */
   readonly mirror: string;
-  /** Why there was no answer of the mirror. */
+  /** Why the mirror did not respond. */
   readonly failed?: string;
-  /** As one text each, the same for the same difference: `status 200 → 500`, `$.items[].id: number → string`. */
+  /** One string per kind of difference: `status 200 → 500`, `$.items[].id: number → string`. */
   readonly status?: string;
   readonly shape?: readonly string[];
-  /** False where a body is too large, encoded, a stream, or no JSON: only its content type was compared. */
+  /**
+   * False for bodies that are too large, encoded, streamed, or not JSON, of which only the content type was compared.
+   */
   readonly hasShape: boolean;
-  /** From the request to the head of the answer. */
+  /** From the request to the response head. */
   readonly backendMs: number;
   readonly mirrorMs: number;
   readonly isSlower: boolean;
 }
 
-/** Of a request that was mirrored to be compared. */
+/** The comparisons of one mirrored request. */
 export interface Mirrored {
   readonly found: MirrorComparison[];
-  /** Copies that have not been compared when the request ended. */
+  /** The number of copies that were not compared when the request ended. */
   pending: number;
-  /** Hears of those. */
+  /** Receives the comparisons that finish after the request. */
   onLate: ((found: MirrorComparison) => void) | undefined;
 }

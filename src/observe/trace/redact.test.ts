@@ -27,7 +27,7 @@ test("repeated headers become a list, each value redacted", () => {
   assert.deepEqual({ ...shown }, { "set-cookie": ["<redacted>", "<redacted>"], "x-n": ["1", "2"] });
 });
 
-test("a text that quotes a credential is scrubbed of it, with and without its scheme", () => {
+test("a credential quoted in text is redacted, with and without its scheme", () => {
   const redaction = createRedaction();
   const pairs = ["authorization", "Bearer abc.def.ghi", "accept", "text/html"];
   assert.equal(
@@ -36,7 +36,7 @@ test("a text that quotes a credential is scrubbed of it, with and without its sc
   );
 });
 
-test("short values are left alone: they are words, not secrets", () => {
+test("short values are not redacted, because they are words, not secrets", () => {
   assert.equal(createRedaction().scrub("the user is a", ["cookie", "a"]), "the user is a");
 });
 
@@ -60,7 +60,7 @@ for (const { name, value, shown } of copies) {
       "a=b; sid=0123456789abcdef",
     ];
     assert.equal(redaction.headers(["x-copy", value, ...sensitive])["x-copy"], shown);
-    // Also where only the values are left.
+    // The same if only the values are available.
     assert.equal(redaction.headers(["x-copy", value], redaction.secrets(sensitive))["x-copy"], shown);
   });
 }
@@ -88,11 +88,11 @@ for (const [given, expected] of queries) {
   });
 }
 
-test("parameters that a policy read its credential from are hidden too", () => {
+test("parameters from which a policy read its credential are hidden too", () => {
   assert.equal(redactQuery("team=x&a=1", ["team"]), "team=<redacted>&a=1");
 });
 
-test("headers and parameters that the configuration reads credentials from are hidden from then on", () => {
+test("headers and parameters that the configuration reads credentials from are hidden after that", () => {
   const redaction = createRedaction();
   assert.equal(redaction.query("team=x"), "team=x");
   redaction.hideAlso({ headers: ["X-Team-Key"], parameters: ["team"] });
@@ -100,7 +100,7 @@ test("headers and parameters that the configuration reads credentials from are h
   assert.deepEqual({ ...redaction.headers(["x-team-key", "x"]) }, { "x-team-key": "<redacted>" });
 });
 
-test("headers that are URLs keep their credentials to themselves", () => {
+test("credentials in headers that are URLs are hidden", () => {
   const shown = createRedaction().headers(["location", "/cb?state=1&code=x#access_token=y", "x-url", "/cb?code=x"]);
   assert.deepEqual(
     { ...shown },
@@ -145,7 +145,7 @@ const bodies = [
   { name: "an event stream with a token", type: "text/event-stream", body: 'data: {"id_token":"t0ken"}\n\n' },
 ];
 for (const { name, type, body } of bodies) {
-  test(`the secrets in ${name} are hidden and the rest stays`, () => {
+  test(`the secrets in ${name} are hidden and the rest is unchanged`, () => {
     const shown = redactBody(Buffer.from(body), type).toString();
     assert.match(shown, /<redacted>/);
     assert.doesNotMatch(shown, /t0ken|c0de|r\\"x|client_secret=s/);
@@ -154,7 +154,7 @@ for (const { name, type, body } of bodies) {
   });
 }
 
-test("bodies without secrets, and bytes that are no text, pass unchanged", () => {
+test("bodies without secrets, and bytes that are not text, pass unchanged", () => {
   const bytes = Buffer.from([0, 255, 254, 10]);
   assert.equal(redactBody(bytes, "image/png"), bytes);
   assert.equal(redactBody(bytes, "application/json"), bytes);
@@ -225,7 +225,7 @@ test("an expression that sets a header is judged by the header's name", () => {
   assert.equal(redaction.expression("'blue' + jwt.sub", { header: "x-team" }), "'blue' + jwt.sub");
 });
 
-test("members of JSON with sensitive names are hidden, nested, cut off and inside of strings, and others stay exact", () => {
+test("members of JSON with sensitive names are hidden, nested, truncated and inside strings, and others are unchanged", () => {
   const found: string[] = [];
   const given =
     '{"a": {"api_key" : "k\\"1", "max_tokens":5}, "auth":{"user":"u","n":[1,"p"]}, "ok":true, "token":true}';
@@ -240,7 +240,7 @@ test("members of JSON with sensitive names are hidden, nested, cut off and insid
   assert.equal(redactJson('say "token" and leave'), 'say "token" and leave');
 });
 
-test("secrets of the configuration are hidden in any text, alone or inside of it, and ordinary words are not [N20]", () => {
+test("secrets of the configuration are hidden in any text, alone or as a part, and ordinary words are not [N20]", () => {
   const redaction = createRedaction();
   assert.equal(redaction.text("sk-abc-0123456789"), "sk-abc-0123456789");
   redaction.hideValues([
@@ -315,6 +315,6 @@ test("the time is linear in the input, whatever it consists of [N19]", () => {
     withoutSecrets(text, ["aaaaaaaa"]);
   }
   const { user, system } = process.cpuUsage(began);
-  // 60 MB of text: a second; quadratic work over one of them would take minutes.
+  // 60 MB of text take a second; quadratic work on one of the inputs would take minutes.
   assert.ok((user + system) / 1e6 < 20, `${(user + system) / 1e6} s`);
 });

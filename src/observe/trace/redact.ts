@@ -1,8 +1,8 @@
 /**
  * The redactor of every output: configuration dump, records, recordings, traces, audit, metrics, log and UI. A value is
- * hidden by the name it stands under, by its form, because it repeats a credential of the same request, or because it
- * equals a secret of the configuration. Backends and CEL expressions keep the real values.
- * Every function is linear in its input, and what it returned may be redacted again without harm.
+ * hidden because of its name, because of its form, because it repeats a credential of the same request, or because it
+ * equals a secret of the configuration. Backends and CEL expressions get the real values. Every function is linear in
+ * its input, and redacting a result again is harmless.
  */
 import { isCommonHeaderName } from "../../base/header-names.ts";
 import { isSensitiveName } from "./sensitive-names.ts";
@@ -11,12 +11,12 @@ export const REDACTED = "<redacted>";
 
 const URL_HEADERS = new Set(["location", "content-location", "referer"]);
 
-/** Shorter values are words, not secrets: replacing them everywhere would only spoil the text. */
+/** Shorter values are words, not secrets. Replacing them everywhere would garble the text. */
 const MIN_SCRUBBED_CHARS = 6;
-/** A part of a value, such as one cookie of several, is a secret rather than a word from this length on. */
+/** The length from which a part of a value, such as one cookie of several, counts as a secret rather than a word. */
 const MIN_SCRUBBED_PART_CHARS = 12;
 
-/** Where credentials travel, by the configuration: `location` of an API key, the header of a backend's key. */
+/** The configured places of credentials, such as `location` of an API key or the header of a backend's key. */
 export interface CredentialPlaces {
   readonly headers?: readonly string[];
   readonly parameters?: readonly string[];
@@ -24,23 +24,29 @@ export interface CredentialPlaces {
 
 export interface Redaction {
   isSensitive(headerName: string): boolean;
-  /** A value that repeats one of a sensitive header, or one of `secrets`, is hidden under whatever name it stands. */
+  /** Hides a value that repeats that of a sensitive header or one of `secrets`, whatever the header's name is. */
   headers(pairs: readonly string[], secrets?: readonly string[]): Record<string, string | string[]>;
-  /** What the sensitive ones of these headers carry: each whole value, and the credential in it. */
+  /** Returns the credentials in the sensitive headers: each whole value, and the credential inside it. */
   secrets(pairs: readonly string[]): string[];
-  /** A query string with the values of credential parameters hidden. */
+  /** Hides the values of credential parameters in a query string. */
   query(query: string, alsoHidden?: readonly string[]): string;
-  /** A text that may quote the values of these headers or other secrets, for example the reason of a refusal. */
+  /**
+   * Redacts text that may quote the values of these headers or other secrets, for example the reason of a rejection.
+   */
   scrub(text: string, pairs: readonly string[], secrets?: readonly string[]): string;
-  /** A text of any kind, for example a log line or a page of metrics, without secrets of the configuration. */
+  /** Removes secrets of the configuration from any text, for example a log line or the metrics. */
   text(text: string): string;
-  /** The value that a configuration gives a header, in a match or a modifier. */
+  /** Redacts the value that a configuration gives a header, in a match or a modifier. */
   headerSetting(name: string, value: string): string;
-  /** An expression of the configuration, and the name of the header that it sets, if it sets one. */
+  /** Redacts an expression of the configuration. The options name the header that it sets, if any. */
   expression(source: string, options?: ExpressionOptions): string;
-  /** Names only come, with each load of the configuration: requests of an older one are shown for a while. */
+  /**
+   * Adds names with each load of the configuration. Names are never removed, because older requests can still be shown.
+   */
   hideAlso(places: CredentialPlaces): void;
-  /** Secrets of the configuration, hidden from then on wherever they would appear. They stay for the same reason. */
+  /**
+   * Adds secrets of the configuration, which are hidden in every output. They are never removed, for the same reason.
+   */
   hideValues(values: Iterable<string>): void;
 }
 
@@ -53,7 +59,7 @@ export interface ExpressionOptions {
 
 export function createRedaction(sensitiveHeaders: readonly string[] = []): Redaction {
   const names = new Set(sensitiveHeaders.map((name) => name.toLowerCase()));
-  /** Some servers read `x_api_key` as `x-api-key`: so do those who look for keys in what we show. */
+  /** Some servers read `x_api_key` as `x-api-key`, so both spellings are hidden. */
   const isHidden = (name: string): boolean =>
     isSensitiveName(name, "header") || names.has(name) || (name.includes("_") && names.has(name.replaceAll("_", "-")));
   const isHiddenName = (name: string): boolean => isHidden(name) || isHidden(name.toLowerCase());
@@ -61,7 +67,7 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
   const configured = new SecretValues();
   const shownQuery = (query: string, alsoHidden: readonly string[] = []): string =>
     query === "" ? query : configured.hideIn(redactQuery(query, [...parameters, ...alsoHidden]));
-  /** An authorization code goes to its client in `location`, and on from there in `referer`. */
+  /** An authorization code is sent to the client in `location` and may return in `referer`. */
   const shownValue = (name: string, value: string): string =>
     URL_HEADERS.has(name) ? value.replace(/(?<=[?#])[^?#]+/g, (query) => shownQuery(query)) : value;
   const secretsOf = (pairs: readonly string[]): string[] => {
@@ -116,7 +122,7 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
   };
 }
 
-/** A query string with the values of credential parameters hidden. */
+/** Hides the values of credential parameters in a query string. */
 export function redactQuery(query: string, alsoHidden: readonly string[] = []): string {
   if (query === "") return query;
   return query
@@ -130,14 +136,14 @@ export function redactQuery(query: string, alsoHidden: readonly string[] = []): 
     .join("&");
 }
 
-/** A text of somebody who was given these secrets, and may repeat them. */
+/** Redacts text from a peer that received these secrets and may repeat them. */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {
   let shown = text;
   for (const secret of secrets) if (secret.length >= MIN_SCRUBBED_CHARS) shown = shown.replaceAll(secret, REDACTED);
   return shown;
 }
 
-/** A value without copies of these secrets: all of it, or a part that is long enough to be one. */
+/** Hides copies of these secrets in a value: the whole value, or a part that is long enough to be a secret. */
 export function withoutCopies(value: string, secrets: readonly string[]): string {
   let shown = value;
   for (const secret of secrets) {
@@ -147,7 +153,7 @@ export function withoutCopies(value: string, secrets: readonly string[]): string
   return shown;
 }
 
-// Texts of a configuration: settings, process arguments, expressions.
+// Configuration strings: settings, process arguments, expressions.
 
 const PRIVATE_KEY = /-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/;
 /** Credentials that are recognized by their form: JSON Web Tokens and the prefixes of well-known issuers. */
@@ -155,19 +161,19 @@ const KNOWN_FORM =
   /\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|\b(?:sk-|pk_live_|sk_live_|rk_live_|ghp_|gho_|ghs_|ghu_|github_pat_|glpat-|xox[abeoprs]-|AIza|hf_|npm_|pypi-|dop_v1_|SG\.|whsec_|AGE-SECRET-KEY-)[\w.+/=-]{8,}|\bAKIA[0-9A-Z]{16}\b/g;
 const URL_IN_TEXT = /[a-z][a-z0-9+.-]{0,30}:\/\/(?:[^\s/?#]*@)?[^\s"'`<>]+/gi;
 const WHOLE_URL = /^[a-z][a-z0-9+.-]*:\/\/\S*$/i;
-/** `--token=x`, `Password=x;`, `X-Api-Key: x`: a name, a sign and a value up to the next separator. */
+/** `--token=x`, `Password=x;`, `X-Api-Key: x`: a name, a sign, and a value up to the next separator. */
 const ASSIGNMENT =
   /(^|[^\w.-])(-{0,2}[A-Za-z_][\w.-]{0,127})(\s{0,4}[=:](?!=)\s{0,4})("[^"]*"?|'[^']*'?|[^\s;,&"'][^;,&"'\n]*)/g;
-/** A reference to an environment variable names a secret without telling it. */
+/** A reference to an environment variable does not reveal the secret. */
 const ONLY_REFERENCES = /^["']?(?:\$\{\w+\})+["']?$/;
 
 /**
- * A string of a configuration, or of an error about one, without the credentials that are recognized in it. `found`
- * collects them, so that they can be hidden elsewhere.
+ * Hides credentials recognized in a string of a configuration, or in an error about one. `found` collects them, so that
+ * they can be hidden elsewhere.
  */
 export function redactText(text: string, found?: string[]): string {
   if (PRIVATE_KEY.test(text)) return REDACTED;
-  // In a longer text a quote ends a URL; a URL that stands alone may contain one.
+  // In a longer text a quote ends a URL; a URL on its own may contain one.
   const withoutUrls = (
     WHOLE_URL.test(text) ? redactUrl(text, found) : text.replace(URL_IN_TEXT, (url) => redactUrl(url, found))
   ).replace(KNOWN_FORM, (value) => {
@@ -185,7 +191,7 @@ export function redactText(text: string, found?: string[]): string {
   });
 }
 
-/** What a value that is hidden as a whole may give away in parts: the credential behind its scheme, and constants. */
+/** Parts of a hidden value that are secrets themselves: the credential after its scheme, and constants. */
 export function credentialsIn(value: string): string[] {
   const bare = value.replace(LITERAL, (literal) => " ".repeat(literal.length));
   const constants = [...value.matchAll(LITERAL)].flatMap(({ 0: literal, index }) => {
@@ -195,7 +201,7 @@ export function credentialsIn(value: string): string[] {
   return [...copiesOf(constantIn(value)), ...constants].filter((one) => !one.includes(REDACTED));
 }
 
-/** The arguments of a process: `--api-key x` and `-u name:password` beside everything that `redactText` finds. */
+/** Redacts the arguments of a process: `--api-key x`, `-u name:password`, and everything that `redactText` finds. */
 export function redactArguments(args: readonly string[], found?: string[]): string[] {
   return args.map((argument, i) => {
     const before = args[i - 1];
@@ -211,7 +217,9 @@ export function redactArguments(args: readonly string[], found?: string[]): stri
   });
 }
 
-/** `--token=x`, `TOKEN=x` and `X-Api-Key: x` hide everything behind the sign: a value may contain any character. */
+/**
+ * `--token=x`, `TOKEN=x` and `X-Api-Key: x` hide everything after the sign, because a value may contain any character.
+ */
 function redactArgument(argument: string, found?: string[]): string {
   const [start, name = ""] = /^-{0,2}([A-Za-z_][\w.-]{0,127})(?:=|:(?!\/\/)\s*)/.exec(argument) ?? [];
   const value = start === undefined ? "" : argument.slice(start.length);
@@ -221,10 +229,12 @@ function redactArgument(argument: string, found?: string[]): string {
   return `${start}${REDACTED}`;
 }
 
-/** A URL of the configuration: credentials stand before the host, in a parameter of any name, or in the path. */
+/**
+ * Redacts a URL of the configuration: credentials may be before the host, in a parameter of any name, or in the path.
+ */
 export function redactUrl(text: string, found?: string[]): string {
   if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text;
-  // A password may hold an `@` that nobody encoded: the last one before the path ends it.
+  // A password may contain an unencoded `@`, so the last one before the path ends it.
   return text
     .replace(/\/\/([^/?#]*)@/, (all: string, user: string) => {
       const password = user.slice(user.indexOf(":") + 1);
@@ -234,14 +244,14 @@ export function redactUrl(text: string, found?: string[]): string {
     })
     .replace(/([?&]([^=&#?]*)=)([^&#]+)/g, (all: string, start: string, name: string, value: string) => {
       if (ONLY_REFERENCES.test(value)) return all;
-      // A parameter of another name may hold a version or a language: hidden here, and left alone elsewhere.
+      // A parameter with another name may be a version or a language, so it is hidden here but not collected.
       if (isSensitiveName(decodeSafely(name), "query")) found?.push(value, decodeSafely(value));
       return `${start}${REDACTED}`;
     })
     .replace(/#[\s\S]*$/, (fragment) => (fragment.includes("=") ? `#${REDACTED}` : fragment));
 }
 
-/** The whole id of an MCP session is a key to it where the route has no authentication. */
+/** Shortens the id of an MCP session, because the whole id grants access where the route has no authentication. */
 export function shortSessionId(id: string): string {
   return `${id.slice(0, 8)}…`;
 }
@@ -252,8 +262,8 @@ const AUTH_SCHEME = /^(?:Bearer|Basic|Digest|Negotiate|Token|ApiKey|DPoP) ?$/i;
 const HEADER_READ = /\bheaders(?:\[\s*$|\.(\w+))/;
 
 /**
- * An expression without the constants that may be credentials: those that a clause compares with a sensitive header or
- * attribute, those that look like a key beside a header of the operator's own, and those of a known form.
+ * Hides constants of an expression that may be credentials: constants compared with a sensitive header or attribute,
+ * constants that look like a key and are used with a custom header, and constants of a known form.
  */
 function redactExpression(
   source: string,
@@ -298,7 +308,7 @@ function redactClause(
 
 const OPENING = /^[rRbB]{0,2}("""|'''|"|')/;
 
-/** What stands between the quotes; the whole text if it has none. */
+/** Returns the text between the quotes, or the whole text if it has none. */
 function constantIn(literal: string): string {
   const [opening, quote] = OPENING.exec(literal) ?? [];
   if (opening === undefined || quote === undefined || !literal.endsWith(quote)) return literal;
@@ -316,7 +326,9 @@ function isIndex(bare: string, at: number, length: number): boolean {
   return /[\w)\]]\s*\[\s*$/.test(before) && !/\bin\s*\[\s*$/.test(before) && /^\s*\]/.test(bare.slice(at + length));
 }
 
-/** The parts between `&&` and `||` that stand in no bracket, with these signs; together they are the source. */
+/**
+ * Splits the source at `&&` and `||` outside brackets. The parts include the operators; joined, they are the source.
+ */
 function clausesOf(source: string): string[] {
   const bare = source.replace(LITERAL, (literal) => " ".repeat(literal.length));
   const clauses: string[] = [];
@@ -335,7 +347,10 @@ function clausesOf(source: string): string[] {
   return [...clauses, source.slice(from)];
 }
 
-/** A constant that may be a shared key: one word with letters and digits that is no date, version, address or path. */
+/**
+ * Whether a constant may be a shared key: one word with letters and digits that is not a date, version, address or
+ * path.
+ */
 function couldBeSecret(value: string): boolean {
   const bare = value.replace(/^["']|["']$/g, "");
   if (bare.length < 6 || /[\s/(){}[\]]/.test(bare) || !/\d/.test(bare) || !/[A-Za-z]/.test(bare)) return false;
@@ -344,7 +359,10 @@ function couldBeSecret(value: string): boolean {
 
 // Bodies: forms and JSON.
 
-/** What token endpoints take and give (RFC 6749, 7523, 7636, 8628). Other members of a captured body stay exact. */
+/**
+ * The credential fields of token endpoints (RFC 6749, 7523, 7636, 8628). Other members of a captured body are
+ * unchanged.
+ */
 const OAUTH_FIELDS: ReadonlySet<string> = new Set([
   "access_token",
   "refresh_token",
@@ -360,7 +378,7 @@ const OAUTH_FIELDS: ReadonlySet<string> = new Set([
   "password",
 ]);
 
-/** The body of a traced request without the tokens and secrets that OAuth endpoints exchange. Other bodies stay exact. */
+/** Hides the tokens and secrets of OAuth endpoints in the body of a traced request. Other bodies are unchanged. */
 export function redactBody(bytes: Buffer, contentType: string | undefined): Buffer {
   const type = contentType?.toLowerCase() ?? "";
   if (type.startsWith("application/x-www-form-urlencoded")) return Buffer.from(redactForm(bytes.toString("latin1")));
@@ -376,18 +394,18 @@ function redactForm(form: string): string {
     .map((part) => {
       const written = part.split("=", 1)[0] ?? "";
       const name = decodeSafely(written).toLowerCase();
-      // `code` is a credential in a form (RFC 6749 section 4.1.3), and an ordinary word in JSON.
+      // `code` is a credential in a form (RFC 6749 section 4.1.3) and an ordinary word in JSON.
       return OAUTH_FIELDS.has(name) || name === "code" ? `${written}=${REDACTED}` : part;
     })
     .join("&");
 }
 
-/** JSON inside of a string is searched too, to this depth. */
+/** The depth to which JSON inside strings is searched. */
 const NESTED_JSON_DEPTH = 3;
 
 /**
- * A text that is or contains JSON, without the values of members whose names are sensitive. It may be cut off anywhere.
- * `found` collects the strings that were hidden, so that their copies can be hidden elsewhere.
+ * Hides the values of members with sensitive names in text that is or contains JSON, which may be truncated anywhere.
+ * `found` collects the hidden strings, so that their copies can be hidden elsewhere.
  */
 export function redactJson(text: string, found?: string[]): string {
   return redactMembers(text, (name) => isSensitiveName(name, "json"), found, NESTED_JSON_DEPTH);
@@ -427,7 +445,7 @@ function redactMembers(text: string, isSecret: (name: string) => boolean, found?
   return from === 0 ? text : shown + text.slice(from);
 }
 
-/** Behind the closing quote; the end of the text if there is none. */
+/** Returns the offset after the closing quote, or the end of the text if there is none. */
 function endOfString(text: string, start: number): number {
   for (let i = start + 1; i < text.length; i++) {
     const code = text.charCodeAt(i);
@@ -437,7 +455,9 @@ function endOfString(text: string, start: number): number {
   return text.length;
 }
 
-/** Behind a string, number, object or array; `start` itself if it is a literal (`true`, `null`) or nothing. */
+/**
+ * Returns the offset after a string, number, object or array; `start` itself for a literal (`true`, `null`) or nothing.
+ */
 function endOfValue(text: string, start: number): number {
   const char = text[start];
   if (char === '"') return endOfString(text, start);
@@ -487,7 +507,10 @@ function unescaped(written: string): string {
 
 // Values: copies of credentials, and the secrets of the configuration.
 
-/** What of a sensitive value may be copied: all of it, the credential behind its scheme, the value of one cookie. */
+/**
+ * The parts of a sensitive value that may be copied: all of it, the credential after its scheme, the value of one
+ * cookie.
+ */
 function copiesOf(value: string): string[] {
   const space = value.indexOf(" ");
   const credential = space < 0 ? "" : value.slice(space + 1).trim();
@@ -498,7 +521,7 @@ function copiesOf(value: string): string[] {
   return [value, credential, ...cookies].filter((one) => one !== "");
 }
 
-/** The whole value, the credential behind its scheme (`Bearer …`), and long parts: any of them may be quoted. */
+/** The whole value, the credential after its scheme (`Bearer …`), and long parts, any of which may be quoted. */
 function secretsIn(value: string): string[] {
   const space = value.indexOf(" ");
   const credential = space < 0 ? "" : value.slice(space + 1).trim();
@@ -514,19 +537,19 @@ function decodeSafely(text: string): string {
   }
 }
 
-/** The search works with the first characters of each secret: a shorter one is hidden only where it is a whole value. */
+/** The search uses the first characters of each secret. A shorter secret is hidden only where it is a whole value. */
 const MIN_VALUE_CHARS = 8;
-/** From this length on a secret is hidden inside of a longer word as well. */
+/** The length from which a secret is hidden inside longer words as well. */
 const MIN_INNER_CHARS = 12;
 const BLOCK = 3;
 const FULL_SHIFT = MIN_VALUE_CHARS - BLOCK + 1;
 const TABLE_SIZE = 1 << 14;
-/** Of a configuration with more secrets the rest is hidden by name only. */
+/** Secrets beyond this number are hidden by name only. */
 const MAX_VALUES = 100_000;
 
 /**
- * Finds many secrets in a text at once (Wu and Manber): the last three characters of a window of eight say how far no
- * secret can begin, so most of a text is stepped over and a log line costs well under a microsecond.
+ * Finds many secrets in a text at once (Wu and Manber). The last three characters of a window of eight determine how
+ * far the search can skip, so a log line costs well under a microsecond.
  */
 class SecretValues {
   readonly #known = new Set<string>();
@@ -553,7 +576,7 @@ class SecretValues {
     const hash = blockHash(secret, MIN_VALUE_CHARS - BLOCK);
     const same = this.#byBlock.get(hash);
     if (same === undefined) this.#byBlock.set(hash, [secret]);
-    // The longest first: one secret may begin another.
+    // The longest first, because one secret may be a prefix of another.
     else same.splice(same.findIndex(({ length }) => length < secret.length) >>> 0, 0, secret);
   }
 
@@ -585,7 +608,7 @@ class SecretValues {
   }
 }
 
-/** Digits may be a number of JSON, and letters a word: these are hidden where they are a whole value. */
+/** Digits may be a JSON number, and letters a word, so these are hidden only where they are a whole value. */
 function isOrdinary(secret: string): boolean {
   if (/^\d+$/.test(secret) || isCommonHeaderName(secret.toLowerCase())) return true;
   return secret.length < MIN_INNER_CHARS && /^[A-Za-z_ -]+$/.test(secret);
@@ -596,7 +619,7 @@ function blockHash(text: string, at: number): number {
   return ((a * 961 + b * 31 + c) ^ (b << 7)) & (TABLE_SIZE - 1);
 }
 
-/** A short secret may be a part of ordinary words: it counts where no word goes on before or after it. */
+/** A short secret may be part of ordinary words, so it counts only at word boundaries. */
 function isWhole(text: string, at: number, secret: string): boolean {
   if (!text.startsWith(secret, at)) return false;
   return (
@@ -609,7 +632,7 @@ function isWordCode(code: number): boolean {
   return (code >= 48 && code <= 57) || (code >= 65 && code <= 90) || code === 95 || (code >= 97 && code <= 122);
 }
 
-/** As written, and as JSON and URLs write it. */
+/** The secret itself, and as encoded in JSON and URLs. */
 function formsOf(secret: string): Set<string> {
   return new Set([secret, JSON.stringify(secret).slice(1, -1), encodeSafely(secret)]);
 }
@@ -618,7 +641,7 @@ function encodeSafely(text: string): string {
   try {
     return encodeURIComponent(text);
   } catch {
-    // A lone surrogate cannot stand in a URL.
+    // A lone surrogate cannot be encoded in a URL.
     return text;
   }
 }
@@ -630,12 +653,12 @@ export interface VariableValue {
   readonly value: string;
 }
 
-/** Shorter ones are words of messages themselves. */
+/** Shorter values are ordinary words of messages. */
 const MIN_VARIABLE_CHARS = 3;
 
 /**
- * A message about a configuration with the names of environment variables in place of their values: a value may be a
- * secret in the wrong place, and an expression's error quotes only a part of it.
+ * Replaces the values of environment variables in a message about a configuration with the variables' names. A value
+ * may be a secret in the wrong place, and the error of an expression may quote only a part of it.
  */
 export function withVariableNames(message: string, variables: readonly VariableValue[]): string {
   let hidden = message;

@@ -1,15 +1,15 @@
 /**
- * One finished request as `/debug/requests` shows it: who asked for what, which policies looked at it, who answered,
- * and why not. Pure data, without secrets; the shape that gwctl and the web UI read.
+ * A finished request as `/debug/requests` shows it: client, target, policies, responder and failure. Plain data without
+ * secrets, in the shape that gwctl and the web UI read.
  */
 import type { JsonObject, Phase, TraceEvent } from "./events.ts";
 
 export interface RequestRecord {
-  /** Counts up by one per request; `?since=` takes it. */
+  /** Increases by one per request; `?since=` takes it. */
   readonly seq: number;
-  /** The value of `x-request-id`. A client may choose it, so it need not be unique. */
+  /** The value of `x-request-id`. A client may choose it, so it is not necessarily unique. */
   readonly id: string;
-  /** Arrival, RFC 3339. */
+  /** The time of arrival, RFC 3339. */
   readonly time: string;
   readonly durationMs: number;
   readonly listener: string;
@@ -17,19 +17,19 @@ export interface RequestRecord {
   readonly backend: string | null;
   readonly method: string;
   readonly host: string;
-  /** As the client sent it, without the query. */
+  /** The path from the client, without the query. */
   readonly path: string;
-  /** The peer of the connection. `client`: the client's address, where trusted proxies report one. */
+  /** The peer of the connection. `client` is the client's address, where trusted proxies report one. */
   readonly source: { readonly address: string; readonly port: number; readonly client?: string | undefined };
   readonly status: number | null;
-  /** Who answered; null when the connection ended before anybody could. */
+  /** The responder; null if the connection ended before a response. */
   readonly answeredBy: "upstream" | "gateway" | null;
   readonly end: "complete" | "aborted" | "failed";
   readonly responseBytes: number;
-  /** From the last call of the backend to its response head. */
+  /** From the last backend attempt to its response head. */
   readonly upstreamMs: number | null;
   readonly subject: string | null;
-  /** Read from what is kept longest: reasons, times of policies and the backend are no longer known. */
+  /** Read from the compact history, in which reasons, policy times and the backend are not stored. */
   readonly isShort?: true;
   readonly mcp?: {
     readonly method?: string;
@@ -48,12 +48,12 @@ export interface RequestRecord {
   };
   readonly steps: readonly RecordedStep[];
   readonly failure?: RecordedFailure;
-  /** What policies in shadow mode would have denied. */
+  /** Rejections that policies in shadow mode would have made. */
   readonly shadow?: readonly { readonly policy: string; readonly reason: string }[];
 }
 
 export interface RecordedStep {
-  /** What the policy stands on inside of the backend, for example `model fast`. */
+  /** The part of the backend that the policy is attached to, for example `model fast`. */
   readonly of?: string;
   readonly phase: Phase;
   readonly policy: string;
@@ -68,18 +68,18 @@ export interface RecordedFailure {
   readonly detail?: string;
 }
 
-/** One request in full, as `?id=` answers. */
+/** One request in full, as `?id=` returns it. */
 export interface RequestDetail extends RequestRecord {
-  /** What happened, in sentences. */
+  /** Describes the request in sentences. */
   readonly story: readonly string[];
-  /** The request and what policies found out about it, redacted. */
+  /** The request and the attributes that policies added, redacted. */
   readonly requestState: JsonObject;
-  /** Only where `config.tracing.keepFailed` is set and the request failed. */
+  /** Present only if `config.tracing.keepFailed` is set and the request failed. */
   readonly trace?: readonly TraceEvent[];
 }
 
 export interface HistoryPoint {
-  /** Begin of the slot, milliseconds since the epoch. */
+  /** The start of the slot in milliseconds since the epoch. */
   readonly at: number;
   readonly requests: number;
   /** 5xx, or no complete response. */
@@ -88,13 +88,13 @@ export interface HistoryPoint {
   readonly rejected: number;
   readonly tokens: number;
   readonly cost: number;
-  /** Null without requests. */
+  /** Null if there were no requests. */
   readonly p95Ms: number | null;
 }
 
 export interface HistoryReport {
   readonly slotSeconds: number;
-  /** Oldest first, without gaps, back to the start of the process at most. */
+  /** Oldest first, without gaps, at most back to the start of the process. */
   readonly points: readonly HistoryPoint[];
   /** Over the whole range. */
   readonly total: Omit<HistoryPoint, "at">;

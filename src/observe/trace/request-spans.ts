@@ -1,18 +1,18 @@
 /**
- * What is noted of a sampled request while it runs, so that its spans can be built when it has ended: when each phase
- * of policies began and ended, and when which target was asked. A request that is not sampled has none of it.
+ * Collects the timing of a sampled request, from which its spans are built when it has ended: the start and end of each
+ * policy phase, and each backend attempt. Requests that are not sampled have none.
  */
 import type { Phase } from "./events.ts";
 import { formatTraceparent, type TraceParent } from "./trace-context.ts";
 
-/** A rule of retries may try often, and an MCP request may go to many servers: beyond this only a number is kept. */
+/** Retries and MCP aggregation may cause many attempts. Beyond this number, they are only counted. */
 const NOTED_AT_MOST = 64;
 
 export interface NotedPhase {
   readonly phase: Phase;
   readonly startMs: number;
   endMs: number | undefined;
-  /** Which of the request's steps ran in it: from, and up to but without. */
+  /** The range of the request's steps that ran in this phase; the end is exclusive. */
   readonly firstStep: number;
   endStep: number;
 }
@@ -21,7 +21,7 @@ export interface NotedAttempt {
   readonly spanId: string;
   readonly target: string;
   readonly startMs: number;
-  /** Undefined while it answers: then it ends with the request. */
+  /** Undefined while the response streams: the attempt then ends with the request. */
   endMs: number | undefined;
   status: number | undefined;
   error: string | undefined;
@@ -29,14 +29,14 @@ export interface NotedAttempt {
 
 export interface SpanStart {
   readonly traceId: string;
-  /** Of the span of the request. */
+  /** The id of the request's span. */
   readonly spanId: string;
-  /** Of the client's span. */
+  /** The id of the client's span. */
   readonly parentId: string | undefined;
   readonly tracestate: string | undefined;
-  /** Whether phases, calls and attempts get spans of their own. */
+  /** Whether phases, calls and attempts get their own spans. */
   readonly isDetailed: boolean;
-  /** Of the request; grows while it runs. */
+  /** The steps of the request, which grow while it runs. */
   readonly steps: { readonly length: number };
   newSpanId(): string;
 }
@@ -49,14 +49,14 @@ export class RequestSpans {
   readonly isDetailed: boolean;
   readonly phases: NotedPhase[] = [];
   readonly attempts: NotedAttempt[] = [];
-  /** Attempts that have no span because there were too many. */
+  /** The number of attempts without a span because there were too many. */
   leftOut = 0;
-  /** Of the call to the backend: what the backend's own spans hang on. */
+  /** The span of the backend call, which is the parent of the backend's spans. */
   callId: string | undefined = undefined;
   callStartMs: number | undefined = undefined;
   readonly #newSpanId: () => string;
   readonly #steps: { readonly length: number };
-  /** The call has a span of its own, with those of its attempts below it. */
+  /** The call has its own span, and its attempts are children of it. */
   #isOwnSpan = false;
   #isCallTaken = false;
 
@@ -71,8 +71,8 @@ export class RequestSpans {
   }
 
   /**
-   * The backend is called, for the first time or again; the value of `traceparent` for it. A call to an LLM or to MCP
-   * servers is one span over all of its attempts; elsewhere each attempt is the call.
+   * Starts a call or another attempt, and returns the `traceparent` for the backend. A call to an LLM or to MCP servers
+   * is one span over all of its attempts; for other backends each attempt is a call.
    */
   nextCall(protocol: "http" | "mcp" | "llm"): string {
     this.#isOwnSpan = protocol !== "http";
@@ -82,12 +82,12 @@ export class RequestSpans {
     return this.traceparent();
   }
 
-  /** Of the call that runs. */
+  /** The value for the current call. */
   traceparent(): string {
     return formatTraceparent({ traceId: this.traceId, spanId: this.callId ?? this.spanId, sampled: true });
   }
 
-  /** The body names the client's span, and no header did. */
+  /** Sets the client's span from the body when no header named one. */
   adopt(parent: TraceParent, tracestate: string | undefined): void {
     if (this.parentId !== undefined) return;
     this.traceId = parent.traceId;
@@ -103,7 +103,7 @@ export class RequestSpans {
     this.phases.push({ phase, startMs: nowMs, endMs: undefined, firstStep: length, endStep: length });
   }
 
-  /** The phase that runs, if one does, has ended. */
+  /** Ends the current phase, if any. */
   leave(nowMs: number): void {
     const last = this.phases.at(-1);
     if (last === undefined || last.endMs !== undefined) return;
@@ -127,7 +127,7 @@ export class RequestSpans {
     this.attempts.push({ spanId, target, startMs: nowMs, endMs: undefined, status: undefined, error: undefined });
   }
 
-  /** Of this target, or of the one that was asked last. */
+  /** Records the outcome of the open attempt for this target, or of the last open attempt. */
   answered(status: number | null, error: string | null, target: string | undefined, nowMs: number): void {
     for (let i = this.attempts.length - 1; i >= 0; i--) {
       const one = this.attempts[i] as NotedAttempt;

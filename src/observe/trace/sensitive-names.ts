@@ -4,7 +4,9 @@
  * `accessToken` and `X-Amz-Signature` match while `max_tokens` and `monkey` do not.
  */
 
-/** One of these words anywhere in a name makes it sensitive, unless a rule below says that the name only describes. */
+/**
+ * One of these words anywhere in a name makes it sensitive, unless a rule below classifies the name as a description.
+ */
 const CREDENTIAL_WORDS: ReadonlySet<string> = new Set(
   (
     "auth authn authz secrets sig signatures hmac session sessions sessid sid phpsessid passwords passphrase passcode pass " +
@@ -41,13 +43,13 @@ const DESCRIBING_WORDS: ReadonlySet<string> = new Set(
 /** Names that match a rule above and never carry a credential. */
 const EXCEPTIONS: ReadonlySet<string> = new Set(["access-control-allow-credentials"]);
 
-/** Where a name stands: some words are credentials in one place and ordinary in another. */
+/** The place of a name: some words are credentials in one place and ordinary in another. */
 export type NamePlace = "header" | "query" | "json" | "argument";
 
 /** Client-chosen names are cached too, so the cache is bounded in entries and in the length of a name. */
 const CACHED_NAMES = 4_096;
 const CACHED_CHARS = 64;
-/** A longer name is not split, which bounds the work: it counts as sensitive. */
+/** Longer names are not split, which bounds the work, and count as sensitive. */
 const MAX_NAME_CHARS = 512;
 
 const caches: Readonly<Record<NamePlace, Map<string, boolean>>> = {
@@ -93,7 +95,7 @@ function isCredential(name: string, place: NamePlace): boolean {
   });
 }
 
-/** In lower case; `APIKey` is `api`, `key`. */
+/** Returns lowercase words; `APIKey` gives `api`, `key`. */
 function wordsOf(name: string): string[] {
   return name
     .replace(/([a-z0-9])([A-Z])/g, "$1-$2")

@@ -5,7 +5,7 @@ import { formatTraceparent, parseTraceparent, usableTracestate } from "./trace-c
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN = "00f067aa0ba902b7";
 
-test("a traceparent is read and written", () => {
+test("a traceparent is parsed and formatted", () => {
   const parsed = parseTraceparent(`00-${TRACE}-${SPAN}-01`);
   assert.deepEqual(parsed, { traceId: TRACE, spanId: SPAN, sampled: true });
   assert.equal(parsed && formatTraceparent(parsed), `00-${TRACE}-${SPAN}-01`);
@@ -13,12 +13,12 @@ test("a traceparent is read and written", () => {
   assert.equal(parseTraceparent(`00-${TRACE}-${SPAN}-03`)?.sampled, true);
 });
 
-test("a later version is read as far as it is known", () => {
+test("the known fields of a later version are parsed", () => {
   assert.equal(parseTraceparent(`cc-${TRACE}-${SPAN}-01-what-comes-later`)?.traceId, TRACE);
   assert.equal(parseTraceparent(`cc-${TRACE}-${SPAN}-01.what`), undefined);
 });
 
-test("what is not in its form is none", () => {
+test("a malformed traceparent is ignored", () => {
   for (const text of [
     "",
     "00",

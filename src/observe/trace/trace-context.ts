@@ -1,6 +1,6 @@
 /**
- * The headers of W3C Trace Context (`traceparent`, version 00): read strictly, so that a value that is not in its form
- * starts a new trace instead of being passed on.
+ * Parses and formats the W3C Trace Context headers (`traceparent`, version 00). A malformed value starts a new trace
+ * instead of being forwarded.
  */
 
 export interface TraceParent {
@@ -12,7 +12,7 @@ export interface TraceParent {
 const SAMPLED = 1;
 const NO_TRACE = "0".repeat(32);
 const NO_SPAN = "0".repeat(16);
-/** A later version may add fields at the end; 00 has none, and ff is no version. */
+/** A later version may add fields at the end. Version 00 has none, and ff is not a version. */
 const FORM = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 
 export function parseTraceparent(text: string): TraceParent | undefined {
@@ -28,7 +28,7 @@ export function formatTraceparent({ traceId, spanId, sampled }: TraceParent): st
   return `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`;
 }
 
-/** Longer values may be dropped (section 3.3.1.5 of the recommendation asks for at least 512 characters). */
+/** Longer values are dropped (section 3.3.1.5 of the recommendation requires at least 512 characters). */
 const TRACESTATE_CHARS = 8_192;
 
 export function usableTracestate(text: string | undefined): string | undefined {

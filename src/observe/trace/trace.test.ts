@@ -30,7 +30,7 @@ test("waiting clients are served first come, first served, one request each", ()
   assert.deepEqual([first.got, second.got], [["a"], ["b"]]);
 });
 
-test("a client whose expression does not match lets the next one have the request", () => {
+test("a client whose expression does not match leaves the request to the next client", () => {
   const hub = createTraceHub<string>();
   const [picky, any] = [waiting((subject) => subject === "z"), waiting()];
   hub.wait(picky);
@@ -40,7 +40,7 @@ test("a client whose expression does not match lets the next one have the reques
   assert.deepEqual([picky.got, any.got], [["z"], ["a"]]);
 });
 
-test("a client may ask for several requests", () => {
+test("a client may watch several requests", () => {
   const hub = createTraceHub<string>();
   const two = waiting(undefined, 2);
   hub.wait(two);
@@ -48,7 +48,7 @@ test("a client may ask for several requests", () => {
   assert.deepEqual(two.got, ["a", "b"]);
 });
 
-test("a client that leaves gets nothing more, and makes room once", () => {
+test("a client that disconnects gets no further events and frees one slot", () => {
   const hub = createTraceHub<string>();
   const gone = waiting();
   const withdraw = hub.wait(gone);
@@ -60,7 +60,7 @@ test("a client that leaves gets nothing more, and makes room once", () => {
   assert.equal(hub.wait(waiting()), undefined);
 });
 
-test("a client that is being served still counts until it leaves", () => {
+test("a client that is being served counts until it disconnects", () => {
   const hub = createTraceHub<string>();
   const leave = Array.from({ length: MAX_WATCHERS }, () => hub.wait(waiting()));
   hub.take("a");

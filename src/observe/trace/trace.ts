@@ -1,20 +1,20 @@
 /**
- * The trace of one request: turns messages into events with times and hands them to its watcher.
- * A request that nobody watches has no Trace at all, so that not tracing costs one comparison.
+ * The trace of one request: adds times to messages and passes the events to a watcher. A request without a watcher has
+ * no Trace, so that not tracing costs one comparison.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Severity, TraceEvent, TraceMessage } from "./events.ts";
 
-/** Takes events without ever making the request wait; it may drop them. */
+/** Receives events without blocking the request. It may drop events. */
 export interface TraceWatcher {
   event(event: TraceEvent): void;
   finished(): void;
 }
 
 export interface Trace {
-  /** A moment. */
+  /** Records a point event. */
   point(message: TraceMessage, severity?: Severity): void;
-  /** Something that began at `startedMs` of the clock's monotonic time and ends now. */
+  /** Records a span from `startedMs` (monotonic time) to now. */
   span(startedMs: number, message: TraceMessage, severity?: Severity): void;
   finish(): void;
 }
@@ -37,7 +37,7 @@ export function createTrace(clock: Clock, watcher: TraceWatcher): Trace {
   };
 }
 
-/** One request, two watchers: neither knows of the other. */
+/** Sends the events of one request to two watchers. */
 export function bothWatchers(first: TraceWatcher, second: TraceWatcher): TraceWatcher {
   return {
     event(event) {
@@ -51,21 +51,21 @@ export function bothWatchers(first: TraceWatcher, second: TraceWatcher): TraceWa
   };
 }
 
-/** More than this at once, waiting or being served, is somebody's mistake. */
+/** The maximum number of clients, waiting or being served. More are likely a mistake. */
 export const MAX_WATCHERS = 8;
 
 export interface WaitingWatcher<Subject> {
-  /** How many requests it wants. */
+  /** The number of requests to watch. */
   count: number;
   matches(subject: Subject): boolean;
-  /** A request was found: who takes its events. */
+  /** Called when a request matched; returns the watcher of its events. */
   begin(subject: Subject): TraceWatcher;
 }
 
 export interface TraceHub<Subject> {
-  /** Who watches this request, if somebody waits for one like it. */
+  /** Returns the watcher of this request, if a client waits for one like it. */
   take(subject: Subject): TraceWatcher | undefined;
-  /** Undefined when there are too many. The returned function withdraws and makes room. */
+  /** Returns undefined if there are too many clients. The returned function removes the client and frees its slot. */
   wait(waiting: WaitingWatcher<Subject>): (() => void) | undefined;
   waiting(): number;
   isFull(): boolean;
