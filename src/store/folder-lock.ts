@@ -1,7 +1,8 @@
 /**
- * One process at a time may write to a folder. Node has no file locks, so a file names its owner: process id, start time
- * and process namespace. The owner touches it every few seconds; a lock of a dead process, or of another machine or
- * container that stopped touching it, is taken over. The owner checks before each write that the lock is still its own.
+ * Ensures that only one process writes to a folder. Node has no file locks, so a lock file names its owner: process id,
+ * start time and process namespace. The owner touches the file every few seconds. A lock of a dead process, or of
+ * another machine or container that stopped touching it, is taken over. The owner checks before each write that it
+ * still holds the lock.
  */
 import { randomUUID } from "node:crypto";
 import {
@@ -21,12 +22,12 @@ import type { Clock } from "../base/clock.ts";
 
 const FILE = "lock";
 const TOUCH_EVERY_MS = 5_000;
-/** For owners whose process cannot be looked at from here. */
+/** For owners whose process cannot be inspected from here. */
 const STALE_AFTER_MS = 30_000;
 const ATTEMPTS = 5;
 
 export interface FolderLock {
-  /** Whether nobody took it away. */
+  /** Whether the lock was not taken over by another process. */
   isHeld(): boolean;
   release(): void;
 }
@@ -37,7 +38,7 @@ interface Owner {
   readonly place: string;
 }
 
-/** Throws an Error that names the owner if another process holds it. */
+/** Throws an Error that names the owner if another process holds the lock. */
 export function takeFolderLock(folder: string, clock: Clock): FolderLock {
   const file = join(folder, FILE);
   const owner: Owner = { pid: process.pid, started: startOf(process.pid) ?? "", place: placeOf() };
@@ -70,7 +71,7 @@ function hold(file: string, text: string, clock: Clock): FolderLock {
     try {
       utimesSync(file, now, now);
     } catch {
-      // The next write finds out what is wrong.
+      // The next write will report the problem.
     }
   });
   return {
@@ -82,7 +83,7 @@ function hold(file: string, text: string, clock: Clock): FolderLock {
   };
 }
 
-/** False if there is one already. */
+/** Returns false if the file exists. */
 function create(file: string, text: string): boolean {
   let fd: number;
   try {
@@ -99,7 +100,7 @@ function create(file: string, text: string): boolean {
   }
 }
 
-/** Takes a stale lock out of the way. If it was another one after all, that one is put back. */
+/** Moves a stale lock away. If the file is a different lock by then, it is moved back. */
 function setAside(file: string, staleText: string): void {
   const aside = `${file}.${randomUUID()}`;
   try {
@@ -136,7 +137,7 @@ function isAlive(other: Owner, own: Owner, file: string, nowMs: number): boolean
     const stat = statSync(file, { throwIfNoEntry: false });
     return stat !== undefined && nowMs - stat.mtimeMs < STALE_AFTER_MS;
   }
-  // A start time tells a process from a later one with the same number.
+  // The start time distinguishes a process from a later one with the same id.
   const started = startOf(other.pid);
   if (started !== undefined) return started === other.started;
   if (process.platform === "linux") return false;
@@ -148,18 +149,21 @@ function isAlive(other: Owner, own: Owner, file: string, nowMs: number): boolean
   }
 }
 
-/** Since the boot, in clock ticks; undefined if there is no such process or the system does not say. */
+/**
+ * Returns the start time since boot in clock ticks; undefined if there is no such process or the system does not report
+ * it.
+ */
 function startOf(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The name in parentheses may contain anything; the start is the 20th field after it.
+    // The name in parentheses may contain any character; the start time is the 20th field after it.
     return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
   } catch {
     return undefined;
   }
 }
 
-/** Process numbers mean something only here. */
+/** Identifies the process namespace, because process ids are comparable only within it. */
 function placeOf(): string {
   try {
     return `${hostname()} ${readlinkSync("/proc/self/ns/pid")}`;

@@ -1,7 +1,7 @@
 /**
- * A store in a folder of this machine: everything is in memory, each change is also written to a journal there. After
- * `kill -9` nothing is lost that has resolved, after a power cut at most one second of it; what `sync` waited for never
- * is. While the disk takes no more, changes are refused.
+ * A store in a local folder. All data is in memory, and each change is also written to a journal. Resolved changes
+ * survive `kill -9`; a power failure loses at most the last second, and nothing that `sync` waited for. While the disk
+ * does not accept writes, changes are rejected.
  */
 import { mkdirSync } from "node:fs";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -13,9 +13,9 @@ import { type Change, Table, type TableLimits } from "./table.ts";
 
 const SYNC_AFTER_MS = 1_000;
 const RETRY_AFTER_MS = 1_000;
-/** While the disk takes nothing, this much waits for it. */
+/** The limit of buffered changes while the disk does not accept writes. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024;
-/** A journal is compacted when it is this long and most of it has been replaced since. */
+/** A journal is compacted when it reaches this size and most of its records are obsolete. */
 const COMPACT_FROM_BYTES = 4 * 1024 * 1024;
 const COMPACT_FROM_TIMES = 2;
 
@@ -25,7 +25,7 @@ export interface FolderStoreEnv {
   readonly limits?: TableLimits | undefined;
 }
 
-/** Throws if the folder cannot be used, or another process uses it. */
+/** Throws if the folder cannot be used, or if another process uses it. */
 export async function openFolderStore(folder: string, { clock, logger, limits }: FolderStoreEnv): Promise<Store> {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const lock = takeFolderLock(folder, clock);
@@ -38,7 +38,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   let problem: string | undefined;
   let isCompacting = false;
   let isClosed = false;
-  /** What a complete snapshot would take, roughly. */
+  /** The approximate size of a complete snapshot. */
   let usefulBytes = 0;
 
   const record = (change: Change): void => {
@@ -73,7 +73,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     throw error;
   }
 
-  /** One write at a time; what comes meanwhile goes with the next. */
+  /** Runs one write at a time. Changes in the meantime go with the next write. */
   function write(): Promise<void> {
     writing ??= writeAll().finally(() => {
       writing = undefined;
@@ -82,7 +82,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   }
 
   async function writeAll(): Promise<void> {
-    // All changes of this turn of the loop together.
+    // Batches all changes of this turn of the event loop.
     await new Promise((resolve) => setImmediate(resolve));
     while (waiting.length > 0) {
       const lines = waiting;
@@ -138,11 +138,11 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     }
   }
 
-  /** Resolves when the system has what was changed: from then on `kill -9` does not lose it. */
+  /** Resolves when the operating system has the change, so that `kill -9` does not lose it. */
   async function written<Result>(change: () => Result): Promise<Result> {
     const result = change();
     if (waiting.length > 0) await write();
-    // It holds in memory, and is written when the disk takes it.
+    // The change is in memory, and is written once the disk accepts it.
     if (waiting.length > 0) throw new StoreUnavailable(problem ?? "it could not be written", { isUncertain: true });
     return result;
   }
@@ -193,7 +193,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   };
 }
 
-/** Roughly: escapes and letters beyond ASCII are not counted. */
+/** Approximate: escapes and characters beyond ASCII are not counted. */
 function lineBytes([key, value = ""]: Change): number {
   return key.length + value.length + 32;
 }

@@ -1,7 +1,7 @@
 /**
- * The text form of changes: one line each, a checksum and a JSON array. A line that a crash cut off, or that the disk
- * damaged, is recognised by its checksum and left out; every other line still counts, because each one says what a key
- * holds from then on and needs no other line.
+ * The text format of changes: one line each, with a checksum and a JSON array. A line that was truncated by a crash or
+ * damaged on disk fails its checksum and is skipped. The other lines remain valid, because each line sets one key and
+ * does not depend on others.
  */
 
 import { readdirSync, readFileSync } from "node:fs";
@@ -19,9 +19,9 @@ export function journalLine(change: Change): string {
 }
 
 export interface Read {
-  /** Lines that could not be read, apart from one at the end. */
+  /** The number of unreadable lines, not counting a truncated last line. */
   readonly damaged: number;
-  /** The last line was cut off, as by a crash. */
+  /** The last line was truncated, for example by a crash. */
   readonly isTorn: boolean;
 }
 
@@ -38,7 +38,7 @@ export function readJournal(bytes: Buffer, load: (change: Change) => void): Read
       if (isLast) isTorn = true;
       else damaged += 1;
     }
-    // A whole last line without its newline would join what is appended next.
+    // A complete last line without its newline would be joined with the next append.
     if (isLast && found < 0) isTorn = true;
     start = end + 1;
   }
@@ -65,15 +65,15 @@ function checksum(text: string): string {
   return crc32(text).toString(16).padStart(CHECKSUM_CHARS, "0");
 }
 
-/** Lines of a snapshot that are written at once. */
+/** The number of snapshot lines per write. */
 const SLICE_LINES = 1_000;
 
 export interface Recovered extends Read {
-  /** The newest journal, which goes on. */
+  /** The number of the newest journal, which is continued. */
   readonly number: number;
 }
 
-/** Reads what an earlier process left. */
+/** Loads the changes of an earlier process. */
 export function recover(folder: string, load: (change: Change) => void): Recovered {
   const names = readdirSync(folder);
   const numbers = (kind: string): number[] =>
@@ -115,7 +115,10 @@ export class JournalFile {
     return this.#bytes;
   }
 
-  /** If it fails the text may stand there in part: the next one begins on a new line, and this one is to be repeated. */
+  /**
+   * If it fails, the text may be partially written. The next append starts on a new line, and the caller must repeat
+   * this text.
+   */
   async append(text: string): Promise<void> {
     const bytes = Buffer.from(this.#isRagged ? `\n${text}` : text);
     this.#isRagged = true;
@@ -136,7 +139,7 @@ export class JournalFile {
   }
 }
 
-/** Writes a snapshot and removes what it replaces. Returns its size. */
+/** Writes a snapshot, removes the journals that it replaces, and returns its size. */
 export async function writeSnapshot(folder: string, number: number, changes: Iterable<Change>): Promise<number> {
   const temporary = join(folder, "snapshot.new");
   const file = await open(temporary, "w", 0o600);

@@ -1,12 +1,12 @@
 /**
- * The default store: it lives and ends with the process. An upgrade hands its content to the next process.
+ * The default store, whose data ends with the process. An upgrade passes its content to the next process.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Store } from "./store.ts";
 import { type Change, Table, type TableLimits } from "./table.ts";
 
 export interface MemoryStore extends Store {
-  /** What another process has to load to go on from here. */
+  /** The changes that recreate the content in another process. */
   content(): Change[];
 }
 

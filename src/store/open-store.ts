@@ -1,6 +1,6 @@
 /**
- * Opens the store that the configuration names, and counts what is asked of it. Policies and backends get their store
- * while the configuration is compiled, before it is open: until then, operations are refused.
+ * Opens the configured store and counts its operations. Policies and backends get the store while the configuration is
+ * compiled, before it is open. Until then, operations are rejected.
  */
 
 import type { Clock } from "../base/clock.ts";
@@ -31,9 +31,9 @@ export interface StoreEnv {
 }
 
 export interface ConfigurableStore extends Store {
-  /** Rejects if it cannot be used at all; a Redis that is away can. */
+  /** Rejects if the store is unusable. A Redis that is unavailable is not an error. */
   open(settings: StoreSettings): Promise<void>;
-  /** From now on another store answers, for example that of the next process. The one before is returned. */
+  /** Switches to another store, for example that of the next process, and returns the previous one. */
   turnTo(store: Store): Store | undefined;
 }
 
@@ -120,14 +120,14 @@ async function openStore(settings: StoreSettings, { clock, logger, memory }: Sto
         limits: tableLimits(memory.limits, settings.cacheBytes),
       });
     case "redis": {
-      // Only those who use it pay for loading it.
+      // Loaded only if it is configured.
       const { openRedisStore } = await import("./redis-store.ts");
       return openRedisStore(settings, logger, clock);
     }
   }
 }
 
-/** A larger cache than the default does not take the room of sessions and logins. */
+/** A cache larger than the default does not reduce the memory of sessions and logins. */
 function tableLimits({ storeBytes, cacheBytes }: MemoryLimits, wantedBytes = cacheBytes): TableLimits {
   return { maxBytes: storeBytes + Math.max(0, wantedBytes - cacheBytes), cacheBytes: wantedBytes };
 }

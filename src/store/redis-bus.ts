@@ -1,21 +1,22 @@
 /**
- * Messages between replicas over Redis. Whoever listens has a connection for it, made with the first channel; after a break
- * all channels are listened to again, and what was sent meanwhile is lost: senders learn how many heard them.
+ * Messages between replicas over Redis. Listening uses a separate connection, opened with the first channel. After a
+ * disconnect all channels are subscribed again, and messages sent in the meantime are lost. Publishing returns the
+ * number of receivers.
  */
 import type { Redis } from "ioredis";
 import type { Clock, Timer } from "../base/clock.ts";
 import { type Bus, type BusChannel, MAX_MESSAGE_BYTES } from "./store.ts";
 
-/** A connection that is silent because nobody sends anything looks like one that is dead. */
+/** Pings distinguish an idle connection from a dead one. */
 const PING_MS = 10_000;
-/** Channels that are named in one command after a break. */
+/** The number of channels per command when subscribing again. */
 const CHANNELS_AT_ONCE = 500;
 
 export interface BusEnv {
   readonly clock: Clock;
   readonly prefix: string;
   readonly timeoutMs: number;
-  /** A connection of its own, not yet open; it connects again by itself. */
+  /** A separate connection that is not open yet and reconnects automatically. */
   connection(): Redis;
   publish(channel: string, text: string): Promise<number>;
 }
@@ -40,7 +41,7 @@ export function createRedisBus(env: BusEnv): ClosableBus {
       for (const heard of [...(listeners.get(channel) ?? [])]) heard(text);
     });
     own.on("ready", () => void listenAgain(own));
-    // The store's own connection tells what is wrong with Redis.
+    // The store's own connection reports errors of Redis.
     own.on("error", () => undefined);
     own.connect().catch(() => undefined);
     pings = clock.every(PING_MS, () => {
@@ -55,7 +56,10 @@ export function createRedisBus(env: BusEnv): ClosableBus {
       await own.subscribe(...channels.slice(at, at + CHANNELS_AT_ONCE)).catch(() => undefined);
   }
 
-  /** Resolves when Redis knows of it, or after the time limit: it is told when it is back. */
+  /**
+   * Resolves when the subscription is active, or after the time limit. After that, it becomes active with the
+   * connection.
+   */
   async function begin(own: Redis, channel: string): Promise<void> {
     if (own.status !== "ready") await readiness(own);
     if (listeners.has(channel)) await own.subscribe(channel).catch(() => undefined);
@@ -84,7 +88,7 @@ export function createRedisBus(env: BusEnv): ClosableBus {
       const own = connected();
       const known = listeners.get(name);
       const all = known ?? new Set<Heard>();
-      // The same function may listen twice: each time counts.
+      // The wrapper makes registrations distinct, because the same function may be registered twice.
       const one: Heard = (text) => heard(text);
       all.add(one);
       listeners.set(name, all);

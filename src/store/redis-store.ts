@@ -1,7 +1,7 @@
 /**
- * A store in Redis (6.2 or newer, or one that speaks like it), for several replicas. While Redis is away each operation
- * is refused at once, and the connection is tried again with growing pauses; while it does not answer, an operation is
- * refused after the time limit. The library is loaded by whoever configured it (ADR 21).
+ * A store in Redis (6.2 or newer, or compatible), for several replicas. While Redis is unavailable, operations are
+ * rejected immediately and the connection is retried with growing pauses; while Redis does not respond, operations are
+ * rejected after the time limit. The client library is loaded only if Redis is configured (ADR 21).
  */
 import { Redis, type RedisOptions } from "ioredis";
 import type { Clock } from "../base/clock.ts";
@@ -11,22 +11,22 @@ import { createRedisBus } from "./redis-bus.ts";
 import { checkAmount, checkEntry, PAGE_SIZE, type Store, StoreUnavailable } from "./store.ts";
 
 export interface RedisSettings {
-  /** `redis://` or `rediss://`, with user, password and database where needed. */
+  /** `redis://` or `rediss://`, with user, password and database if needed. */
   readonly url: string;
-  /** Stands before each key, for databases that others use too. */
+  /** The prefix of each key, for databases shared with other applications. */
   readonly prefix: string;
   readonly timeoutMs: number;
-  /** PEM of the authorities to trust; default: those that Node knows. */
+  /** PEM of the trusted certificate authorities. Default: those of Node. */
   readonly ca?: string | undefined;
 }
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5_000;
-/** A connection over which nothing comes back for so many time limits is given up. */
+/** A connection without any response for this many time limits is closed. */
 const DEAD_AFTER_LIMITS = 2;
 const NOT_YET = "not connected yet";
 
-/** Resolves when connected, or after the time limit: a gateway starts while Redis is away. */
+/** Resolves when connected, or after the time limit, so that the gateway starts while Redis is unavailable. */
 export async function openRedisStore(settings: RedisSettings, logger: Logger, clock: Clock): Promise<Store> {
   const { prefix, timeoutMs } = settings;
   let problem: string | undefined = NOT_YET;
@@ -35,7 +35,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
     lazyConnect: true,
     connectTimeout: timeoutMs,
     commandTimeout: timeoutMs,
-    // Nothing is asked twice by itself: an addition would count twice.
+    // Commands are never repeated automatically, because an addition could count twice.
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
@@ -49,7 +49,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
     if (problem !== undefined) logger.info("Redis is connected", { address: urlLabel(settings.url) });
     problem = undefined;
   });
-  // Some errors of the system have a code and no message.
+  // Some system errors have a code and no message.
   redis.on("error", (error: NodeJS.ErrnoException) => away(error.message || String(error.code)));
   redis.on("close", () => away(problem ?? "the connection was closed"));
   redis.defineCommand("gatewayAdd", { numberOfKeys: 1, lua: ADD });
@@ -74,7 +74,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
       const { message } = error as Error;
       if (message.includes("NOTCOUNTER")) throw new TypeError("the value of this key is not a counter");
       if (message.includes("TOOLARGE")) throw new RangeError("the counter would become too large");
-      // A server that is slow does later what it was asked; one whose connection broke most likely did not.
+      // A slow server may still run the command; after a broken connection that is unlikely.
       throw new StoreUnavailable(message, { cause: error, isUncertain: /timed out/i.test(message) });
     }
   }
@@ -128,7 +128,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
       });
       return next === "0" ? { entries } : { entries, cursor: next };
     },
-    // How soon Redis writes to its disk is its own setting.
+    // Redis's own settings determine when it writes to disk.
     sync: async () => undefined,
     health: () => (problem === undefined ? { state: "up" } : { state: "degraded", reason: problem }),
     async close() {
@@ -139,7 +139,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
   };
 }
 
-/** Redis refuses 0 and less; 1 is as long ago. */
+/** Redis rejects expiry times of 0 and less, so 1 stands for any time in the past. */
 function atLeastOne(expiresAtMs: number): number {
   return Math.max(1, Math.floor(expiresAtMs));
 }
@@ -148,7 +148,7 @@ function escapeGlob(text: string): string {
   return text.replace(/[\\*?[\]^-]/g, "\\$&");
 }
 
-/** KEYS: counter. ARGV: amount, limit or "", expiry or 0. Returns whether it was added, and the total. */
+/** KEYS: counter. ARGV: amount, limit or "", expiry or 0. Returns whether the amount was added, and the total. */
 export const ADD = `
 local current = redis.call('GET', KEYS[1])
 local before = 0

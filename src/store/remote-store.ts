@@ -1,12 +1,13 @@
 /**
- * A store over a channel to another process: the old process of an upgrade goes on counting in the store of the new one
- * until its last request has ended. One side serves its store, the other asks; no answer in time means unavailable.
+ * A store over a channel to another process. During an upgrade, the old process keeps counting in the store of the new
+ * one until its last request has ended. One process serves its store and the other sends operations; an operation
+ * without a timely response rejects as unavailable.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { entryKind, type Store, type StoreKind, StoreUnavailable } from "./store.ts";
 
 const TIMEOUT_MS = 5_000;
-/** Values on their way, which are in the memory of both sides. */
+/** The limit of values in flight, which are in the memory of both processes. */
 const MAX_SENT_BYTES = 8 * 1024 * 1024;
 const OPERATIONS = ["get", "set", "delete", "replace", "add", "list", "sync"] as const;
 type Operation = (typeof OPERATIONS)[number];
@@ -22,25 +23,25 @@ export interface StoreAnswer {
   readonly type: "store result";
   readonly id: number;
   readonly value?: unknown;
-  /** Name and message of what was thrown. */
+  /** The name and message of the thrown error. */
   readonly error?: readonly [name: string, message: string, isUncertain?: boolean];
 }
 
 export interface RemoteStore extends Store {
   answered(answer: StoreAnswer): void;
-  /** Nobody is there any more: what waits is refused. */
+  /** The other process is gone: pending operations are rejected. */
   gone(reason: string): void;
 }
 
 interface Waiting {
-  /** Of the value that was sent. */
+  /** The size of the value that was sent. */
   readonly bytes: number;
   resolve(value: never): void;
   reject(error: Error): void;
   timer: Timer;
 }
 
-/** `isShort`: the other side has too little memory for entries that can be rejected. */
+/** `isShort`: the other process is too low on memory for entries that can be rejected. */
 export function createRemoteStore(
   kind: StoreKind,
   clock: Clock,
@@ -74,7 +75,7 @@ export function createRemoteStore(
     return one;
   }
 
-  /** An operation that may make the store larger. */
+  /** Runs an operation that may grow the store. */
   function write<Result>(operation: Operation, key: string, value: string, args: readonly unknown[]): Promise<Result> {
     if (entryKind(key) !== "protected") {
       if (isShort()) return Promise.reject(new StoreUnavailable("memory is short"));
@@ -114,11 +115,11 @@ export function createRemoteStore(
   };
 }
 
-/** Does what the other process asks. */
+/** Runs an operation of the other process. */
 export async function answerStore(store: Store, { id, operation, args }: StoreQuestion): Promise<StoreAnswer> {
   try {
     if (!OPERATIONS.includes(operation)) throw new TypeError("unknown operation");
-    // JSON has no undefined, and leaves out what is at the end.
+    // JSON has no undefined and omits trailing arguments.
     const given = args.map((arg) => arg ?? undefined);
     const value = await (store[operation] as (...rest: readonly unknown[]) => Promise<unknown>)(...given);
     return { type: "store result", id, value };

@@ -1,6 +1,6 @@
 /**
- * Values that others keep or carry for the gateway: encrypted (AES-256-GCM) and bound to the place they are meant for, so
- * that a value moved to another place cannot be opened.
+ * Encrypts (AES-256-GCM) values that other systems store or carry for the gateway. A sealed value is bound to a place,
+ * so that it cannot be opened in another place.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 
@@ -10,7 +10,7 @@ const TAG_BYTES = 16;
 export class Sealer {
   readonly #key: Buffer;
 
-  /** `secret` is long and random enough; `purpose` makes another key of the same secret. */
+  /** `secret` must be long and random. Different purposes derive different keys from the same secret. */
   constructor(secret: string, purpose: string) {
     this.#key = Buffer.from(hkdfSync("sha256", secret, "", purpose, 32));
   }
@@ -23,7 +23,7 @@ export class Sealer {
     return Buffer.concat([iv, cipher.getAuthTag(), text]).toString("base64");
   }
 
-  /** Undefined if it was sealed with another key or for another place, or is no sealed value at all. */
+  /** Returns undefined if the value was sealed with another key or for another place, or is not a sealed value. */
   open<Value>(place: string, sealed: string): Value | undefined {
     const bytes = Buffer.from(sealed, "base64");
     if (bytes.length < IV_BYTES + TAG_BYTES) return undefined;

@@ -1,7 +1,7 @@
 /**
- * The key with which the gateway signs what it will be shown again, the same for all replicas and after a restart: it is
- * given in the configuration, or made once and kept in the store. While the store cannot be asked, a key of this process
- * alone is used, and what it signed stays valid here.
+ * The key with which the gateway signs values that clients return, such as session ids. It is the same for all replicas
+ * and after a restart: it is configured, or generated once and kept in the store. While the store is unavailable, a key
+ * of this process is used, and its signatures remain valid in this process.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -9,28 +9,28 @@ import type { Logger } from "../observe/log/logger.ts";
 import { type Store, storeNamespace } from "./store.ts";
 
 const KEY_BYTES = 32;
-/** 128 bits: nobody tries them all over a network. */
+/** 128 bits cannot be guessed over a network. */
 const SIGNATURE_BYTES = 16;
 const RETRY_MS = 5_000;
 const NAME = "signing";
 
 export interface SigningKey {
-  /** In base64url, 22 characters. */
+  /** Returns 22 characters of base64url. */
   sign(text: string): string;
   isSignature(text: string, signature: string): boolean;
-  /** It was written in the configuration: other processes may have it without sharing a store. */
+  /** The key is from the configuration, so other processes may have it without sharing a store. */
   readonly isGiven: boolean;
 }
 
 export interface ConfigurableSigningKey extends SigningKey {
-  /** `given`: the first one signs, all of them are accepted. */
+  /** The first of `given` signs; all of them are accepted. */
   open(given: readonly string[]): Promise<void>;
   close(): void;
 }
 
 export function createSigningKey(store: Store, clock: Clock, logger: Logger): ConfigurableSigningKey {
   const keys = storeNamespace(store, "keys");
-  // Until it is open, and while the store is away.
+  // Used until the key is opened, and while the store is unavailable.
   let all: readonly Buffer[] = [randomBytes(KEY_BYTES)];
   let isGiven = false;
   let retrying: Timer | undefined;
@@ -51,7 +51,7 @@ export function createSigningKey(store: Store, clock: Clock, logger: Logger): Co
     }
   }
 
-  /** Whoever comes first makes it. */
+  /** Reads the key from the store. The first replica generates it. */
   async function keptKey(): Promise<string> {
     const known = await keys.get(NAME);
     if (known !== undefined) return known;
@@ -74,7 +74,7 @@ export function createSigningKey(store: Store, clock: Clock, logger: Logger): Co
         return;
       }
       isGiven = true;
-      // Any text is as long as a key afterwards.
+      // The digest gives a key of fixed length.
       all = given.map((text) => createHmac("sha256", "gateway session key").update(text).digest());
     },
     sign: (text) => signedWith(all[0] as Buffer, text).toString("base64url"),

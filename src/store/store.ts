@@ -1,48 +1,54 @@
 /**
- * Where data lives that must outlive a process or be the same for all replicas: sessions, budgets, tokens of users.
- * One interface for memory, a folder and Redis. Every operation ends within a time limit: it resolves, or rejects with
- * StoreUnavailable, and the caller decides what that means (fail open or fail closed).
+ * Holds data that must outlive a process or be shared by all replicas: sessions, budgets, tokens of users. One
+ * interface for memory, a folder and Redis. Every operation settles within a time limit: it resolves, or rejects with
+ * StoreUnavailable, and the caller decides whether to fail open or fail closed.
  */
 
 export interface Store {
   readonly kind: StoreKind;
-  /** Messages to other replicas; undefined where the store is not shared. */
+  /** Messages to other replicas; undefined if the store is not shared. */
   readonly bus?: Bus | undefined;
   get(key: string): Promise<string | undefined>;
   set(key: string, value: string, options?: SetOptions): Promise<void>;
-  /** Whether there was such a key. */
+  /** Returns whether the key existed. */
   delete(key: string): Promise<boolean>;
-  /** Sets the value only while the current one is `expected` (undefined: no such key). Returns whether it did. */
+  /**
+   * Sets the value only if the current one is `expected` (undefined: the key does not exist). Returns whether it was
+   * set.
+   */
   replace(key: string, expected: string | undefined, value: string, options?: SetOptions): Promise<boolean>;
   /**
-   * Adds to a counter in one step, exact across replicas. With `limit`, a positive amount that would exceed it changes
-   * nothing and is refused. A negative amount gives back and stops at 0. `add(key, 0)` reads. The expiry is that of the
-   * call that creates the counter. Amounts are integers: count money in millionths. If it rejects, the amount may have
-   * been counted.
+   * Adds to a counter atomically, exact across replicas. With `limit`, a positive amount that would exceed the limit is
+   * rejected and changes nothing. A negative amount is a refund and stops at 0. `add(key, 0)` reads the counter. The
+   * call that creates the counter sets its expiry. Amounts are integers: count money in millionths. If the promise
+   * rejects, the amount may have been counted.
    */
   add(key: string, amount: number, options?: AddOptions): Promise<AddResult>;
-  /** One page of the keys that begin with `prefix`, in no particular order; `cursor` of a page asks for the next one. */
+  /**
+   * Returns one page of the keys with this prefix, in no particular order. Pass the `cursor` of a page to get the next
+   * one.
+   */
   list(prefix: string, cursor?: string): Promise<Page>;
-  /** Resolves when everything set so far survives a power cut, as far as the kind of store can promise that. */
+  /** Resolves when everything set so far survives a power failure, as far as this kind of store can guarantee it. */
   sync(): Promise<void>;
   health(): StoreHealth;
   close(): Promise<void>;
-  /** What the entries take in this process; absent where they are elsewhere. */
+  /** The memory of the entries in this process; absent if they are stored elsewhere. */
   readonly bytes?: number;
-  /** Removes cached responses, of which the source can be asked again. Whether there were any. Absent as above. */
+  /** Removes cached responses, which can be fetched again. Returns whether there were any. Absent like `bytes`. */
   dropCache?(): boolean;
 }
 
-/** The namespace of responses that are only cached: a store in memory evicts those that were used longest ago. */
+/** The namespace of cached responses. A store in memory evicts the least recently used ones. */
 export const CACHE_NAMESPACE = "llm-cache";
-/** What limits and credentials depend on: a store in memory never evicts it, and rejects it last. */
+/** Limits and credentials depend on these: a store in memory never evicts them, and rejects them last. */
 const PROTECTED_NAMESPACES = ["budgets", "api-keys", "keys"];
-/** Sessions and statistics: a store that is opened with less memory than it had before may start without some of them. */
+/** Sessions and statistics. A store that is opened with less memory than before may start without some of them. */
 const EXPENDABLE_NAMESPACES = ["mcp-sessions", "mcp-settings", "mcp-tasks", "mcp-answers", "mcp-replicas", "history"];
 
 export type EntryKind = "cache" | "protected" | "expendable" | "other";
 
-/** How a store in memory treats an entry when it is full. */
+/** Returns how a store in memory treats the entry when it is full. */
 export function entryKind(key: string): EntryKind {
   const namespace = key.slice(0, key.indexOf("/"));
   if (namespace === CACHE_NAMESPACE) return "cache";
@@ -52,22 +58,22 @@ export function entryKind(key: string): EntryKind {
 
 export type StoreKind = "memory" | "folder" | "redis";
 
-/** Messages that are heard at once or never. */
+/** Messages between replicas, delivered immediately or not at all. */
 export interface Bus {
-  /** Resolves with how many listen to the channel. Rejects with StoreUnavailable. */
+  /** Resolves with the number of listeners. Rejects with StoreUnavailable. */
   publish(channel: string, text: string): Promise<number>;
-  /** Never fails: while Redis is away nothing is heard. */
+  /** Never fails. While Redis is unavailable, no messages arrive. */
   listen(channel: string, heard: (text: string) => void): BusChannel;
 }
 
 export interface BusChannel {
-  /** From then on everything is heard, while Redis is there. */
+  /** Resolves when messages are received. While Redis is unavailable, messages are lost. */
   readonly ready: Promise<void>;
   close(): void;
 }
 
 export interface SetOptions {
-  /** Wall clock, milliseconds since the epoch. Absent: never. */
+  /** Wall clock, milliseconds since the epoch. Absent: the entry does not expire. */
   readonly expiresAtMs?: number;
 }
 
@@ -76,9 +82,9 @@ export interface AddOptions extends SetOptions {
 }
 
 export interface AddResult {
-  /** False: the limit refused it. */
+  /** False if the limit rejected the amount. */
   readonly isAdded: boolean;
-  /** After the addition, or as it is if that was refused. */
+  /** The total after the addition, or unchanged if it was rejected. */
   readonly total: number;
 }
 
@@ -95,13 +101,13 @@ export interface Entry {
 
 export interface StoreHealth {
   readonly state: "up" | "degraded";
-  /** Why it is degraded. */
+  /** Why the store is degraded. */
   readonly reason?: string;
 }
 
-/** The store cannot be asked now, or did not answer in time. */
+/** The store is unavailable or did not respond in time. */
 export class StoreUnavailable extends Error {
-  /** The operation may have been done, or will be: repeating an addition could count it twice. */
+  /** The operation may have been applied or may still be, so repeating an addition could count it twice. */
   readonly isUncertain: boolean;
 
   constructor(reason: string, options: ErrorOptions & { readonly isUncertain?: boolean } = {}) {
@@ -111,16 +117,16 @@ export class StoreUnavailable extends Error {
   }
 }
 
-/** Keys carry names of users and servers, not documents. */
+/** Keys contain names of users and servers, not documents. */
 export const MAX_KEY_BYTES = 1024;
-/** An encrypted token or the parameters of a session are far smaller. */
+/** Large enough for an encrypted token or the parameters of a session. */
 export const MAX_VALUE_BYTES = 1024 * 1024;
-/** Of the bus: a large answer of a server fits. */
+/** The limit of a bus message, which is enough for a large server response. */
 export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
-/** How many keys a page of `list` asks for. */
+/** The number of keys per page of `list`. */
 export const PAGE_SIZE = 500;
 
-/** Throws RangeError: a key or value that no kind of store takes is a mistake of the caller. */
+/** Throws RangeError, because a key or value that exceeds the limits of all stores is a defect of the caller. */
 export function checkEntry(key: string, value = ""): void {
   if (key === "" || Buffer.byteLength(key) > MAX_KEY_BYTES)
     throw new RangeError(`a key of the store has 1 to ${MAX_KEY_BYTES} bytes`);
@@ -128,10 +134,10 @@ export function checkEntry(key: string, value = ""): void {
     throw new RangeError(`a value of the store has at most ${MAX_VALUE_BYTES} bytes`);
 }
 
-/** The counter's value; throws TypeError if the key holds something else. */
+/** Returns the counter's value. Throws TypeError if the key holds something else. */
 export function counterOf(value: string | undefined): number {
   const total = Number(value ?? 0);
-  // JavaScript also takes spaces and other notations for numbers; the script in Redis takes digits only.
+  // JavaScript also accepts spaces and other number formats; the script in Redis accepts digits only.
   if (!/^\d+$/.test(value ?? "0") || !Number.isSafeInteger(total))
     throw new TypeError("the value of this key is not a counter");
   return total;
@@ -141,7 +147,7 @@ export function checkAmount(amount: number): void {
   if (!Number.isSafeInteger(amount)) throw new RangeError("the amount must be an integer");
 }
 
-/** A part of a store that sees only its own keys. Names contain no slash. */
+/** A view of the store that is limited to its own keys. Names must not contain a slash. */
 export function storeNamespace(store: Store, name: string): Store {
   const prefix = `${name}/`;
   const inner = (key: string): string => prefix + key;
@@ -169,14 +175,14 @@ export function storeNamespace(store: Store, name: string): Store {
     },
     sync: () => store.sync(),
     health: () => store.health(),
-    // The whole store is closed by whoever opened it.
+    // The owner of the whole store closes it.
     close: async () => undefined,
   };
 }
 
 const refuse = (): Promise<never> => Promise.reject(new StoreUnavailable("this configuration does not serve"));
 
-/** For configurations that are only checked: whatever is asked of it is refused. */
+/** For configurations that are only checked. All operations reject. */
 export const noStore: Store = {
   kind: "memory",
   get: refuse,

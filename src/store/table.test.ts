@@ -9,7 +9,7 @@ import { type Change, Table } from "./table.ts";
 const LIMITS = { maxBytes: 20_000, cacheBytes: 8_000 };
 const value = (chars: number): string => "x".repeat(chars);
 
-test("cached responses that were used longest ago make room for new ones [R53]", () => {
+test("the least recently used cached responses are evicted for new ones [R53]", () => {
   const table = new Table(fakeClock(), undefined, LIMITS);
   for (let i = 0; i < 4; i++) table.set(`llm-cache/${i}`, value(1_800));
   table.get("llm-cache/0");
@@ -38,7 +38,7 @@ test("other entries are rejected when the table is full, and budgets and keys ne
   assert.equal(table.get("budgets/3"), "1000001");
 });
 
-test("whatever is written, expires or is dropped, the bytes are those of the entries, and within the limits [R53]", async () => {
+test("after any writes, expiries and drops, the bytes are those of the entries and within the limits [R53]", async () => {
   const namespace = fc.constantFrom("llm-cache", "mcp-sessions", "signins", "budgets");
   const step = fc.record({
     kind: fc.constantFrom("set", "set", "set", "delete", "load", "drop", "wait", "get"),
@@ -70,7 +70,7 @@ test("whatever is written, expires or is dropped, the bytes are those of the ent
         assert.ok(table.cachedBytes <= LIMITS.cacheBytes);
         assert.ok(table.cachedBytes <= table.bytes);
       }
-      // Made again from its entries, a table has the same bytes.
+      // A table rebuilt from its entries has the same size.
       await clock.advance(10_000);
       const copy = new Table(clock);
       for (const change of table.changes()) copy.load(change);
@@ -83,7 +83,7 @@ test("whatever is written, expires or is dropped, the bytes are those of the ent
   );
 });
 
-test("a journal of a process with more memory is loaded within the limits, and logins and budgets completely [R53]", () => {
+test("a journal of a process with more memory is loaded within the limits, with all logins and budgets [R53]", () => {
   const table = new Table(fakeClock(), undefined, LIMITS);
   let leftOut = 0;
   for (let i = 0; i < 50; i++)

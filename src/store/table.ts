@@ -1,8 +1,8 @@
 /**
- * Keys, values and expiries in memory: the whole of the memory store, and what the folder store reads from. Each change
- * is told, in the form in which it can be repeated, so that a journal can be kept of it. Its bytes are bounded: cached
- * responses that were used longest ago make room for new ones, other new entries are rejected when it is full. Budgets
- * and API keys may use twice the limit, and those that exist can always be changed.
+ * Keys, values and expiries in memory: the data of the memory store and of the folder store. Each change is reported in
+ * a form that can be replayed from a journal. The size is bounded: the least recently used cached responses are evicted
+ * for new ones, and other new entries are rejected when the table is full. Budgets and API keys may use twice the
+ * limit, and existing ones can always be changed.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import {
@@ -18,23 +18,23 @@ import {
   StoreUnavailable,
 } from "./store.ts";
 
-/** Memory must stay bounded: beyond this, new keys are refused until others expire. */
+/** Beyond this number, new keys are rejected until others expire. */
 const MAX_ENTRIES = 1_000_000;
-/** Protected entries may use this many times the limit. */
+/** Protected entries may use this multiple of the limit. */
 const PROTECTED_TIMES = 2;
-/** What an entry takes besides its key and value. */
+/** The approximate overhead of an entry beyond its key and value. */
 const ROW_BYTES = 160;
 const SWEEP_EVERY_MS = 1_000;
-/** Per sweep, so that it never blocks the loop for long. */
+/** The number of entries per sweep, to keep the event loop responsive. */
 const SWEPT_AT_ONCE = 5_000;
 
-/** A key with its value from now on; without a value it is gone. Expiry 0: never. */
+/** Sets a key; without a value the key is removed. Expiry 0: never. */
 export type Change = readonly [key: string, value: string, expiresAtMs: number] | readonly [key: string];
 
 export interface TableLimits {
-  /** Of all entries. */
+  /** The limit of all entries. */
   readonly maxBytes: number;
-  /** Of cached responses, which are a part of all. */
+  /** The limit of cached responses, which is part of `maxBytes`. */
   readonly cacheBytes: number;
 }
 
@@ -51,11 +51,11 @@ export class Table {
   readonly #changed: (change: Change) => void;
   readonly #limits: TableLimits;
   readonly #rows = new Map<string, Row>();
-  /** Keys of cached responses; the one that was used longest ago is the first. */
+  /** Keys of cached responses, least recently used first. */
   readonly #cached = new Set<string>();
   #bytes = 0;
   #cachedBytes = 0;
-  /** Only while there is something. */
+  /** Runs only while there are entries. */
   #sweeping: Timer | undefined = undefined;
   #isClosed = false;
   #swept: Iterator<[string, Row]> | undefined = undefined;
@@ -114,7 +114,7 @@ export class Table {
     return { isAdded: true, total };
   }
 
-  /** Keys in the order in which they came; a cursor is the last key of a page. */
+  /** Lists keys in order of insertion. A cursor is the last key of a page. */
   list(prefix: string, cursor?: string): Page {
     const nowMs = this.#clock.now();
     const entries: { key: string; value: string }[] = [];
@@ -130,7 +130,7 @@ export class Table {
   }
 
   /**
-   * Repeats a change of an earlier time; it is not told. False if it does not fit and the table can do without it: an
+   * Replays an earlier change without reporting it. Returns false if an expendable entry does not fit, because an
    * earlier process may have had more memory.
    */
   load(change: Change): boolean {
@@ -150,13 +150,13 @@ export class Table {
     return true;
   }
 
-  /** Every entry as a change that makes it. Entries may change meanwhile. */
+  /** Yields every entry as the change that creates it. Entries may change during the iteration. */
   *changes(): Generator<Change> {
     const nowMs = this.#clock.now();
     for (const [key, row] of this.#rows) if (!isOver(row, nowMs)) yield [key, row.value, row.expiresAtMs];
   }
 
-  /** Removes all cached responses. Whether there were any. */
+  /** Removes all cached responses. Returns whether there were any. */
   dropCache(): boolean {
     const hadAny = this.#cached.size > 0;
     for (const key of [...this.#cached]) this.#evict(key);
@@ -182,7 +182,7 @@ export class Table {
     const kind = entryKind(key);
     if (kind === "cache" || kind === "protected") this.#evictFor(key, bytes);
     if (!this.#fits(key, bytes, kind)) throw new StoreUnavailable("it is full");
-    // The journal may refuse, and then nothing has changed.
+    // The journal may throw, and then nothing has changed.
     this.#changed([key, value, expiresAtMs]);
     this.#put(key, { value, expiresAtMs, bytes });
   }
@@ -190,7 +190,7 @@ export class Table {
   #fits(key: string, bytes: number, kind: EntryKind): boolean {
     const before = this.#rows.get(key);
     const grownBytes = bytes - (before?.bytes ?? 0);
-    // What exists stays usable: counters of budgets, and whatever shrinks.
+    // Existing entries stay writable: budget counters, and values that shrink.
     if (before !== undefined && (kind === "protected" || grownBytes <= 0)) return true;
     if (before === undefined && this.#rows.size >= MAX_ENTRIES) return false;
     const { maxBytes, cacheBytes } = this.#limits;
@@ -198,7 +198,7 @@ export class Table {
     return this.#bytes + grownBytes <= (kind === "protected" ? PROTECTED_TIMES * maxBytes : maxBytes);
   }
 
-  /** Cached responses make room for others, and for what must not be rejected. */
+  /** Evicts cached responses for other entries that must not be rejected, or for other cached responses. */
   #evictFor(key: string, bytes: number): void {
     const { maxBytes, cacheBytes } = this.#limits;
     const isCached = entryKind(key) === "cache";
@@ -215,7 +215,8 @@ export class Table {
     try {
       this.#changed([key]);
     } catch {
-      // The journal takes nothing now. Memory counts for more: the next start evicts it again.
+      // The journal does not accept changes now. Freeing memory is more important: the next start evicts the entry
+      // again.
     }
     this.#forget(key);
   }
@@ -246,7 +247,7 @@ export class Table {
     if (this.#cached.delete(key)) this.#cachedBytes -= row.bytes;
   }
 
-  /** What is over takes no memory for long; a journal needs no word of it, since its entry has its expiry. */
+  /** Removes expired entries. The journal needs no record of it, because its entries contain their expiry. */
   #sweep(): void {
     const nowMs = this.#clock.now();
     this.#swept ??= this.#rows.entries();
@@ -269,7 +270,7 @@ function isOver({ expiresAtMs }: Row, nowMs: number): boolean {
   return expiresAtMs !== 0 && expiresAtMs <= nowMs;
 }
 
-/** V8 stores a string with any character beyond Latin-1 with two bytes for each. */
+/** V8 stores a string with any character beyond Latin-1 as two bytes per character. */
 function rowBytes(key: string, value: string): number {
   return ROW_BYTES + textBytes(key) + textBytes(value);
 }
