@@ -115,7 +115,7 @@ test("agrees with JSON.parse on any object, cut anywhere", () => {
   );
 });
 
-test("a value larger than the limit is reported without its bytes, and the scan goes on", () => {
+test("a value larger than the limit is reported without its bytes, and the scan continues", () => {
   const bytes = Buffer.from(`{"usage":{"x":"${"a".repeat(5000)}"},"model":"m"}`);
   const { found } = scan([bytes.subarray(0, 2000), bytes.subarray(2000)]);
   assert.deepEqual(found, [
@@ -131,7 +131,7 @@ test("nesting beyond the limit is invalid", () => {
   );
 });
 
-test("skips long strings with escapes at any place", () => {
+test("skips long strings with escapes at any position", () => {
   for (let padding = 80; padding < 110; padding++) {
     const { found } = scan([
       Buffer.from(JSON.stringify({ a: `${"x".repeat(padding)}"\\"${"y".repeat(300)}\\`, model: "m" })),

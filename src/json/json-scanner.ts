@@ -23,7 +23,7 @@ import {
 } from "./syntax.ts";
 
 const [TAB, LF, CR] = [9, 10, 13];
-/** Allowed at the very start, and skipped by most servers. */
+/** Allowed at the start, and skipped by most servers. */
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 /** A native search pays off only for longer strings. */
 const SHORT_STRING_BYTES = 96;
@@ -38,14 +38,14 @@ export interface JsonScannerOptions {
 }
 
 export class JsonScanner {
-  /** The first byte after the opening brace of the outermost object: the place to insert a member. */
+  /** The offset after the opening brace of the outermost object, where a member can be inserted. */
   bodyStart = -1;
-  /** The outermost value is complete (and, for an object or array, balanced). */
+  /** The outermost value is complete (for an object or array: balanced). */
   complete = false;
   invalid: string | undefined = undefined;
-  /** A key that was found although its case is another, as it stands there. */
+  /** A key that matched only without regard to case, as written in the input. */
   otherCase: string | undefined = undefined;
-  /** Something other than white space follows the outermost value. */
+  /** Data other than white space follows the outermost value. */
   trailing = false;
   readonly #options: JsonScannerOptions;
   readonly #wanted: ReadonlySet<string>;
@@ -53,7 +53,7 @@ export class JsonScanner {
   readonly #mayBegin: Uint8Array;
   #offset = 0;
   #depth = 0;
-  /** The depth at which keys are read: 1, or 2 inside a parent; one more when the outermost value is an array. */
+  /** The depth at which keys are read: 1, or 2 inside a parent; one more if the outermost value is an array. */
   #keyDepth = 0;
   #rootDepth = 0;
   #parent = "";
@@ -93,7 +93,7 @@ export class JsonScanner {
       }
       const byte = chunk[i] as number;
       if (byte <= SPACE) {
-        // Some servers take other control characters for blanks, and NUL for half of a character of UTF-16.
+        // Some servers treat other control characters as spaces, and NUL as half of a UTF-16 character.
         if (byte !== SPACE && byte !== LF && byte !== CR && byte !== TAB) this.invalid = "not plain text";
         i += 1;
         continue;
@@ -136,17 +136,19 @@ export class JsonScanner {
     this.#offset += length;
   }
 
-  /** Bytes outside of strings so far: each is looked at by itself, which is what scanning costs. */
+  /**
+   * The number of bytes outside strings so far. Each is examined individually, so they determine the cost of the scan.
+   */
   get syntaxBytes(): number {
     return this.#offset - this.#stringBytes;
   }
 
-  /** After the last chunk: true if the outermost value was whole and nothing but white space followed. */
+  /** Valid after the last chunk: true if the outermost value was complete and only white space followed. */
   get wellFormed(): boolean {
     return this.complete && !this.trailing && this.invalid === undefined && !this.#inString;
   }
 
-  /** Inside a value whose members nobody asked for only brackets count; this is where most bytes are spent. */
+  /** Inside a value that was not requested, only brackets matter. Most bytes are processed here. */
   #skipNested(chunk: Buffer, from: number): number {
     const { length } = chunk;
     const { maxDepth } = this.#options;
@@ -239,7 +241,7 @@ export class JsonScanner {
     this.#options.value(key, span, bytes);
   }
 
-  /** The chunk is used up: what it holds of a wanted value or of a key is kept for the next. */
+  /** Keeps the parts of a requested value or key at the end of the chunk for the next chunk. */
   #keepPieces(chunk: Buffer): void {
     if (this.#capture.key !== undefined) this.#capture.keep(chunk, this.#offset);
     if (this.#inString && this.#stringIsKey) {
@@ -299,7 +301,7 @@ export class JsonScanner {
     return meant;
   }
 
-  /** An object may have a hundred thousand keys that nobody asked for: they are not even decoded. */
+  /** Keys that were not requested are not decoded, because an object may have a hundred thousand of them. */
   #keyAt(chunk: Buffer, quote: number): string {
     return this.#mayBegin[chunk[this.#keyStart] as number] === 1
       ? decodeKey(chunk.toString("utf8", this.#keyStart, quote))
@@ -313,18 +315,18 @@ export class JsonScanner {
   }
 }
 
-/** The first byte of U+017F, which is a small s to those who ignore case. */
+/** The first byte of U+017F, which matches `s` when case is ignored. */
 const LONG_S_LEAD = 0xc5;
-/** Some key that nobody asked for. */
+/** A key that was not requested. */
 export const OTHER_KEY = "";
 
-/** Which values are wanted; made once and shared by all scans. */
+/** The requested keys, built once and shared by all scans. */
 export interface JsonKeys {
   readonly wanted: ReadonlySet<string>;
   readonly parents: ReadonlySet<string>;
-  /** By byte: whether a key that begins so may be one of them. */
+  /** By byte: whether a key that starts with this byte may be a requested key. */
   readonly mayBegin: Uint8Array;
-  /** Keys by their form without case, where a key in another case is to be found too. */
+  /** Keys by their case-folded form, if keys in a different case also match. */
   readonly withoutCase?: ReadonlyMap<string, string>;
 }
 
@@ -334,12 +336,12 @@ export function jsonKeys(...keys: readonly string[]): JsonKeys {
   const parents = new Set(nested.map((key) => key.slice(0, key.indexOf("."))));
   const mayBegin = new Uint8Array(256);
   for (const key of keys.flatMap((one) => one.split("."))) mayBegin[key.charCodeAt(0)] = 1;
-  // Escapes may stand for any letter.
+  // An escape may encode any letter.
   mayBegin[BACKSLASH] = 1;
   return { wanted: new Set(keys), parents, mayBegin };
 }
 
-/** The same, also in another case: some decoders do not look at it. */
+/** Also matches keys in a different case, because some decoders ignore case. */
 export function jsonKeysOfAnyCase(...keys: readonly string[]): JsonKeys {
   const { wanted, parents, mayBegin } = jsonKeys(...keys);
   const names = keys.flatMap((key) => key.split("."));
@@ -349,7 +351,7 @@ export function jsonKeysOfAnyCase(...keys: readonly string[]): JsonKeys {
 }
 
 export class JsonCapture {
-  /** The name of the value that is being kept. */
+  /** The key of the value that is being read. */
   key: string | undefined = undefined;
   readonly #maxBytes: number;
   #start = -1;
@@ -367,17 +369,17 @@ export class JsonCapture {
     this.#bytes = 0;
   }
 
-  /** The chunk at this offset is used up. */
+  /** Keeps the part of the value in the chunk at this offset. */
   keep(chunk: Buffer, offset: number): void {
     const piece = this.#start > offset ? chunk.subarray(this.#start - offset) : chunk;
     this.#bytes += piece.length;
     if (this.#bytes <= this.#maxBytes) this.#pieces.push(piece);
   }
 
-  /** The value ended before `end`, inside of the chunk at this offset. */
+  /** Ends the value before `end`, inside the chunk at this offset. */
   end(chunk: Buffer, offset: number, end: number): { span: Span; bytes: Buffer | undefined } {
     this.key = undefined;
-    // In broken JSON there may be nothing where a value should be.
+    // In invalid JSON the value may be empty.
     const span = { start: this.#start, end: Math.max(this.#start, end) };
     const bytes = this.#valueOf(chunk, offset, span);
     this.#pieces = [];

@@ -27,7 +27,7 @@ const bytesOf = (text: string): string => {
   return Buffer.concat(into).toString();
 };
 
-test("what is found is what the search at once finds, for any JSON", () => {
+test("the search in steps finds the same as the search at once, for any JSON", () => {
   const values = fc.dictionary(fc.constantFrom("result", "isError", "a", 'q"\\'), fc.json());
   fc.assert(
     fc.property(values, fc.boolean(), (members, isSpaced) => {
@@ -39,7 +39,7 @@ test("what is found is what the search at once finds, for any JSON", () => {
   );
 });
 
-test("elements and members in steps are those of the walk at once, for any JSON, and large ones pause", () => {
+test("elements and members in steps equal those found at once, for any JSON, and large ones pause", () => {
   const pairs = fc.array(fc.tuple(fc.string(), fc.json()), { maxLength: 6 });
   fc.assert(
     fc.property(pairs, fc.boolean(), (all, isSpaced) => {
@@ -63,14 +63,14 @@ function spanOf(span: { readonly start: number; readonly end: number } | undefin
   return span && [span.start, span.end];
 }
 
-test("bytes in steps are those of the whole, on one line, wherever it is cut", () => {
+test("bytes in steps equal those of the whole, on one line, wherever they are split", () => {
   for (const unit of ["a", "é", "漢", "🙂", "a🙂", "\ud83d", "x\r\n"]) {
     const text = `${unit.repeat(200_000)}${"y".repeat(3)}`;
     assert.equal(bytesOf(text), Buffer.from(text.replace(/[\r\n]/g, " ")).toString(), JSON.stringify(unit));
   }
 });
 
-test("a pattern is found wherever it stands", () => {
+test("a pattern is found wherever it occurs", () => {
   for (const at of [0, 65_530, 65_535, 65_536, 131_070, 200_000]) {
     const text = `${"x".repeat(at)}"isError"${"x".repeat(70_000)}`;
     assert.equal(finish(occursInSteps(text, /"isError"/, 9)), true, `at ${at}`);
@@ -92,7 +92,7 @@ const long: [name: string, json: string, isValid: boolean][] = [
   ["names with one that is repeated", `{${Array.from({ length: 30_000 }, (_, i) => `"k${i}":1`)},"k0":1}`, false],
 ];
 for (const [name, json, isValid] of long) {
-  test(`long texts are checked in many steps: ${name}`, () => {
+  test(`long strings are checked in many steps: ${name}`, () => {
     const { value, pauses } = counted(jsonProblemInSteps(json, MAX_SERVER_DEPTH));
     assert.equal(value === undefined, isValid, value);
     let isParsed = true;

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { elements, find, insertMembers, members, removeMembers, singleLine, slice, splice } from "./json-text.ts";
 import { inspectDocument } from "./validate-json.ts";
 
-test("finds the members of an object, whatever stands between them", () => {
+test("finds the members of an object, whatever is between them", () => {
   const text = ' { "a" : [1, {"x": "}"}] ,\n"b\\u0063":"\\"",  "d":-1.5e3 } ';
   const found = members(text, 0).map((one) => [one.key, slice(text, one)]);
   assert.deepEqual(found, [
@@ -33,7 +33,7 @@ const insertions = [
   { into: '{"b":2}', result: '{"a":1,"b":2}' },
 ];
 for (const { into, result } of insertions) {
-  test(`puts a member into ${into}`, () => {
+  test(`inserts a member into ${into}`, () => {
     assert.equal(splice(into, [insertMembers(into, 0, '"a":1')]), result);
   });
 }
@@ -45,7 +45,7 @@ const removals = [
   { from: '{ "a" : 1 , "b" : [2] }', result: '{ "a" : 1 }' },
 ];
 for (const { from, result } of removals) {
-  test(`takes b out of ${from}`, () => {
+  test(`removes b from ${from}`, () => {
     assert.equal(
       splice(
         from,
@@ -73,7 +73,7 @@ const hostile = [
   },
 ];
 for (const { name, text, problem } of hostile) {
-  test(`refuses ${name}`, () => {
+  test(`rejects${name}`, () => {
     assert.match(inspectDocument(text, 64).problem ?? "", problem);
   });
 }
@@ -93,7 +93,7 @@ for (const { name, text } of harmless) {
   });
 }
 
-test("a message may have sixty thousand values and names, and not more", () => {
+test("a message may have sixty thousand values and names, and no more", () => {
   const keys = (count: number): string => `{${Array.from({ length: count }, (_, i) => `"${i}":1`).join(",")}}`;
   assert.equal(inspectDocument(keys(19_999), 64).problem, undefined);
   assert.match(inspectDocument(keys(20_001), 64).problem ?? "", /more than 60000 values and names/);
@@ -104,7 +104,7 @@ test("a message may have sixty thousand values and names, and not more", () => {
 
 const json = fc.jsonValue({ maxDepth: 6 });
 
-test("what is found is what a parser finds, for any JSON", () => {
+test("the search finds what a parser finds, for any JSON", () => {
   fc.assert(
     fc.property(fc.dictionary(fc.string(), json), fc.constantFrom(undefined, 1, "\t"), (value, space) => {
       const text = JSON.stringify(value, null, space);
@@ -122,7 +122,7 @@ test("what is found is what a parser finds, for any JSON", () => {
   );
 });
 
-test("an edit changes nothing but its place, for any JSON", () => {
+test("an edit changes only its place, for any JSON", () => {
   fc.assert(
     fc.property(fc.dictionary(fc.string(), json), fc.string(), json, (value, key, added) => {
       fc.pre(!Object.hasOwn(value, key) && key !== "__proto__");
@@ -138,7 +138,7 @@ test("an edit changes nothing but its place, for any JSON", () => {
   );
 });
 
-test("text that is no JSON ends every function", () => {
+test("every function terminates on text that is not JSON", () => {
   fc.assert(
     fc.property(fc.string(), (text) => {
       members(text, 0);
@@ -156,10 +156,10 @@ test("keys of one large object are not taken for those of the next", () => {
   assert.match(inspectDocument(`[${object("a", "x")},${object("b", "b1")}]`, 64).problem ?? "", /"b1" is repeated/);
 });
 
-/** Characters that readers of lines take for an end and that JSON.stringify does not escape, or adds itself. */
+/** Characters that line readers treat as line ends and that JSON.stringify does not escape, or adds itself. */
 const ANY_LINE_END = /[\n\r\u0085\u2028\u2029]/;
 
-test("JSON of any form and content is one line for every reader, and means the same [P37]", () => {
+test("JSON of any form and content is one line for every reader and has the same meaning [P37]", () => {
   const strings = fc.string({
     unit: fc.constantFrom("\u2028", "\u2029", "\u0085", "\n", "\r", "\\", '"', "u2028", "é", "𝄞", "a"),
   });

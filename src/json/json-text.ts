@@ -25,11 +25,11 @@ import {
 
 export interface Member extends Span {
   readonly key: string;
-  /** Of the key's opening quote; `start` and `end` are those of the value. */
+  /** The offset of the key's opening quote; `start` and `end` are those of the value. */
   readonly keyStart: number;
 }
 
-/** After the value that begins at `at`; -1 if it was not found before `until`. */
+/** Returns the offset after the value that begins at `at`; -1 if its end is not before `until`. */
 export function valueEnd(text: string, at: number, until = text.length): number {
   const first = text.charCodeAt(at);
   if (first === QUOTE) return stringEnd(text, at);
@@ -52,7 +52,7 @@ export function valueEnd(text: string, at: number, until = text.length): number 
   return i >= until && until < text.length ? -1 : i;
 }
 
-/** The members of the object that begins at `at`; none if there is no object. */
+/** Returns the members of the object that begins at `at`; empty if there is no object. */
 export function members(text: string, at: number): Member[] {
   const found: Member[] = [];
   let i = skipSpace(text, at);
@@ -74,7 +74,7 @@ export function members(text: string, at: number): Member[] {
   return found;
 }
 
-/** The elements of the array that begins at `at`; none if there is no array. */
+/** Returns the elements of the array that begins at `at`; empty if there is no array. */
 export function elements(text: string, at: number): Span[] {
   const found: Span[] = [];
   let i = skipSpace(text, at);
@@ -95,7 +95,7 @@ export function member(text: string, at: number, key: string): Member | undefine
   return members(text, at).find((one) => one.key === key);
 }
 
-/** The value below `at` along these keys. */
+/** Finds the value below `at` along these keys. */
 export function find(text: string, at: number, ...path: readonly string[]): Span | undefined {
   let span: Span | undefined = { start: skipSpace(text, at), end: text.length };
   for (const key of path) {
@@ -109,12 +109,12 @@ export function slice(text: string, span: Span): string {
   return text.slice(span.start, span.end);
 }
 
-/** Beside CR and LF, what some readers of lines take for an end: Node's readline, Python's splitlines. */
+/** Line breaks that some line readers recognize in addition to CR and LF: Node's readline, Python's splitlines. */
 const OTHER_BREAKS = /[\u0085\u2028\u2029]/g;
 
 /**
- * JSON text as one line for every reader. CR and LF can only stand between tokens, where they are mere space; the other
- * line breaks can only stand inside strings, where they are escaped.
+ * Converts JSON to a single line for every reader. CR and LF can occur only between tokens, where they are white space;
+ * the other line breaks can occur only inside strings, where they are escaped.
  */
 export function singleLine(text: string): string {
   const plain = text.includes("\n") || text.includes("\r") ? text.replace(/[\r\n]/g, " ") : text;
@@ -136,8 +136,8 @@ export function splice(text: string, edits: readonly Edit[]): string {
 }
 
 /**
- * Puts members at the front of the object that begins at `at`; another value is replaced by an object of them.
- * `added` is `"key":value` pairs joined by commas.
+ * Inserts members at the front of the object that begins at `at`. A value that is not an object is replaced by an
+ * object. `added` is `"key":value` pairs joined by commas.
  */
 export function insertMembers(text: string, at: number, added: string): Edit {
   const open = skipSpace(text, at);
@@ -147,7 +147,7 @@ export function insertMembers(text: string, at: number, added: string): Edit {
   return { start: open + 1, end: open + 1, text: isEmpty ? added : `${added},` };
 }
 
-/** Takes members out of the object that begins at `at`, with one comma each. */
+/** Removes members from the object that begins at `at`, with one comma each. */
 export function removeMembers(text: string, at: number, isUnwanted: (key: string) => boolean): Edit[] {
   const all = members(text, at);
   const kept = all.filter((one) => !isUnwanted(one.key));
@@ -159,11 +159,11 @@ export function removeMembers(text: string, at: number, isUnwanted: (key: string
   return [{ start: first.keyStart, end: last.end, text: body }];
 }
 
-/** Walked through, searched or encoded in one step: up to 1 ms. */
+/** The number of characters processed in one step, which takes up to 1 ms. */
 const STEP_CHARS = 64 * 1024;
 const STEP_MEMBERS = 1_000;
 
-/** The value below `at` along these keys. */
+/** Finds the value below `at` along these keys. */
 export function* findInSteps(text: string, at: number, ...path: readonly string[]): Steps<Span | undefined> {
   let span: Span | undefined = { start: skipSpace(text, at), end: text.length };
   for (const key of path) {
@@ -173,7 +173,7 @@ export function* findInSteps(text: string, at: number, ...path: readonly string[
   return span;
 }
 
-/** The elements of the array that begins at `at`; none if there is no array. */
+/** Returns the elements of the array that begins at `at`; empty if there is no array. */
 export function* elementsInSteps(text: string, at: number): Steps<Span[]> {
   const found: Span[] = [];
   let i = skipSpace(text, at);
@@ -181,7 +181,7 @@ export function* elementsInSteps(text: string, at: number): Steps<Span[]> {
   i = skipSpace(text, i + 1);
   let pauseAt = i + STEP_CHARS;
   while (i < text.length && text.charCodeAt(i) !== CLOSE_BRACKET) {
-    // A generator for each of many small elements would cost more than they do.
+    // A generator for each of many small elements would cost more than processing them.
     const near = valueEnd(text, i, i + STEP_CHARS);
     const end = near < 0 ? yield* valueEndInSteps(text, i) : near;
     if (end === i) break;
@@ -196,7 +196,7 @@ export function* elementsInSteps(text: string, at: number): Steps<Span[]> {
   return found;
 }
 
-/** The member of an object whose place is known. */
+/** Finds a member of an object whose span is known. */
 export function* memberOf(text: string, object: Span, key: string): Steps<Span | undefined> {
   return object.end - object.start <= STEP_CHARS
     ? member(text, object.start, key)
@@ -207,7 +207,7 @@ function* memberInSteps(text: string, at: number, wanted: string): Steps<Span | 
   return (yield* membersInSteps(text, at, wanted)).find(({ key }) => key === wanted);
 }
 
-/** The members of the object that begins at `at`, as far as the one that is wanted. */
+/** Returns the members of the object that begins at `at`, up to `wanted` if given. */
 export function* membersInSteps(text: string, at: number, wanted?: string): Steps<(Span & { readonly key: string })[]> {
   const found: (Span & { readonly key: string })[] = [];
   if (text.charCodeAt(at) !== OPEN_BRACE) return found;
@@ -222,7 +222,7 @@ export function* membersInSteps(text: string, at: number, wanted?: string): Step
     if (key === wanted) break;
     i = skipSpace(text, end);
     if (text.charCodeAt(i) === COMMA) i = skipSpace(text, i + 1);
-    // Many small ones are some steps as well.
+    // Yields between groups of small members.
     if (found.length % STEP_MEMBERS === 0) yield;
   }
   return found;
@@ -254,7 +254,7 @@ function* valueEndInSteps(text: string, at: number): Steps<number> {
   return i;
 }
 
-/** Whether the pattern, whose matches are no longer than `longest`, occurs. */
+/** Whether the pattern occurs. Its matches must not be longer than `longest`. */
 export function* occursInSteps(text: string, pattern: RegExp, longest: number): Steps<boolean> {
   for (let i = 0; i < text.length; i += STEP_CHARS) {
     if (pattern.test(text.slice(i, i + STEP_CHARS + longest))) return true;
@@ -263,11 +263,11 @@ export function* occursInSteps(text: string, pattern: RegExp, longest: number): 
   return false;
 }
 
-/** The bytes of a text as one line: see `singleLine`. */
+/** Encodes a JSON text as one line; see `singleLine`. */
 export function* lineBytesInSteps(text: string, into: Buffer[]): Steps<void> {
   for (let i = 0; i < text.length; ) {
     let end = Math.min(text.length, i + STEP_CHARS);
-    // The two halves of a character stay together.
+    // Does not split a surrogate pair.
     if (end < text.length && isHighSurrogate(text.charCodeAt(end - 1))) end += 1;
     into.push(Buffer.from(singleLine(text.slice(i, end))));
     i = end;
@@ -279,10 +279,10 @@ function isHighSurrogate(code: number): boolean {
   return code >= 0xd800 && code <= 0xdbff;
 }
 
-/** A value's text; undefined takes the member out. */
+/** The JSON text of a value; undefined removes the member. */
 export type MemberChanges = ReadonlyMap<string, string | undefined>;
 
-/** The text of the object at `span`, changed. Anything but an object counts as an empty one. */
+/** Returns the object at `span` with the changes applied. A value that is not an object counts as an empty one. */
 export function withMembers(text: string, span: Span | undefined, changes: MemberChanges): string {
   const parts: string[] = [];
   const left = new Map(changes);
@@ -299,7 +299,7 @@ export function withMembers(text: string, span: Span | undefined, changes: Membe
   return `{${parts.join(",")}}`;
 }
 
-/** Reports when a JSON object or list that arrives in pieces is complete, by counting its brackets. */
+/** Detects when a JSON object or array that arrives in chunks is complete, by counting its brackets. */
 export class BracketBalance {
   #depth = 0;
   #inString = false;

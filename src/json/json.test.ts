@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { putMember } from "./json.ts";
 
-test("an object takes every name that objects inherit, as JSON.parse does", () => {
+test("an object can have members with inherited names, as with JSON.parse", () => {
   const names = Object.getOwnPropertyNames(Object.prototype);
   const object: Record<string, unknown> = {};
   for (const name of names) putMember(object, name, { of: name });

@@ -12,7 +12,7 @@ export function isMembers(value: unknown): value is Members {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The members of a JSON object, or undefined if the text is anything else. */
+/** Returns the members of a JSON object, or undefined if the text is anything else. */
 export function parseMembers(text: string): Members | undefined {
   // Rejects other text, such as the `[DONE]` of a stream, without the cost of an exception.
   if (!beginsObject(text)) return undefined;
@@ -59,7 +59,7 @@ export function parseBounded(text: string, maxTokens = MAX_DOCUMENT_TOKENS): unk
   }
 }
 
-/** Undefined if it is anything but an object. */
+/** Returns undefined if the bytes are not a JSON object. */
 export function parseBoundedObject(bytes: Buffer): Readonly<Record<string, unknown>> | undefined {
   try {
     const value = parseBounded(bytes.toString("utf8"));

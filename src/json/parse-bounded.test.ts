@@ -15,17 +15,17 @@ for (const [name, text] of [
   });
 }
 
-test("a long text is one value, however many brackets it has", () => {
+test("a long string is one value, however many brackets it contains", () => {
   const value = { text: "[{,:".repeat(MANY) };
   assert.deepEqual(parseBounded(JSON.stringify(value)), value);
 });
 
-test("what is not JSON is said to be none", () => {
+test("text that is not JSON is reported as such", () => {
   for (const text of ["", "{", "[1,]", "undefined"])
     assert.throws(() => parseBounded(text), { message: "is not JSON" }, text);
 });
 
-test("only an object is an object", () => {
+test("only objects are parsed as an object", () => {
   assert.deepEqual(parseBoundedObject(Buffer.from('{"a":1}')), { a: 1 });
   for (const text of ["[]", "null", "1", '"a"', "{", "", "[".repeat(MANY)])
     assert.equal(parseBoundedObject(Buffer.from(text)), undefined, text.slice(0, 10));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { exceedsTokens } from "./parse-cost.ts";
 
-/** The most for which a text still has more. */
+/** The largest limit that the text still exceeds. */
 const tokensOf = (text: string): number => {
   let count = 0;
   while (exceedsTokens(text, count)) count += 1;

@@ -10,7 +10,7 @@ test("every control character is escaped, and the value is the same [P6] [G3]", 
   assert.equal(safeJson({ a: [1, "x"] }, 2), JSON.stringify({ a: [1, "x"] }, null, 2));
 });
 
-test("in steps or at once, the text is the same", () => {
+test("in steps or at once, the result is the same", () => {
   for (const value of [
     {},
     { a: 1, b: undefined, c: [1, { d: "x\u0085\n" }], "\u2028": {} },

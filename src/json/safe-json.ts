@@ -13,8 +13,8 @@ export function safeJson(value: unknown, indent?: number): string {
 }
 
 /**
- * The same text as `safeJson(value, 2)`, in steps: a large object need not hold the loop for all of it. What can be
- * iterated is written as a list.
+ * Produces the same text as `safeJson(value, 2)` in steps, so that a large object does not block the event loop.
+ * Iterables are written as arrays.
  */
 export function* safeJsonInSteps(value: Readonly<Record<string, unknown>>): Steps {
   const members: string[] = [];

@@ -12,7 +12,7 @@ function read(value: unknown, maxTreeBytes = 1_000_000): Skeleton {
   return skeleton;
 }
 
-test("images are taken out of the tree and put back where their mark went", () => {
+test("images are removed from the tree and restored where their marker is", () => {
   const image = base64(50_000);
   const file = base64(30_000);
   const { value, write } = read({ url: `data:image/png;base64,${image}`, other: { data: file }, text: "short" });
@@ -26,14 +26,14 @@ test("images are taken out of the tree and put back where their mark went", () =
   assert.deepEqual(JSON.parse(Buffer.concat(write(moved)).toString()), { a: file, b: image, text: "short" });
 });
 
-test("a long text stays in the tree, with its escapes", () => {
+test("a long string stays in the tree, with its escapes", () => {
   const text = 'A "quoted" line.\n'.repeat(3000);
   const { value, write } = read({ text });
   assert.equal(value.text, text);
   assert.deepEqual(JSON.parse(Buffer.concat(write(value)).toString()), { text });
 });
 
-test("a client that writes a mark itself gets its text back", () => {
+test("text of a client that looks like a marker is preserved", () => {
   const { value, write } = read({ text: "@blob-0000-0@", data: base64(20_000) });
   assert.equal(JSON.parse(Buffer.concat(write(value)).toString()).text, "@blob-0000-0@");
 });
@@ -45,7 +45,7 @@ test("only what remains counts against the limit", () => {
   assert.equal(readSkeleton(Buffer.from("[1]"), 1000, NONCE), "not JSON");
 });
 
-test("20 MB of images take a moment", () => {
+test("20 MB of images are fast", () => {
   const bytes = Buffer.from(
     JSON.stringify({
       messages: [{ content: Array.from({ length: 4 }, () => ({ url: `data:image/png;base64,${base64(3_750_000)}` })) }],
@@ -68,7 +68,7 @@ const FILLINGS: [name: string, text: string, tokens: number][] = [
 ];
 for (const [name, text, each] of FILLINGS) {
   test(`a tree of more than ${TOKENS} values and names is not parsed: ${name}`, () => {
-    // Around them: an object, a name, a list.
+    // The overhead around the values: an object, a name, an array.
     const fits = Math.floor((TOKENS - 4) / each);
     const filled = (count: number): Buffer => Buffer.from(`{"x":[${text.repeat(count)}0]}`);
     const read = readSkeleton(filled(fits), 10_000_000, NONCE);

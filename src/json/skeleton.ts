@@ -11,33 +11,36 @@ import { BACKSLASH, COMMA, endOfString, QUOTE } from "./syntax.ts";
 
 export interface Skeleton {
   readonly value: Members;
-  /** JSON in pieces; every mark in it, wherever it went, is the encoded data again. */
+  /** Serializes the value in chunks. Every placeholder in it is replaced by its encoded data. */
   write(value: Members): readonly Buffer[];
-  /** A string of the tree with the encoded data in the place of its mark; only the beginning if `maxBytes` is given. */
+  /**
+   * Returns a string of the tree with its placeholder replaced by the encoded data; only the beginning if `maxBytes` is
+   * given.
+   */
   resolve(text: string, maxBytes?: number): string;
 }
 
-/** Smaller strings are not worth a mark. */
+/** Smaller strings are not replaced. */
 const MIN_BLOB_BYTES = 16 * 1024;
 const SAMPLE_BYTES = 64;
 /**
- * Commas, opening brackets and, twice, colons: a name costs more. 100,000 of them took 102 ms of CPU to parse, translate
- * and write again; the tools and messages of a large request have some 10,000.
+ * Counts commas, opening brackets and, twice, colons, because a name costs more. 100,000 of them took 102 ms of CPU
+ * time to parse, translate and write; the tools and messages of a large request have about 10,000.
  */
 const MAX_TREE_TOKENS = 60_000;
 
-/** About 0.3 ms. */
+/** Takes about 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
 
-/** Why there is no tree, in the words of a sentence that begins with "a request". */
+/** Why there is no tree, worded to follow "a request". */
 export type NoSkeleton = { readonly tooLarge: string } | "not JSON";
 
-/** `nonce` must not be known to the client. */
+/** `nonce` must be unknown to the client. */
 export function readSkeleton(bytes: Buffer, maxTreeBytes: number, nonce: string): Skeleton | NoSkeleton {
   return finish(skeletonSteps(bytes, maxTreeBytes, nonce));
 }
 
-/** The same in steps. */
+/** Like `readSkeleton`, in steps. */
 export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: string): Steps<Skeleton | NoSkeleton> {
   const tooLarge = { tooLarge: `of more than ${maxTreeBytes} bytes besides images` };
   const pieces: Buffer[] = [];
@@ -61,7 +64,7 @@ export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: strin
         from = end;
       }
     }
-    // Known too large: the rest is not even looked at.
+    // Already too large, so the rest is not scanned.
     if (size + end - from > maxTreeBytes) return tooLarge;
     quote = bytes.indexOf(QUOTE, end + 1);
     if (end - pausedAt > STEP_BYTES) {
@@ -92,7 +95,7 @@ function restore(text: string, nonce: string, blobs: readonly Buffer[]): readonl
   if (blobs.length === 0) return [Buffer.from(text)];
   const pieces: Buffer[] = [];
   for (const [i, part] of text.split(new RegExp(`@blob-${nonce}-(\\d+)@`)).entries()) {
-    // A split by a group alternates between text and the group.
+    // `split` with a group alternates between text and the group.
     const piece = i % 2 === 0 ? Buffer.from(part) : blobs[Number(part)];
     if (piece && piece.length > 0) pieces.push(piece);
   }
@@ -103,7 +106,10 @@ function markOf(nonce: string, index: number): string {
   return `@blob-${nonce}-${index}@`;
 }
 
-/** Where the encoded data begins: behind the comma of a data URL, or at once if it looks like base64 throughout. */
+/**
+ * Returns where the encoded data begins: after the comma of a data URL, or at the start if the string looks like
+ * base64.
+ */
 function startOfBlob(bytes: Buffer, start: number, end: number): number | undefined {
   if (bytes.toString("latin1", start, start + 5) === "data:") {
     const comma = bytes.indexOf(COMMA, start);
@@ -112,7 +118,10 @@ function startOfBlob(bytes: Buffer, start: number, end: number): number | undefi
   return isBase64(bytes, start, end) ? start : undefined;
 }
 
-/** By samples: a text of that size has blanks everywhere. A backslash would be an escape, which is not base64 either. */
+/**
+ * Decides by samples, because text of that size has spaces throughout. A backslash starts an escape, which is not
+ * base64 either.
+ */
 function isBase64(bytes: Buffer, start: number, end: number): boolean {
   const middle = start + ((end - start) >> 1);
   const samples = [start, middle, end - SAMPLE_BYTES].map((at) => bytes.toString("latin1", at, at + SAMPLE_BYTES));

@@ -20,7 +20,7 @@ export interface Span {
   readonly end: number;
 }
 
-/** Replaces what is at the span with `text`. */
+/** Replaces the content of the span with `text`. */
 export interface Edit extends Span {
   readonly text: string;
 }
@@ -47,8 +47,8 @@ export function trimmedEnd(text: string, start: number, end: number): number {
 }
 
 const SHORT_STRING_BYTES = 32;
-/** Quotes that are escaped come in pairs and threes. */
-const NEIGHBOURHOOD_BYTES = 12;
+/** The range around an escaped quote that is scanned byte by byte, because escaped quotes often occur in groups. */
+const NEIGHBORHOOD_BYTES = 12;
 
 /** The offset of the closing quote (or the end of the bytes) of the string whose first character is at `start`. */
 export function endOfString(bytes: Buffer, start: number): number {
@@ -68,7 +68,7 @@ export function endOfString(bytes: Buffer, start: number): number {
     while (quote - 1 - backslashes >= i && bytes[quote - 1 - backslashes] === BACKSLASH) backslashes += 1;
     if (backslashes % 2 === 0) return quote;
     i = quote + 1;
-    looks = NEIGHBOURHOOD_BYTES;
+    looks = NEIGHBORHOOD_BYTES;
   }
 }
 
@@ -85,7 +85,9 @@ export function stringEnd(text: string, open: number): number {
   return text.length;
 }
 
-/** The engine's search is faster over plain text; with a million escaped quotes, a million searches take four times as long. */
+/**
+ * Native search is faster over plain text, but a million searches for a million escaped quotes take four times as long.
+ */
 const FEW_ESCAPED = 8;
 
 function escapedStringEnd(text: string, from: number): number {

@@ -89,7 +89,7 @@ for (const text of fine) {
   });
 }
 
-test("the outcome is that of JSON.parse, whatever is done to the text", () => {
+test("the result agrees with JSON.parse for any modification of the text", () => {
   const edits = fc.array(
     fc.tuple(
       fc.nat(),
@@ -102,7 +102,7 @@ test("the outcome is that of JSON.parse, whatever is done to the text", () => {
       let text = JSON.stringify(value, null, isSpaced ? 1 : 0);
       for (const [at, put] of changes) {
         const place = at % (text.length + 1);
-        // Puts something in, or takes a character away.
+        // Inserts something, or removes a character.
         text =
           put === "" ? text.slice(0, place) + text.slice(place + 1) : text.slice(0, place) + put + text.slice(place);
       }
@@ -114,7 +114,7 @@ test("the outcome is that of JSON.parse, whatever is done to the text", () => {
   );
 });
 
-test("the members at the top are those that a second look finds", () => {
+test("the top-level members are those that a second scan finds", () => {
   fc.assert(
     fc.property(fc.dictionary(fc.string(), fc.jsonValue()), fc.boolean(), fc.boolean(), (value, isSpaced, isList) => {
       const text = ` ${JSON.stringify(isList ? [value] : value, null, isSpaced ? "\t" : 0)}\n`;
@@ -126,7 +126,7 @@ test("the members at the top are those that a second look finds", () => {
   );
 });
 
-test("a repeated key is found at any depth, also when it is written differently", () => {
+test("a repeated key is found at any depth, even if it is escaped differently", () => {
   for (const text of ['{"a":1,"a":2}', '[{"b":{"a":1,"\\u0061":2}}]', '{"a":{},"b":{"x":1},"a":3}'])
     assert.match(jsonProblem(text) ?? "", /the key "a" is repeated/);
   const many = Array.from({ length: 100 }, (_, i) => `"k${i}":{"k1":0}`).join(",");

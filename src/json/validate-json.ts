@@ -1,7 +1,7 @@
 /**
- * Whether a server's text is JSON that every reader reads alike: the grammar of RFC 8259, no repeated keys, bounded
- * nesting. One pass that builds nothing, because every answer passes here and most are only handed on. Text that
- * passes can be read by `JSON.parse` and by `json-text.ts` anywhere in it, with the same outcome.
+ * Checks that a server's text is JSON that every parser reads alike: the grammar of RFC 8259, no repeated keys, bounded
+ * nesting. It is one pass without allocating a tree, because every response is checked and most are only forwarded.
+ * Valid text gives the same result with `JSON.parse` and with `json-text.ts`.
  */
 
 import { randomInt } from "node:crypto";
@@ -22,7 +22,7 @@ import {
   trimmedEnd,
 } from "./syntax.ts";
 
-/** Deeper than any real message; far from where `JSON.stringify` and recursion over a value fail. */
+/** Deeper than any real message, and far below the depth at which `JSON.stringify` and recursion fail. */
 export const MAX_SERVER_DEPTH = 256;
 
 const PLUS = 43;
@@ -33,23 +33,26 @@ const NINE = 57;
 const LOWER_E = 101;
 const LOWER_U = 117;
 
-/** Read in one step, with strings, numbers and names: about 0.3 ms. */
+/** The number of characters (strings, numbers and names) read in one step, which takes about 0.3 ms. */
 const STEP_CHARS = 8 * 1024;
 /** The same within one string. */
 const STRING_STEP_CHARS = 64 * 1024;
-/** No step ends within a name or a number: longer ones are refused. */
+/** Longer names and numbers are rejected, because no step ends within them. */
 const MAX_ATOM_CHARS = 64 * 1024;
-/** Of an object and those that it stands in. Each is kept until its object ends, and the collector walks through all. */
+/**
+ * The limit of names in an object and those that contain it. They are retained until their object ends, and the garbage
+ * collector visits all of them.
+ */
 const MAX_OPEN_NAMES = 200_000;
 
-/** `jsonProblemInSteps`, at once. */
+/** Runs `jsonProblemInSteps` at once. */
 export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH, top?: Member[]): string | undefined {
   return finish(jsonProblemInSteps(text, maxDepth, top));
 }
 
 /**
- * What is wrong with the text, to follow "its answer is not valid JSON: "; undefined if nothing is. `top` gets the
- * members of the object at the top, so that nobody walks through a large text again to find them.
+ * Returns what is wrong with the text, worded to follow "its answer is not valid JSON: ", or undefined if it is valid.
+ * `top` receives the members of the top-level object, so that a large text is not scanned again to find them.
  */
 export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member[]): Steps<string | undefined> {
   /** The keys of all open objects, outermost first. */
@@ -61,7 +64,7 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
   let i = skipSpace(text, 0);
   let key = "";
   let keyStart = 0;
-  /** Of the member at the top whose value is being read; 0 for none. */
+  /** The start of the current top-level member's value; 0 for none. */
   let valueStart = 0;
   let pauseAt = STEP_CHARS;
   for (;;) {
@@ -94,7 +97,7 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
       if (code !== QUOTE && end - i > MAX_ATOM_CHARS) return TOO_LONG;
       i = skipSpace(text, end);
     }
-    // A value has ended before `i`, or an empty list or object ends at it.
+    // A value has ended before `i`, or an empty array or object ends at `i`.
     for (;;) {
       if (frames.length === 0) return i < text.length ? unexpected(text, i) : undefined;
       if (valueStart > 0 && frames.length === 1) {
@@ -119,7 +122,7 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
     i = at;
   }
 
-  /** Where the value of the key at `i` begins, or what is wrong with the key. */
+  /** Returns where the value of the key at `i` begins, or a description of what is wrong with the key. */
   function afterKey(): number | string {
     const end = text.charCodeAt(i) === QUOTE ? checkedStringEnd(text, i + 1) : NO_STRING;
     if (end < NO_STRING) return TOO_LONG;
@@ -145,8 +148,8 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
 }
 
 /**
- * After the string whose characters begin at `from`; NO_STRING if it is none. One that goes on beyond a step gives
- * NO_STRING minus the place where to go on.
+ * Returns the offset after the string whose characters begin at `from`, or NO_STRING if it is invalid. For a string
+ * that continues beyond the step, returns NO_STRING minus the offset at which to continue.
  */
 function checkedStringEnd(text: string, from: number): number {
   const pauseAt = from + STRING_STEP_CHARS;
@@ -159,7 +162,7 @@ function checkedStringEnd(text: string, from: number): number {
       if (plain < LONG_RUN) continue;
       plain = 0;
       const found = text.slice(i, pauseAt).search(SPECIAL);
-      // Just before it: the loop goes on with it.
+      // One before the match, because the loop increments `i`.
       i = (found < 0 ? Math.min(pauseAt, text.length) : i + found) - 1;
       continue;
     }
@@ -177,9 +180,9 @@ function checkedStringEnd(text: string, from: number): number {
 
 const NO_STRING = -1;
 const TOO_LONG = `it has a name or a number of more than ${MAX_ATOM_CHARS} characters`;
-/** After so many plain characters the engine's own search is faster than our loop: four times for a megabyte. */
+/** After this many plain characters, native search is faster than the loop: four times for a megabyte. */
 const LONG_RUN = 32;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not stand in a string
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these must not occur in a string
 const SPECIAL = /["\\\u0000-\u001f]/;
 
 /** `"`, `\`, `/`, b, f, n, r, t. */
@@ -189,7 +192,7 @@ function isHexDigit(code: number): boolean {
   return (code >= ZERO && code <= NINE) || (code >= 65 && code <= 70) || (code >= 97 && code <= 102);
 }
 
-/** After the number or literal that begins at `at`; -1 if it is none. */
+/** Returns the offset after the number or literal that begins at `at`; -1 if it is invalid. */
 function scalarEnd(text: string, at: number, first: number): number {
   if (first === MINUS || isDigit(first)) return numberEnd(text, at);
   for (const literal of ["true", "false", "null"]) if (text.startsWith(literal, at)) return at + literal.length;
@@ -199,7 +202,7 @@ function scalarEnd(text: string, at: number, first: number): number {
 function numberEnd(text: string, at: number): number {
   let i = text.charCodeAt(at) === MINUS ? at + 1 : at;
   const whole = digitsEnd(text, i);
-  // No digit, or a zero in front of others.
+  // No digits, or a leading zero.
   if (whole === i || (text.charCodeAt(i) === ZERO && whole > i + 1)) return -1;
   i = whole;
   if (text.charCodeAt(i) === DOT) {
@@ -216,7 +219,7 @@ function numberEnd(text: string, at: number): number {
 
 function digitsEnd(text: string, at: number): number {
   let i = at;
-  // One digit too many is enough to be refused.
+  // One digit beyond the limit is enough to reject the number.
   const last = at + MAX_ATOM_CHARS;
   while (i <= last && isDigit(text.charCodeAt(i))) i += 1;
   return i;
@@ -231,18 +234,22 @@ function unexpected(text: string, at: number): string {
 }
 
 export interface Inspection {
-  /** Of the object at the top; empty if there is none. */
+  /** The members of the top-level object; empty if there is none. */
   readonly top: readonly Member[];
   readonly problem: string | undefined;
 }
 
-/** Commas, opening brackets and, twice, names. Each takes up to 0.5 µs to parse: these hold the loop for 30 ms, and what records them as long again. */
+/**
+ * Counts commas, opening brackets and, twice, names. Each takes up to 0.5 µs to parse, so the limit blocks the event
+ * loop for 30 ms, and recording them takes as long again.
+ */
 const MAX_TOKENS = 60_000;
 
 /**
- * One pass over text that may be anything: refuses nesting that would make the parser slow or the serialiser
- * throw, more values than may be parsed at once, and repeated keys, which two parsers may read differently. What it finds holds only if the text then
- * also parses. The keys of all open objects stand in one list, so that nothing is allocated per object.
+ * Inspects arbitrary text in one pass. It rejects nesting that would make the parser slow or the serializer throw, more
+ * values than may be parsed at once, and repeated keys, which parsers may interpret differently. The findings are valid
+ * only if the text then also parses. The keys of all open objects are in one array, so that nothing is allocated per
+ * object.
  */
 export function inspectDocument(text: string, maxDepth: number): Inspection {
   const top: Member[] = [];
@@ -303,7 +310,7 @@ export function inspectDocument(text: string, maxDepth: number): Inspection {
   return { top, problem: undefined };
 }
 
-/** Looking through so many is cheaper than building a set. */
+/** A linear search through this many keys is cheaper than building a set. */
 const FEW_KEYS = 32;
 
 export function isAmong(keys: readonly string[], from: number, name: string): boolean {
@@ -311,7 +318,7 @@ export function isAmong(keys: readonly string[], from: number, name: string): bo
   return false;
 }
 
-/** Sets for the few objects that have many keys, by depth. */
+/** Sets for the few objects with many keys, by depth. */
 export class LargeObjectKeys {
   #sets: Map<number, { readonly keys: NameSet; taken: number }> | undefined = undefined;
 
@@ -326,7 +333,7 @@ export class LargeObjectKeys {
     return set.keys.has(name);
   }
 
-  /** The object at this depth has ended: the next one there has keys of its own. */
+  /** The object at this depth has ended; the next object there starts with an empty set. */
   ended(depth: number): void {
     this.#sets?.delete(depth);
   }
