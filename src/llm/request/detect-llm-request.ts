@@ -10,7 +10,7 @@ import { LlmRequestFacts } from "./llm-facts.ts";
 import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery } from "./named-models.ts";
 import { readingSteps } from "./read-request.ts";
 
-/** About 0.3 ms. */
+/** Takes about 0.3 ms. */
 const STEP_BYTES = 64 * 1024;
 /** Overlap that finds a word across two steps. */
 const WORD_BYTES = 8;
@@ -31,7 +31,7 @@ const UNCLEAR: Detected = { facts: undefined, isUnclear: true };
 export interface RequestHead {
   readonly path: string;
   readonly query: string;
-  /** The client's headers: names in lower case and values in turn. */
+  /** The client's headers, alternating lowercase names and values. */
   readonly pairs: readonly string[];
 }
 
@@ -105,7 +105,7 @@ const FOREIGN = [
   [4, false],
 ] as const;
 
-/** The first byte of UTF-8 that is neither blank nor part of a byte order mark; undefined if it has not arrived. */
+/** The first byte of UTF-8 that is neither a space nor part of a byte order mark; undefined if it has not arrived. */
 function firstByte(bytes: Buffer): number | undefined {
   let at = 0;
   if (bytes[0] === 0xef && (bytes.length < 2 || bytes[1] === 0xbb) && (bytes.length < 3 || bytes[2] === 0xbf)) at = 3;

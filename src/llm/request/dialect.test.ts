@@ -24,13 +24,13 @@ const cases: [path: string, format: string, model?: string, stream?: boolean][] 
   ["/model/%zz/invoke", "invoke", "%zz", false],
 ];
 for (const [path, format, model, stream] of cases) {
-  test(`${path} speaks ${format}`, () => {
+  test(`${path} uses the ${format} format`, () => {
     const dialect = dialectOf(path);
     assert.deepEqual([dialect.format, dialect.pathModel, dialect.pathStream], [format, model, stream]);
   });
 }
 
-test("counting tokens costs none", () => {
+test("counting tokens is free", () => {
   for (const path of [
     "/v1/messages/count_tokens",
     "/v1beta/models/g:countTokens",
@@ -41,7 +41,7 @@ test("counting tokens costs none", () => {
   }
 });
 
-test("the list of models is found at its usual places only", () => {
+test("the list of models is found at its usual paths only", () => {
   assert.deepEqual(modelsPathOf("/v1/models"), { name: undefined });
   assert.deepEqual(modelsPathOf("/models"), { name: undefined });
   assert.deepEqual(modelsPathOf("/base/v1/models/a%2Fb"), { name: "a/b" });
@@ -61,7 +61,7 @@ const stored: [path: string, suffix: string | undefined][] = [
   ["/v1/filesystem", undefined],
 ];
 for (const [path, suffix] of stored) {
-  test(`${path} is ${suffix === undefined ? "a question to a model" : "passed on, and costs nothing"}`, () => {
+  test(`${path} is ${suffix === undefined ? "a question to a model" : "forwarded, and is free"}`, () => {
     const dialect = dialectOf(path);
     assert.equal(dialect.free, suffix !== undefined);
     if (suffix !== undefined) assert.deepEqual([dialect.format, dialect.suffix], ["opaque", suffix]);

@@ -71,7 +71,7 @@ const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boole
   ["/audio/translations", "opaque"],
 ];
 
-/** `/models/<name>:<verb>`; the name may hold slashes (tuned models) but not a colon. */
+/** `/models/<name>:<verb>`; the name may contain slashes (tuned models) but not a colon. */
 const GEMINI =
   /\/((?:models|tunedModels)\/([^:]+)):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents|asyncBatchEmbedContent|batchGenerateContent|predict|predictLongRunning|rawPredict|streamRawPredict)$/;
 /** `/model/<id>/<verb>`; the id is percent-encoded. */

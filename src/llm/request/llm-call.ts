@@ -79,7 +79,7 @@ export interface TextMatch {
 
 /** Patterns and the action for text that matches one of them. */
 export interface TextGuard {
-  /** Its patterns, for reports. */
+  /** Names its patterns in reports. */
   readonly name: string;
   readonly action: "mask" | "reject";
   readonly rejection: { readonly status: number; readonly message: string };

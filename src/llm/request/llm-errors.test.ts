@@ -52,5 +52,5 @@ const others: [name: string, body: string][] = [
   ["the words in another member", JSON.stringify({ error: { message: "invalid", param: "context length" } })],
 ];
 for (const [name, body] of others) {
-  test(`${name} is something else`, () => assert.equal(isContextLengthError(body), false));
+  test(`${name} is another error`, () => assert.equal(isContextLengthError(body), false));
 }

@@ -34,13 +34,13 @@ const named: [what: string, value: unknown, names: string[]][] = [
 ];
 for (const [what, value, names] of named) test(`finds ${what}`, () => assert.deepEqual(inJson(value), names));
 
-test("of JSON that is no call only the outermost members count", () => {
+test("in JSON that is not an LLM call only the outermost members count", () => {
   assert.deepEqual(inJson({ car: { model: "a" } }, false), []);
   assert.deepEqual(inJson({ car: { model: "a" }, models: { x: ["b"] } }, false), ["b"]);
   assert.deepEqual(inJson([{ model: "a" }, { x: { model: "b" } }], false), ["a"]);
 });
 
-test("finds what a walk over the parsed tree finds, for any tree", () => {
+test("finds the same as a traversal of the parsed tree, for any tree", () => {
   const key = fc.constantFrom("model", "Models", "fallbacks", "messages", "input", "a", "draft_model", "schema");
   const { tree } = fc.letrec((tie) => ({
     tree: fc.oneof(
@@ -70,7 +70,7 @@ test("finds what a walk over the parsed tree finds, for any tree", () => {
   );
 });
 
-test("more models than can be judged are rejected", () => {
+test("more models than can be checked are rejected", () => {
   assert.throws(() => inJson({ models: Array.from({ length: 65 }, (_, i) => `m${i}`) }), /more than 64 models/);
   assert.equal(inJson({ requests: Array.from({ length: 500 }, () => ({ params: { model: "a" } })) }).length, 1);
 });
@@ -110,7 +110,7 @@ test("a model that Google's body repeats with its collection is the same model",
   assert.deepEqual(LlmRequestFacts.modelsOf(new LlmRequestFacts("g", false, bytes)), ["g", "models/other"]);
 });
 
-test("the beginning of JSON is found in any encoding and any first piece", () => {
+test("the beginning of JSON is found in any encoding and any first chunk", () => {
   const utf16 = Buffer.from(' {"a":1}', "utf16le");
   const begins: [bytes: Buffer, as: string][] = [
     [Buffer.from(' \n{"a"'), "json"],

@@ -1,10 +1,11 @@
 /**
- * Which models a request names, in every place where some server reads one: `model` and the members that name alternatives
- * (`models`, `fallbacks`), models of tools, sessions and batched requests, fields of forms, the path, the query and headers. Key
- * lists, rules, limits and prices ask here, so they all judge the same names. Keys are compared without case and
- * separators, because servers differ in how they read them. A name too many costs a rejection, a name too few is a way around
- * a rule; so whatever is below a key that names models counts as a name. Only the conversation itself and JSON schemas, in
- * which users write what they like, are not searched.
+ * Finds the models that a request names, wherever a server may read one: `model` and members with alternatives
+ * (`models`, `fallbacks`), models of tools, sessions and batched requests, form fields, path, query and headers. Key
+ * lists, rules, limits and prices use it, so they all check the same names.
+ *
+ * Keys are compared without case and separators, because servers differ in how they read them. A false name causes a
+ * rejection, and a missed name circumvents a rule, so everything below a key that names models counts as a name. Only
+ * the conversation itself and JSON schemas, which contain arbitrary user text, are not searched.
  */
 
 import { finish, type Steps } from "../../base/turns.ts";
@@ -18,14 +19,14 @@ const CLOSE_BRACKET = 93;
 const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
 
-/** Distinct names: a request has one or a few. */
+/** The limit of distinct names. Real requests have one or a few. */
 const MAX_NAMES = 64;
 /** No server knows longer keys, even with every letter escaped. */
 const MAX_KEY_BYTES = 400;
 /** The size of the key cache. */
 const MAX_KNOWN_KEYS = 1024;
 const MAX_KNOWN_KEY_BYTES = 64;
-/** About 0.3 ms. */
+/** Takes about 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
 
 /** Suffixes of keys that name models, without case and separators: `draft_model`, `modelId`, `context_window_fallbacks`. */
@@ -38,24 +39,24 @@ const CONTENT: ReadonlySet<string> = new Set([
   ...["parameters", "parametersJsonSchema", "input_schema", "inputSchema", "schema", "json_schema", "responseSchema"],
   ...["response_schema", "responseJsonSchema", "arguments"],
 ]);
-/** The same where the value is a list; an object under these keys may be a whole request. */
+/** The same if the value is an array; an object under these keys may be a whole request. */
 const CONTENT_LISTS: ReadonlySet<string> = new Set(["input", "inputs", "prompt"]);
 
-/** A model as a path segment; Azure, OpenAI's engines, Hugging Face, Triton, Vertex. Names may contain slashes. */
+/** A model as a path segment: Azure, OpenAI's engines, Hugging Face, Triton, Vertex. Names may contain slashes. */
 const IN_PATH =
   /\/(?:models|model|tunedModels|engines|deployments)\/(.+?)(?::[A-Za-z]+$|\/(?:v\d\w*|chat|completions|embeddings|responses|messages|images|audio|realtime|rerank|converse|converse-stream|invoke|invoke-with-response-stream|count-tokens|infer|generate|generate_stream|predictions|versions)(?:\/.*)?$|$)/;
 
-/** Whether a member, field or parameter of this name names a model. */
+/** Whether a member, field or parameter with this name names a model. */
 export function namesModel(key: string): boolean {
   return NAMING.test(foldCase(key).replace(/[^a-z]/g, ""));
 }
 
-/** Whether a member or field of this name holds what a user writes. */
+/** Whether a member or field with this name contains user text. */
 export function isContent(key: string): boolean {
   return CONTENT.has(key) || CONTENT_LISTS.has(key);
 }
 
-/** Names without repetition, in the order in which they were found. */
+/** Distinct names in the order in which they were found. */
 export class ModelNames {
   readonly names: string[] = [];
 
@@ -70,11 +71,11 @@ export class ModelNames {
 }
 
 /**
- * Adds the models that a JSON text names. `isCall`: it is an LLM request, so nested members count, too; of any other JSON
- * (`{"car": {"model": "T"}}`) only the outermost members do. The text must be balanced.
+ * Adds the models that a JSON text names. `isCall`: the text is an LLM request, so nested members count too; in other
+ * JSON (`{"car": {"model": "T"}}`) only the outermost members count. The text must be balanced.
  */
 export function* modelsInJson(bytes: Buffer, isCall: boolean, found: ModelNames): Steps<void> {
-  /** Of each open container: whether it is an object, and whether the strings in it are names. */
+  /** For each open container: whether it is an object, and whether the strings in it are names. */
   const objects: boolean[] = [];
   const naming: boolean[] = [];
   let depth = 0;
@@ -95,7 +96,7 @@ export function* modelsInJson(bytes: Buffer, isCall: boolean, found: ModelNames)
       const isObject = byte === OPEN_BRACE;
       const isNaming = member === "names" || naming[depth - 1] === true;
       const isContent = member === "content" || (member === "content list" && !isObject);
-      // The items of an outermost list are as outermost as an object alone.
+      // The items of an outermost array are treated like an outermost object.
       const isBelow = depth > 1 || (depth === 1 && objects[0] === true);
       if (isContent || (!isCall && !isNaming && isBelow)) i = yield* endOfValue(bytes, i);
       else {
@@ -120,7 +121,7 @@ export function* modelsInJson(bytes: Buffer, isCall: boolean, found: ModelNames)
   }
 }
 
-/** Adds the models that parameters of a query, or fields of a form in the same notation, name. */
+/** Adds the models named by query parameters, or by form fields in the same notation. */
 export function modelsInQuery(query: string, found: ModelNames): void {
   if (query === "") return;
   for (const part of query.split(/[&;]/)) {
@@ -131,8 +132,8 @@ export function modelsInQuery(query: string, found: ModelNames): void {
 }
 
 /**
- * Adds the models that headers name: `x-amzn-sagemaker-target-model`, `azureml-model-deployment`, or JSON with options of a
- * gateway behind this one (`x-portkey-config`). `pairs`: names in lower case and values in turn.
+ * Adds the models that headers name: `x-amzn-sagemaker-target-model`, `azureml-model-deployment`, or JSON with options
+ * of another gateway (`x-portkey-config`). `pairs` alternates lowercase names and values.
  */
 export function modelsInHeaders(pairs: readonly string[], found: ModelNames): void {
   for (let i = 0; i + 1 < pairs.length; i += 2) {
@@ -175,7 +176,7 @@ function kindOf(key: string): MemberKind {
   return namesModel(key) ? "names" : "other";
 }
 
-/** The offset of the bracket that closes the one at `start`. */
+/** Returns the offset of the bracket that closes the one at `start`. */
 function* endOfValue(bytes: Buffer, start: number): Steps<number> {
   let open = 0;
   let pausedAt = start;

@@ -84,7 +84,7 @@ export class ModelNameError extends ExpectedError {
   }
 }
 
-/** A model's name as one segment of a path. */
+/** Encodes a model's name as one path segment. */
 export function modelSegment(model: string): string {
   const segment = pathSegment(model);
   if (segment === undefined) throw new ModelNameError();

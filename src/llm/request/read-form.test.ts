@@ -8,7 +8,7 @@ const field = (name: string, value: string): string =>
 const file = `--XX\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\ncontent-type: audio/wav\r\n\r\n\0\xff--X\r\n`;
 const form = (...parts: string[]): Buffer => Buffer.from(`${parts.join("")}--XX--\r\n`, "latin1");
 
-test("the model of a form is found with its place", () => {
+test("the model of a form is found with its offsets", () => {
   const bytes = form(file, field("model", "whisper-1"), field("stream", "true"));
   const result = scanForm(bytes, TYPE);
   assert.ok(result.ok);
@@ -102,5 +102,5 @@ const refused: [name: string, bytes: Buffer, type?: string][] = [
   ["too many parts", form(...Array.from({ length: 300 }, () => field("a", "b")))],
 ];
 for (const [name, bytes, type = TYPE] of refused) {
-  test(`a form with ${name} is refused`, () => assert.equal(scanForm(bytes, type).ok, false));
+  test(`a form with ${name} is rejected`, () => assert.equal(scanForm(bytes, type).ok, false));
 }

@@ -9,7 +9,7 @@ function detect(path: string, bytes: Buffer): LlmRequestFacts | undefined {
   return finish(detectLlmRequest({ path, query: "", pairs: [] }, bytes)).facts;
 }
 
-test("reads model and stream and where they stand", () => {
+test("reads model and stream and their offsets", () => {
   const bytes = Buffer.from('{ "messages": [{"model":"inner"}], "model" : "gpt-x", "stream":true }');
   const result = scanRequest(bytes);
   assert.ok(result.ok);
@@ -40,14 +40,14 @@ const refused: [name: string, body: string | Buffer, reason: RegExp][] = [
   ],
 ];
 for (const [name, body, reason] of refused) {
-  test(`refuses ${name} [M1]`, () => {
+  test(`rejects ${name} [M1]`, () => {
     const result = scanRequest(Buffer.from(body));
     assert.ok(!result.ok);
     assert.match(result.reason, reason);
   });
 }
 
-test("a null stream is no stream", () => {
+test("a null stream means no stream", () => {
   const result = scanRequest(Buffer.from('{"model":"a","stream":null}'));
   assert.ok(result.ok && result.scan.stream === undefined);
 });
@@ -62,7 +62,7 @@ test("a JSON request with a model is an LLM request, whatever its path", () => {
   assert.equal(facts?.estimatedTokens, 8);
 });
 
-test("so is one whose path names the model", () => {
+test("a request whose path names the model is an LLM request", () => {
   assert.equal(detect("/v1beta/models/g:streamGenerateContent", Buffer.from('{"contents":[]}'))?.requestModel, "g");
 });
 
@@ -72,7 +72,7 @@ for (const [path, body] of [
   ["/api", '{"model":5}'],
   ["/api", '{"car":{"model":"m"}}'],
 ] as const) {
-  test(`${body} at ${path} is none`, () => assert.equal(detect(path, Buffer.from(body)), undefined));
+  test(`${body} at ${path} is not an LLM request`, () => assert.equal(detect(path, Buffer.from(body)), undefined));
 }
 
 test("a count of tokens names its model and is free", () => {
@@ -80,7 +80,7 @@ test("a count of tokens names its model and is free", () => {
   assert.deepEqual([facts?.requestModel, LlmRequestFacts.isFree(facts)], ["m", true]);
 });
 
-test("text has no such limit, wherever the pieces of the scan end", () => {
+test("text has no such limit, wherever the chunks of the scan end", () => {
   for (const pad of [0, 1, 2, 3]) {
     const text = `${"x".repeat(pad)}\\"${"y".repeat(3 << 20)}`;
     const result = scanRequest(Buffer.from(`{"x":"${text}","model":"a","y":["${text}"]}`));
@@ -88,7 +88,7 @@ test("text has no such limit, wherever the pieces of the scan end", () => {
   }
 });
 
-test("what a request counts is the same in steps", () => {
+test("the counts of a request are the same in steps", () => {
   const messages = Array.from({ length: 4_000 }, (_, i) => ({ role: "user", content: `number ${i} \\ "quoted" é` }));
   const bytes = Buffer.from(JSON.stringify({ messages, model: "m", max_tokens: 77 }));
   const atOnce = detect("/x", bytes);
@@ -102,7 +102,7 @@ test("what a request counts is the same in steps", () => {
   assert.deepEqual([inSteps.maxOutputTokens, atOnce.maxOutputTokens], [77, 77]);
 });
 
-test("a model is found wherever its name stands", () => {
+test("a model is found wherever its name is", () => {
   for (const at of [0, 65_530, 65_533, 65_535, 65_536, 131_070])
     assert.equal(finish(mayNameModel(Buffer.from(`${" ".repeat(at)}MODEL${" ".repeat(70_000)}`))), true, String(at));
   assert.equal(finish(mayNameModel(Buffer.alloc(200_000, "x"))), false);

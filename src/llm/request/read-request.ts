@@ -70,7 +70,7 @@ export function scanRequest(bytes: Buffer, keyCase: KeyCase = "exact"): ScanResu
   return finish(scanSteps(bytes, keyCase));
 }
 
-/** The same in steps. */
+/** Like `scanRequest`, in steps. */
 export function* scanSteps(bytes: Buffer, keyCase: KeyCase = "exact"): Steps<ScanResult> {
   let model: Found | undefined;
   let stream: Found | undefined;
@@ -289,7 +289,7 @@ export function readRequest(path: string, bytes: Buffer, keyCase: KeyCase): Requ
   return finish(readingSteps(path, bytes, keyCase));
 }
 
-/** The same in steps. */
+/** Like the function above, in steps. */
 export function* readingSteps(path: string, bytes: Buffer, keyCase: KeyCase): Steps<RequestReading> {
   const dialect = dialectOf(path);
   const scanned = yield* scanSteps(bytes, keyCase);

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
 import { estimateJsonTextTokens, estimateRequestTokens, estimateTextTokens } from "./estimate-tokens.ts";
 
-/** Counts of the o200k vocabulary, taken once with a tokeniser. */
+/** Counts of the o200k vocabulary, measured once with a tokenizer. */
 const samples = [
   {
     name: "English",
@@ -65,17 +65,17 @@ for (const { name, tokens, text } of samples) {
   }
 }
 
-test("backslashes are escapes in a JSON string and signs in a text", () => {
+test("backslashes are escapes in a JSON string and punctuation in text", () => {
   const text = Buffer.from(String.raw`a\n`.repeat(10));
   assert.ok(estimateTextTokens(text) > estimateJsonTextTokens(text, 0, text.length));
 });
 
-test("an escape that is cut off at the end of the bytes is read to its end and no further", () => {
+test("an escape that is truncated at the end of the bytes is not read beyond the end", () => {
   for (const text of ["abc\\", "abc\\u", "abc\\u4e", "\\ud83d"])
     assert.ok(Number.isFinite(estimateJsonTextTokens(Buffer.from(text), 0, Buffer.byteLength(text))), text);
 });
 
-test("a long text is sampled, and the sample stands for the whole", () => {
+test("a long text is sampled, and the sample is extrapolated", () => {
   const text = samples[0]?.text ?? "";
   const one = estimateTextTokens(Buffer.from(text));
   const many = estimateTextTokens(Buffer.from(text.repeat(2000)));
@@ -88,7 +88,7 @@ for (const [name, text] of [
   ["quotes that are escaped", '\\"'.repeat(2_000_000)],
   ["characters that are not there", "\udc00".repeat(1_000_000)],
 ] as const) {
-  test(`4 MB of ${name} take no time`, () => {
+  test(`4 MB of ${name} are fast`, () => {
     const bytes = Buffer.from(`{"messages":[{"role":"user","content":"${text}"}]}`);
     const before = cpuMs();
     estimateRequestTokens(bytes);
@@ -99,7 +99,7 @@ for (const [name, text] of [
 const request = (content: unknown, extra = {}) =>
   Buffer.from(JSON.stringify({ model: "m", messages: [{ role: "user", content }], ...extra }));
 
-test("a short question costs its words and the marks around a message", () => {
+test("a short question costs its words and the message overhead", () => {
   assert.equal(estimateRequestTokens(request("Hello there")), 3 + 4 + 3);
 });
 
@@ -110,7 +110,7 @@ test("an encoded image has a flat price, whatever its size", () => {
   assert.ok(estimateRequestTokens(image(100)) > 1000);
 });
 
-test("a tool's argument that is called url or data is text, not an image", () => {
+test("a tool's argument named url or data is text, not an image", () => {
   const call = (input: unknown) =>
     Buffer.from(JSON.stringify({ messages: [{ role: "assistant", content: [{ type: "tool_use", input }] }] }));
   assert.ok(estimateRequestTokens(call({ url: "https://example.com/a", data: "b" })) < 50);

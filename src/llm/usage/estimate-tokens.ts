@@ -30,15 +30,15 @@ const COSTS: Readonly<Record<Kind, { readonly begin: number; readonly after?: Pa
   other: { begin: 0 },
 };
 
-/** Tokens per character outside ASCII by its first byte in UTF-8; measured with the o200k vocabulary, some margin added. */
+/** Tokens per non-ASCII character by its first UTF-8 byte, measured with the o200k vocabulary, plus a margin. */
 const SCRIPTS: readonly { readonly from: number; readonly to: number; readonly tokens: number }[] = [
   { from: 0xc2, to: 0xca, tokens: 0.5 }, // Latin with accents
   { from: 0xcb, to: 0xcf, tokens: 0.4 }, // Greek
   { from: 0xd0, to: 0xd4, tokens: 0.28 }, // Cyrillic
   { from: 0xd5, to: 0xdf, tokens: 0.38 }, // Hebrew, Arabic
   { from: 0xe0, to: 0xe1, tokens: 0.4 }, // Indic, Thai
-  { from: 0xe2, to: 0xe2, tokens: 0.8 }, // typographic signs
-  { from: 0xe3, to: 0xe3, tokens: 0.82 }, // kana and CJK signs
+  { from: 0xe2, to: 0xe2, tokens: 0.8 }, // typographic characters
+  { from: 0xe3, to: 0xe3, tokens: 0.82 }, // kana and CJK punctuation
   { from: 0xe4, to: 0xe9, tokens: 0.86 }, // CJK
   { from: 0xea, to: 0xed, tokens: 0.82 }, // Hangul
   { from: 0xee, to: 0xef, tokens: 0.7 }, // full-width forms
@@ -47,7 +47,10 @@ const SCRIPTS: readonly { readonly from: number; readonly to: number; readonly t
 
 /** The kind of a byte, shifted for use as an index into `COST`. */
 const ROW_OF = Uint16Array.from({ length: 256 }, (_, byte) => KINDS.indexOf(kindOf(byte)) << 8);
-/** By kind of the byte before (high bits) and the byte itself, in thousandths: whole numbers add up faster. */
+/**
+ * Indexed by the kind of the previous byte (high bits) and the byte itself. In thousandths, because integers add
+ * faster.
+ */
 const COST = Int32Array.from({ length: KINDS.length * 256 }, (_, index) =>
   Math.round(costOf(KINDS[index >> 8] as Kind, index & 255) * 1000),
 );
@@ -59,7 +62,7 @@ const ESCAPED: Readonly<Record<number, number>> = { 110: 10, 114: 13, 116: 9 };
 const SIGN = 34;
 const LETTER_U = 117;
 
-/** Tokens in UTF-8 text. */
+/** Estimates the tokens in UTF-8 text. */
 export function estimateTextTokens(bytes: Uint8Array, start = 0, end = bytes.length): number {
   return estimate(bytes, start, end, false, SAMPLED_BYTES);
 }
@@ -228,7 +231,7 @@ function buildTable(): (readonly Entry[] | undefined)[] {
 
 /** The overhead per message. */
 const MESSAGE_TOKENS = 4;
-/** An image of ordinary size: providers charge 85 to 1,600. */
+/** An image of ordinary size; providers charge 85 to 1,600. */
 const MEDIA_TOKENS = 1000;
 /** The overhead per request. */
 const BASE_TOKENS = 3;
@@ -254,7 +257,7 @@ export function estimateRequestTokens(bytes: Buffer): number {
   return finish(estimateSteps(bytes));
 }
 
-/** The same in steps. */
+/** Like the function above, in steps. */
 export function* estimateSteps(bytes: Buffer): Steps<number> {
   const reading = {
     at: 0,

@@ -63,7 +63,7 @@ export function endsEvent(bytes: Buffer): boolean {
   return bytes[length - 2] === LF || (bytes[length - 2] === CR && bytes[length - 3] === LF);
 }
 
-/** The provider's own usage object. */
+/** Returns the provider's usage object. */
 export function usageOf(event: Members): Members | undefined {
   const usage =
     event.usage ??

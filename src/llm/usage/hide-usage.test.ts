@@ -44,14 +44,14 @@ for (const [name, sent, received] of cases) {
   });
 }
 
-test("a chunk of whole events goes on at once, as the same bytes", () => {
+test("a chunk of complete events is forwarded immediately and unchanged", () => {
   const bytes = Buffer.from(word("a") + word("b"));
   const passed = pass(createUsageHider(), bytes);
   assert.equal(passed?.equals(bytes), true);
   assert.equal(passed?.buffer, bytes.buffer);
 });
 
-test("events that end with CR alone are not held back, and their usage is hidden [M4]", () => {
+test("events that end with a single CR are not delayed, and their usage is hidden [M4]", () => {
   const cr = (text: string): string => text.replaceAll("\n", "\r");
   const hider = createUsageHider();
   assert.equal(pass(hider, Buffer.from(cr(word("a"))))?.toString(), cr(word("a")));
@@ -59,7 +59,7 @@ test("events that end with CR alone are not held back, and their usage is hidden
   assert.equal(pass(hider, Buffer.from(cr(done)))?.toString(), cr(done));
 });
 
-test("of a chunk with many events only the one with usage is read", () => {
+test("in a chunk with many events only the one with usage is parsed", () => {
   const words = Array.from({ length: 40 }, (_, i) => word(`${i}`)).join("");
   for (const text of [words + usage + done, usage + words + done, words + usage + words + usage + done])
     assert.equal(pass(createUsageHider(), Buffer.from(text))?.toString(), text.replaceAll(usage, ""));

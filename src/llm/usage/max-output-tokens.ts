@@ -6,7 +6,7 @@ import { finish, type Steps } from "../../base/turns.ts";
 import { parseValue } from "../../json/json.ts";
 import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
 
-/** Chat, Responses, Messages and older completions; Gemini; Bedrock's Converse, and its models' own bodies. */
+/** Chat, Responses, Messages and older completions; Gemini; Bedrock's Converse, and the native bodies of its models. */
 const MAXIMA: ReadonlySet<string> = new Set([
   ...["max_tokens", "max_completion_tokens", "max_output_tokens", "maxTokens"],
   ...["max_tokens_to_sample", "max_new_tokens", "max_gen_len"],

@@ -30,7 +30,7 @@ for (const [name, facts, asked, cost] of names) {
   test(`the price is found by ${name}`, () => assert.equal(costOf(catalogue, { ...tokens, ...facts }, asked), cost));
 }
 
-test("a catalogue with a price that is no number is refused by name", () => {
+test("a catalog with a price that is not a number is rejected by name", () => {
   const wrong = { providers: { p: { models: { m: { rates: { input: "free" } } } } } };
   assert.throws(() => parsePriceCatalogue(JSON.stringify(wrong)), /providers\.p\.models\.m\.rates\.input/);
 });

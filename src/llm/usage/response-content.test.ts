@@ -29,7 +29,7 @@ function read(contentType: string, bytes: Buffer, encoding?: string, pieceBytes 
 
 const CHAT = { choices: [{ message: { content: "Hello." }, finish_reason: "stop" }] };
 
-test("whole answers, in every dialect", () => {
+test("complete responses, in every dialect", () => {
   for (const [body, text, finish] of [
     [CHAT, "Hello.", "stop"],
     [
@@ -89,7 +89,7 @@ test("whole answers, in every dialect", () => {
     assert.deepEqual(read(JSON_TYPE, json(body)), [text, finish, true], JSON.stringify(body));
 });
 
-test("streams, in every dialect and however they are cut", () => {
+test("streams, in every dialect and however they are split", () => {
   const messages = sse(
     { type: "message_start", message: { model: "m", stop_reason: null } },
     { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Hel" } },
@@ -135,12 +135,12 @@ test("streams, in every dialect and however they are cut", () => {
   assert.deepEqual(read(AWS, converse), ["Hello.", "guardrail_intervened", true]);
 });
 
-test("a stream that breaks off has what it said and no reason; the words of the model say nothing", () => {
+test("a truncated stream has its text and no finish reason; text of the model is not read as one", () => {
   const cut = sse({ choices: [{ delta: { content: 'I "stop" with {"finish_reason":"stop"}' }, finish_reason: null }] });
   assert.deepEqual(read(SSE, cut), ['I "stop" with {"finish_reason":"stop"}', undefined, true]);
 });
 
-test("what is too large or cannot be read is not read, and the report says so", () => {
+test("content that is too large or malformed is skipped, and the report shows it", () => {
   const large = Buffer.concat([Buffer.from('{"choices":[],"x":"'), Buffer.alloc(4 * 1024 * 1024, "x")]);
   assert.deepEqual(read(JSON_TYPE, large, undefined, 65_536), ["", undefined, false]);
   assert.deepEqual(read(SSE, Buffer.alloc(3 * 1024 * 1024, "x"), undefined, 65_536), ["", undefined, false]);

@@ -50,7 +50,7 @@ export function createContentReader(
     if (!SPEAKS.test(text)) return { finish: undefined, isWhole: true };
     if (exceedsTokens(text, MAX_CONTENT_TOKENS)) return { finish: undefined, isWhole: false };
     const value = parseText(text);
-    // Gemini streams without `alt=sse` are one list of events.
+    // Gemini streams without `alt=sse` are one array of events.
     const parts = (Array.isArray(value) ? value : [value]).filter(isMembers);
     let finish: string | undefined;
     for (const part of parts) {

@@ -1,18 +1,18 @@
 /**
- * The usage in large, encoded or broken streams: what is too large is passed by, and what follows it counts.
+ * Usage in large, encoded or malformed streams: oversized events are skipped, and later events count.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { AWS, chatUsage, chunk, claudeStart, claudeText, SSE, sse, tap } from "../../../test/support/llm/usage.ts";
 
-test("bytes that are no stream, and events beyond all bounds, are passed by [M4]", () => {
+test("bytes that are not a stream and oversized events are skipped [M4]", () => {
   assert.deepEqual(tap(AWS, [Buffer.from("not an event stream at all")]), { estimatedTokens: 7 });
   assert.deepEqual(tap(SSE, [Buffer.alloc(3 * 1024 * 1024, "a")]), { estimatedTokens: 7 });
   assert.deepEqual(tap("application/json", [Buffer.from("garbage")], "end", "gzip"), { estimatedTokens: 7 });
 });
 
-test("a bomb of zeros is not unfolded", () => {
+test("a compression bomb is not decompressed", () => {
   const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
   assert.deepEqual(tap("application/json", [bomb], "end", "gzip"), { estimatedTokens: 7 });
 });
@@ -22,7 +22,7 @@ const pieces = (bytes: Buffer, size = 60_000): Buffer[] =>
 const image = "A".repeat(3 * 1024 * 1024);
 const responsesUsage = { input_tokens: 30, output_tokens: 12, total_tokens: 42 };
 
-test("an event of 3 MiB is passed by, and what follows it still counts", () => {
+test("an event of 3 MiB is skipped, and later events still count", () => {
   const bytes = sse(chunk("Hello"), chunk(image), chunk("", { choices: [], usage: chatUsage }), "[DONE]");
   for (const cut of [60_000, 65_536, 60_001]) {
     const facts = tap(SSE, pieces(bytes, cut));
@@ -31,7 +31,7 @@ test("an event of 3 MiB is passed by, and what follows it still counts", () => {
   }
 });
 
-test("the usage at the end of an event of 3 MiB counts, and nothing that merely looks like it [M3]", () => {
+test("the usage at the end of an event of 3 MiB counts, and similar text does not [M3]", () => {
   const last = (extra: object) =>
     sse(
       { type: "response.created", response: { model: "gpt-x", usage: null } },
@@ -46,7 +46,7 @@ test("the usage at the end of an event of 3 MiB counts, and nothing that merely 
   assert.equal(fake.inputTokens, undefined);
 });
 
-test("the last event counts without the blank line behind it", () => {
+test("the last event counts without a blank line after it", () => {
   const bytes = sse(chunk("Hello"), chunk("", { choices: [], usage: chatUsage }));
   for (const missing of [1, 2]) assert.equal(tap(SSE, [bytes.subarray(0, -missing)]).outputTokens, 4);
 });
@@ -62,7 +62,7 @@ test("an encoded stream with a large event is read like a plain one", () => {
   assert.equal(tap(SSE, [gzipSync(bytes)], "end", "gzip").outputTokens, 4);
 });
 
-test("events that come many at a time count like events that come one by one", () => {
+test("several events in one chunk count like events in separate chunks", () => {
   const events = Array.from({ length: 200 }, (_, i) => sse(chunk(`word${i} and more of it`)));
   const end = sse(chunk("", { choices: [], usage: chatUsage }), "[DONE]");
   for (const many of [1, 4, 50, 200]) {
@@ -71,7 +71,7 @@ test("events that come many at a time count like events that come one by one", (
     );
     const whole = tap(SSE, [...reads.slice(0, -1), Buffer.concat([reads.at(-1) ?? Buffer.alloc(0), end])]);
     assert.deepEqual([whole.inputTokens, whole.outputTokens, whole.responseModel], [11, 4, "gpt-x"]);
-    // Without usage by sample: as good whichever way they come.
+    // Without usage, the estimate by samples is equally good either way.
     const broken = tap(SSE, reads, "abort").outputTokens ?? 0;
     const estimated = tap(SSE, events, "abort").outputTokens ?? 0;
     assert.ok(Math.abs(broken - estimated) <= estimated / 10, `${broken} and ${estimated}`);

@@ -5,7 +5,7 @@ import { quickUsage } from "./response-usage.ts";
 
 const quick = (text: string) => quickUsage(Buffer.from(text));
 
-test("finds usage and model of an ordinary answer", () => {
+test("finds usage and model of an ordinary response", () => {
   const answer = {
     id: "1",
     model: "gpt-x",
@@ -32,7 +32,7 @@ for (const [name, text] of [
   test(`leaves ${name} to the parser`, () => assert.equal(quick(text), undefined));
 }
 
-test("never says anything else than the parser", () => {
+test("always agrees with the parser", () => {
   const key = fc.oneof(fc.constantFrom("usage", "model", "a", '"usage":', "usage\\"), fc.string());
   const { value } = fc.letrec((tie) => ({
     value: fc.oneof(

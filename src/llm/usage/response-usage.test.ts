@@ -159,7 +159,7 @@ test("CRLF, comments and byte order marks change nothing", () => {
   }
 });
 
-test("a chat stream that breaks off costs the estimated question and what was delivered", () => {
+test("a chat stream that breaks off costs the estimated prompt and the delivered output", () => {
   const facts = tap(SSE, [sse(chunk("one two"), chunk(" three"), chunk(" four"))], "abort");
   assert.deepEqual(facts, {
     estimatedTokens: 7,
@@ -170,7 +170,7 @@ test("a chat stream that breaks off costs the estimated question and what was de
   });
 });
 
-test("a messages stream that breaks off costs the counted input and what was delivered", () => {
+test("a messages stream that breaks off costs the counted input and the delivered output", () => {
   const facts = tap(SSE, [sse(claudeStart, claudeText)], "abort");
   assert.equal(facts.inputTokens, 100);
   assert.equal(facts.outputTokens, 1 + 4);
@@ -194,13 +194,13 @@ test("a stream that ended without usage is estimated", () => {
   assert.equal(tap(SSE, [sse(chunk("one two three"), "[DONE]")]).outputTokens, 3);
 });
 
-test("long streams are sampled, and the sample stands for the whole", () => {
+test("long streams are sampled, and the sample is extrapolated", () => {
   const events = Array.from({ length: 1000 }, () => chunk(" word"));
   const { outputTokens = 0 } = tap(SSE, [sse(...events)], "abort");
   assert.ok(outputTokens >= 1000 && outputTokens <= 2000, String(outputTokens));
 });
 
-test("streams that come in one piece, or encoded, are estimated alike", () => {
+test("streams in one chunk, or encoded, are estimated alike", () => {
   const events = Array.from({ length: 400 }, () => chunk(" word"));
   const whole = tap(SSE, [sse(...events)], "abort").outputTokens ?? 0;
   const pieces =
@@ -214,6 +214,6 @@ test("streams that come in one piece, or encoded, are estimated alike", () => {
   assert.equal(encoded, whole);
 });
 
-test("JSON without usage says nothing, so that the estimate stands", () => {
+test("JSON without usage reports nothing, so the estimate is kept", () => {
   assert.deepEqual(tap("application/json", [Buffer.from('{"ok":true}')]), { estimatedTokens: 7 });
 });

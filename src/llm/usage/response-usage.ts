@@ -234,7 +234,7 @@ function createAwsReader(): UsageReader {
   };
 }
 
-/** The payload of `invoke-with-response-stream` wraps the model's own event in base64. */
+/** The payload of `invoke-with-response-stream` wraps the model's event in base64. */
 export function awsEventText(payload: Buffer): string {
   const text = payload.toString("utf8");
   if (!text.startsWith('{"bytes"') || isTooComplex(text)) return text;

@@ -1,11 +1,11 @@
-/** The shipped price list: whole, plausible, dated, and what the script wrote. */
+/** The shipped price list: complete, plausible, dated, and equal to the output of the script. */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { PRICE_LIST, PRICE_LIST_CHECKSUM, PRICE_LIST_DATE, PRICE_LIST_SOURCE } from "./price-list.ts";
 import { costOf, readPriceList, shippedPrices } from "./prices.ts";
 
-test("the list is what the script wrote, with a date and a source", () => {
+test("the list is the output of the script, with a date and a source", () => {
   const checksum = createHash("sha256").update(PRICE_LIST).digest("hex");
   assert.equal(checksum, PRICE_LIST_CHECKSUM, "run node scripts/prices.mjs instead of editing the list");
   assert.match(PRICE_LIST_DATE, /^\d{4}-\d\d-\d\d$/);
@@ -27,7 +27,7 @@ test("every price is a plausible number of dollars per million tokens", () => {
       assert.ok(Number.isFinite(value) && value >= 0 && value <= 1_000, `${name}: ${value}`);
 });
 
-test("the usual providers are there", () => {
+test("the usual providers are included", () => {
   for (const [provider, model] of [
     ["openai", "gpt-4o"],
     ["anthropic", "claude-sonnet-4-5"],

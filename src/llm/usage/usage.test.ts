@@ -123,7 +123,7 @@ test("a later event of a stream replaces only the counts that it gives", () => {
   });
 });
 
-test("Bedrock's counts beside the answer are read like those inside it", () => {
+test("Bedrock's counts in headers are read like those in the body", () => {
   const headers = (entries: Record<string, string>) => HeaderList.of(entries);
   const name = (kind: string): string => `x-amzn-bedrock-${kind}-token-count`;
   assert.deepEqual(readHeaderUsage(headers({ [name("input")]: "12", [name("output")]: "0" })), {

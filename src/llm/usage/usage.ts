@@ -22,7 +22,7 @@ export interface Usage {
 /** Larger counts are clamped. No model reads or writes more. */
 const MAX_TOKENS = 1_000_000_000;
 
-/** The usage in a provider's usage object, or undefined if it holds no count. */
+/** Returns the usage in a provider's usage object, or undefined if it contains no count. */
 export function readUsage(value: unknown): Usage | undefined {
   if (!isMembers(value)) return undefined;
   if ("prompt_tokens" in value || "completion_tokens" in value) return openAiChat(value);
@@ -52,7 +52,7 @@ export function readHeaderUsage(headers: HeaderList): Usage | undefined {
   });
 }
 
-/** Later counts of a stream replace earlier ones where they are given (Anthropic counts up in `message_delta`). */
+/** Later counts of a stream replace earlier ones if present (Anthropic's counts increase in `message_delta`). */
 export function mergeUsage(earlier: Members | undefined, later: Members): Members {
   if (earlier === undefined) return later;
   const merged: Record<string, unknown> = { ...earlier };
