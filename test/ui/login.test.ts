@@ -44,7 +44,7 @@ mcp:
 
     const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/mcp`);
     await page.getByRole("button", { name: "Connect", exact: true }).click();
-    await page.getByText("the gateway answered 401: JWT token required").waitFor();
+    await page.getByText("the gateway responded with 401: JWT token required").waitFor();
     const opened = page.waitForEvent("popup");
     await page.getByRole("button", { name: "Sign in" }).click();
     const popup = await opened;

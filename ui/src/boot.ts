@@ -1,7 +1,6 @@
 /**
- * What must happen before the application has arrived: the chosen theme is set before the first paint, and keys are kept
- * that somebody presses meanwhile (`frame/keys.ts` acts on them). A script of its own, because the page allows no inline
- * script.
+ * Runs before the application is loaded: sets the chosen theme before the first paint, and records key presses until
+ * the application can handle them (`frame/keys.ts`). A separate script, because the page does not allow inline scripts.
  */
 import { type EarlyKeys, isOurs } from "./frame/early-keys.ts";
 

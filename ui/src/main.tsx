@@ -1,5 +1,5 @@
 /**
- * The web UI: one page, no outside resources, everything from traffic shown as text.
+ * The entry point of the web UI: a single page without external resources. All data from traffic is shown as text.
  */
 import { render } from "preact";
 import { App } from "./frame/app.tsx";

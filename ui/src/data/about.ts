@@ -1,9 +1,9 @@
 /**
- * What this copy of the UI is attached to, and whether the gateway is well: the dot at the top of the rail.
+ * The gateway that this copy of the UI is attached to, and its health: the status dot at the top of the rail.
  */
 import { computed } from "@preact/signals";
 import { getJson, getText } from "./api.ts";
-import { awaySince, isSignedOut } from "./connection.ts";
+import { isSignedOut, unavailableSince } from "./connection.ts";
 import { dump } from "./dump.ts";
 import { createPoll } from "./poll.ts";
 
@@ -12,30 +12,30 @@ export interface About {
   readonly host: string;
   readonly node: string;
   readonly platform: string;
-  /** Attached to a gateway: no playgrounds, traces, profiles or configuration text. */
+  /** True if the UI is attached to a gateway: no playgrounds, traces, profiles or configuration text. */
   readonly readOnly: boolean;
-  /** Whether the user may end sessions, make keys and set the log level. */
+  /** True if the user may end sessions, create keys and set the log level. */
   readonly mayOperate: boolean;
-  /** Whether the configuration file may be written from the page. */
+  /** True if the page may write the configuration file. */
   readonly mayEdit: boolean;
-  /** Who signed in, on a gateway. */
+  /** The signed-in user, on a gateway. */
   readonly user?: string;
-  /** Where a POST signs out, if the user signed in with the browser. */
+  /** The path for a POST that signs out, if the user signed in with the browser. */
   readonly logoutPath?: string;
 }
 
 const ABOUT_INTERVAL_MS = 60_000;
-/** A gateway that went away is shown within two seconds. */
+/** Shows an unavailable gateway within two seconds. */
 const READY_INTERVAL_MS = 1_000;
-/** One that is back is asked at once for everything that the page shows. */
-const AWAY_INTERVAL_MS = 250;
-/** One that accepts connections and says nothing has gone away too. */
-const READY_PATIENCE_MS = 5_000;
+/** Detects quickly that the gateway is available again; all data is then refreshed at once. */
+const UNAVAILABLE_INTERVAL_MS = 250;
+/** The timeout after which a gateway that accepts connections but does not respond counts as unavailable. */
+const READY_TIMEOUT_MS = 5_000;
 
 export const about = createPoll(() => getJson<About>("about"), ABOUT_INTERVAL_MS);
 export const ready = createPoll(
-  () => getText("healthz/ready", AbortSignal.timeout(READY_PATIENCE_MS)),
-  () => (awaySince.peek() === undefined ? READY_INTERVAL_MS : AWAY_INTERVAL_MS),
+  () => getText("healthz/ready", AbortSignal.timeout(READY_TIMEOUT_MS)),
+  () => (unavailableSince.peek() === undefined ? READY_INTERVAL_MS : UNAVAILABLE_INTERVAL_MS),
 );
 
 export interface State {
@@ -44,7 +44,7 @@ export interface State {
 }
 
 export const state = computed<State>(() => {
-  if (awaySince.value !== undefined) return { level: "bad", text: "not responding" };
+  if (unavailableSince.value !== undefined) return { level: "bad", text: "not responding" };
   if (isSignedOut.value) return { level: "idle", text: "signed out" };
   const failure = ready.error.value ?? dump.error.value;
   if (failure !== undefined) return { level: "bad", text: "not responding" };
@@ -58,8 +58,8 @@ export const state = computed<State>(() => {
   return { level: "ok", text: "serving" };
 });
 
-/** Playgrounds, traces and the configuration text are offered on the admin address only. */
+/** True if the UI is not on the admin address, which alone offers playgrounds, traces and the configuration text. */
 export const isReadOnly = computed(() => about.value.value?.readOnly ?? false);
 
-/** The server refuses what is hidden, too. */
+/** Hides controls only; the server also enforces the permission. */
 export const mayOperate = computed(() => about.value.value?.mayOperate ?? false);

@@ -1,8 +1,8 @@
 /**
- * The one way from the page to the gateway. Everything is below `/ui/api/`, so the same page works on the admin
- * address and, with fewer endpoints, on a gateway. Failures become sentences.
+ * All requests from the page to the gateway. Every path is below `/ui/api/`, so the same page works on the admin
+ * address and, with fewer endpoints, on a gateway. Failures become readable messages.
  */
-import { isSignedOut, noteAnswer, noteSilence } from "./connection.ts";
+import { isSignedOut, noteFailure, noteResponse } from "./connection.ts";
 
 export class ApiError extends Error {
   readonly status: number;
@@ -38,7 +38,7 @@ export async function postText(name: string): Promise<string> {
   return (await request(name, { method: "POST" })).text();
 }
 
-/** Calls back with each line (or event line) as it arrives; resolves at the end. */
+/** Calls `onLine` with each line (or event line) as it arrives; resolves at the end. */
 export async function streamLines(
   name: string,
   onLine: (line: string) => void,
@@ -59,7 +59,7 @@ export async function streamLines(
   if (rest !== "") onLine(rest);
 }
 
-/** Ends the session here; the page then goes where the identity provider ends its own. */
+/** Ends the session at the gateway and returns the logout address of the identity provider, if there is one. */
 export async function signOut(path: string): Promise<string | null> {
   const response = await fetch(path, { method: "POST", cache: "no-store", headers: { accept: "application/json" } });
   if (!response.ok) throw new ApiError(response.status, (await response.text()).trim());
@@ -76,14 +76,18 @@ async function request(name: string, init: RequestInit): Promise<Response> {
   try {
     response = await fetch(BASE + name, { ...init, cache: "no-store" });
   } catch (error) {
-    // A page that was left, or a question that took too long; only the second says something about the gateway.
+    // An AbortError means that the user left the page; other errors, including timeouts, mean that the gateway is
+    // unavailable.
     if ((error as Error).name === "AbortError") throw error;
-    noteSilence();
+    noteFailure();
     throw new ApiError(0, "the gateway does not respond");
   }
-  noteAnswer();
+  noteResponse();
   isSignedOut.value = response.status === 401;
   if (response.ok || response.status === 503) return response;
   const text = (await response.text()).trim();
-  throw new ApiError(response.status, text === "" ? `the gateway answered ${response.status}` : text.slice(0, 2000));
+  throw new ApiError(
+    response.status,
+    text === "" ? `the gateway responded with ${response.status}` : text.slice(0, 2000),
+  );
 }

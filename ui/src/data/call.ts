@@ -1,6 +1,6 @@
 /**
- * A request to one of the gateway's own listeners, for the playgrounds. It goes through the admin address, because a
- * listener owes this page no CORS headers; status, headers and body come back as they were.
+ * Sends a request to one of the gateway's own listeners, for the playgrounds. It goes through the admin address,
+ * because listeners send this page no CORS headers. Status, headers and body are returned unchanged.
  */
 import { streamLines } from "./api.ts";
 
@@ -12,10 +12,10 @@ export interface ListenerRequest {
   readonly body?: string;
 }
 
-export interface ListenerAnswer {
+export interface ListenerResponse {
   readonly status: number;
   readonly headers: ReadonlyMap<string, string>;
-  /** The whole body, also when it was streamed. */
+  /** The whole body, even if it was streamed. */
   readonly text: string;
 }
 
@@ -27,7 +27,7 @@ export interface AnswerHandlers {
 
 type Line = { status: number; headers: [string, string][] } | { text: string } | { end: true } | { error: string };
 
-export async function callListener(request: ListenerRequest, handlers: AnswerHandlers = {}): Promise<ListenerAnswer> {
+export async function callListener(request: ListenerRequest, handlers: AnswerHandlers = {}): Promise<ListenerResponse> {
   let status = 0;
   let headers: ReadonlyMap<string, string> = new Map();
   let text = "";
@@ -52,7 +52,7 @@ export async function callListener(request: ListenerRequest, handlers: AnswerHan
   return { status, headers, text };
 }
 
-/** The `data` of each server-sent event, as text comes in pieces. */
+/** Returns a function that accepts chunks of text and calls `onData` with the `data` of each server-sent event. */
 export function createEventReader(onData: (data: string) => void): (text: string) => void {
   let rest = "";
   return (text) => {

@@ -1,5 +1,5 @@
 /**
- * A backend on trial, as the dump tells of it: which requests it gets and how they went, or why it was withdrawn.
+ * The canary state of a backend in the dump: which requests it gets, their results, and why it was withdrawn.
  */
 export interface CanaryState {
   readonly isWithdrawn: boolean;

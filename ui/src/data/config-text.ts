@@ -1,5 +1,5 @@
 /**
- * The configuration as written, with secrets redacted: for the editor, and for "its YAML with file and line".
+ * The configuration as written, with secrets redacted, for the editor and for links to a file and line.
  */
 import { about, isReadOnly } from "./about.ts";
 import { getJson } from "./api.ts";
@@ -12,13 +12,15 @@ export interface ConfigFile {
   readonly places: Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
 }
 
-/** The copy on a gateway has none, and is not asked: each refusal would be a request in its records. */
+/**
+ * A gateway does not serve the text, so it is not requested there: each rejection would appear in its request history.
+ */
 export const configText = createPoll(async () => {
   if (about.value.peek() === undefined) await about.refresh();
   return isReadOnly.peek() ? { files: [] } : getJson<{ files: ConfigFile[] }>("config-text");
 }, 10_000);
 
-/** Where a listener or route was written, and its lines. */
+/** Returns the file and lines of a listener or route. */
 export function placeOf(
   files: readonly ConfigFile[] | undefined,
   name: string,

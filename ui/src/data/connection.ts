@@ -1,28 +1,28 @@
 /**
- * Whether the gateway answers at all. Every request tells; whoever shows data is told when the gateway is back, so that
- * pages are right again without being loaded anew.
+ * Tracks whether the gateway is reachable, from the result of every request. Subscribers are notified when it is back,
+ * so that pages update without a reload.
  */
 import { signal } from "@preact/signals";
 
-/** Since when nothing answers; undefined while the gateway does. */
-export const awaySince = signal<number | undefined>(undefined);
+/** The time at which the gateway became unavailable; undefined while it responds. */
+export const unavailableSince = signal<number | undefined>(undefined);
 
-/** The gateway answers, but the user is not signed in any more. */
+/** The gateway responds, but the user is no longer signed in. */
 export const isSignedOut = signal(false);
 
 const listeners = new Set<() => void>();
 
-export function noteSilence(): void {
-  awaySince.value ??= Date.now();
+export function noteFailure(): void {
+  unavailableSince.value ??= Date.now();
 }
 
-export function noteAnswer(): void {
-  if (awaySince.peek() === undefined) return;
-  awaySince.value = undefined;
+export function noteResponse(): void {
+  if (unavailableSince.peek() === undefined) return;
+  unavailableSince.value = undefined;
   for (const listener of listeners) listener();
 }
 
-/** Called each time the gateway is back; the returned function withdraws. */
+/** Registers a listener that is called each time the gateway is back; returns an unsubscribe function. */
 export function onReturn(listener: () => void): () => void {
   listeners.add(listener);
   return () => void listeners.delete(listener);

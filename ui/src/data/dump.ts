@@ -1,5 +1,5 @@
 /**
- * `/config_dump` as the page reads it: how traffic is configured to flow, and how the last reload went.
+ * The parts of `/config_dump` that the page reads: the configuration of traffic, and the result of the last reload.
  */
 import { computed } from "@preact/signals";
 import { getJson } from "./api.ts";
@@ -89,7 +89,7 @@ export function matchText(match: DumpMatch): string {
   return match.method === undefined ? path : `${match.method} ${path}`;
 }
 
-/** What a backend leads to, in a few words. */
+/** A short description of a backend's destination. */
 export function backendText(backend: DumpBackend): string {
   if (typeof backend.host === "string") return backend.host;
   const leaves = leavesOf(backend).filter(({ kind }) => kind !== "canary");
@@ -104,7 +104,7 @@ export interface Leaf {
   readonly state: "ok" | "warn" | "bad" | "idle";
 }
 
-/** MCP servers, LLM providers and models: what stands behind a backend. And whether it is on trial. */
+/** Returns the MCP servers, LLM providers and models behind a backend, and its canary state. */
 export function leavesOf(backend: DumpBackend): Leaf[] {
   const targets = listOf(backend.targets).map((target) => ({
     name: textOf(target.name),
@@ -128,7 +128,7 @@ export function leavesOf(backend: DumpBackend): Leaf[] {
   return [...targets, ...models, ...(canary ? [canary] : [])].filter(({ name }) => name !== "");
 }
 
-/** How a target is reached: a command, a URL, a provider. */
+/** A short description of a target: a command, a URL, or a provider. */
 export function targetText(target: Record<string, unknown>): string {
   const stdio = target.stdio as { cmd?: unknown; args?: unknown } | undefined;
   if (stdio) return [stdio.cmd, ...(Array.isArray(stdio.args) ? stdio.args : [])].map(textOf).join(" ");
@@ -145,7 +145,7 @@ export function textOf(value: unknown): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** An LLM target counts its failures and rests after some; of an MCP server the configuration knows nothing. */
+/** LLM targets count failures and are ejected after some. For MCP servers, the configuration has no state. */
 function stateOf(target: Record<string, unknown>, isMcp: boolean): Leaf["state"] {
   if (isMcp) return "idle";
   if (target.resting === true) return "bad";

@@ -1,16 +1,16 @@
 /**
- * Where a playground can connect: each listener and path that leads to a backend of a kind.
+ * The endpoints that a playground can connect to: each listener and path with a backend of the given kind.
  */
 import type { Dump } from "./dump.ts";
 
 export interface Endpoint {
-  /** For addresses: `listener/route`. */
+  /** The name in URLs: `listener/route`. */
   readonly id: string;
   readonly listener: string;
   readonly port: number;
   readonly route: string;
   readonly path: string;
-  /** A host name that the route asks for. */
+  /** A host name that the route matches. */
   readonly host: string | undefined;
   readonly backends: readonly string[];
 }

@@ -1,5 +1,5 @@
 /**
- * A command for a terminal that this gateway answers: for its MCP servers, its models, or whatever its first route is.
+ * An example shell command for this gateway: for its MCP servers, its models, or its first route.
  */
 import type { Dump } from "./dump.ts";
 import { type Endpoint, endpointsOf } from "./endpoints.ts";
@@ -11,7 +11,7 @@ const INITIALIZE = {
   params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "curl", version: "1" } },
 };
 
-/** Undefined when nothing is served, or only at addresses that one path does not tell. */
+/** Returns undefined if nothing is served, or if the matches cannot be expressed as a single path. */
 export function exampleCommand(dump: Dump | undefined): string | undefined {
   const mcp = endpointsOf(dump, "mcp")[0];
   if (mcp) return post(mcp, mcp.path, "application/json, text/event-stream", INITIALIZE);

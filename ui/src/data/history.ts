@@ -1,6 +1,6 @@
 /**
- * Five minutes of the counters of single routes and backends, kept in the browser: the gateway keeps a history of the
- * whole only. Each sample holds cumulative numbers by key; rates and quantiles are differences between two samples.
+ * Five minutes of counters per route and backend, kept in the browser, because the gateway only keeps a history of its
+ * total traffic. Each sample holds cumulative numbers by key; rates and quantiles are differences between two samples.
  */
 import { signal } from "@preact/signals";
 import { getText } from "./api.ts";
@@ -10,13 +10,13 @@ import { createPoll } from "./poll.ts";
 const INTERVAL_MS = 2_000;
 const WINDOW_MS = 5 * 60_000;
 const RATE_WINDOW_MS = 10_000;
-/** Hundreds of routes make a long text: it is read less often, so that an open page costs about the same. */
+/** With hundreds of routes the metrics are long, so they are read less often to limit the cost of an open page. */
 const LONG_TEXT_CHARS = 256 * 1024;
 const LONG_INTERVAL_MS = 10_000;
 const LONG_RATE_WINDOW_MS = 25_000;
-/** Durations are kept of each tenth moment: quantiles are over minutes. */
+/** Durations are kept for every tenth sample, because quantiles cover minutes. */
 const DURATIONS_EVERY = 10;
-/** Of other metrics only the last values are used. */
+/** Metrics that are kept in the history; for all others, only the last values are used. */
 const KEPT_METRICS = new Set(["gateway_requests_total", "gen_ai_client_token_usage_sum"]);
 
 export interface Moment {
@@ -29,24 +29,24 @@ export interface Moment {
 
 interface Counts {
   requests: number;
-  /** Broken: 5xx, or no answer at all. */
+  /** Failed: status 5xx, or no response. */
   errors: number;
-  /** Turned away on purpose: a policy or the router said no. */
-  refusals: number;
+  /** Rejected by a policy or by the router. */
+  rejections: number;
 }
 
 /** Cumulative counts by upper bound in seconds. */
 type Buckets = Map<number, number>;
 
 export interface Rate {
-  /** Per second. */
+  /** Requests per second. */
   readonly requests: number;
   /** Shares of the requests, 0 to 1. */
   readonly errorShare: number;
-  readonly refusedShare: number;
+  readonly rejectedShare: number;
 }
 
-const NO_RATE: Rate = { requests: 0, errorShare: 0, refusedShare: 0 };
+const NO_RATE: Rate = { requests: 0, errorShare: 0, rejectedShare: 0 };
 
 const moments = signal<readonly Moment[]>([]);
 
@@ -59,7 +59,7 @@ export const history = createPoll(
     isLong = text.length > LONG_TEXT_CHARS;
     const moment = readMoment(Date.now(), parseMetrics(text));
     const last = moments.value.at(-1);
-    // Counters that went down belong to a new process: its history begins now.
+    // Counters decreased, so the gateway was restarted and its history starts over.
     const isNew = last !== undefined && total(moment) < total(last);
     const kept = isNew ? [] : moments.value.filter(({ at }) => at > moment.at - WINDOW_MS);
     if (last && kept.length > 1 && looks % DURATIONS_EVERY !== 0)
@@ -79,7 +79,7 @@ export const keyOf = {
   intoBackend: (route: string, backend: string): string => `rb\n${route}\n${backend}`,
 };
 
-/** Over the last ten seconds. */
+/** Returns the rate over the last ten seconds. */
 export function rateOf(key: string): Rate {
   const last = moments.value.at(-1);
   const windowMs = isLong ? LONG_RATE_WINDOW_MS : RATE_WINDOW_MS;
@@ -87,21 +87,21 @@ export function rateOf(key: string): Rate {
   if (!last || !first || first === last) return NO_RATE;
   const now = last.counts.get(key);
   if (!now) return NO_RATE;
-  const before = first.counts.get(key) ?? { requests: 0, errors: 0, refusals: 0 };
+  const before = first.counts.get(key) ?? { requests: 0, errors: 0, rejections: 0 };
   const requests = now.requests - before.requests;
   return {
     requests: (requests * 1000) / (last.at - first.at),
     errorShare: requests === 0 ? 0 : (now.errors - before.errors) / requests,
-    refusedShare: requests === 0 ? 0 : (now.refusals - before.refusals) / requests,
+    rejectedShare: requests === 0 ? 0 : (now.rejections - before.rejections) / requests,
   };
 }
 
-/** All that the gateway has counted. */
+/** Returns the total that the gateway has counted. */
 export function countOf(key: string): number {
   return moments.peek().at(-1)?.counts.get(key)?.requests ?? 0;
 }
 
-/** Requests per second between two samples, oldest first; for a small picture. */
+/** Returns requests per second between samples, oldest first, for a sparkline. */
 export function sparkOf(key: string): number[] {
   const list = moments.value;
   const rates: number[] = [];
@@ -140,7 +140,7 @@ export function p95Of(key: string): number | undefined {
   return lower;
 }
 
-/** How much a counter grew over the window, by one label, summed over the series that pass the test. */
+/** Returns the growth of a counter over the window by one label, summed over the series that pass the test. */
 export function growthBy(
   name: string,
   label: string,
@@ -156,14 +156,14 @@ export function growthBy(
       sums.set(key, (sums.get(key) ?? 0) + sign * sample.value);
     }
   };
-  // One look says nothing about what happened since.
+  // A single sample has no growth.
   if (first === last) return sums;
   addAll(last, 1);
   addAll(first, -1);
   return sums;
 }
 
-/** The growth of a counter between samples as rows of time and value per label value; for a chart. */
+/** Returns the growth of a counter between samples as rows of time and value per label value, for a chart. */
 export function seriesBy(name: string, label: string): { times: number[]; series: Map<string, number[]> } {
   const list = moments.value;
   const times: number[] = [];
@@ -195,7 +195,7 @@ function readMoment(at: number, list: readonly Sample[]): Moment {
   for (const { name, labels, value } of list) {
     const { gateway = "", route = "", backend = "", status = "", error = "" } = labels;
     if (name === "gateway_requests_total") {
-      const outcome = Number(status) >= 500 || status === "" ? "errors" : error === "" ? undefined : "refusals";
+      const outcome = Number(status) >= 500 || status === "" ? "errors" : error === "" ? undefined : "rejections";
       const keys = [keyOf.listener(gateway)];
       if (route !== "") keys.push(keyOf.route(route), keyOf.intoRoute(gateway, route));
       if (backend !== "") keys.push(keyOf.backend(backend), keyOf.intoBackend(route, backend));
@@ -216,9 +216,9 @@ function count(
   counts: Map<string, Counts>,
   key: string,
   value: number,
-  outcome: "errors" | "refusals" | undefined,
+  outcome: "errors" | "rejections" | undefined,
 ): void {
-  const known = counts.get(key) ?? { requests: 0, errors: 0, refusals: 0 };
+  const known = counts.get(key) ?? { requests: 0, errors: 0, rejections: 0 };
   known.requests += value;
   if (outcome) known[outcome] += value;
   counts.set(key, known);

@@ -1,6 +1,6 @@
 /**
- * A CEL expression as a filter over the recent requests. The gateway evaluates it, once per request; verdicts are
- * kept, so that only new requests are asked about.
+ * Filters recent requests by a CEL expression. The gateway evaluates it once per request; results are cached, so that
+ * only new requests are evaluated.
  */
 import { signal } from "@preact/signals";
 import { postJson } from "./api.ts";
@@ -13,7 +13,7 @@ export const filterError = signal<string | undefined>(undefined);
 let expressionNow = "";
 let busy = false;
 
-/** Judges the ids that have no verdict yet. */
+/** Evaluates the IDs that have no result yet. */
 export async function judge(expression: string, ids: readonly string[]): Promise<void> {
   if (expression !== expressionNow) {
     expressionNow = expression;

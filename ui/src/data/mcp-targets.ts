@@ -1,5 +1,5 @@
 /**
- * How the MCP servers fare, as the last look at the process told.
+ * The state of the MCP servers, from the last task report.
  */
 import { type TargetState, targetState } from "./target-state.ts";
 import { tasks, tasksOfKind } from "./tasks.ts";

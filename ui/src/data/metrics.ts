@@ -1,5 +1,5 @@
 /**
- * Reads the Prometheus text format. Label values come from traffic and may contain anything, escaped.
+ * Parses the Prometheus text format. Label values come from traffic and may contain any escaped characters.
  */
 
 export interface Sample {

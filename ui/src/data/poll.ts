@@ -1,6 +1,6 @@
 /**
- * Something that is read again and again while a page shows it and the tab is visible. The last good value stays
- * when a read fails, so that nothing jumps; who shows it can see that it is old.
+ * Polls a value while a page shows it and the tab is visible. If a read fails, the last value stays and an error is
+ * set, so that the page does not jump.
  */
 import { type ReadonlySignal, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -9,13 +9,13 @@ import { onReturn } from "./connection.ts";
 export interface Polled<Value> {
   readonly value: ReadonlySignal<Value | undefined>;
   readonly error: ReadonlySignal<string | undefined>;
-  /** Reads at once, for example after something was changed. */
+  /** Reads now, for example after a change. */
   refresh(): Promise<void>;
-  /** Keeps it fresh until the returned function is called. */
+  /** Keeps the value up to date until the returned function is called. */
   watch(): () => void;
 }
 
-/** `interval` may depend on what is shown; it is asked after each read. */
+/** `interval` may be a function, which is called after each read. */
 export function createPoll<Value>(read: () => Promise<Value>, interval: number | (() => number)): Polled<Value> {
   const value = signal<Value | undefined>(undefined);
   const error = signal<string | undefined>(undefined);
@@ -45,7 +45,7 @@ export function createPoll<Value>(read: () => Promise<Value>, interval: number |
     const again = (): void => {
       timer = setTimeout(loop, typeof interval === "number" ? interval : interval());
     };
-    // A tab in the background costs the gateway nothing.
+    // Skips reads while the tab is in the background.
     if (document.visibilityState === "hidden") again();
     else void refresh().finally(again);
   }
@@ -58,7 +58,7 @@ export function createPoll<Value>(read: () => Promise<Value>, interval: number |
       watchers += 1;
       if (watchers === 1) {
         loop();
-        // What was read before the gateway went away may be of another process now; so may what is being read.
+        // After an outage, current values and pending reads may belong to an earlier process, so they are read again.
         stopListening = onReturn(() => void Promise.resolve(running).then(refresh));
       }
       return () => {

@@ -1,6 +1,6 @@
 /**
- * The recent requests, newest first. Asked for once per second with a bounded answer instead of being streamed:
- * a busy gateway then pays the same for an open page as an idle one.
+ * The recent requests, newest first. Polled with a bounded response instead of streamed, so that an open page costs a
+ * busy gateway no more than an idle one.
  */
 import { signal } from "@preact/signals";
 import type { RequestDetail, RequestRecord } from "../../../src/observe/trace/request-record.ts";
@@ -12,35 +12,35 @@ import { createPoll } from "./poll.ts";
 export type { RequestDetail, RequestRecord };
 
 export interface RequestRow extends RequestRecord {
-  /** What was asked for: a tool, a model, or method and path. */
+  /** A short description: a tool, a model, or method and path. */
   readonly what: string;
 }
 
-/** Where the table is read row by row, and where a few rows are enough. */
+/** The polling rates on the page with the table, and on other pages. */
 const TABLE = { intervalMs: 1_000, rows: 100 };
 const ELSEWHERE = { intervalMs: 3_000, rows: 20 };
-/** As many as the gateway tells in full at once; as many as it knows, and as a page keeps. */
+/** The maximum that the gateway returns in full at once, and the maximum that it and this page keep. */
 const FIRST_ROWS = 500;
 export const MAX_ROWS = 10_000;
 
-interface Answer {
+interface RequestsResponse {
   readonly requests: readonly RequestRecord[];
   readonly inFlight: number;
 }
 
 let rows: readonly RequestRow[] = [];
-/** A gateway that was away has usually started anew, and counts from the beginning. */
-let wasAway = false;
+/** Set after an outage: the gateway was probably restarted, so its sequence numbers start again. */
+let wasUnavailable = false;
 onReturn(() => {
-  wasAway = true;
+  wasUnavailable = true;
 });
 
-/** Whether there may be older ones than those that are shown. */
+/** True if older requests than those shown may exist. */
 export const hasOlder = signal(true);
 export const isReadingOlder = signal(false);
 
 export const inFlight = signal(0);
-/** New requests wait while somebody reads; nothing moves under the pointer. */
+/** Holds back new requests, so that rows do not move while the user reads. */
 export const isPaused = signal(false);
 
 export const requestList = createPoll(
@@ -49,42 +49,42 @@ export const requestList = createPoll(
 );
 
 async function newestRows(): Promise<readonly RequestRow[]> {
-  const isAnew = wasAway;
-  const newest = isAnew ? undefined : rows[0]?.seq;
+  const isRestart = wasUnavailable;
+  const newest = isRestart ? undefined : rows[0]?.seq;
   const since = newest === undefined ? "" : `&since=${newest}`;
-  const answer = await getJson<Answer>(
+  const response = await getJson<RequestsResponse>(
     `debug/requests?limit=${newest === undefined ? FIRST_ROWS : pace().rows}${since}`,
   );
-  // It was asked of the gateway that went and answered by the one that came: their numbers have nothing in common.
-  if (wasAway && !isAnew) return newestRows();
-  inFlight.value = answer.inFlight;
-  if (isAnew) {
+  // The request was sent before the outage, so its sequence numbers may belong to an earlier process.
+  if (wasUnavailable && !isRestart) return newestRows();
+  inFlight.value = response.inFlight;
+  if (isRestart) {
     rows = [];
-    wasAway = false;
+    wasUnavailable = false;
     hasOlder.value = true;
   }
-  if (answer.requests.length === 0) {
-    // A restarted gateway counts from the beginning.
+  if (response.requests.length === 0) {
+    // The sequence numbers of a restarted gateway start again.
     if (newest !== undefined && (await restarted(newest))) rows = [];
     return rows;
   }
-  rows = [...answer.requests.map(rowOf), ...rows].slice(0, MAX_ROWS);
+  rows = [...response.requests.map(rowOf), ...rows].slice(0, MAX_ROWS);
   return rows;
 }
 
-/** The next page of what the gateway remembers, behind what is shown. */
+/** Reads the next page of older requests. */
 export async function readOlder(): Promise<void> {
   const last = rows.at(-1);
   if (isReadingOlder.peek() || !hasOlder.peek() || last === undefined) return;
   isReadingOlder.value = true;
   try {
     const before = encodeURIComponent(last.time);
-    const { requests } = await getJson<Answer>(`debug/requests?before=${before}&limit=${FIRST_ROWS}`);
+    const { requests } = await getJson<RequestsResponse>(`debug/requests?before=${before}&limit=${FIRST_ROWS}`);
     hasOlder.value = requests.length > 0 && rows.length + requests.length < MAX_ROWS;
     rows = [...rows, ...requests.map(rowOf)].slice(0, MAX_ROWS);
     await requestList.refresh();
   } catch {
-    // The banner says it; the button stays.
+    // The banner reports the outage; the button stays for another attempt.
   } finally {
     isReadingOlder.value = false;
   }
@@ -96,17 +96,17 @@ function pace(): typeof TABLE {
 
 let looks = 0;
 
-/** Looked at now and then only: it costs a request. */
+/** Checks only on every fifth call, because the check costs a request. */
 async function restarted(newest: number): Promise<boolean> {
   looks += 1;
   if (looks % 5 !== 0) return false;
-  const answer = await getJson<Answer>("debug/requests?limit=1");
-  return (answer.requests[0]?.seq ?? -1) < newest;
+  const response = await getJson<RequestsResponse>("debug/requests?limit=1");
+  return (response.requests[0]?.seq ?? -1) < newest;
 }
 
 export async function readRequest(id: string, signal?: AbortSignal): Promise<RequestDetail | undefined> {
-  const answer = await getJson<{ requests: RequestDetail[] }>(`debug/requests?id=${encodeURIComponent(id)}`, signal);
-  return answer.requests[0];
+  const response = await getJson<{ requests: RequestDetail[] }>(`debug/requests?id=${encodeURIComponent(id)}`, signal);
+  return response.requests[0];
 }
 
 export function rowOf(record: RequestRecord): RequestRow {

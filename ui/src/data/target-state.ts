@@ -1,19 +1,19 @@
 /**
- * How an MCP server fares, from what lives below its backend: up or down in the sessions that use it, why it failed the
- * last time, and what it last wrote. A server that no session ever reached is known by its failure alone.
+ * The state of an MCP server, from the tasks below its backend: up or down in the sessions that use it, its last
+ * failure, and its last stderr output. If no session has reached a server, only its failure is available.
  */
 
 export interface TargetState {
-  /** Sessions in which it is up. */
+  /** The number of sessions in which the server is up. */
   readonly up: number;
   readonly isFailing: boolean;
-  /** Also of a failure that is over. */
+  /** The last error, including one that is over. */
   readonly lastError: string;
   readonly agoMs: number | undefined;
   readonly stderr: readonly string[];
 }
 
-/** A task of `/debug/tasks`, as far as it is read here. */
+/** The fields of a `/debug/tasks` entry that are read here. */
 export interface Reported {
   readonly detail?: Readonly<Record<string, unknown>>;
   readonly children?: readonly Reported[];
@@ -37,7 +37,7 @@ export function targetState(backend: Reported | undefined, target: string): Targ
   };
 }
 
-/** Connections to the target; a seat at a server that sessions share has no state of its own. */
+/** Returns the connections to the target, without slots of shared servers, which have no state. */
 function linksOf({ detail = {}, children = [] }: Reported, target: string): Fields[] {
   return [detail, ...fieldsOf(detail.targets)]
     .filter((link) => link.target === target && typeof link.state === "string")

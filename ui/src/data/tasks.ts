@@ -1,5 +1,5 @@
 /**
- * `/debug/tasks`: what lives in the process.
+ * `/debug/tasks`: the task tree of the process.
  */
 import { getJson } from "./api.ts";
 import { createPoll } from "./poll.ts";
@@ -20,7 +20,7 @@ export interface Tasks {
 
 export const tasks = createPoll(() => getJson<Tasks>("debug/tasks"), 5_000);
 
-/** All tasks of a kind, wherever they are in the tree. */
+/** Returns all tasks that pass the test, at any depth of the tree. */
 export function tasksOfKind(list: readonly Task[], test: (task: Task) => boolean): Task[] {
   return list.flatMap((task) => [...(test(task) ? [task] : []), ...tasksOfKind(task.children ?? [], test)]);
 }

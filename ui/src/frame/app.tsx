@@ -1,12 +1,13 @@
 /**
- * The frame: the rail with the gateway's state, the page, the palette. Pages are loaded when first opened and stay.
+ * The frame of the application: the rail with the gateway's state, the page, and the palette. Pages are loaded when
+ * first opened and then kept.
  */
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { type About, about, ready, state } from "../data/about.ts";
 import { signOut } from "../data/api.ts";
-import { noteSilence, onReturn } from "../data/connection.ts";
+import { noteFailure, onReturn } from "../data/connection.ts";
 import { dump } from "../data/dump.ts";
 import { usePoll } from "../data/poll.ts";
 import { Overview } from "../pages/overview/overview.tsx";
@@ -59,7 +60,7 @@ function Rail() {
   const gateway = about.value.value;
   const nav = useRef<HTMLElement>(null);
   useEffect(() => {
-    // On a narrow screen the rail is a line that scrolls.
+    // On a narrow screen the rail is a scrolling row.
     nav.current
       ?.querySelector(`[href="${pageHref(current)}"]`)
       ?.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -108,7 +109,7 @@ function roleText({ readOnly, mayOperate }: About): string {
 function SignOut({ path, user }: { path: string; user: string | undefined }) {
   const leave = async (): Promise<void> => {
     const next = await signOut(path).catch(() => undefined);
-    // Without an address of the identity provider the page stays and says that nobody is signed in.
+    // Without a logout address of the identity provider, the page stays and shows that the user is signed out.
     if (typeof next === "string") location.assign(next);
   };
   return (
@@ -119,7 +120,7 @@ function SignOut({ path, user }: { path: string; user: string | undefined }) {
   );
 }
 
-/** A page that could not be loaded, because the gateway was away, is loaded as soon as it is back. */
+/** Loads a page; if that fails because the gateway is unavailable, loads it when the gateway is back. */
 function loadPage(name: string): (() => void) | undefined {
   const load = loaders[name];
   if (!load) return undefined;
@@ -128,10 +129,11 @@ function loadPage(name: string): (() => void) | undefined {
   };
   let withdraw: (() => void) | undefined;
   load().then(show, () => {
-    noteSilence();
+    noteFailure();
     withdraw = onReturn(() => {
       withdraw?.();
-      // Some browsers remember that a module failed; and another version of the gateway has other files.
+      // Some browsers cache the failed import, and another version of the gateway has other files, so the page is
+      // reloaded.
       load().then(show, () => location.reload());
     });
   });

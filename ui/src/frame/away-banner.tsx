@@ -1,14 +1,14 @@
 /**
- * Says that the gateway went away or that the user is signed out, and that what the page shows is from before.
+ * The banner for an unavailable gateway or a signed-out user, which explains that the page shows old data.
  */
 import { useEffect, useState } from "preact/hooks";
-import { awaySince, isSignedOut } from "../data/connection.ts";
+import { isSignedOut, unavailableSince } from "../data/connection.ts";
 import { ageText } from "../parts/format.ts";
 
 const SECOND_MS = 1_000;
 
 export function AwayBanner() {
-  const since = awaySince.value;
+  const since = unavailableSince.value;
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
     if (since === undefined) return undefined;

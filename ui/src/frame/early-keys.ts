@@ -1,12 +1,12 @@
 /**
- * What the boot script and the application agree on: keys that were pressed before the application listened.
+ * The interface between the boot script and the application: keys pressed before the application handles them.
  */
 export interface EarlyKeys {
-  /** Ends the keeping; called once. */
+  /** Returns the recorded keys and stops recording; called once. */
   takeEarlyKeys?: () => readonly KeyboardEvent[];
 }
 
-/** Keys that browsers have a meaning for, too: the search in the page, and the address bar. */
+/** True for keys that browsers also use, such as find in page and the address bar. */
 export function isOurs(event: KeyboardEvent): boolean {
   return isPaletteKey(event) || (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey);
 }

@@ -1,8 +1,8 @@
 /**
- * The mark and the icons of the pages: lines on a grid of 16, in the colour of the text. Decoration beside a word.
+ * The logo and the icons of the pages: lines on a 16-pixel grid in the color of the text. Decorative, next to a label.
  */
 
-/** Two streams that become one and pass a gate. */
+/** Two streams that merge and pass a gate. */
 const MARK = "M1.5 4.5c4 0 4.5 3.5 8 3.5M1.5 11.5c4 0 4.5-3.5 8-3.5M9.5 8h5";
 
 const PATHS: Readonly<Record<string, string>> = {

@@ -1,8 +1,8 @@
 /**
- * Keys that work everywhere: `g` and a letter opens a page, Ctrl-K and `?` the palette, `/` the search of the page, `j`
- * and `k` the next and the previous entry of its list, Esc closes what is open beside it. Only Esc does something
- * while somebody types: it leaves the field. A key that is pressed before the page can act on it waits for the page, and
- * what is typed behind a `/` that waits goes into the search.
+ * Global keyboard shortcuts: `g` and a letter opens a page, Ctrl-K and `?` the palette, `/` the search of the page, `j`
+ * and `k` select the next and previous list entry, Esc closes the side panel. In an input field only Esc applies, and
+ * leaves the field. Keys pressed before the page can handle them are queued, and text typed after a queued `/` goes
+ * into the search.
  */
 import { type EarlyKeys, isPaletteKey } from "./early-keys.ts";
 import { PAGES } from "./pages.ts";
@@ -30,7 +30,7 @@ export function startKeys(): void {
   };
   for (const event of (window as EarlyKeys).takeEarlyKeys?.() ?? []) take(event);
   document.addEventListener("keydown", take);
-  // Somebody who goes on with the mouse does not wait for it any more.
+  // Using the mouse discards queued keys.
   document.addEventListener("pointerdown", () => {
     waiting.length = 0;
   });
@@ -48,7 +48,10 @@ function actOnWaiting(drawn: MutationObserver): void {
   drawn.disconnect();
 }
 
-/** What a key is for may not be drawn yet; where nothing is being loaded, it is not going to be. */
+/**
+ * Returns false while the element that a key acts on is still loading; without a skeleton on the page, it will not
+ * appear.
+ */
 function canAct({ key }: KeyboardEvent): boolean {
   if (document.querySelector("main") === null) return false;
   const isFor = key === "/" ? SEARCH : key === "j" || key === "k" ? ENTRIES : undefined;
@@ -62,7 +65,7 @@ function act(event: KeyboardEvent): void {
     isPaletteOpen.value = !isPaletteOpen.value;
     return;
   }
-  // The palette closes itself, and an editor of text keeps its own meaning of keys.
+  // The palette closes itself, and text editors keep their own shortcuts.
   if (event.ctrlKey || event.metaKey || event.altKey || isPaletteOpen.peek()) return;
   if (event.key === "Escape") {
     leave(event.target);
@@ -109,7 +112,7 @@ function isText({ key, ctrlKey, metaKey, altKey }: KeyboardEvent): boolean {
   return key.length === 1 && !ctrlKey && !metaKey && !altKey;
 }
 
-/** As if it were typed there now. */
+/** Inserts text as if it were typed. */
 function insert(field: HTMLInputElement, text: string): void {
   field.setRangeText(text, field.selectionStart ?? 0, field.selectionEnd ?? 0, "end");
   field.dispatchEvent(new Event("input", { bubbles: true }));

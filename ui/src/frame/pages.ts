@@ -1,10 +1,10 @@
 /**
- * The pages, in the order of the rail, each with its key. Heavy pages are loaded when they are first opened.
+ * The pages in the order of the rail, each with its shortcut. Large pages are loaded when they are first opened.
  */
 export interface Page {
   readonly name: string;
   readonly title: string;
-  /** Pressed after `g`. */
+  /** The key pressed after `g`. */
   readonly key: string;
   readonly doc: string;
 }

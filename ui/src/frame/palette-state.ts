@@ -1,5 +1,6 @@
 /**
- * Whether the command palette is open; apart from it, so that keys can open it without loading it.
+ * The open state of the command palette, in a separate module so that shortcuts can open the palette without loading
+ * it.
  */
 import { signal } from "@preact/signals";
 

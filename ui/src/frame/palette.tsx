@@ -1,5 +1,5 @@
 /**
- * The command palette: pages, listeners, routes, backends, policies, tools and request ids in one list.
+ * The command palette: pages, listeners, routes, backends, policies, tools and request IDs in one list.
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { dump } from "../data/dump.ts";
@@ -132,7 +132,7 @@ function allItems(): Item[] {
   ];
 }
 
-/** Pages first while nothing is typed; then everything that contains all the words. */
+/** Returns the pages for an empty query, otherwise all items that contain every word. */
 function filterItems(items: readonly Item[], query: string): Item[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   return items

@@ -1,5 +1,5 @@
 /**
- * Addresses: every view, filter and selection is in the URL, so that it can be shared and the back button works.
+ * The router. Every view, filter and selection is in the URL, so that it can be shared and the back button works.
  */
 import { computed, signal } from "@preact/signals";
 
@@ -9,7 +9,7 @@ const href = signal(location.pathname + location.search);
 
 export const url = computed(() => new URL(href.value, location.origin));
 
-/** The first segment below `/ui`. */
+/** The first path segment below `/ui`. */
 export const page = computed(() => {
   const first = url.value.pathname.slice(BASE.length).split("/")[1] ?? "";
   return first === "" ? "overview" : first;
@@ -28,7 +28,7 @@ export function navigate(to: string, options: { replace?: boolean } = {}): void 
   href.value = path;
 }
 
-/** The present address with some parameters changed; an empty value removes one. */
+/** Returns the current URL with some parameters changed; an empty value removes one. */
 export function withParams(changes: Readonly<Record<string, string>>): string {
   const next = new URL(url.value);
   for (const [name, value] of Object.entries(changes)) {
@@ -47,7 +47,7 @@ export function pageHref(name: string, params: Readonly<Record<string, string>> 
   return `${BASE}/${name}${query === "" ? "" : `?${query}`}`;
 }
 
-/** Links within the UI do not load the page anew. */
+/** Handles links within the UI without reloading the page. */
 export function startRouter(): void {
   window.addEventListener("popstate", () => {
     href.value = location.pathname + location.search;

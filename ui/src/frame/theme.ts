@@ -1,5 +1,5 @@
 /**
- * Light, dark, or as the system says; the choice is kept in this browser.
+ * The theme: light, dark, or the system default. The choice is stored in the browser.
  */
 import { signal } from "@preact/signals";
 

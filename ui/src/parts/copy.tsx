@@ -1,5 +1,5 @@
 /**
- * A button that copies a text and says so.
+ * A button that copies text and confirms it.
  */
 import { useState } from "preact/hooks";
 

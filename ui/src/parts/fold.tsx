@@ -1,5 +1,5 @@
 /**
- * Something folded whose inside is made when it is first opened: a large outline costs nothing while nobody looks into it.
+ * A collapsible section whose content is created when it is first opened, so that a large closed outline costs nothing.
  */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";

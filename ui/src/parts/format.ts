@@ -1,5 +1,5 @@
 /**
- * Numbers, times and sizes as text, always in the same way.
+ * Formats numbers, times and sizes consistently.
  */
 
 export function rateText(perSecond: number): string {
@@ -13,7 +13,7 @@ export function wholeText(value: number): string {
   return Math.round(value).toLocaleString("en-US");
 }
 
-/** Milliseconds, with a precision that fits. */
+/** Formats milliseconds with a suitable precision. */
 export function durationText(ms: number | undefined): string {
   if (ms === undefined || Number.isNaN(ms)) return "–";
   if (ms < 1) return `${Math.round(ms * 1000)} µs`;
@@ -51,10 +51,7 @@ export function percentText(share: number): string {
   return percent < 1 ? "<1 %" : `${Math.round(percent)} %`;
 }
 
-/**
- * Text from traffic with control characters and direction marks made visible: they could otherwise hide what a
- * name really is.
- */
+/** Makes control characters and direction marks in text from traffic visible, because they could disguise a name. */
 export function visible(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|[\u{e0100}-\u{e01ef}]/gu, (char) => {
     const code = char.codePointAt(0) ?? 0;
@@ -63,7 +60,7 @@ export function visible(text: string): string {
   });
 }
 
-/** The last part of a path; the whole stands in a title. */
+/** Returns the last part of a path; callers show the full path in a title. */
 export function fileName(path: string): string {
   return visible(path.slice(path.lastIndexOf("/") + 1));
 }

@@ -1,10 +1,10 @@
 /**
- * A JSON value as an outline with colours; what is deep is folded. Every string is a text node, whatever it contains.
+ * A JSON value as a colored outline with deep values folded. Every string is rendered as a text node.
  */
 import { Fold } from "./fold.tsx";
 import { visible } from "./format.ts";
 
-/** Deeper or longer values are folded at first, so that the outline is seen before the detail. */
+/** Deeper or longer values are folded at first, to show the structure. */
 const OPEN_DEPTH = 2;
 const OPEN_ENTRIES = 24;
 const MAX_ENTRIES = 500;
@@ -60,7 +60,7 @@ function Entry({ name, value, depth, open }: { name: string; value: unknown; dep
   );
 }
 
-/** A plain value, an empty object or list, or a short list of plain values. */
+/** Renders a scalar, an empty object or list, or a short list of scalars. */
 function Leaf({ value }: { value: unknown }) {
   if (value === null || value === undefined) return <span class="n">null</span>;
   if (typeof value === "string") return <span class="s">"{visible(value)}"</span>;

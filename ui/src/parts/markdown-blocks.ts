@@ -1,5 +1,5 @@
 /**
- * A text in Markdown taken apart into blocks, line by line. Pure; what is inside of a block is not looked at.
+ * Splits Markdown into blocks, line by line, without parsing the content of the blocks.
  */
 export type Block =
   | { readonly kind: "code"; readonly language: string; readonly lines: readonly string[] }

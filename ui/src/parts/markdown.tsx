@@ -1,12 +1,12 @@
 /**
- * Markdown as models write it: headings, lists, quotes, tables of code, emphasis, code. Elements are made here and texts stay
- * texts, so nothing that a model says becomes markup; images are not loaded, and links are shown with where they lead.
+ * Renders the Markdown of models: headings, lists, quotes, tables, emphasis, and code. Text is always rendered as text
+ * nodes, so model output cannot inject markup. Images are not loaded, and links show their destination.
  */
 import type { ComponentChildren } from "preact";
 import { visible } from "./format.ts";
 import { type Block, blocksOf } from "./markdown-blocks.ts";
 
-/** A longer answer is shown as plain text: it would take too long to take apart. */
+/** Longer text is shown unformatted, because parsing it would take too long. */
 const MAX_CHARS = 200_000;
 
 export function Markdown({ text }: { text: string }) {
@@ -69,7 +69,7 @@ function cellsOf(line: string): string[] {
     .map((cell) => cell.trim());
 }
 
-/** Each alternative ends at the first possible character, so that the time is in proportion to the text. */
+/** Each alternative ends at the first possible character, so that matching takes linear time. */
 const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\*([^*\s][^*\n]*)\*|\[([^\]\n]{1,300})\]\((https?:\/\/[^)\s]{1,2000})\)/g;
 
 function inline(text: string): ComponentChildren[] {
@@ -93,7 +93,7 @@ function inline(text: string): ComponentChildren[] {
   return parts;
 }
 
-/** Control and direction characters become visible; line breaks stay. */
+/** Makes control and direction characters visible; line breaks stay. */
 function shown(text: string): string {
   return text.split("\n").map(visible).join("\n");
 }

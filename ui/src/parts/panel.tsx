@@ -1,5 +1,5 @@
 /**
- * A bordered part of a page with a heading; and what stands there while there is nothing to show.
+ * A bordered section of a page with a heading, and a placeholder for empty sections.
  */
 import type { ComponentChildren } from "preact";
 import { ScrollX } from "./scroll-x.tsx";
@@ -15,9 +15,9 @@ export function Panel({
   title: ComponentChildren;
   end?: ComponentChildren;
   children: ComponentChildren;
-  /** Without padding: for tables. */
+  /** Removes the padding, for tables. */
   flush?: boolean;
-  /** Below a table, and not as wide as it: it does not scroll sideways with it. */
+  /** Content below a table that does not scroll sideways with it. */
   below?: ComponentChildren;
   id?: string;
 }) {
@@ -33,7 +33,7 @@ export function Panel({
   );
 }
 
-/** Says what would be here, and how to bring it. */
+/** Describes an empty section and how to fill it. */
 export function Empty({ title, children, yaml }: { title: string; children?: ComponentChildren; yaml?: string }) {
   return (
     <div class="empty">

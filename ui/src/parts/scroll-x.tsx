@@ -1,6 +1,5 @@
 /**
- * Something wide, such as a table, that scrolls sideways on a narrow screen. While it does, it can be reached and
- * scrolled with keys; otherwise it is no stop on the way.
+ * Wide content, such as a table, that scrolls sideways on a narrow screen. It is focusable only while it can scroll.
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";

@@ -1,5 +1,5 @@
 /**
- * A small picture of the last five minutes. Decoration beside a number that says the same, so it has no text.
+ * A sparkline of the last five minutes. Decorative, next to the number, so it has no text alternative.
  */
 export function Sparkline({
   values,

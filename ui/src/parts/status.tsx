@@ -1,16 +1,16 @@
 /**
- * A status: a word with a shape and a colour, so that it can be read without seeing colours.
+ * A status: a word with a shape and a color, so that it is readable without color vision.
  */
 import type { ComponentChildren } from "preact";
 
-/** `busy`: something runs or is waited for, which is neither good nor bad. */
+/** `busy`: a task is running or pending, which is neither good nor bad. */
 export type Level = "ok" | "warn" | "bad" | "idle" | "busy";
 
 export function Status({ level, children }: { level: Level; children: ComponentChildren }) {
   return <span class={`status ${level}`}>{children}</span>;
 }
 
-/** An MCP failure travels with status 200: what the records say of it counts more than the status. */
+/** An MCP failure has HTTP status 200, so the recorded failure takes precedence over the status. */
 export function levelOfRequest({
   status,
   failure,
@@ -29,8 +29,8 @@ function levelOfStatus(status: number | undefined | null): Level {
   return "ok";
 }
 
-/** Red from one error in twenty; amber for a single one, and for refusals, which are somebody's will. */
-export function levelOfRate({ errorShare, refusedShare }: { errorShare: number; refusedShare: number }): Level {
+/** Red from 5% errors; amber for fewer errors and for rejections, which are intended. */
+export function levelOfRate({ errorShare, rejectedShare }: { errorShare: number; rejectedShare: number }): Level {
   if (errorShare >= 0.05) return "bad";
-  return errorShare > 0 || refusedShare > 0 ? "warn" : "ok";
+  return errorShare > 0 || rejectedShare > 0 ? "warn" : "ok";
 }

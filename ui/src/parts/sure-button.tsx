@@ -1,6 +1,6 @@
 /**
- * A button for what cannot be undone: the first press asks, the second does it, and leaving it takes the question back. What
- * goes wrong is said beside it.
+ * A button for actions that cannot be undone: the first click asks for confirmation, the second runs the action, and
+ * moving away cancels it. Errors are shown next to the button.
  */
 import { useState } from "preact/hooks";
 import { visible } from "./format.ts";
@@ -11,7 +11,7 @@ export function SureButton({
   onSure,
 }: {
   label: string;
-  /** If it is not "Really … it?". */
+  /** Replaces the default question "Really … it?". */
   question?: string;
   onSure: () => Promise<void>;
 }) {

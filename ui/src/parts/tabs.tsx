@@ -1,5 +1,5 @@
 /**
- * Tabs with arrow keys, as screen readers expect them. What they show is up to the caller.
+ * Tabs with arrow key navigation, as screen readers expect. The caller renders the content.
  */
 export interface Tab<Name extends string> {
   readonly name: Name;

@@ -1,5 +1,5 @@
 /**
- * A moment, relative, with the exact time on hover. All of them tick together, once per second.
+ * A relative time with the exact time on hover. All instances update together, once per second.
  */
 import { signal } from "@preact/signals";
 import { ageText } from "./format.ts";
@@ -21,7 +21,7 @@ export function Ago({ at }: { at: number | string | undefined }) {
   );
 }
 
-/** `14:03:07.120`: for tables, where a relative time would make every row change. */
+/** An absolute time such as `14:03:07.120`, for tables, where relative times would change every row. */
 export function ClockTime({ at }: { at: number }) {
   const date = new Date(at);
   const two = (value: number): string => String(value).padStart(2, "0");

@@ -1,24 +1,24 @@
 /**
- * Only the rows that can be seen, of a list of thousands: rows have one height, so which ones are in sight follows from
- * where it stands in the window. Space before and after stands in for the rest.
+ * Renders only the visible rows of a long list. All rows have the same height, so the range follows from the scroll
+ * position. Spacers before and after replace the other rows.
  */
 import type { RefObject } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-/** Rows beyond the edges: a fast wheel must not show emptiness, and `j` must find the next row. */
+/** Rows rendered beyond the edges, so that fast scrolling shows no gaps and `j` finds the next row. */
 const EXTRA_ROWS = 8;
-/** Shorter lists are simply drawn. */
+/** Shorter lists are rendered completely. */
 const MIN_ROWS = 60;
 
 export interface Windowed {
   readonly from: number;
   readonly to: number;
-  /** Heights in pixels of what is not drawn. */
+  /** Heights in pixels of the spacers. */
   readonly before: number;
   readonly after: number;
 }
 
-/** `list` is the element that holds the rows. */
+/** `list` is the element that contains the rows. */
 export function useWindowed(count: number, rowHeight: number, list: RefObject<HTMLElement | null>): Windowed {
   const [range, setRange] = useState({ from: 0, to: MIN_ROWS });
   const isLong = count > MIN_ROWS;
@@ -28,7 +28,7 @@ export function useWindowed(count: number, rowHeight: number, list: RefObject<HT
     let asked = 0;
     const look = (): void => {
       asked = 0;
-      // Whatever scrolls around the list, no more of it can be seen than the window shows.
+      // At most the height of the window is visible, whichever element scrolls.
       const { top } = element.getBoundingClientRect();
       const first = Math.max(0, Math.floor(-top / rowHeight) - EXTRA_ROWS);
       const last = Math.max(0, Math.ceil((window.innerHeight - top) / rowHeight)) + EXTRA_ROWS;
@@ -40,7 +40,7 @@ export function useWindowed(count: number, rowHeight: number, list: RefObject<HT
     look();
     document.addEventListener("scroll", onScroll, { passive: true, capture: true });
     window.addEventListener("resize", onScroll);
-    // Something above it that grows or goes moves it too.
+    // Content above the list that changes its size also moves the list.
     const observer = new ResizeObserver(onScroll);
     if (element.parentElement) observer.observe(element.parentElement);
     return () => {

@@ -1,5 +1,6 @@
 /**
- * Try a CEL expression over a recent request, or over attributes given as JSON, and see the value of each part.
+ * The CEL page: evaluates an expression on a recent request, or on attributes given as JSON, and shows the value of
+ * each part.
  */
 import { useEffect, useState } from "preact/hooks";
 import { isReadOnly } from "../../data/about.ts";
@@ -195,7 +196,7 @@ async function evaluate(expression: string, requestId: string, own: string): Pro
   }
 }
 
-/** A refusal comes as JSON with its own sentence. */
+/** Reads the message of a JSON error response. */
 function messageOf(error: Error): string {
   try {
     return (JSON.parse(error.message) as { error: string }).error;

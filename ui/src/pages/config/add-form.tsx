@@ -1,6 +1,6 @@
 /**
- * Forms that add an MCP server or a model: the gateway puts the lines into the text of the file, and the editor shows them
- * with their difference and their check. Nothing is written before somebody saves it there.
+ * Forms that add an MCP server or a model. The gateway inserts the lines into the text of the file, and the editor
+ * shows the diff and the validation result. Nothing is written until the user saves it.
  */
 import { useState } from "preact/hooks";
 import { about, isReadOnly } from "../../data/about.ts";
@@ -166,7 +166,7 @@ function Field(props: {
   );
 }
 
-/** As a shell splits them, without its other powers: spaces separate, quotes hold together. */
+/** Splits a command line at spaces and handles quotes, without other shell syntax. */
 export function words(text: string): string[] {
   return [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(
     ([, double, single, plain]) => double ?? single ?? plain ?? "",

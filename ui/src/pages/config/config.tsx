@@ -1,6 +1,6 @@
 /**
- * The configuration as written: problems in the margin, a field's documentation beside it, and what an edit would
- * change before anything is written.
+ * The configuration editor: the text as written, problems in the margin, the documentation of the current field, and a
+ * preview of changes before anything is written.
  */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { about, isReadOnly } from "../../data/about.ts";
@@ -28,7 +28,7 @@ export function Config() {
   return <Files />;
 }
 
-/** The copy on a gateway shows what is loaded, not the files. */
+/** Shown on a gateway, which serves the loaded configuration but not the files. */
 function LoadedOnly() {
   const loaded = usePoll(dump);
   return (
@@ -69,7 +69,7 @@ function Files() {
 
 function Editing({ file }: { file: ConfigFile }) {
   const draft = draftOf(file.file);
-  // Edits of another version of the file are offered, not put over what was written since.
+  // A draft of another version of the file is offered, but does not replace the newer text.
   const isOwnDraft = draft?.base === file.base;
   const [text, setShown] = useState(draft && isOwnDraft ? draft.text : file.text);
   const [olderDraft, setOlderDraft] = useState(isOwnDraft ? undefined : draft?.text);
@@ -85,7 +85,7 @@ function Editing({ file }: { file: ConfigFile }) {
   const schema = useSchema();
   const isEdited = text !== file.text;
   const lines = useMemo(() => text.split("\n"), [text]);
-  // What is checked and compared: the text of the last pause, so that a key costs only itself.
+  // The text at the last pause in typing, which is validated and compared, so that a key press stays cheap.
   const [paused, setPaused] = useState(file.text);
 
   useEffect(() => {
@@ -104,7 +104,7 @@ function Editing({ file }: { file: ConfigFile }) {
   }, [text, file]);
 
   const running = dump.value.value?.reload;
-  const marks = judged ? marksOf(judged, file.file) : refusedMarks(running?.refused?.problems ?? [], file.file);
+  const marks = judged ? marksOf(judged, file.file) : rejectedMarks(running?.refused?.problems ?? [], file.file);
   const save = async (): Promise<void> => {
     setSaving("saving");
     try {
@@ -259,8 +259,8 @@ function marksOf({ problems, warnings }: Judgement, file: string): LineMark[] {
   return [...problems.flatMap(mark("bad")), ...warnings.flatMap(mark("warn"))];
 }
 
-/** The lines that a refused reload complained about: `file:line:column: …`. */
-function refusedMarks(problems: readonly string[], file: string): LineMark[] {
+/** Returns the lines that a rejected reload reported as `file:line:column: …`. */
+function rejectedMarks(problems: readonly string[], file: string): LineMark[] {
   return problems.flatMap((text) => {
     const place = text.startsWith(`${file}:`) ? /^(\d+):\d+: (.*)$/s.exec(text.slice(file.length + 1)) : null;
     return place ? [{ line: Number(place[1]), level: "bad" as const, message: place[2] ?? "" }] : [];

@@ -1,6 +1,6 @@
 /**
- * Edits that were not saved: kept while the tab lives, whatever page is open meanwhile, and asked about before the tab
- * is closed. In memory only, because somebody may type a secret.
+ * Unsaved edits, kept while the tab is open even if the user visits other pages. The browser asks for confirmation
+ * before the tab is closed. In memory only, because a draft may contain a secret.
  */
 export interface Draft {
   /** The version of the file that was edited. */
@@ -24,7 +24,7 @@ export function dropDraft(file: string): void {
   if (drafts.size === 0) window.removeEventListener("beforeunload", ask);
 }
 
-/** The browser asks in its own words. */
+/** The browser shows its own confirmation text. */
 function ask(event: BeforeUnloadEvent): void {
   event.preventDefault();
 }

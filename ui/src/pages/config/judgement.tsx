@@ -1,5 +1,5 @@
 /**
- * What the gateway says about an edited text: problems, warnings, and what would change.
+ * The validation result of an edited text: problems, warnings, and changes.
  */
 import { pageHref } from "../../frame/router.ts";
 import { visible } from "../../parts/format.ts";

@@ -1,5 +1,5 @@
 /**
- * Two texts compared line by line. Pure.
+ * Compares two texts line by line.
  */
 export interface DiffLine {
   readonly kind: "same" | "added" | "removed";
@@ -8,7 +8,7 @@ export interface DiffLine {
   readonly after: number | undefined;
 }
 
-/** Beyond this the middle is shown as replaced: nobody reads a difference of that size line by line. */
+/** Above this size the middle is shown as replaced, because a line-by-line diff would be too large to read. */
 const MAX_CELLS = 4_000_000;
 
 export function lineDiff(before: string, after: string): DiffLine[] {
@@ -39,7 +39,7 @@ export function lineDiff(before: string, after: string): DiffLine[] {
 
 type Step = readonly [kind: DiffLine["kind"], before: number, after: number];
 
-/** The longest common subsequence, walked from the front. */
+/** Computes the longest common subsequence from the start. */
 function middle(old: readonly string[], now: readonly string[]): Step[] {
   const columns = now.length + 1;
   if ((old.length + 1) * columns > MAX_CELLS)

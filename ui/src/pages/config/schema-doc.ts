@@ -1,5 +1,5 @@
 /**
- * The documentation of a field, from the configuration's JSON schema. Pure.
+ * The documentation of a field, from the JSON schema of the configuration.
  */
 export interface JsonSchema {
   readonly type?: string | readonly string[];
@@ -26,7 +26,7 @@ export interface FieldDoc {
   readonly description: string;
   readonly type: string;
   readonly values: readonly string[];
-  /** What may stand below it, with the first words of each. */
+  /** The child fields, each with the start of its description. */
   readonly fields: readonly { readonly name: string; readonly description: string }[];
 }
 
@@ -57,7 +57,7 @@ export function docOf(root: JsonSchema, path: readonly string[]): FieldDoc | und
   };
 }
 
-/** A schema and what it is made of, so that a field is found in whichever branch has it. */
+/** Returns a schema and its alternatives, so that a field is found in any branch. */
 export function branches(schema: JsonSchema, root: JsonSchema): JsonSchema[] {
   const target = schema.$ref?.startsWith("#/$defs/") ? root.$defs?.[schema.$ref.slice("#/$defs/".length)] : undefined;
   const inner = [

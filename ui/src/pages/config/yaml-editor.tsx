@@ -1,6 +1,6 @@
 /**
- * A text field for YAML: coloured text lies under a transparent field of the same size, with line numbers and the
- * problems in the margin. The field itself is a plain one, so keys and screen readers work as everywhere.
+ * A YAML editor: highlighted text below a transparent text area of the same size, with line numbers and problems in the
+ * margin. The text area is a native one, so shortcuts and screen readers work as usual.
  */
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useWindowed } from "../../parts/windowed.ts";
@@ -24,20 +24,20 @@ export function YamlEditor({
   onLine,
 }: {
   text: string;
-  /** The same text. */
+  /** The same text as lines. */
   lines: readonly string[];
   marks: readonly LineMark[];
-  /** Shown and scrolled to. */
+  /** The line to highlight and scroll to. */
   line: number | undefined;
   isReadOnly: boolean;
   onChange(text: string): void;
-  /** The line under the pointer or the caret, from 0. */
+  /** Receives the index of the line under the pointer or the caret, starting at 0. */
   onLine(index: number): void;
 }) {
   const frame = useRef<HTMLDivElement>(null);
   const sheet = useRef<HTMLDivElement>(null);
   const marked = new Map(marks.map((mark) => [mark.line, mark]));
-  // Colours are drawn for the lines in sight; the field itself holds the whole text.
+  // Only visible lines are highlighted; the text area contains the whole text.
   const { from, to, before, after } = useWindowed(lines.length, LINE_HEIGHT, sheet);
   const shown = lines.slice(from, to);
   const widest = useMemo(() => lines.reduce((most, one) => Math.max(most, one.length), 0), [lines]);
@@ -84,7 +84,7 @@ export function YamlEditor({
           }}
           onKeyDown={(event) => {
             if (event.key !== "Tab" || event.shiftKey || isReadOnly) return;
-            // YAML is indented with spaces; Shift-Tab and Escape still leave the field.
+            // Tab inserts spaces; Shift-Tab and Escape still leave the field.
             event.preventDefault();
             document.execCommand("insertText", false, "  ");
           }}

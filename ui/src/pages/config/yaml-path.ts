@@ -1,12 +1,12 @@
 /**
- * Which field a line of YAML belongs to, read from its indentation: enough to find a field's documentation while the
- * text is being edited and may not parse. List positions read `*`. Pure.
+ * Finds the field of a YAML line from its indentation, which also works while the edited text does not parse. List
+ * positions are returned as `*`.
  */
 
 interface KeyLine {
   readonly key: string;
   readonly column: number;
-  /** Columns of the dashes before the key. */
+  /** The columns of the dashes before the key. */
   readonly dashes: readonly number[];
 }
 
@@ -19,7 +19,7 @@ export function pathAt(lines: readonly string[], index: number): string[] {
   for (let i = index; i >= 0; i--) {
     const line = parse(lines[i] ?? "");
     if (!line) {
-      // A value on a line of its own belongs to what stands further left.
+      // A value on a separate line belongs to the key with less indentation.
       const indent = (lines[i] ?? "").search(/\S/);
       if (i === index && indent >= 0) keyLimit = Math.min(keyLimit, indent + 1);
       continue;
@@ -32,7 +32,7 @@ export function pathAt(lines: readonly string[], index: number): string[] {
     for (const dash of line.dashes.toReversed()) {
       if (dash >= dashLimit) continue;
       path.unshift("*");
-      // The list's own key may stand in the column of its dashes.
+      // The key of a list may be in the same column as its dashes.
       keyLimit = dash + 1;
       dashLimit = dash;
     }

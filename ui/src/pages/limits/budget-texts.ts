@@ -1,5 +1,5 @@
 /**
- * Budgets and keys as the admin interface tells of them, in words.
+ * Formats budgets and keys of the admin interface as text.
  */
 
 export interface Budget {
@@ -25,7 +25,7 @@ export interface StoredKey {
   readonly expired?: boolean;
 }
 
-/** Cents matter in small budgets, and fractions of them in what single calls cost. */
+/** Shows cents for small budgets, and fractions of cents for the cost of single calls. */
 export function amountText(amount: number, unit: Budget["unit"]): string {
   if (unit === "tokens") return `${new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 }).format(amount)} tokens`;
   const digits = amount !== 0 && Math.abs(amount) < 0.01 ? 6 : 2;
@@ -42,7 +42,7 @@ export function stateOfKey({ expiresAt, expired, budget, spent = 0 }: StoredKey)
   return { level: "ok", text: expiresAt === undefined ? "active" : `active until ${expiresAt}` };
 }
 
-/** What the form says, as `POST /keys` takes it; the gateway checks it again. */
+/** Converts the form to the body of `POST /keys`, which the gateway validates. */
 export function keyOrder(
   form: {
     readonly name: string;

@@ -1,5 +1,5 @@
 /**
- * Budgets with what was spent of them in this period. Nothing stands here where there is none.
+ * Budgets with the spending of the current period. Renders nothing if there are none.
  */
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
@@ -9,7 +9,7 @@ import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { amountText, type Budget } from "./budget-texts.ts";
 
-/** They are read from the store. */
+/** Read less often, because each read queries the store. */
 const INTERVAL_MS = 10_000;
 
 export const budgets = createPoll(() => {
@@ -42,7 +42,7 @@ function BudgetPanel({ budget }: { budget: Budget }) {
         <div class="row">
           <span>{hard ? "rejects when it is spent" : "warns when it is spent"}</span>
           <span class="muted">
-            {wholeText(keysInUse)} {keysInUse === 1 ? "key has" : "keys have"} spent something; begins anew in{" "}
+            {wholeText(keysInUse)} {keysInUse === 1 ? "key has" : "keys have"} spent something; resets in{" "}
             {wholeText(Math.ceil(resetSeconds / 3600))} h
           </span>
         </div>

@@ -1,6 +1,6 @@
 /**
- * API keys of the store: with models, budget and expiry, made with a form and revoked, asked twice. A new key is shown once,
- * until the panel is left; nobody knows it afterwards.
+ * API keys in the store, with models, budget and expiry: lists them, creates them with a form, and revokes them after a
+ * confirmation. A new key is shown once, until the user leaves the panel, and cannot be shown again.
  */
 import { useState } from "preact/hooks";
 import { getJson, postJson } from "../../data/api.ts";
@@ -12,7 +12,7 @@ import { Status } from "../../parts/status.tsx";
 import { SureButton } from "../../parts/sure-button.tsx";
 import { amountText, keyOrder, type StoredKey, stateOfKey } from "./budget-texts.ts";
 
-/** They are read from the store. */
+/** Read less often, because each read queries the store. */
 const INTERVAL_MS = 10_000;
 
 const keys = createPoll(() => getJson<{ keys: StoredKey[] }>("keys"), INTERVAL_MS);

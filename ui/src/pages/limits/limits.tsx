@@ -1,5 +1,5 @@
 /**
- * Rate limit rules with their buckets: gauges that drain and refill, the fullest keys, refusals per minute.
+ * Rate limit rules with their buckets: gauges, the most used keys, and rejections per minute.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { mayOperate } from "../../data/about.ts";
@@ -72,7 +72,7 @@ export function Limits() {
   );
 }
 
-/** Rules that reject or are used come first; of hundreds, some are shown and a search finds the rest. */
+/** Sorts rules that reject or are used first. Of hundreds, only some are shown; a search finds the rest. */
 function Rules({ rules }: { rules: readonly Rule[] }) {
   const [limit, setLimit] = useState(SHOWN_RULES);
   const text = param("rule").toLowerCase();
@@ -186,7 +186,7 @@ function BucketRow({ bucket }: { bucket: Bucket }) {
   );
 }
 
-/** How much a counter grew within the last minute, as far as this page has seen it. */
+/** Returns the growth of a counter within the last minute, as far as this page has observed it. */
 function useGrowthPerMinute(count: number): number {
   const seen = useRef<{ at: number; count: number }[]>([]);
   const [growth, setGrowth] = useState(0);

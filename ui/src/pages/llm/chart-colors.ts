@@ -1,4 +1,4 @@
 /**
- * Colors of the series of a chart, by their place; the legend has the same.
+ * The colors of chart series by index, shared with the legend.
  */
-export const COLOURS = ["--accent", "--ok", "--code-number", "--warn", "--bad", "--muted"] as const;
+export const COLORS = ["--accent", "--ok", "--code-number", "--warn", "--bad", "--muted"] as const;

@@ -1,8 +1,8 @@
 /**
- * A chart of several series over time. The library is loaded only when there is something to draw.
+ * A chart of several series over time. The chart library is loaded only when there is data.
  */
 import UPlot from "uplot";
-import { COLOURS } from "./chart-colors.ts";
+import { COLORS } from "./chart-colors.ts";
 
 export type DrawChart = (times: readonly number[], series: ReadonlyMap<string, readonly number[]>) => void;
 
@@ -10,11 +10,11 @@ const HEIGHT = 140;
 
 export function createChart(place: HTMLElement): DrawChart {
   const style = getComputedStyle(document.documentElement);
-  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  const color = (name: string): string => style.getPropertyValue(name).trim();
   const axis = {
-    stroke: colour("--muted"),
-    grid: { stroke: colour("--line"), width: 1 },
-    ticks: { stroke: colour("--line"), width: 1 },
+    stroke: color("--muted"),
+    grid: { stroke: color("--line"), width: 1 },
+    ticks: { stroke: color("--line"), width: 1 },
   };
   let chart: UPlot | undefined;
   let shownNames = "";
@@ -38,7 +38,7 @@ export function createChart(place: HTMLElement): DrawChart {
           {},
           ...[...series.keys()].map((label, i) => ({
             label,
-            stroke: colour(COLOURS[i % COLOURS.length] ?? "--accent"),
+            stroke: color(COLORS[i % COLORS.length] ?? "--accent"),
             width: 1.5,
             points: { show: false },
           })),

@@ -1,8 +1,8 @@
 /**
- * One turn of a chat through the gateway, in the OpenAI shape, streamed: text as it comes, and afterwards what it
- * took: tokens, times, and what is left of the limits that applied.
+ * Sends one chat message through the gateway in the OpenAI format and streams the response. Returns token counts,
+ * times, and the remaining rate limits.
  */
-import { callListener, createEventReader, type ListenerAnswer } from "../../data/call.ts";
+import { callListener, createEventReader, type ListenerResponse } from "../../data/call.ts";
 import type { Endpoint } from "../../data/endpoints.ts";
 import { readRequest } from "../../data/requests.ts";
 
@@ -21,7 +21,7 @@ export interface ChatSettings {
 export interface Turn {
   readonly text: string;
   readonly status: number;
-  /** The answer was a refusal or an error: what it said. */
+  /** The message of an error response. */
   readonly error?: string;
   readonly requestId: string | undefined;
   readonly usage?: Usage;
@@ -50,7 +50,7 @@ interface Chunk {
   readonly error?: { readonly message?: string } | string;
 }
 
-/** Where an OpenAI client would send a chat on this route. */
+/** The path to which an OpenAI client would send a chat on this route. */
 export function chatPath({ path }: Endpoint): string {
   if (path.endsWith("/chat/completions")) return path;
   const base = path.replace(/\/$/, "");
@@ -82,7 +82,7 @@ export async function chat(
     const chunk = parse(data);
     if (chunk) take(chunk);
   });
-  const answer = await callListener(
+  const response = await callListener(
     {
       listener: endpoint.listener,
       method: "POST",
@@ -111,27 +111,27 @@ export async function chat(
       },
     },
   );
-  const whole = isStream ? undefined : parse(answer.text);
-  if (whole && answer.status === 200) take(whole);
+  const whole = isStream ? undefined : parse(response.text);
+  if (whole && response.status === 200) take(whole);
   return {
     text,
-    status: answer.status,
-    requestId: answer.headers.get("x-request-id"),
+    status: response.status,
+    requestId: response.headers.get("x-request-id"),
     firstTokenMs,
     totalMs: performance.now() - startedMs,
     ...(usage ? { usage } : {}),
-    ...(answer.status === 200 ? {} : { error: errorOf(answer, whole) }),
-    ...limitOf(answer),
+    ...(response.status === 200 ? {} : { error: errorOf(response, whole) }),
+    ...limitOf(response),
   };
 }
 
-/** What the gateway made of it; known a moment after the stream has ended. */
+/** Returns the cost that the gateway recorded, which is available shortly after the stream has ended. */
 export async function costOf(requestId: string | undefined): Promise<number | undefined> {
   if (requestId === undefined) return undefined;
   return (await readRequest(requestId).catch(() => undefined))?.llm?.cost;
 }
 
-function limitOf({ headers }: ListenerAnswer): Pick<Turn, "limit"> {
+function limitOf({ headers }: ListenerResponse): Pick<Turn, "limit"> {
   const limit = headers.get("x-ratelimit-limit");
   if (limit === undefined) return {};
   return {
@@ -151,7 +151,7 @@ function usageOf(usage: NonNullable<Chunk["usage"]>): Usage {
   };
 }
 
-function errorOf({ text }: ListenerAnswer, body: Chunk | undefined): string {
+function errorOf({ text }: ListenerResponse, body: Chunk | undefined): string {
   const error = body?.error;
   return (typeof error === "object" ? error.message : error) ?? text.slice(0, 500);
 }

@@ -1,5 +1,6 @@
 /**
- * The chat: streamed answers, each with what it took and what is left; a refusal leads to its trace and its rule.
+ * The chat: streamed responses, each with its usage and the remaining limits. A rejected request links to its trace and
+ * rule.
  */
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -21,7 +22,7 @@ interface Exchange {
   readonly problem?: string;
 }
 
-/** Kept while other pages are open: one goes to look at a trace and comes back. */
+/** Kept while other pages are open, so that the user can look at a trace and return. */
 const exchanges = signal<readonly Exchange[]>([]);
 
 export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; models: readonly string[] }) {

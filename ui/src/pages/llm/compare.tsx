@@ -1,6 +1,6 @@
 /**
- * The same question to several models at once, side by side: what they say, how many tokens it takes, what it costs, and how
- * long until the first token and the last.
+ * Sends the same prompt to several models and compares responses, tokens, cost, and the times of the first and last
+ * token.
  */
 import { signal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";

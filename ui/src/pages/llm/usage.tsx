@@ -1,6 +1,6 @@
 /**
  * Tokens over time by model, from the gateway's metrics while the page is open; and by model, subject and route, from
- * the recent requests.
+ * recent requests.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { history, seriesBy } from "../../data/history.ts";
@@ -12,7 +12,7 @@ import { Panel } from "../../parts/panel.tsx";
 import { ScrollX } from "../../parts/scroll-x.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
 import type { DrawChart } from "./chart.ts";
-import { COLOURS } from "./chart-colors.ts";
+import { COLORS } from "./chart-colors.ts";
 
 type By = "model" | "subject" | "route";
 
@@ -96,7 +96,7 @@ function TokenChart() {
         show();
       });
   }, [times, series, total]);
-  // Colours are read when the chart is made: another theme needs another chart.
+  // Colors are read when the chart is created, so a change of theme creates a new chart.
   useEffect(
     () => () => {
       draw.current = undefined;
@@ -113,7 +113,7 @@ function TokenChart() {
         <ul class="legend">
           {[...series].map(([name, values], i) => (
             <li key={name}>
-              <span class="swatch" style={{ background: `var(${COLOURS[i % COLOURS.length]})` }} aria-hidden="true" />
+              <span class="swatch" style={{ background: `var(${COLORS[i % COLORS.length]})` }} aria-hidden="true" />
               <span class="mono">{name === "" ? "unknown model" : visible(name)}</span>
               <span class="muted">{wholeText(values.reduce((sum, value) => sum + value, 0))} tokens</span>
             </li>

@@ -1,5 +1,6 @@
 /**
- * One call: a form (or raw JSON), progress and log messages while it runs, the result, and the way to its trace.
+ * The panel of one call: a form (or raw JSON), progress and log messages while it runs, the result, and a link to its
+ * trace.
  */
 import { useRef, useState } from "preact/hooks";
 import { pageHref } from "../../frame/router.ts";
@@ -105,7 +106,7 @@ export function CallPanel({ callable, client }: { callable: Callable; client: Mc
           ) : null}
         </div>
       </form>
-      {question.value === undefined ? null : <Asked />}
+      {question.value === undefined ? null : <ElicitationForm />}
       {run === undefined ? null : <RunView run={run} />}
     </Panel>
   );
@@ -145,8 +146,8 @@ function RunView({ run }: { run: Run }) {
   );
 }
 
-/** The server asks the user something while the call runs. */
-function Asked() {
+/** Shows a question that the server sends to the user during a call (elicitation). */
+function ElicitationForm() {
   const [content, setContent] = useState<Readonly<Record<string, unknown>>>({});
   const asked = question.value;
   if (!asked) return null;

@@ -1,24 +1,24 @@
 /**
- * Where an identity provider sends the sign-in window back to: it tells the page that opened it, and closes.
+ * The redirect page of the sign-in window: sends the result to the page that opened it, and closes.
  */
 import { useEffect } from "preact/hooks";
 import { param } from "../../frame/router.ts";
 import { Empty } from "../../parts/panel.tsx";
-import { LOGIN_CHANNEL, type LoginAnswer } from "./login.ts";
+import { LOGIN_CHANNEL, type LoginResult } from "./login.ts";
 
 export function Callback() {
   const error = param("error");
   useEffect(() => {
     const channel = new BroadcastChannel(LOGIN_CHANNEL);
     const description = param("error_description");
-    const answer: LoginAnswer = {
+    const result: LoginResult = {
       state: param("state") || null,
       code: param("code") || null,
       error: error === "" ? null : `${error}${description === "" ? "" : `: ${description}`}`,
     };
-    channel.postMessage(answer);
+    channel.postMessage(result);
     channel.close();
-    // The code is good for one use, but has no business in the history.
+    // Removes the one-time code from the browser history.
     history.replaceState(null, "", "/ui/callback");
     if (error === "") window.close();
   }, [error]);

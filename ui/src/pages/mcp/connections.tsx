@@ -1,6 +1,6 @@
 /**
- * Accounts that users connected at MCP servers with `oauth`: whose, at which server, until when; tested and revoked here.
- * Nothing stands here where there is none.
+ * Accounts that users connected at MCP servers with `oauth`: owner, server and expiry, with buttons to test and revoke
+ * them. Renders nothing if there are none.
  */
 import { useState } from "preact/hooks";
 import { getJson, postJson } from "../../data/api.ts";

@@ -1,5 +1,5 @@
 /**
- * What a tool, prompt or resource answered: text, images that the page itself makes from bytes, or JSON.
+ * The result of a tool, prompt or resource: text, images decoded by the page, or JSON.
  */
 import { useEffect, useState } from "preact/hooks";
 import { visible } from "../../parts/format.ts";
@@ -16,7 +16,7 @@ interface Part {
   readonly resource?: Part;
 }
 
-/** Only what a browser draws without running anything. */
+/** Image types that a browser renders without running code. */
 const DRAWN = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 export function ContentView({ result }: { result: unknown }) {

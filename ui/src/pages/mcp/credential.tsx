@@ -1,5 +1,5 @@
 /**
- * What the playground sends to prove who it is: typed in, or won by a login that shows each of its legs.
+ * The credential of the playground: entered by the user, or obtained by a login that shows each of its steps.
  */
 import type { Endpoint } from "../../data/endpoints.ts";
 import { pageHref } from "../../frame/router.ts";

@@ -1,6 +1,6 @@
 /**
- * A tool's definition as text to read and to compare line by line: what a model reads of it stands as lines, not as one
- * string, and every character that could hide something is made visible. The name stands above it. Pure.
+ * Formats a tool definition as lines for reading and comparing. Descriptions are split into lines, and characters that
+ * could hide content are made visible. The tool name is not included.
  */
 import { visible } from "../../parts/format.ts";
 
@@ -13,7 +13,7 @@ export function definitionText(definition: Definition): string {
     .join("\n");
 }
 
-/** Continued lines are indented, so that no text can look like the next field. */
+/** Indents continuation lines, so that no description can look like the next field. */
 function textOf(text: string): string {
   return text
     .split(/\r\n|[\n\u2028\u2029]/)

@@ -1,6 +1,6 @@
 /**
- * A login as MCP clients do it: metadata, registration, authorization code with PKCE in a window of the identity
- * provider, token. Each leg is reported as it happens. The token stays in the page's memory.
+ * Logs in like an MCP client: metadata, registration, authorization code with PKCE in a window of the identity
+ * provider, and token. Each step is reported as it happens. The token stays in the page's memory.
  */
 import { postJson } from "../../data/api.ts";
 import { callListener } from "../../data/call.ts";
@@ -14,8 +14,8 @@ export interface Leg {
 
 export type Report = (legs: readonly Leg[]) => void;
 
-/** What the window that comes back tells the page that opened it. */
-export interface LoginAnswer {
+/** The message from the sign-in window to the page that opened it. */
+export interface LoginResult {
   readonly state: string | null;
   readonly code: string | null;
   readonly error: string | null;
@@ -89,7 +89,7 @@ export async function login(
         ...(typeof client.client_secret === "string" ? { client_secret: client.client_secret } : {}),
         ...(typeof resource.resource === "string" ? { resource: resource.resource } : {}),
       }),
-    (answer) => withoutTokens(answer),
+    (response) => withoutTokens(response),
   );
   return String(token.access_token);
 }
@@ -97,9 +97,9 @@ export async function login(
 type Document = Record<string, unknown>;
 
 async function getJson(endpoint: Endpoint, path: string): Promise<Document> {
-  const answer = await callListener({ listener: endpoint.listener, method: "GET", path, headers: hostOf(endpoint) });
-  if (answer.status !== 200) throw new Error(`${path} answered ${answer.status}`);
-  return JSON.parse(answer.text) as Document;
+  const response = await callListener({ listener: endpoint.listener, method: "GET", path, headers: hostOf(endpoint) });
+  if (response.status !== 200) throw new Error(`${path} responded with ${response.status}`);
+  return JSON.parse(response.text) as Document;
 }
 
 async function serverMetadata(endpoint: Endpoint): Promise<Document> {
@@ -109,7 +109,7 @@ async function serverMetadata(endpoint: Endpoint): Promise<Document> {
 
 async function register(endpoint: Endpoint, server: Document, redirectUri: string): Promise<Document> {
   const url = new URL(String(server.registration_endpoint ?? "/"), location.origin);
-  const answer = await callListener({
+  const response = await callListener({
     listener: endpoint.listener,
     method: "POST",
     path: url.pathname + url.search,
@@ -122,11 +122,12 @@ async function register(endpoint: Endpoint, server: Document, redirectUri: strin
       token_endpoint_auth_method: "none",
     }),
   });
-  if (answer.status >= 300) throw new Error(`registration answered ${answer.status}: ${answer.text.slice(0, 500)}`);
-  return JSON.parse(answer.text) as Document;
+  if (response.status >= 300)
+    throw new Error(`registration failed with status ${response.status}: ${response.text.slice(0, 500)}`);
+  return JSON.parse(response.text) as Document;
 }
 
-/** Opens the provider's page and waits for the window that comes back. */
+/** Opens the provider's page and waits for the redirect. */
 function authorize(url: string, state: string, signal: AbortSignal): Promise<string> {
   return new Promise((resolve, reject) => {
     const channel = new BroadcastChannel(LOGIN_CHANNEL);
@@ -134,7 +135,7 @@ function authorize(url: string, state: string, signal: AbortSignal): Promise<str
       channel.close();
       end();
     };
-    channel.onmessage = ({ data }: MessageEvent<LoginAnswer>) => {
+    channel.onmessage = ({ data }: MessageEvent<LoginResult>) => {
       if (data.state !== state) return;
       if (data.code !== null) finish(() => resolve(data.code ?? ""));
       else finish(() => reject(new Error(data.error ?? "the provider rejected the login")));
@@ -152,7 +153,7 @@ async function requestToken(endpoint: Endpoint, form: Record<string, string>): P
     form,
   });
   if (status !== 200 || typeof body.access_token !== "string")
-    throw new Error(`the token endpoint answered ${status}: ${JSON.stringify(body)}`);
+    throw new Error(`the token endpoint responded with ${status}: ${JSON.stringify(body)}`);
   return body;
 }
 
@@ -162,7 +163,7 @@ function hostOf({ host }: Endpoint): Record<string, string> {
 
 function authorizationUrl(base: string, parameters: Record<string, string>): string {
   const url = new URL(base);
-  // Whatever the metadata says, the window never runs a script of somebody else as ours.
+  // Rejects URLs from the metadata that could run a script in this origin.
   if (url.protocol !== "https:" && url.protocol !== "http:")
     throw new Error("the authorization endpoint is not an http or https URL");
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
@@ -184,9 +185,9 @@ function base64Url(bytes: Uint8Array): string {
     .replaceAll("=", "");
 }
 
-/** What the leg shows: that tokens came, and none of them. */
-function withoutTokens(answer: Readonly<Record<string, unknown>>): Record<string, unknown> {
+/** Hides the tokens in the displayed result. */
+function withoutTokens(response: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries(answer).map(([name, value]) => [name, /_token$/.test(name) && value ? "<received>" : value]),
+    Object.entries(response).map(([name, value]) => [name, /_token$/.test(name) && value ? "<received>" : value]),
   );
 }

@@ -1,8 +1,8 @@
 /**
- * An MCP client like any other: it connects to the gateway's listener over streamable HTTP, keeps a session, and
- * reports what the server says on the way. It answers pings and questions to the user; it offers no sampling.
+ * An MCP client: connects to the gateway's listener over streamable HTTP, keeps a session, and reports server messages
+ * during a call. It supports pings and elicitation, but not sampling.
  */
-import { callListener, createEventReader, type ListenerAnswer } from "../../data/call.ts";
+import { callListener, createEventReader, type ListenerResponse } from "../../data/call.ts";
 import type { Endpoint } from "../../data/endpoints.ts";
 
 const PROTOCOL_VERSION = "2025-06-18";
@@ -20,7 +20,7 @@ export interface Notification {
   readonly params?: Readonly<Record<string, unknown>>;
 }
 
-/** A question of the server to the user; resolves with the answer. */
+/** Shows a question of the server to the user; resolves with the user's response. */
 export type AskUser = (params: Readonly<Record<string, unknown>>) => Promise<unknown>;
 
 export interface CallOptions {
@@ -30,17 +30,17 @@ export interface CallOptions {
 
 export interface CallResult {
   readonly result: unknown;
-  /** The value of `x-request-id`: the way to its trace. */
+  /** The value of `x-request-id`, which identifies the trace. */
   readonly requestId: string | undefined;
 }
 
-/** The answer was no JSON-RPC result; a 401 or 403 carries the header that says what to do. */
+/** The response is not a JSON-RPC result. For a 401 or 403, it includes the `www-authenticate` header. */
 export class McpError extends Error {
   readonly status: number;
   readonly authenticate: string | undefined;
   readonly requestId: string | undefined;
 
-  constructor(message: string, answer?: ListenerAnswer) {
+  constructor(message: string, answer?: ListenerResponse) {
     super(message);
     this.name = "McpError";
     this.status = answer?.status ?? 0;
@@ -87,7 +87,7 @@ export class McpClient {
     return info;
   }
 
-  /** All pages of a list. */
+  /** Returns all pages of a list. */
   async list<Item>(method: string, key: string): Promise<Item[]> {
     const items: Item[] = [];
     let cursor: string | undefined;
@@ -167,7 +167,7 @@ export class McpClient {
       onHead?(headers: ReadonlyMap<string, string>): void;
       signal?: AbortSignal;
     } = {},
-  ): Promise<ListenerAnswer> {
+  ): Promise<ListenerResponse> {
     let isStream = false;
     const read = createEventReader((data) => {
       const parsed = parse(data);
@@ -209,13 +209,13 @@ export class McpClient {
   }
 }
 
-function problemOf({ status, text }: ListenerAnswer): string {
+function problemOf({ status, text }: ListenerResponse): string {
   const body = parse(text) as { error?: string | { message?: string }; error_description?: string } | undefined;
   const said =
     body?.error_description ??
     (typeof body?.error === "object" ? body.error.message : body?.error) ??
     text.slice(0, 300);
-  return `the gateway answered ${status}${said === "" ? "" : `: ${said}`}`;
+  return `the gateway responded with ${status}${said === "" ? "" : `: ${said}`}`;
 }
 
 function parse(text: string): (Message & Message[]) | undefined {

@@ -1,5 +1,5 @@
 /**
- * MCP: the servers behind the gateway, and a client that connects like any other to try their tools.
+ * The MCP page: the servers behind the gateway, and a client for trying their tools.
  */
 import { isReadOnly, mayOperate } from "../../data/about.ts";
 import { type DumpBackend, dump, listOf, targetText, textOf } from "../../data/dump.ts";

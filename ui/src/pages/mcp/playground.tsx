@@ -1,5 +1,5 @@
 /**
- * The connected client: tools, prompts and resources to choose from, a form for the chosen one, and what came of it.
+ * The connected client: a list of tools, prompts and resources, a form for the selected one, and the result.
  */
 import { dump, listOf, textOf } from "../../data/dump.ts";
 import { param, setParams } from "../../frame/router.ts";
@@ -58,7 +58,9 @@ export function Playground({ open }: { open: Open }) {
   );
 }
 
-/** The servers behind the endpoint, longest name first: `a_b` is not a tool `b_…` of a server `a`. */
+/**
+ * The servers behind the endpoint, longest name first, so that tool `c` of server `a_b` is not taken for a tool of `a`.
+ */
 function serversOf({ endpoint }: Open): string[] {
   const backends = dump.value.value?.backends ?? [];
   return backends
@@ -67,7 +69,7 @@ function serversOf({ endpoint }: Open): string[] {
     .sort((a, b) => b.length - a.length);
 }
 
-/** With several servers each has a heading; the names below it stay as clients see them. */
+/** Adds a heading per server if there are several; the names below stay as clients see them. */
 function entriesOf(
   shown: readonly Callable[],
   servers: readonly string[],

@@ -1,6 +1,6 @@
 /**
- * A form built from a JSON schema: one field per property, JSON where a plain field would not do. The value is what
- * will be sent; a property that is left empty is left out.
+ * A form built from a JSON schema: one field per property, with JSON input for complex types. The value is the object
+ * that is sent; empty properties are omitted.
  */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
@@ -134,7 +134,7 @@ function Property({ name, schema, root, isRequired, value, onChange }: PropertyP
   return label(<JsonField value={value} onChange={onChange} placeholder={type === "array" ? "[ … ]" : "JSON"} />);
 }
 
-/** What is no JSON yet is kept as it is being typed, and not sent. */
+/** Keeps invalid JSON while the user types, but does not send it. */
 export function JsonField({
   value,
   onChange,

@@ -1,5 +1,6 @@
 /**
- * The playground's connection: one at a time, kept while other pages are open, closed when another is chosen.
+ * The playground's connection: one at a time, kept while other pages are open, and closed when another endpoint is
+ * selected.
  */
 import { signal } from "@preact/signals";
 import type { Endpoint } from "../../data/endpoints.ts";
@@ -45,7 +46,7 @@ export type Connection =
       readonly resources: readonly Resource[];
     };
 
-/** A question that the server asks the user while a call runs. */
+/** A question that the server sends to the user during a call. */
 export interface Question {
   readonly message: string;
   readonly schema: JsonSchema;
@@ -73,7 +74,7 @@ export async function connect(endpoint: Endpoint): Promise<void> {
     const resources = can.resources ? await resourcesOf(client) : [];
     connection.value = { state: "open", endpoint, client, info, tools, prompts, resources };
     knownTools.value = tools.map(({ name }) => ({ name, endpoint: endpoint.id }));
-    // Its servers run now.
+    // Connecting starts the servers, so their state has changed.
     void tasks.refresh();
   } catch (error) {
     connection.value = { state: "failed", endpoint, problem: error as Error };
@@ -89,7 +90,7 @@ export function disconnect(): void {
 
 let loginAttempt: AbortController | undefined;
 
-/** Signs in where the route asks for it, then connects. */
+/** Signs in if the route requires it, then connects. */
 export async function signIn(endpoint: Endpoint, authenticate: string | undefined): Promise<void> {
   loginAttempt?.abort();
   loginAttempt = new AbortController();
@@ -105,7 +106,7 @@ export async function signIn(endpoint: Endpoint, authenticate: string | undefine
     credential.value = { header: "authorization", value: `Bearer ${token}` };
     await connect(endpoint);
   } catch {
-    // The leg that failed says why.
+    // The failed step shows the reason.
   }
 }
 
@@ -113,7 +114,7 @@ export function needsLogin(problem: Error): problem is McpError {
   return problem instanceof McpError && problem.status === 401;
 }
 
-/** Servers that have templates but do not list them, or the other way round, are common. */
+/** Servers that support resource templates but cannot list resources, or the reverse, are common. */
 async function resourcesOf(client: McpClient): Promise<Resource[]> {
   const listed = await client.list<Resource>("resources/list", "resources").catch(() => []);
   const templates = await client.list<Resource>("resources/templates/list", "resourceTemplates").catch(() => []);

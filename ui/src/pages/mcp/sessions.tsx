@@ -1,5 +1,5 @@
 /**
- * Open MCP sessions: whose, with which servers, for how long; and a way to end one, asked twice.
+ * Open MCP sessions with user, servers and age, and a button to end one after a confirmation.
  */
 import { mayOperate } from "../../data/about.ts";
 import { postJson } from "../../data/api.ts";
@@ -12,7 +12,7 @@ import { Panel } from "../../parts/panel.tsx";
 import { SureButton } from "../../parts/sure-button.tsx";
 import { Branch } from "../runtime/task-tree.tsx";
 
-/** More are listed below Runtime. */
+/** The Runtime page lists all of them. */
 const SHOWN = 100;
 
 export function Sessions() {

@@ -1,5 +1,5 @@
 /**
- * Changed tools, grouped by server: each with what a model would read differently, what looks suspicious, and a button.
+ * Changed tools by server: the differences that a model would read, suspicious content, and a button to accept each.
  */
 import { Fold } from "../../parts/fold.tsx";
 import { visible } from "../../parts/format.ts";
@@ -21,7 +21,7 @@ export function ToolChanges({
 }: {
   changes: readonly ToolChange[];
   isOpen: boolean;
-  /** Undefined where nothing may be accepted. */
+  /** Undefined if the user may not accept changes. */
   onAccept: Accept | undefined;
   servers: number;
 }) {
@@ -77,9 +77,9 @@ function Change({ change, isOpen, onAccept }: { change: ToolChange; isOpen: bool
         </p>
       ))}
       {state === "gone" ? (
-        <p class="muted">The server does not offer it any more. Accepting this takes it out of the lock file.</p>
+        <p class="muted">The server no longer offers it. Accepting this removes it from the lock file.</p>
       ) : (
-        <Fold title={state === "new" ? "What it says" : "What is different"} isOpen={isOpen || isSuspicious}>
+        <Fold title={state === "new" ? "Definition" : "Differences"} isOpen={isOpen || isSuspicious}>
           {() => <Difference change={change} />}
         </Fold>
       )}

@@ -1,6 +1,6 @@
 /**
- * Tools that differ from the lock file (`toolsLock`) and are withheld from clients: what is different, and a way to accept it.
- * What is accepted is what this page shows: the gateway refuses a tool that changed since.
+ * Tools that differ from the lock file (`toolsLock`) and are withheld from clients: the differences, and a button to
+ * accept them. The gateway accepts only the shown definition and rejects a tool that changed since.
  */
 import { useState } from "preact/hooks";
 import { mayOperate } from "../../data/about.ts";
@@ -16,9 +16,9 @@ import { SureButton } from "../../parts/sure-button.tsx";
 import { ToolChanges } from "./tool-changes.tsx";
 import type { ToolChange, ToolReview } from "./tool-review.ts";
 
-/** More are listed once these are accepted: nobody accepts what is not listed. */
+/** More are listed once these are accepted, because only listed tools can be accepted. */
 const LISTED = 100;
-/** Withheld tools that are named before servers were asked. */
+/** The number of withheld tools that are named before the servers are queried. */
 const NAMED = 20;
 
 export function ToolLocks({ backends }: { backends: readonly DumpBackend[] }) {
@@ -125,7 +125,8 @@ function Review({
       {failed.map(({ target, error }) => (
         <p key={target}>
           <Status level="warn">
-            {visible(target)} could not be asked: {visible(error ?? "")}. Only what sessions saw of it is listed.
+            {visible(target)} could not be queried: {visible(error ?? "")}. The list contains only tools that sessions
+            saw.
           </Status>
         </p>
       ))}
@@ -158,7 +159,7 @@ function Review({
   );
 }
 
-/** What sessions saw, which costs no connection. */
+/** The withheld tools that sessions saw, available without opening connections. */
 function Withheld({ backend }: { backend: string }) {
   const found = tasksOfKind(
     tasks.value.value?.tasks ?? [],

@@ -1,5 +1,5 @@
 /**
- * How the tools of an MCP backend differ from its lock file, as `/debug/mcp/lock` answers.
+ * The differences between the tools of an MCP backend and its lock file, as returned by `/debug/mcp/lock`.
  */
 import type { Definition } from "./definition-text.ts";
 
@@ -15,7 +15,7 @@ export interface ToolChange {
 
 export interface ToolReview {
   readonly mayAccept: boolean;
-  /** Why nothing can be accepted. */
+  /** The reason why nothing can be accepted. */
   readonly reason?: string;
   readonly targets: readonly { readonly target: string; readonly tools: number; readonly error?: string }[];
   readonly changes: readonly ToolChange[];

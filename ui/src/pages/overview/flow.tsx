@@ -1,6 +1,6 @@
 /**
- * The picture: three columns joined by curves whose width is the rate and whose colour is the share of errors. On
- * a narrow screen the same nodes stand in a list.
+ * The traffic diagram: three columns joined by curves. The width of a curve is the rate, its color the share of errors.
+ * On a narrow screen the same nodes are shown as a list.
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Dump, type DumpBackend, type Leaf, leavesOf, matchText } from "../../data/dump.ts";
@@ -26,11 +26,11 @@ import {
 
 const MORE_ROUTES = 38;
 
-/** With many routes: a search, and the busiest first. */
+/** With many routes, shows a search and the busiest routes first. */
 export function Flow({ dump, selected }: { dump: Dump; selected: string }) {
   const search = param("find");
   const [limit, setLimit] = useState(DRAWN_ROUTES);
-  // Ranked when the configuration is read again, not with every look at the rates.
+  // Ranked when the configuration is read, not with every update of the rates, so that nodes do not move.
   const part = useMemo(
     () => drawnPart(dump, { search, limit, selected, busy: (route) => countOf(keyOf.route(route)) }),
     [dump, search, limit, selected],
@@ -132,8 +132,8 @@ function Node({ box, dump, isWide, isSelected }: { box: Box; dump: Dump; isWide:
         <span>{rateText(rate.requests)}</span>
         {p95 === undefined ? null : <span class="muted">p95 {durationText(p95 * 1000)}</span>}
         {rate.errorShare > 0 ? <Status level={level}>{percentText(rate.errorShare)} errors</Status> : null}
-        {rate.errorShare === 0 && rate.refusedShare > 0 ? (
-          <Status level="warn">{percentText(rate.refusedShare)} rejected</Status>
+        {rate.errorShare === 0 && rate.rejectedShare > 0 ? (
+          <Status level="warn">{percentText(rate.rejectedShare)} rejected</Status>
         ) : null}
         <Sparkline values={sparkOf(key)} />
       </span>
@@ -160,7 +160,7 @@ function Leaves({ backend }: { backend: DumpBackend | undefined }) {
   );
 }
 
-/** A server that no session reached yet is neither well nor ill. */
+/** The state of a server that no session has reached is unknown. */
 function levelOf(backend: string, { kind, name, state }: Leaf): Level {
   if (kind !== "target") return state;
   const { isFailing, up } = livingOf(backend, name);

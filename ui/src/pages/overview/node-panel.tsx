@@ -1,5 +1,6 @@
 /**
- * One node of the picture in detail: its policies in running order, its last requests, and its lines in the file.
+ * The details of one node of the diagram: its policies in execution order, its last requests, and its lines in the
+ * file.
  */
 import { isReadOnly } from "../../data/about.ts";
 import { canaryOf } from "../../data/canary.ts";
@@ -50,7 +51,7 @@ export function NodePanel({ dump, id }: { dump: Dump; id: string }) {
   );
 }
 
-/** The backends on trial of a route, or this one. */
+/** The canary backends of a route, or the canary state of one backend. */
 function Canaries({ dump, kind, name }: { dump: Dump; kind: string; name: string }) {
   const names =
     kind === "route" ? dump.routes.find((one) => one.name === name)?.backends.map((one) => one.name) : [name];
@@ -124,7 +125,7 @@ function LastRequests({ rows, kind, name }: { rows: readonly RequestRow[]; kind:
   );
 }
 
-/** What runs for a request on this node, from the outermost scope inwards. */
+/** Returns the policies that run for a request on this node, from the outermost scope inwards. */
 export function scopesOf(dump: Dump, kind: string, name: string): ScopePolicies[] {
   const listener = (one: string): ScopePolicies => ({
     title: `listener ${one}`,

@@ -1,5 +1,5 @@
 /**
- * Above the picture what is wrong right now, in plain sentences; below it the last reload, and what lives.
+ * Current problems as sentences, shown above the diagram; the last reload and running tasks, shown below it.
  */
 import { useState } from "preact/hooks";
 import { ready } from "../../data/about.ts";
@@ -111,7 +111,7 @@ function Living() {
   );
 }
 
-/** The most urgent first. */
+/** Returns the problems, the most urgent first. */
 function sentencesOf(dump: Dump): Sentence[] {
   const pending = ready.value.value?.trim();
   const config = pageHref("config");
@@ -145,7 +145,7 @@ function sentencesOf(dump: Dump): Sentence[] {
   ];
 }
 
-/** Failures first, then requests that the gateway rejected. */
+/** Returns failures first, then rejected requests. */
 function errorSentences(): Sentence[] {
   const isBroken = ({ status = "" }: Readonly<Record<string, string>>): boolean =>
     status === "" || Number(status) >= 500;

@@ -1,5 +1,5 @@
 /**
- * The gateway at a glance: six numbers, each with its trend over the chosen range.
+ * The gateway at a glance: six numbers, each with its trend over the selected range.
  */
 import { useEffect } from "preact/hooks";
 import { usePoll } from "../../data/poll.ts";
@@ -56,7 +56,7 @@ export function Numbers() {
   );
 }
 
-/** Beside the title of the page. */
+/** The selector of the time range, next to the page title. */
 export function RangeChoice() {
   return (
     <label class="range">

@@ -1,5 +1,5 @@
 /**
- * The home: how traffic flows, how well, and what is wrong right now.
+ * The home page: the flow of traffic, its health, and current problems.
  */
 import { useEffect } from "preact/hooks";
 import { dump } from "../../data/dump.ts";
@@ -19,7 +19,7 @@ export function Overview() {
   const loaded = usePoll(dump);
   usePoll(history);
   usePoll(tasks);
-  // So that the palette and a node's last requests are there when they are wanted.
+  // Loads requests in advance for the palette and the node panel.
   useEffect(() => requestList.watch(), []);
   const selected = param("node");
   return (

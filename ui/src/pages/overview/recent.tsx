@@ -1,5 +1,5 @@
 /**
- * The last requests; and, while there are none, what to try first.
+ * The last requests, or first steps to try if there are none.
  */
 import { isReadOnly } from "../../data/about.ts";
 import type { Dump } from "../../data/dump.ts";

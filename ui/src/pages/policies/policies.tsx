@@ -1,5 +1,5 @@
 /**
- * What applies to each route, in running order, from the listener inwards; and GatewayPolicy documents with their
+ * The policies of each route in execution order, from the listener inwards, and GatewayPolicy documents with their
  * status.
  */
 import { type Dump, type DumpPolicy, dump } from "../../data/dump.ts";
@@ -12,7 +12,7 @@ import { PickList } from "../../parts/pick-list.tsx";
 import { Status } from "../../parts/status.tsx";
 import { scopesOf } from "../overview/node-panel.tsx";
 
-/** Fewer are seen at once. */
+/** The number of routes from which a search is shown. */
 const SEARCHED_ROUTES = 12;
 
 export function PoliciesPage() {

@@ -1,5 +1,5 @@
 /**
- * A trace that waits for a request, runs, or is done; and the form that starts one.
+ * A pending, running or completed trace, and the form that starts one.
  */
 import { useState } from "preact/hooks";
 import { type Capture, captureNext, stopCapture } from "../../data/trace.ts";

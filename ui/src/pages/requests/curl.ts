@@ -1,10 +1,10 @@
 /**
- * A request as a curl command: for the same listener, with secrets left out as shell variables.
+ * Formats a request as a curl command for the same listener, with secrets replaced by shell variables.
  */
 import type { RequestDetail } from "../../data/requests.ts";
 
 const REDACTED = "<redacted>";
-/** curl sets these itself, or they belong to one connection. */
+/** Headers that curl sets itself or that belong to one connection. */
 const LEFT_OUT = new Set(["host", "content-length", "connection", "accept-encoding", "user-agent"]);
 
 export function curlOf(detail: RequestDetail, port: number | undefined): string {

@@ -1,5 +1,5 @@
 /**
- * Two JSON values compared leaf by leaf: what was added, removed, changed. Pure.
+ * Compares two JSON values leaf by leaf and returns additions, removals and changes.
  */
 export interface Difference {
   readonly path: string;

@@ -1,5 +1,5 @@
 /**
- * Recent requests, live, with filters that stand in the address; the selected one opens beside them.
+ * Recent requests, updated live, with filters in the URL; the selected request opens in a side panel.
  */
 import { useEffect, useMemo } from "preact/hooks";
 import { isReadOnly } from "../../data/about.ts";
@@ -35,7 +35,7 @@ export function Requests() {
     void requestList.refresh();
   }, []);
   useEffect(() => {
-    // Attributes are known of the newest only.
+    // Only the newest requests have attributes.
     void judge(cel, rows?.flatMap((row) => (row.isShort ? [] : [row.id])) ?? []);
   }, [cel, rows]);
   const shown = cel === "" ? filtered : filtered.filter((row) => verdicts.value.get(row.id) === true);
@@ -177,7 +177,7 @@ function hasStatus(row: RequestRow, status: string): boolean {
   return row.status !== null && String(row.status)[0] === status[0];
 }
 
-/** Rows never change, and there may be ten thousand of them at each key. */
+/** Caches search strings, because rows never change and up to 10,000 of them are searched at each key press. */
 const searchTexts = new WeakMap<RequestRow, string>();
 
 function searchText(row: RequestRow): string {
@@ -208,7 +208,7 @@ function countText(shown: number, all: number | undefined): string {
   return shown === all ? `${all} ${noun}` : `${shown} of ${all} ${noun}`;
 }
 
-/** An empty table would look like a fault. */
+/** Explains an empty table. */
 function NoMatch() {
   return (
     <p class="empty">
@@ -222,7 +222,7 @@ function NoRequests() {
   const command = exampleCommand(dump.value.value);
   return (
     <Empty title="No requests yet" {...(command === undefined ? {} : { yaml: command })}>
-      <p>Requests appear here when they end, with who answered and why. Send one:</p>
+      <p>Completed requests appear here, with the source of the response and the reason. Send one:</p>
     </Empty>
   );
 }

@@ -1,6 +1,6 @@
 /**
- * A request sent again with changes, to the same listener and through all its policies. Credentials are not known here and
- * bodies only of failed requests that are kept, so both can be filled in.
+ * Sends a request again with changes, to the same listener and through all its policies. Credentials are not recorded,
+ * and bodies only for some failed requests, so the user can fill in both.
  */
 import { useState } from "preact/hooks";
 import { callListener } from "../../data/call.ts";
@@ -11,7 +11,7 @@ import { Status } from "../../parts/status.tsx";
 
 const METHODS = ["GET", "POST", "DELETE"] as const;
 const REDACTED = "<redacted>";
-/** These belong to one connection, or are made anew. */
+/** Headers that belong to one connection or are generated for each request. */
 const LEFT_OUT = new Set(["content-length", "connection", "accept-encoding", "transfer-encoding", "x-request-id"]);
 const SHOWN_CHARS = 20_000;
 
@@ -38,7 +38,7 @@ export function Resend({ detail }: { detail: RequestDetail }) {
     setIsSending(true);
     const startedMs = performance.now();
     try {
-      const answer = await callListener({
+      const response = await callListener({
         listener: detail.listener,
         method: METHODS.find((one) => one === method) ?? "GET",
         path,
@@ -46,9 +46,9 @@ export function Resend({ detail }: { detail: RequestDetail }) {
         ...(method === "POST" ? { body } : {}),
       });
       setSent({
-        status: answer.status,
-        requestId: answer.headers.get("x-request-id"),
-        text: answer.text,
+        status: response.status,
+        requestId: response.headers.get("x-request-id"),
+        text: response.text,
         tookMs: performance.now() - startedMs,
       });
       void requestList.refresh();
@@ -126,7 +126,7 @@ function headerLines(headers: Record<string, string | string[]>): string {
     .join("\n");
 }
 
-/** A line without a value is left out. */
+/** Skips lines without a value. */
 function headersOf(text: string): Record<string, string> {
   return Object.fromEntries(
     text.split("\n").flatMap((line) => {

@@ -1,5 +1,5 @@
 /**
- * Trace events, or the steps that every request leaves behind, as bars of the waterfall. Pure.
+ * Converts trace events, or the recorded steps of a request, to bars of the waterfall.
  */
 import type { RequestRecord } from "../../data/requests.ts";
 import type { TraceEvent } from "../../data/trace.ts";
@@ -19,7 +19,7 @@ export function barOf({ message, eventStart, eventEnd, severity }: TraceEvent): 
 
 type Message = TraceEvent["message"];
 
-/** The words of spec 6 for its events, the policy's name for a policy. */
+/** Returns the label of spec 6 for an event, or the name of a policy. */
 export function labelOf(message: Message): string {
   switch (message.type) {
     case "requestStarted":
@@ -78,7 +78,7 @@ function isRefusal(message: Message): boolean {
   return message.type === "policy" && message.result === "refused";
 }
 
-/** What is remembered of every request: policies in their order, then the backend, then the rest of the answer. */
+/** Returns the bars of a recorded request: policies in order, then the backend, then the rest of the response. */
 export function barsOfRecord({ steps, upstreamMs, durationMs, backend, answeredBy, end }: RequestRecord): Bar[] {
   const bars: Bar[] = [];
   let at = 0;

@@ -1,5 +1,6 @@
 /**
- * A trace: the waterfall, and of the selected event its JSON, snapshot, difference to the snapshot before, or body.
+ * A trace: the waterfall, and for the selected event its JSON, snapshot, differences from the previous snapshot, or
+ * body.
  */
 import { useState } from "preact/hooks";
 import type { TraceEvent } from "../../data/trace.ts";
@@ -16,7 +17,7 @@ type View = "event" | "snapshot" | "difference" | "body";
 
 export function TraceView({ events }: { events: readonly TraceEvent[] }) {
   const asked = param("event");
-  const index = asked === "" ? firstRefusal(events) : Math.min(Number(asked), events.length - 1);
+  const index = asked === "" ? firstRejection(events) : Math.min(Number(asked), events.length - 1);
   const event = events[index];
   return (
     <div class="stack">
@@ -84,7 +85,7 @@ export function Difference({ before, after }: { before: unknown; after: unknown 
   );
 }
 
-/** Decoded; JSON is laid out, event streams and text are shown as they are, other bytes as hexadecimal. */
+/** Decodes a body: formats JSON, shows event streams and text unchanged, and other bytes as hexadecimal. */
 function Body({ base64, isCut }: { base64: string; isCut: boolean }) {
   const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
   const text = new TextDecoder("utf-8").decode(bytes);
@@ -124,8 +125,8 @@ function parse(text: string): unknown {
   }
 }
 
-/** Where a reader most likely wants to begin. */
-function firstRefusal(events: readonly TraceEvent[]): number {
+/** Returns the event to select first: the first rejection. */
+function firstRejection(events: readonly TraceEvent[]): number {
   const found = events.findIndex(({ message }) => message.type === "policy" && message.result === "refused");
   return Math.max(found, 0);
 }

@@ -1,6 +1,6 @@
 /**
- * Time from left to right, one lane per phase of the pipeline, one bar per policy or call. Bars of a live trace stand
- * where they happened; those of a remembered request stand in their order, as long as they took.
+ * A waterfall chart: one row per phase of the pipeline, one bar per policy or call. Bars of a live trace have their
+ * real positions; bars of a recorded request are placed one after another with their durations.
  */
 import { durationText, visible } from "../../parts/format.ts";
 import type { Level } from "../../parts/status.tsx";
@@ -13,7 +13,7 @@ export interface Bar {
   readonly startMicros: number;
   readonly endMicros: number;
   readonly level: Level;
-  /** A moment and not a span. */
+  /** True for a point in time without a duration. */
   readonly isPoint: boolean;
   readonly isCall?: boolean;
 }

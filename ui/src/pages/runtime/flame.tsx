@@ -1,19 +1,19 @@
 /**
- * A flame graph: the width of a frame is its share of the whole, its place is under its caller. A click makes a frame
- * the whole. The table beside it says the same in numbers.
+ * A flame graph: the width of a frame is its share of the total, and it is below its caller. A click zooms into a
+ * frame. The table next to it shows the same numbers.
  */
 import { useState } from "preact/hooks";
 import { bytesText, durationText, percentText, visible } from "../../parts/format.ts";
 import type { Frame, Profile } from "./pprof.ts";
 
 const ROW_HEIGHT = 18;
-/** Narrower frames cannot be read or clicked. */
+/** Narrower frames cannot be read or clicked, so they are omitted. */
 const MIN_SHARE = 0.002;
 const MAX_DEPTH = 48;
 const TOP = 12;
 
 const LEGEND = [
-  ["own-1", "the gateway, a colour per file"],
+  ["own-1", "the gateway, a color per file"],
   ["package", "packages"],
   ["node", "Node.js"],
   ["other", "collector and system"],
@@ -38,7 +38,7 @@ export function Flame({ profile }: { profile: Profile }) {
           <button
             key={`${depth} ${left} ${frame.name}`}
             type="button"
-            class={`cell ${colourOf(frame)}`}
+            class={`cell ${colorOf(frame)}`}
             style={{ left: `${left * 100}%`, width: `${share * 100}%`, top: `${depth * ROW_HEIGHT}px` }}
             title={`${visible(frame.name)}\n${visible(frame.file)}\n${amountText(frame.total, profile.unit)}, ${percentText(frame.total / profile.root.total)}`}
             onClick={() => setFocus(frame === focus ? profile.root : frame)}
@@ -123,8 +123,11 @@ function shortFile(file: string): string {
   return file.split("/").slice(-2).join("/");
 }
 
-/** By where a function comes from: this program warm, packages and Node itself cool, the rest plain. */
-function colourOf({ file, name }: Frame): string {
+/**
+ * Colors a frame by the origin of the function: warm for this program, cool for packages and Node.js, plain for the
+ * rest.
+ */
+function colorOf({ file, name }: Frame): string {
   if (name === "(program)" || name === "(garbage collector)" || file === "") return "other";
   if (file.startsWith("node:")) return "node";
   if (file.includes("node_modules")) return "package";

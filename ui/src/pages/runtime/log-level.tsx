@@ -1,5 +1,5 @@
 /**
- * The log filter: read, set, with the usual ones a click away. It holds until the next start.
+ * The log filter, with buttons for common values. A change applies until the next start.
  */
 import { useEffect, useState } from "preact/hooks";
 import { getText, postText } from "../../data/api.ts";
@@ -19,9 +19,9 @@ export function LogLevel() {
   }, []);
   const set = async (level: string): Promise<void> => {
     try {
-      const answer = await postText(`logging?level=${encodeURIComponent(level)}`);
-      setFilter(filterIn(answer));
-      setSaid({ text: answer.trim(), isBad: false });
+      const response = await postText(`logging?level=${encodeURIComponent(level)}`);
+      setFilter(filterIn(response));
+      setSaid({ text: response.trim(), isBad: false });
     } catch (error) {
       setSaid({ text: (error as Error).message, isBad: true });
     }

@@ -1,11 +1,10 @@
 /**
- * Reads a pprof profile (gzipped protocol buffers) into a tree of frames. Only what a flame graph needs. Pure but for
- * the browser's own decompression.
+ * Parses a pprof profile (gzipped Protocol Buffers) into a tree of frames, with the data that a flame graph needs.
  */
 export interface Frame {
   readonly name: string;
   readonly file: string;
-  /** In the profile's unit, with everything below. */
+  /** The value in the profile's unit, including all children. */
   total: number;
   self: number;
   readonly children: Map<string, Frame>;
@@ -42,7 +41,7 @@ function decode(bytes: Uint8Array): Profile {
       functions.set(numberIn(field.bytes, 1), { name: numberIn(field.bytes, 2), file: numberIn(field.bytes, 4) });
   }
   const text = (index: number): string => strings[index] ?? "";
-  // CPU time where it was measured, else bytes that are in use, else the last kind.
+  // Prefers CPU time, then bytes in use, then the last sample type.
   const wanted = types.findIndex(({ type }) => /^cpu$|^inuse_space$|^space$/.test(text(type)));
   const value = wanted < 0 ? types.length - 1 : wanted;
   const root: Frame = { name: "all", file: "", total: 0, self: 0, children: new Map() };
@@ -50,11 +49,11 @@ function decode(bytes: Uint8Array): Profile {
     const amount = sample.values[value] ?? 0;
     if (amount === 0) continue;
     const stack = sample.locations.flatMap((id) => locations.get(id) ?? []).map((id) => functions.get(id));
-    // Waiting is no work, and would leave no room for it.
+    // Idle time is skipped, because it would dominate the graph.
     if (stack.some((one) => text(one?.name ?? 0) === "(idle)")) continue;
     let frame = root;
     root.total += amount;
-    // Samples are written from the innermost call outwards.
+    // Samples list the innermost call first.
     for (const one of stack.toReversed()) {
       const name = text(one?.name ?? 0) || "(anonymous)";
       const file = text(one?.file ?? 0);
@@ -71,7 +70,7 @@ function decode(bytes: Uint8Array): Profile {
 
 interface Field {
   readonly number: number;
-  /** For numbers, the value; for the rest, its bytes. */
+  /** The value if the field is a number; other fields have bytes. */
   readonly value: number;
   readonly bytes: Uint8Array;
 }
@@ -105,7 +104,7 @@ function numberIn(bytes: Uint8Array, number: number): number {
   return numbersIn(bytes, number)[0] ?? 0;
 }
 
-/** Repeated numbers stand one by one or packed. */
+/** Repeated numbers may be packed or unpacked. */
 function numbersIn(bytes: Uint8Array, number: number): number[] {
   const values: number[] = [];
   for (const field of fields(bytes)) {

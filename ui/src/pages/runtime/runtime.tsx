@@ -1,5 +1,5 @@
 /**
- * The process itself: log level, memory, what lives in it, and where its time goes.
+ * The Runtime page: log level, memory, tasks of the process, and profiles.
  */
 import { isReadOnly, mayOperate } from "../../data/about.ts";
 import { PageHead } from "../../parts/panel.tsx";

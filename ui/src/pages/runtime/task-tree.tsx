@@ -1,5 +1,5 @@
 /**
- * What lives in the process: listeners, requests in flight, sessions, child processes, background work.
+ * The task tree of the process: listeners, requests in flight, sessions, child processes, and background work.
  */
 import { usePoll } from "../../data/poll.ts";
 import { type Task, tasks } from "../../data/tasks.ts";
@@ -69,7 +69,7 @@ function Details({ detail }: { detail: Detail }) {
   );
 }
 
-/** A list within the details, such as the targets of a session with their processes. */
+/** Lists inside the details, such as the targets of a session with their processes. */
 function InnerLists({ detail }: { detail: Detail }) {
   const lists = Object.entries(detail).filter((entry): entry is [string, unknown[]] => Array.isArray(entry[1]));
   return (
