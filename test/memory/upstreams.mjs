@@ -10,7 +10,8 @@ const ANSWER_BYTES = 480 * 1024;
 const RESULT_BYTES = 8 * 1024 * 1024;
 const PIECE = Buffer.alloc(64 * 1024, "x");
 const FILLER = "x".repeat(ANSWER_BYTES);
-const RESULT = JSON.stringify({ content: [{ type: "text", text: "x".repeat(RESULT_BYTES) }] });
+/** One buffer for all responses: thousands of them wait here while the gateway holds back. */
+const RESULT = Buffer.from(`${JSON.stringify({ content: [{ type: "text", text: "x".repeat(RESULT_BYTES) }] })}}`);
 
 const servers = {
   plain: createServer((req, res) => {
@@ -68,7 +69,12 @@ function answerMcp(req, res) {
     res.setHeader("content-type", "application/json");
     if (message.method === "initialize") res.setHeader("mcp-session-id", String(Math.random()).slice(2));
     const answer = (result) => res.end(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${result}}`);
-    const large = () => answer(RESULT);
+    const large = () => {
+      const start = Buffer.from(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":`);
+      res.setHeader("content-length", start.length + RESULT.length);
+      res.write(start);
+      res.end(RESULT);
+    };
     if (message.method === "initialize")
       answer(
         JSON.stringify({
