@@ -30,6 +30,8 @@ const MAX_BODY_WAIT_MS = 10_000;
 /** A large message that grows by less than 64 KiB in this time has stalled. */
 const MAX_STALL_MS = 10_000;
 const STALL_CHECK_MS = 1_000;
+/** Messages are charged three times their size, so at this multiple of the limit the waiting ones hold as much as the limit. */
+const MAX_WAITING_LIMITS = 3;
 /** Bodies up to this size are read even while memory is short. */
 const SMALL_BODY_BYTES = 64 * 1024;
 /** Smaller stores and caches are useless, and smaller limits would break gateways on small machines. */
@@ -427,7 +429,8 @@ export class BodyReservation {
  * so that its server waits. The oldest message always proceeds, so that messages cannot block each other; it is charged
  * at most one server's share, so that it cannot block the others either. While a message waits, servers above their
  * share are not read, and two kinds of messages are rejected: stalled ones, and those of servers above their share once
- * a message has waited for 10 s.
+ * a message has waited for 10 s. Waiting messages hold the bytes that arrived before they were paused, so the newest are
+ * rejected when too many wait.
  */
 export class MessagePool {
   readonly limitBytes: number;
@@ -475,6 +478,7 @@ export class MessagePool {
       room.progressed(this.#clock.monotonicMs());
     this.#setWaiting(room, !this.#mayGoOn(room));
     if (bytes < 0) this.#resumeWaiting();
+    else this.#rejectExcess();
     return !room.isWaiting;
   }
 
@@ -547,10 +551,19 @@ export class MessagePool {
     const beforeMs = this.#clock.monotonicMs() - MAX_STALL_MS;
     for (const room of [...this.#rooms]) {
       if (this.#waiting === 0) return;
-      if (!room.isWaiting && !room.isReceived && room.progressedAtMs <= beforeMs) room.reject();
+      if (!room.isWaiting && !room.isReceived && room.progressedAtMs <= beforeMs) room.reject("stalled");
     }
     for (const room of [...this.#rooms])
       if (room.isWaiting && room.progressedAtMs <= beforeMs && !this.#isAboveShare(room.server)) this.#makeRoom(room);
+  }
+
+  /** Rejects the newest messages while all together are charged far more than the limit. */
+  #rejectExcess(): void {
+    if (this.#usedBytes - this.#uncountedBytes <= this.limitBytes * MAX_WAITING_LIMITS) return;
+    for (const room of [...this.#rooms].reverse()) {
+      if (this.#usedBytes - this.#uncountedBytes <= this.limitBytes * MAX_WAITING_LIMITS) return;
+      if (room !== this.#oldest && !room.isReceived) room.reject("excess");
+    }
   }
 
   /** Rejects messages of servers above their share: the largest server first, its newest message first. */
@@ -562,16 +575,18 @@ export class MessagePool {
         if (rejected === undefined || room.server.bytes >= rejected.server.bytes) rejected = room;
       }
       if (rejected === undefined) return;
-      rejected.reject();
+      rejected.reject("stalled");
     }
   }
 }
 
+export type MessageRejection = "stalled" | "excess";
+
 export interface MessageRoomHandlers {
   /** Reading of a waiting message may continue. */
   resume(): void;
-  /** The message is rejected in favor of another server, and its memory is released. */
-  reject(): void;
+  /** The memory was released for other messages, because this one stalled or because too many are waiting. */
+  reject(cause: MessageRejection): void;
 }
 
 /** The account of one server in a pool. */
@@ -644,9 +659,9 @@ export class MessageRoom {
   }
 
   /** Called by the pool. */
-  reject(): void {
+  reject(cause: MessageRejection): void {
     this.release();
-    this.#handlers.reject();
+    this.#handlers.reject(cause);
   }
 }
 

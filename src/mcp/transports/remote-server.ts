@@ -3,7 +3,12 @@
  * Headers of the client's request are sent only if the configuration names them.
  */
 
-import { type MessageRoom, type ServerMessages, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
+import {
+  type MessageRejection,
+  type MessageRoom,
+  type ServerMessages,
+  SMALL_MESSAGE_BYTES,
+} from "../../base/memory-budget.ts";
 import { TextPieces } from "../../base/text-pieces.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { BodyTooLarge } from "../../http/body.ts";
@@ -145,7 +150,10 @@ function rawValues(search: string): string[] {
   return search.split("&").map((part) => part.slice(part.indexOf("=") + 1));
 }
 
-const STALLED_MESSAGE = "took too long to send a large message while other servers waited for memory";
+const REJECTED_MESSAGE: Readonly<Record<MessageRejection, string>> = {
+  stalled: "took too long to send a large message while other servers waited for memory",
+  excess: "sent a large message while too many others waited for memory",
+};
 
 /** One request and its response while it arrives. */
 class RemoteCall implements HttpCall, HttpResponseReceiver {
@@ -239,10 +247,10 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
         resume: () => {
           if (this.#handler.mayRead()) this.#call.resume();
         },
-        reject: () => {
+        reject: (cause) => {
           if (this.isOver) return;
           this.abort();
-          this.#handler.error(STALLED_MESSAGE);
+          this.#handler.error(REJECTED_MESSAGE[cause]);
         },
       });
     }

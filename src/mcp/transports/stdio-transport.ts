@@ -337,8 +337,12 @@ export class StdioProcess {
         if (!this.#isPaused && !this.#isOver) this.#child?.stdout.resume();
       },
       // The next message starts after the rest of this line, so the line cannot be skipped without reading it.
-      reject: () =>
-        this.kill("was stopped because it took too long to print a long line while other servers waited for memory"),
+      reject: (cause) =>
+        this.kill(
+          cause === "stalled"
+            ? "was stopped because it took too long to print a long line while other servers waited for memory"
+            : "was stopped because it printed a long line while too many others waited for memory",
+        ),
     });
     if (!this.#room.resize(heldBytes)) this.#child?.stdout.pause();
   }
