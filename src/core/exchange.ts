@@ -6,7 +6,7 @@
 import { createRecordIds } from "../base/ids.ts";
 import type { Linked } from "../base/linked-list.ts";
 import { type BodyReservation, MemoryAccount, type MemoryBudget } from "../base/memory-budget.ts";
-import type { RequestBodyStream } from "../http/body-stream.ts";
+import type { RequestBodyStream } from "../http/body.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { AuditTrail } from "../observe/trace/audit-trail.ts";
 import type { Mirrored } from "../observe/trace/mirror-comparison.ts";

@@ -4,6 +4,12 @@
  */
 import type { HttpTarget } from "./http-client.ts";
 
+/** `0.0.0.0:3000`, `[::1]:3000`. */
+export function boundAddress(address: string | undefined, port: number): string {
+  const host = address ?? "0.0.0.0";
+  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
 export type ParsedAddress = { ok: true; target: HttpTarget; display: string } | { ok: false; error: string };
 
 const EXPECTED = "expected host:port, an http:// or https:// URL without a path, or unix:/path";

@@ -2,9 +2,7 @@
  * Reads bodies from streams: whole up to a limit, exactly as long as announced, or only how they begin. What is larger
  * than its limit is rejected as soon as the limit is passed, and never held.
  */
-
 import { ExpectedError } from "../base/errors.ts";
-import type { BodyStream, RequestBodyStream } from "./body-stream.ts";
 
 export class BodyTooLarge extends ExpectedError {
   constructor(maxBytes: number) {
@@ -231,4 +229,24 @@ export function observeChunks(stream: BodyStream, seen: (chunk: Buffer) => void)
     if (event === "data") seen(values[0] as Buffer);
     return emit(event, ...values);
   };
+}
+
+/** Of `data` (a chunk), `error` (an error), `end` or `close` (nothing). */
+export type BodyListener = (value: Buffer & Error) => void;
+
+export interface BodyStream {
+  on(event: string, listener: BodyListener): unknown;
+  once(event: string, listener: BodyListener): unknown;
+  off(event: string, listener: BodyListener): unknown;
+  emit(event: string | symbol, ...values: unknown[]): boolean;
+  pause(): unknown;
+  resume(): unknown;
+  readonly readableEnded: boolean;
+  readonly destroyed: boolean;
+}
+
+/** The body of a client's request. */
+export interface RequestBodyStream extends BodyStream {
+  /** Tells the first piece, which stays in the stream, or undefined if the body is empty; once, in a later turn. */
+  peek(seen: (first: Buffer | undefined) => void): void;
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import { test } from "node:test";
 import { certificates } from "../../test/support/tls/certificates.ts";
-import { alternativeNames, hasOneName } from "./certificate-names.ts";
+import { alternativeNames, hasOneName } from "./certificates.ts";
 
 test("names are read as Node writes them, and none from inside of another", () => {
   for (const [text, names] of [

@@ -6,9 +6,8 @@ import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import fc from "fast-check";
-import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "./attempt-state.ts";
 import { HeaderList } from "./headers.ts";
-import { type Carrier, HttpAttempt } from "./http-attempt.ts";
+import { type AttemptEvent, type AttemptState, afterEvent, type Carrier, HttpAttempt, isOver } from "./http-attempt.ts";
 import { HttpClientError } from "./http-client.ts";
 
 const CARRIER = ["head", "data", "end", "error", "upgrade"] as const;

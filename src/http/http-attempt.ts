@@ -4,9 +4,36 @@
  */
 import type { Duplex } from "node:stream";
 import { surface } from "../base/errors.ts";
-import { type AttemptState, afterEvent, isOver } from "./attempt-state.ts";
 import type { HeaderList } from "./headers.ts";
 import { type HealthObserver, type HttpCall, HttpClientError, type HttpResponseReceiver } from "./http-client.ts";
+
+export type AttemptState = "asked" | "answering" | "ended" | "failed" | "abandoned";
+
+/** `abort` is ours: nobody wants the answer any more. All others come from the side that answers. */
+export type AttemptEvent = "head" | "data" | "end" | "upgrade" | "error" | "abort";
+
+/** The state after the event; undefined if the event means nothing in this state. */
+export function afterEvent(state: AttemptState, event: AttemptEvent): AttemptState | undefined {
+  if (isOver(state)) return undefined;
+  switch (event) {
+    case "head":
+      return state === "asked" ? "answering" : undefined;
+    case "upgrade":
+      return state === "asked" ? "ended" : undefined;
+    case "data":
+      return state === "answering" ? "answering" : undefined;
+    case "end":
+      return state === "answering" ? "ended" : undefined;
+    case "error":
+      return "failed";
+    case "abort":
+      return "abandoned";
+  }
+}
+
+export function isOver(state: AttemptState): state is "ended" | "failed" | "abandoned" {
+  return state !== "asked" && state !== "answering";
+}
 
 /** The connection under an attempt. It calls nothing before `send` has returned the attempt. */
 export interface Carrier {

@@ -5,7 +5,7 @@
  */
 import type { Duplex } from "node:stream";
 import { ExpectedError } from "../base/errors.ts";
-import type { BodyStream } from "./body-stream.ts";
+import type { BodyStream } from "./body.ts";
 import type { HeaderList } from "./headers.ts";
 
 /** `auto`: HTTP/2 where the server chooses it by ALPN. Without TLS, HTTP/2 is spoken with prior knowledge. */

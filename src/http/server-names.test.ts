@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createServerNames } from "./server-names.ts";
+import { createServerNames } from "./tls-listener.ts";
 
 const names = createServerNames([
   ["a.example.com", 1],

@@ -3,7 +3,37 @@
  * texts are PEM; they were checked when the configuration was loaded.
  */
 
-import type { NamedEntries } from "./server-names.ts";
+export interface NamedEntries<Value> {
+  /** Undefined if no name fits. */
+  find(servername: string): Value | undefined;
+}
+
+/** The first entry of a name wins. Names are lower case. */
+export function createServerNames<Value>(
+  entries: readonly (readonly [name: string, value: Value])[],
+): NamedEntries<Value> {
+  const exact = new Map<string, Value>();
+  /** By the part after the star, with its dot. */
+  const wildcards = new Map<string, Value>();
+  for (const [name, value] of entries) {
+    const isWildcard = name.startsWith("*.");
+    const table = isWildcard ? wildcards : exact;
+    const key = isWildcard ? name.slice(1) : name;
+    if (!table.has(key)) table.set(key, value);
+  }
+  return {
+    find(servername) {
+      const name = servername.toLowerCase();
+      const found = exact.get(name);
+      if (found !== undefined || wildcards.size === 0) return found;
+      for (let dot = name.indexOf("."); dot >= 0; dot = name.indexOf(".", dot + 1)) {
+        const fitting = wildcards.get(name.slice(dot));
+        if (fitting !== undefined && dot > 0) return fitting;
+      }
+      return undefined;
+    },
+  };
+}
 
 export interface ListenerCertificate {
   readonly cert: string;

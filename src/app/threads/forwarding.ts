@@ -12,11 +12,10 @@ import { Exchange, type ExchangeStart, type GatewayRequest, NO_BODY, type Reques
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import type { Listener, Route } from "../../core/topology.ts";
-import { readExactly } from "../../http/body.ts";
-import type { RequestBodyStream } from "../../http/body-stream.ts";
+import { type RequestBodyStream, readExactly } from "../../http/body.ts";
 import { type BodyCarrier, RequestBodySource } from "../../http/h1/request-body.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { beginRefusal } from "../../pipeline/listen/edge-refusal.ts";
+import { beginRefusal } from "../../pipeline/listen/edge.ts";
 import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
 import { handle } from "../../pipeline/phases/pipeline.ts";
 import type { PipelineEnv, Served } from "../../pipeline/phases/pipeline-env.ts";

@@ -6,7 +6,7 @@
 import { existsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { ConfigError } from "../../core/config-error.ts";
-import { boundAddress } from "../../http/bound-address.ts";
+import { boundAddress } from "../../http/backend-address.ts";
 import { policies } from "../../policies/index.ts";
 import type { NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";

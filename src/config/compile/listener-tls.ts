@@ -5,8 +5,12 @@
 import { X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import { checkCertificates } from "../../http/certificates.ts";
-import { createServerNames } from "../../http/server-names.ts";
-import type { ClientAuth, ListenerCertificate, ListenerTls } from "../../http/tls-listener.ts";
+import {
+  type ClientAuth,
+  createServerNames,
+  type ListenerCertificate,
+  type ListenerTls,
+} from "../../http/tls-listener.ts";
 import type { WrittenTls } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";
 

@@ -3,8 +3,10 @@
  * and says when it is free again or of no more use.
  */
 import type { LookupFunction, Socket } from "node:net";
+import type { Writable } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
 import { contain, surface } from "../../base/errors.ts";
+import type { BodyStream } from "../body.ts";
 import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {
   type HealthObserver,
@@ -15,13 +17,98 @@ import {
   type HttpTarget,
   type OutgoingRequest,
 } from "../http-client.ts";
-import { type BodyWriter, writeBody } from "./body-writer.ts";
 import { fairReads } from "./fair-reads.ts";
 import { describeSocketError, openSocket } from "./open-socket.ts";
 import { type ParsedHead, ResponseError } from "./parse-response-head.ts";
 import { framingOf, requestHead } from "./request-head.ts";
 import { type ParserEvents, ResponseParser } from "./response-parser.ts";
 import { copied } from "./socket-reads.ts";
+
+export interface BodyWriter {
+  /** Stops reading; the rest of the body is not wanted any more. */
+  stop(): void;
+}
+
+/** `chunked` frames every piece; otherwise exactly `length` bytes must come. */
+export function writeBody(
+  body: BodyStream,
+  socket: Writable,
+  length: number | undefined,
+  done: (error: Error | undefined) => void,
+): BodyWriter {
+  let written = 0;
+  let isOver = false;
+
+  function finish(error: Error | undefined): void {
+    if (isOver) return;
+    isOver = true;
+    body.off("data", onData);
+    body.off("end", onEnd);
+    body.off("error", onError);
+    body.off("close", onClose);
+    socket.off("drain", onDrain);
+    done(error);
+  }
+
+  function onData(chunk: Buffer): void {
+    written += chunk.length;
+    if (length !== undefined && written > length) {
+      finish(new Error("the body is longer than its content-length"));
+      return;
+    }
+    if (chunk.length === 0) return;
+    let more: boolean;
+    if (length === undefined) {
+      socket.cork();
+      socket.write(`${chunk.length.toString(16)}\r\n`, "latin1");
+      socket.write(chunk);
+      more = socket.write("\r\n", "latin1");
+      process.nextTick(uncork, socket);
+    } else more = socket.write(chunk);
+    if (!more) body.pause();
+  }
+
+  function onDrain(): void {
+    body.resume();
+  }
+
+  function onEnd(): void {
+    if (isOver) return;
+    if (length !== undefined && written !== length) finish(new Error("the body is shorter than its content-length"));
+    else {
+      if (length === undefined) socket.write("0\r\n\r\n", "latin1");
+      finish(undefined);
+    }
+  }
+
+  function onError(error: Error): void {
+    finish(error);
+  }
+
+  function onClose(): void {
+    finish(new Error("the client's connection closed before its body was complete"));
+  }
+
+  body.on("data", onData);
+  body.on("end", onEnd);
+  body.on("error", onError);
+  body.on("close", onClose);
+  socket.on("drain", onDrain);
+  // An end that was missed would be waited for in vain. Later, because `done` must not come before the writer is held.
+  if (body.readableEnded) process.nextTick(onEnd);
+  else if (body.destroyed) process.nextTick(onClose);
+  return {
+    stop() {
+      if (isOver) return;
+      finish(undefined);
+      body.resume();
+    },
+  };
+}
+
+function uncork(socket: Writable): void {
+  socket.uncork();
+}
 
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Up to this a body is copied into one write with the head. */

@@ -3,7 +3,7 @@
  */
 import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:net";
 import { connect as connectTls, type PeerCertificate } from "node:tls";
-import { hasOneName } from "../certificate-names.ts";
+import { hasOneName } from "../certificates.ts";
 import type { HttpTarget } from "../http-client.ts";
 import { confinedLookup, isLocalAddress, localAddressError } from "../local-address.ts";
 import { type Received, readConnecting, readOptions } from "./socket-reads.ts";

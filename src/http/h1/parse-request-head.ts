@@ -8,7 +8,7 @@
 import { ExpectedError } from "../../base/errors.ts";
 import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
 import { isHeaderValue } from "../headers.ts";
-import { trimmed } from "./header-line.ts";
+import { trimmed } from "./text-until.ts";
 
 /** `bad`: not HTTP/1.1; `too-large`: the head; `version`: another HTTP; `extensions`: of chunks, all together. */
 export type RequestErrorKind = "bad" | "too-large" | "version" | "extensions";

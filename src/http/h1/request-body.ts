@@ -4,7 +4,7 @@
  * of which a body needs nothing else.
  */
 import { EventEmitter } from "node:events";
-import type { BodyListener, RequestBodyStream } from "../body-stream.ts";
+import type { BodyListener, RequestBodyStream } from "../body.ts";
 
 const TINY_BYTES = 512;
 const JOINED_BYTES = 16 * 1024;

@@ -3,8 +3,6 @@
  * frame differently is refused, never guessed. It stops after each request: what follows is read when the connection
  * asks for it. Body bytes are handed on as slices of what arrived, without a copy, except for tiny chunks, which are joined.
  */
-import { EmptyLines } from "./empty-lines.ts";
-import { hexDigit } from "./hex-digit.ts";
 import {
   checkExtensions,
   checkPartialHead,
@@ -13,7 +11,34 @@ import {
   parseRequestHead,
   RequestError,
 } from "./parse-request-head.ts";
-import { NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
+import { hexDigit, NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
+
+const MAX_EMPTY_LINES = 8;
+
+export class EmptyLines {
+  #lines = 0;
+  /** Half of an empty line has come. */
+  #sawCr = false;
+
+  /** Where the request begins; the end of the chunk if it has not begun. */
+  skip(chunk: Buffer, from: number): number {
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at];
+      if (this.#sawCr) {
+        if (byte !== LF) throw new RequestError("bad", "a control character before the request");
+        this.#sawCr = false;
+        this.#lines += 1;
+        if (this.#lines > MAX_EMPTY_LINES) throw new RequestError("bad", "too many empty lines before the request");
+      } else if (byte === CR) this.#sawCr = true;
+      else if (byte === LF) throw new RequestError("bad", "a control character before the request");
+      else {
+        this.#lines = 0;
+        return at;
+      }
+    }
+    return chunk.length;
+  }
+}
 
 export interface RequestEvents {
   /** `body` is the whole body where it arrived with the head; otherwise `data` and `end` follow if there is one. */

@@ -3,10 +3,34 @@
  * section 11) is refused, never guessed: repeated or combined length headers, codings other than chunked, folded
  * lines, bare line breaks. Body bytes are handed on as slices of what arrived, those of one read together.
  */
-import { GatheredBody } from "./gathered-body.ts";
-import { hexDigit } from "./hex-digit.ts";
+
 import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
-import { NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
+import { hexDigit, NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
+
+export class GatheredBody {
+  #from = 0;
+  /** 0: there are none. */
+  #end = 0;
+
+  /** The bytes are overwritten where others stood. */
+  add(chunk: Buffer, from: number, to: number): void {
+    if (this.#end === 0) {
+      this.#from = from;
+      this.#end = to;
+      return;
+    }
+    chunk.copyWithin(this.#end, from, to);
+    this.#end += to - from;
+  }
+
+  /** What was added of this chunk, once. */
+  take(chunk: Buffer): Buffer | undefined {
+    const end = this.#end;
+    if (end === 0) return undefined;
+    this.#end = 0;
+    return this.#from === 0 && end === chunk.length ? chunk : chunk.subarray(this.#from, end);
+  }
+}
 
 export interface ParserEvents {
   head(head: ParsedHead): void;

@@ -3,6 +3,29 @@
  * that is not whole is held, up to a bound.
  */
 
+const TAB = 9;
+const SPACE = 32;
+
+/** Without the spaces and tabs around it; no other character counts as space: to `trim()` the byte 0xA0 is one as well. */
+export function trimmed(text: string, from: number, to: number): string {
+  let start = from;
+  let end = to;
+  while (start < end && isBlank(text.charCodeAt(start))) start += 1;
+  while (end > start && isBlank(text.charCodeAt(end - 1))) end -= 1;
+  return text.slice(start, end);
+}
+
+function isBlank(code: number): boolean {
+  return code === SPACE || code === TAB;
+}
+
+/** -1 if the byte is none. */
+export function hexDigit(byte: number): number {
+  if (byte >= 48 && byte <= 57) return byte - 48;
+  const lower = byte | 0x20;
+  return lower >= 97 && lower <= 102 ? lower - 87 : -1;
+}
+
 /** The mark has not come yet. */
 export const NOT_YET = -1;
 /** More than the bound came before the mark. */

@@ -4,7 +4,7 @@
  */
 import { type ClientHttp2Session, type ClientHttp2Stream, constants } from "node:http2";
 import { contain } from "../../base/errors.ts";
-import type { BodyStream } from "../body-stream.ts";
+import type { BodyStream } from "../body.ts";
 import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {
   type HealthObserver,

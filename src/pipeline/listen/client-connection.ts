@@ -5,20 +5,172 @@
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { GatewayError } from "../../core/errors.ts";
+import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import { NO_BODY, type RequestBody } from "../../core/exchange.ts";
+import type { Reply } from "../../core/reply.ts";
 import { fairReads } from "../../http/h1/fair-reads.ts";
-import { type ParsedRequest, RequestError } from "../../http/h1/parse-request-head.ts";
+import { type ParsedRequest, RequestError, type RequestErrorKind } from "../../http/h1/parse-request-head.ts";
 import { type BodyCarrier, RequestBodySource } from "../../http/h1/request-body.ts";
 import { type RequestEvents, RequestParser } from "../../http/h1/request-parser.ts";
-import { Answer, type AnswerCarrier, KEEP_ALIVE_MS } from "./answer.ts";
-import type { ConnectionOwner, OpenConnection } from "./connection-owner.ts";
+import { readOpened, socketReader } from "../../http/h1/socket-reads.ts";
+import { Answer, type AnswerCarrier, KEEP_ALIVE_MS, responseHead } from "./answer.ts";
+import { type ConnectionOwner, type OpenConnection, SweepDeadline } from "./connection-owner.ts";
 import { Opening } from "./http2/opening.ts";
-import { Linger } from "./linger.ts";
-import { refusalOf, replyText } from "./refusal.ts";
-import { contain, handOver, listenTo, type SocketReceiver } from "./socket-events.ts";
-import { SweepDeadline } from "./sweep-deadline.ts";
-import { isWebSocket } from "./upgrade-offer.ts";
+
+export interface SocketReceiver {
+  received(chunk: Buffer): void;
+  /** The client sends no more. */
+  receivedEnd(): void;
+  /** The client takes more. */
+  drained(): void;
+  closed(): void;
+  /** One of these threw: the connection must end. */
+  unexpected(error: unknown): void;
+}
+
+const RECEIVER = Symbol("receiver");
+const HANDED_OVER = Symbol("handed over");
+
+interface ReceivedSocket extends Socket {
+  [RECEIVER]?: SocketReceiver;
+  [HANDED_OVER]?: true;
+}
+
+/** In place of `data` events. Whoever has it now listens to those. */
+const reader = socketReader(function (this: ReceivedSocket, chunk) {
+  if (this[HANDED_OVER] === true) return this.push(chunk);
+  onData.call(this, chunk);
+  return true;
+});
+
+export function listenTo(socket: ReceivedSocket, receiver: SocketReceiver): void {
+  socket[RECEIVER] = receiver;
+  if (!readOpened(socket, reader)) socket.on("data", onData);
+  socket.on("end", onEnd);
+  socket.on("drain", onDrain);
+  socket.on("error", ignore);
+  socket.on("close", onClose);
+}
+
+/** Somebody else reads and writes from now on; the end of the connection is still told. */
+export function handOver(socket: ReceivedSocket): void {
+  socket[HANDED_OVER] = true;
+  socket.off("data", onData);
+  socket.off("end", onEnd);
+  socket.off("drain", onDrain);
+}
+
+/** Runs what is done for a connection later than its events. */
+export function contain<Receiver extends SocketReceiver>(receiver: Receiver, action: (one: Receiver) => void): void {
+  try {
+    action(receiver);
+  } catch (error) {
+    receiver.unexpected(error);
+  }
+}
+
+function onData(this: ReceivedSocket, chunk: Buffer): void {
+  const receiver = this[RECEIVER];
+  try {
+    receiver?.received(chunk);
+  } catch (error) {
+    receiver?.unexpected(error);
+  }
+}
+
+function onEnd(this: ReceivedSocket): void {
+  const receiver = this[RECEIVER];
+  if (receiver) contain(receiver, (one) => one.receivedEnd());
+}
+
+function onDrain(this: ReceivedSocket): void {
+  const receiver = this[RECEIVER];
+  if (receiver) contain(receiver, (one) => one.drained());
+}
+
+function onClose(this: ReceivedSocket): void {
+  const receiver = this[RECEIVER];
+  if (receiver) contain(receiver, (one) => one.closed());
+}
+
+function ignore(): void {
+  // The close event that follows says what there is to say.
+}
+
+/** Nothing moved for this long: whoever reads the answer slowly keeps it, because nothing is left unread. */
+export const LINGER_SILENCE_MS = 2_000;
+/** A client that goes on sending is cut. */
+const LINGER_MS = 30_000;
+const MAX_LINGER_BYTES = 64 * 1024 * 1024;
+
+export class Linger {
+  readonly #socket: Socket;
+  readonly #sweepMs: number;
+  readonly #mostBytes: number;
+  #progress = -1;
+  #silentMs = 0;
+  #allMs = 0;
+
+  /** `sweepMs`: the time between two looks. */
+  constructor(socket: Socket, sweepMs: number) {
+    this.#socket = socket;
+    this.#sweepMs = sweepMs;
+    this.#mostBytes = socket.bytesRead + MAX_LINGER_BYTES;
+    socket.end();
+    socket.resume();
+    if (socket.readableEnded) socket.destroySoon();
+  }
+
+  /** One look; bytes that the client takes count as well as those it sends. */
+  sweep(): void {
+    const socket = this.#socket;
+    const progress = socket.bytesRead + socket.bytesWritten - socket.writableLength;
+    this.#silentMs = progress === this.#progress ? this.#silentMs + this.#sweepMs : 0;
+    this.#progress = progress;
+    this.#allMs += this.#sweepMs;
+    if (this.#silentMs >= LINGER_SILENCE_MS || this.#allMs >= LINGER_MS) socket.destroy();
+  }
+
+  received(): void {
+    if (this.#socket.bytesRead > this.#mostBytes) this.#socket.destroy();
+  }
+}
+
+const CODES: Readonly<Record<RequestErrorKind, ErrorCode>> = {
+  bad: "bad_request",
+  "too-large": "too_many_headers",
+  version: "http_version",
+  extensions: "body_too_large",
+};
+
+export function refusalOf({ kind, message }: RequestError): GatewayError {
+  return new GatewayError(CODES[kind], kind === "bad" ? { message: `bad request: ${message}` } : {});
+}
+
+/** Head and body in latin1; the texts of refusals are ASCII. */
+export function replyText({ body, headers, status }: Reply, now: number): string {
+  headers.set("content-length", String(body?.length ?? 0));
+  return responseHead(status, headers, { isChunked: false, keptSeconds: 0, now }) + (body?.toString("latin1") ?? "");
+}
+
+/**
+ * The only upgrade that is passed on. It needs HTTP/1.1 (RFC 9110 section 7.8), has no body and so nothing to expect
+ * (section 10.1.1), names one protocol, and does not ask for the connection's end. Everything else is answered as if
+ * nothing were offered.
+ */
+export function isWebSocket(request: ParsedRequest): boolean {
+  return (
+    request.upgrade !== undefined &&
+    request.upgrade.toLowerCase() === "websocket" &&
+    request.method === "GET" &&
+    request.version === "1.1" &&
+    request.expects === "nothing" &&
+    request.fault === undefined &&
+    !request.isChunked &&
+    (request.contentLength ?? 0) === 0 &&
+    request.keepAlive
+  );
+}
 
 /** What a client may send behind a request that is not answered yet; then we stop reading. */
 const MAX_PIPELINED_BYTES = 16 * 1024;

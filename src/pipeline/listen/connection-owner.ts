@@ -8,9 +8,40 @@ import type { Linked } from "../../base/linked-list.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { RequestBody } from "../../core/exchange.ts";
 import type { AnswerOwner } from "./answer.ts";
-import type { Refusal } from "./edge-refusal.ts";
+import type { Refusal } from "./edge.ts";
 import type { EnteringHead, EntrySink } from "./request-entry.ts";
-import type { Sweeper } from "./sweep-deadline.ts";
+
+export interface Sweeper {
+  /** Sweeps until now. */
+  readonly sweeps: number;
+  readonly sweepMs: number;
+}
+
+/** A number of sweeps that is never reached. */
+const NEVER = 2 ** 30;
+
+export class SweepDeadline {
+  readonly #sweeper: Sweeper;
+  #last = NEVER;
+
+  constructor(sweeper: Sweeper) {
+    this.#sweeper = sweeper;
+  }
+
+  get isOver(): boolean {
+    return this.#sweeper.sweeps >= this.#last;
+  }
+
+  in(ms: number): void {
+    const { sweeps, sweepMs } = this.#sweeper;
+    // The next sweep may come at once.
+    this.#last = sweeps + Math.ceil(ms / sweepMs) + 1;
+  }
+
+  clear(): void {
+    this.#last = NEVER;
+  }
+}
 
 export interface OpenConnection extends Linked<OpenConnection> {
   /** Looked at from time to time: ends it if the client is late. */

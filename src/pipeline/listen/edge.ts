@@ -3,11 +3,19 @@
  * safely; this refuses what two readers could understand differently (RFC 9112 section 11). One pass over the header
  * lines, because it runs for every request.
  */
+
+import { isHeaderName } from "../../base/header-names.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { GatewayRequest } from "../../core/exchange.ts";
+import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
+import { errorReply, type Reply } from "../../core/reply.ts";
+import { requestState, responseState } from "../../core/snapshot.ts";
 import { END_TO_END_HEADERS, foldHeaderName, imitatesReservedHeader } from "../../http/header-rules.ts";
-import { HeaderList } from "../../http/headers.ts";
+import { HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { canonicalPath, isPlainPath, pathFault } from "../../http/request-path.ts";
+import { redactUrl } from "../../observe/trace/redact.ts";
+import type { Trace } from "../../observe/trace/trace.ts";
+import type { PipelineEnv } from "../phases/pipeline-env.ts";
+import { BodyCapture } from "../records/body-capture.ts";
 
 /** More lines than this are refused; fewer are never silently dropped (16 KiB bound their size). */
 const MAX_HEADER_LINES = 100;
@@ -183,4 +191,94 @@ function safePath(rawPath: string): string {
 
 function refuse(reason: string): GatewayError {
   return new GatewayError("bad_request", { message: `bad request: ${reason}` });
+}
+
+/** Of a host, a path or a query that nobody has checked. */
+const MAX_SHOWN_CHARS = 256;
+/** As many as an acceptable request may have. */
+const MAX_SHOWN_LINES = 100;
+const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) (\S*)(?: HTTP\/(\d\.\d))?$/;
+/** Methods are a label of metrics: what anybody makes up is left out. */
+const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
+
+/** What was read of it. */
+export interface RefusedHead {
+  readonly method: string;
+  readonly target: string;
+  readonly version: string;
+  /** name, value, … as written. */
+  readonly rawHeaders: readonly string[];
+}
+
+export interface Refusal {
+  /** Complete: with its length and `x-request-id`. */
+  readonly reply: Reply;
+  settle(isComplete: boolean): void;
+}
+
+/** The request of the exchange, shortened. Its headers are redacted where they are shown. */
+export function refusedRequest(head: RefusedHead, scheme: "http" | "https"): GatewayRequest {
+  const headers = HeaderList.fromRaw(head.rawHeaders.slice(0, MAX_SHOWN_LINES * 2));
+  // A fragment or a user name may hold a credential, and neither has a place in a request target.
+  const target = redactUrl(head.target.split("#", 1)[0] ?? "");
+  const question = target.indexOf("?");
+  const path = (question < 0 ? target : target.slice(0, question)).slice(0, MAX_SHOWN_CHARS);
+  return {
+    method: head.method,
+    scheme,
+    host: (headers.get("host") ?? "").slice(0, MAX_SHOWN_CHARS),
+    // A path that was refused may have no canonical form.
+    path,
+    rawPath: path,
+    query: question < 0 ? "" : target.slice(question + 1, question + 1 + MAX_SHOWN_CHARS),
+    version: head.version === "1.0" || head.version === "2" ? head.version : "1.1",
+    headers,
+    body: NO_BODY,
+  };
+}
+
+/** A head that the parser gave up on, line by line as far as it makes sense. */
+export function brokenHead(bytes: Buffer | undefined): RefusedHead {
+  const [first = "", ...lines] = (bytes ?? Buffer.alloc(0)).toString("latin1").split(/\r?\n/);
+  const [, method = "", target = "", version = ""] = REQUEST_LINE.exec(first) ?? [];
+  const rawHeaders: string[] = [];
+  for (const line of method === "" ? [] : lines) {
+    const colon = line.indexOf(":");
+    const name = line.slice(0, Math.max(0, colon));
+    const value = line.slice(colon + 1).trim();
+    if (!isHeaderName(name) || !isHeaderValue(value)) break;
+    rawHeaders.push(name, value);
+  }
+  return { method: METHODS.has(method) ? method : "", target, version, rawHeaders };
+}
+
+export function beginRefusal(env: PipelineEnv, exchange: Exchange, error: GatewayError): Refusal {
+  const { code, source, message, detail } = error;
+  const reply = errorReply(error);
+  const responseBytes = reply.body?.length ?? 0;
+  reply.headers.set("content-length", String(responseBytes));
+  reply.headers.set("x-request-id", exchange.id);
+  exchange.failure = { code, source, message, detail };
+  exchange.response = { status: reply.status, headers: reply.headers, source: "gateway" };
+  exchange.trace = env.trace(exchange);
+  if (exchange.trace !== undefined) tell(env, exchange, exchange.trace, reply);
+  return {
+    reply,
+    settle: (isComplete) =>
+      env.settled(exchange, { status: reply.status, end: isComplete ? "complete" : "aborted", responseBytes }),
+  };
+}
+
+function tell({ redaction, clock }: PipelineEnv, exchange: Exchange, trace: Trace, reply: Reply): void {
+  const { failure } = exchange;
+  trace.point({ type: "requestStarted" });
+  trace.point({ type: "requestSnapshot", stage: "initial request", requestState: requestState(exchange, redaction) });
+  const reason = failure?.detail ?? failure?.message ?? "";
+  const details = redaction.scrub(reason, exchange.request.headers.pairs);
+  trace.point({ type: "policy", phase: "gateway", kind: "edge", result: "refused", details }, "warn");
+  const state = responseState(exchange, redaction, clock);
+  trace.point({ type: "responseSnapshot", stage: "final response", requestState: state });
+  const capture = new BodyCapture();
+  if (reply.body) capture.add(reply.body);
+  capture.emit(trace, "response", reply.headers.get("content-type"));
 }

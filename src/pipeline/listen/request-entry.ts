@@ -12,8 +12,7 @@ import type { ClientSink } from "../../core/sink.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { handle } from "../phases/pipeline.ts";
 import type { Served } from "../phases/pipeline-env.ts";
-import { type Head, type ReadHead, readHead } from "./edge.ts";
-import { beginRefusal, brokenHead, type Refusal, refusedRequest } from "./edge-refusal.ts";
+import { beginRefusal, brokenHead, type Head, type ReadHead, type Refusal, readHead, refusedRequest } from "./edge.ts";
 import type { ListenerEnv } from "./listener-env.ts";
 import { forwardedClient } from "./trusted-peers.ts";
 

@@ -5,8 +5,7 @@
 import type { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
 import { createSecureContext, createServer, type SecureContext, type TLSSocket } from "node:tls";
-import { createServerNames } from "../../http/server-names.ts";
-import type { ListenerCertificate, ListenerTls } from "../../http/tls-listener.ts";
+import { createServerNames, type ListenerCertificate, type ListenerTls } from "../../http/tls-listener.ts";
 
 export interface TlsAcceptor {
   enter(socket: Socket): void;

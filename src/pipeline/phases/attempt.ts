@@ -7,19 +7,157 @@ import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { Backend, BackendProblem, BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
+import { receivedState, requestState, sentState } from "../../core/snapshot.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import type { Sent } from "../../core/wire.ts";
-import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/attempt-state.ts";
-import type { HeaderList } from "../../http/headers.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/http-attempt.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
-import { AttemptTrace } from "./attempt-trace.ts";
-import { backendError } from "./backend-error.ts";
+import { bodyBytes, captureSentBody } from "../records/body-capture.ts";
 import type { Delivery } from "./delivery.ts";
-import { deadlineOf, headLimitMs, UNLIMITED } from "./head-limit.ts";
-import { isIdempotent, mayRepeat } from "./may-repeat.ts";
+
+export interface AttemptTraceEnv {
+  readonly clock: Clock;
+  readonly redaction: Redaction;
+}
+
+export class AttemptTrace {
+  readonly #exchange: Exchange;
+  readonly #env: AttemptTraceEnv;
+  /** Since when the target is asked, how, and whether its response was reported. */
+  #askedMs: number;
+  #askedOver: Sent["over"] = "http";
+  #hasResult = false;
+
+  constructor(exchange: Exchange, env: AttemptTraceEnv) {
+    this.#exchange = exchange;
+    this.#env = env;
+    this.#askedMs = exchange.isWatched ? env.clock.monotonicMs() : 0;
+  }
+
+  asked(target: string, sent: Sent | undefined): void {
+    const {
+      trace,
+      records: { spans },
+      request,
+    } = this.#exchange;
+    if (!this.#exchange.isWatched) return;
+    const { clock, redaction } = this.#env;
+    this.#askedMs = clock.monotonicMs();
+    this.#askedOver = sent?.over ?? "http";
+    this.#hasResult = false;
+    spans?.asked(target, this.#askedMs);
+    if (trace === undefined) return;
+    const state = sent ? sentState(this.#exchange, target, sent, redaction) : requestState(this.#exchange, redaction);
+    trace.point({ type: "requestSnapshot", stage: "final request", requestState: state });
+    trace.point({ type: "backendCallStart", target });
+    const { headers, body } = request;
+    if (sent === undefined) captureSentBody(trace, bodyBytes(body), headers.get("content-type"));
+    else if (sent.over === "stdio") captureSentBody(trace, Buffer.from(sent.line), "application/json");
+    else captureSentBody(trace, sent.request.body, sent.request.headers.get("content-type"));
+  }
+
+  received(status: number, headers: HeaderList, target?: string): void {
+    const { trace } = this.#exchange;
+    this.#result(status, null, target);
+    if (trace === undefined) return;
+    const state = receivedState(this.#exchange, status, headers, this.#env.redaction, this.#env.clock);
+    trace.point({ type: "responseSnapshot", stage: "raw response", requestState: state });
+  }
+
+  /** The head that the client gets is the one that came, unless the backend has already reported that one. */
+  head(status: number, headers: HeaderList): void {
+    if (this.#hasResult) return;
+    // A pipe has no headers: those that the client gets are ours.
+    this.received(status, this.#askedOver === "stdio" ? NO_HEADERS : headers);
+  }
+
+  /** One target did not answer. Of several at once each is reported by its name; of a sequence, the last. */
+  missed(reason: string, target: string | undefined): void {
+    if (!this.#hasResult || target !== undefined) this.#result(null, reason, target);
+  }
+
+  failed(reason: string): void {
+    this.#result(null, reason);
+  }
+
+  #result(status: number | null, error: string | null, target?: string): void {
+    const {
+      trace,
+      records: { spans },
+    } = this.#exchange;
+    if (!this.#exchange.isWatched) return;
+    spans?.answered(status, error, target, this.#env.clock.monotonicMs());
+    const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
+    this.#hasResult = true;
+    const whose = target === undefined ? {} : { target };
+    trace?.span(this.#askedMs, { type: "backendCallResult", status, error, ...whose }, severity);
+  }
+}
+
+const NO_HEADERS = new HeaderList();
+
+export function backendError(error: unknown): GatewayError {
+  if (error instanceof GatewayError) return error;
+  if (!(error instanceof HttpClientError)) return new GatewayError("internal", { cause: error });
+  const options = { detail: error.message, cause: error };
+  switch (error.kind) {
+    case "connect":
+      return new GatewayError("backend_unavailable", options);
+    case "connect-timeout":
+      return new GatewayError("backend_timeout", options);
+    case "internal":
+      return new GatewayError("internal", { cause: error.cause });
+    case "request":
+      return new GatewayError("bad_request", { ...options, message: "bad request: it cannot be forwarded" });
+    default:
+      return new GatewayError("backend_response_invalid", options);
+  }
+}
+
+/** `0s` in a timeout, as in the Gateway API. */
+export const UNLIMITED = 0;
+
+/** When the whole request's time is over, on the monotonic clock; undefined if it has no limit. */
+export function deadlineOf({ requestTimeoutMs }: Settings, startedMs: number): number | undefined {
+  return requestTimeoutMs === undefined || requestTimeoutMs === UNLIMITED ? undefined : startedMs + requestTimeoutMs;
+}
+
+/** For the target that is asked now, with `spares` that could be asked after it. */
+export function headLimitMs(
+  settings: Settings,
+  defaultMs: number,
+  deadlineMs: number | undefined,
+  nowMs: number,
+  spares: number,
+): number {
+  const { backendTimeoutMs, requestTimeoutMs } = settings;
+  const perTargetMs = backendTimeoutMs ?? (requestTimeoutMs === undefined ? defaultMs : undefined);
+  if (deadlineMs === undefined) return perTargetMs ?? UNLIMITED;
+  const leftMs = Math.max(1, deadlineMs - nowMs);
+  // Where only the whole request has a limit, the targets that may still be asked share what is left of it.
+  if (perTargetMs === undefined) return leftMs / (1 + spares);
+  return perTargetMs === UNLIMITED ? leftMs : Math.min(perTargetMs, leftMs);
+}
+
+/** Safe to send twice (RFC 9110 section 9.2.2). */
+const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
+
+export function isIdempotent({ method }: GatewayRequest): boolean {
+  return IDEMPOTENT.has(method);
+}
+
+export function mayRepeat(request: GatewayRequest, nothingSent: boolean, error?: unknown): boolean {
+  if (request.body.kind === "stream" && request.body.taken) return false;
+  if (isIdempotent(request)) return true;
+  const connectFailed =
+    error instanceof HttpClientError && (error.kind === "connect" || error.kind === "connect-timeout");
+  // The operator named the status: the backend refused the request, it did not lose it.
+  return connectFailed || (nothingSent && error === undefined);
+}
 
 /** A reason may quote what a server wrote. */
 const MAX_PROBLEM_CHARS = 500;

@@ -6,9 +6,9 @@
 import type { Backend } from "../../core/backend.ts";
 import type { CompiledScope, HookResult } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import { type BodyRules, readBodies } from "./body-rules.ts";
-import { type InnerRun, passInner } from "./inner-scopes.ts";
+import { type BodyRules, readBodies, scoped } from "./body-rules.ts";
 import { lookAtBody, type SightRun } from "./llm-sight.ts";
+import { type RequestRun, runAdmission } from "./run-hooks.ts";
 
 export interface BeforeCallRun extends SightRun, InnerRun {
   readonly rules: BodyRules;
@@ -62,4 +62,30 @@ function answer(run: BeforeCallRun, entered: readonly CompiledScope[], reply: Re
       run.admitted();
       run.reply(reply);
     });
+}
+
+export interface InnerRun extends RequestRun {
+  readonly rules: BodyRules;
+  enter(scope: CompiledScope): void;
+  pass(scope: CompiledScope, list: "access" | "shape", next: () => void): void;
+}
+
+export function passInner(run: InnerRun, backend: Backend, call: () => void): void {
+  const scopes = backend.inner?.(run.exchange) ?? [];
+  const passFrom = (at: number): void => {
+    const scope = scopes[at];
+    if (scope === undefined) call();
+    else passScope(run, scope, () => passFrom(at + 1));
+  };
+  passFrom(0);
+}
+
+function passScope(run: InnerRun, scope: CompiledScope, next: () => void): void {
+  const { rules, isNew } = run.rules.inside(scope);
+  run.enter(scope);
+  const reach = (): void => run.pass(scope, "shape", () => rules.pass([scope], [scope], next));
+  run.pass(scope, "access", () => {
+    if (isNew && scope.admit.length > 0) runAdmission(run, "admit", scoped("admit", [scope]), reach);
+    else reach();
+  });
 }

@@ -5,7 +5,7 @@
 import type { BackendRun } from "../../core/backend.ts";
 import type { ErrorCode } from "../../core/errors.ts";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
-import type { CompiledPolicy, CompiledScope, Outcome } from "../../core/policy.ts";
+import { type CompiledPolicy, type CompiledScope, type Outcome, rejectPromise } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { responseState } from "../../core/snapshot.ts";
@@ -13,7 +13,6 @@ import type { HeaderList } from "../../http/headers.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 import { responseHooks, runResponseHooks } from "./run-hooks.ts";
-import { guarded, settle } from "./settle.ts";
 
 /** An expression that reads the response body buffers at most this many bytes; event streams are never buffered. */
 const MAX_HELD_BYTES = 2 * 1024 * 1024;
@@ -287,3 +286,33 @@ function lengthOf(headers: HeaderList): number {
 }
 
 const NONE: readonly CompiledPolicy[] = [];
+
+export type SettleEnv = Pick<PipelineEnv, "settled" | "defect">;
+
+export function settle(
+  env: SettleEnv,
+  exchange: Exchange,
+  entered: readonly CompiledScope[],
+  outcome: Outcome,
+  capture: BodyCapture | undefined,
+): void {
+  const { response, trace } = exchange;
+  if (response?.observers)
+    for (const observer of response.observers) guarded(env, exchange, () => observer.end(outcome.end === "complete"));
+  for (let i = entered.length - 1; i >= 0; i--) {
+    for (const policy of (entered[i] as CompiledScope).settle) {
+      guarded(env, exchange, () => rejectPromise("settle", policy.hooks.settle?.(exchange, outcome)));
+    }
+  }
+  capture?.emit(trace, "response", response?.headers.get("content-type"));
+  guarded(env, exchange, () => env.settled(exchange, outcome));
+}
+
+/** A defect of an observer or a settle hook costs its own work, not the exchange. */
+export function guarded(env: Pick<SettleEnv, "defect">, exchange: Exchange, action: () => void): void {
+  try {
+    action();
+  } catch (error) {
+    env.defect(exchange, error);
+  }
+}

@@ -6,8 +6,7 @@ import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
 import { noMemoryFor, readBody } from "../../core/read-body.ts";
 import type { ClientSink } from "../../core/sink.ts";
-import { type BodyRoom, peekFirst, readExactly } from "../../http/body.ts";
-import type { RequestBodyStream } from "../../http/body-stream.ts";
+import { type BodyRoom, peekFirst, type RequestBodyStream, readExactly } from "../../http/body.ts";
 
 /** A body of known length up to this is read before the backend is called: it can then be sent again. */
 const SMALL_BODY_BYTES = 64 * 1024;

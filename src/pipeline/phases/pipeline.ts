@@ -3,19 +3,19 @@
  * backend phase with its attempts. The response and settle steps are in `delivery.ts`. No policy or provider is named here.
  */
 import type { Duplex } from "node:stream";
+import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { CompiledScope } from "../../core/policy.ts";
+import type { CompiledScope, RetrySettings } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { requestState } from "../../core/snapshot.ts";
 import type { Route, WeightedBackend } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
+import { withholdOwnCookies } from "../../identity/login/browser-flow.ts";
 import type { RequestStage } from "../../observe/trace/events.ts";
 import { chooseBackend } from "../route/choose-backend.ts";
-import { refuseMisdirected } from "../route/misdirected.ts";
-import { prefaceOf } from "../route/preface.ts";
-import { refuseAmbiguousPath, routeNotFound } from "../route/refused-path.ts";
+import { prefaceOf, refuseAmbiguousPath, refuseMisdirected, routeNotFound } from "../route/match-route.ts";
 import { Attempt, type AttemptOwner } from "./attempt.ts";
 import { type BeforeCallRun, beforeCall } from "./before-call.ts";
 import { BodyRules, scoped } from "./body-rules.ts";
@@ -23,10 +23,74 @@ import { Delivery } from "./delivery.ts";
 import { Failures, ownShape } from "./failures.ts";
 import { HeldRequest } from "./held-request.ts";
 import type { PipelineEnv, Served } from "./pipeline-env.ts";
-import { Retries } from "./retries.ts";
 import { runAdmission, runRequestHooks } from "./run-hooks.ts";
-import { tellCall, tellPolicies, tellStart, tellTraceparent } from "./tell-call.ts";
-import { withholdCredentials } from "./withhold-credentials.ts";
+
+const STALE_RETRY: RetrySettings = { attempts: 1, backoffMs: 0, codes: new Set() };
+
+export class Retries {
+  #settings: RetrySettings = STALE_RETRY;
+  #started = 0;
+
+  /** An attempt starts; true if no other may follow it. */
+  begin(settings: RetrySettings | undefined): boolean {
+    this.#settings = settings ?? STALE_RETRY;
+    const isLast = this.#started >= this.#settings.attempts;
+    this.#started += 1;
+    return isLast;
+  }
+
+  /** How long to wait before the next attempt; undefined if the error is the answer. */
+  delayMs(error: GatewayError): number | undefined {
+    const { attempts, backoffMs } = this.#settings;
+    const isWanted = this.#settings !== STALE_RETRY || isStale(error);
+    if (!isWanted || this.#started > attempts) return undefined;
+    return backoffMs === 0 ? 0 : backoffMs * 2 ** (this.#started - 1);
+  }
+}
+
+function isStale(error: GatewayError): boolean {
+  return (error.cause as { kind?: string } | undefined)?.kind === "stale";
+}
+
+export function tellStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
+  exchange.trace = env.trace(exchange);
+  // A transformation may copy a credential, and another policy may remove the original.
+  if (exchange.trace) exchange.credentials.secrets = env.redaction.secrets(exchange.request.headers.pairs);
+  exchange.trace?.point({ type: "requestStarted" });
+}
+
+/** What the backend's own spans hang on. */
+export function tellTraceparent(
+  { records: { spans }, traceparent, request }: Exchange,
+  protocol: "http" | "mcp" | "llm",
+): void {
+  const told = spans?.nextCall(protocol) ?? traceparent;
+  if (told !== undefined) request.headers.set("traceparent", told);
+}
+
+export function tellCall({ records: { audit, spans }, facts, trace }: Exchange, clock: Clock): void {
+  spans?.called(clock.monotonicMs());
+  if (facts.backend?.protocol !== "http") audit?.check();
+  if (trace && facts.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...facts.mcp } });
+  if (trace && facts.a2a) trace.point({ type: "policyEvent", kind: "a2a", details: { ...facts.a2a } });
+  if (trace && facts.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...facts.llm } });
+}
+
+export function tellPolicies({ trace }: Exchange, { phase, of, effectivePolicy }: CompiledScope): void {
+  trace?.point({ type: "policySelection", phase, effectivePolicy, ...(of === undefined ? {} : { of }) });
+}
+
+export function withholdCredentials({ credentials, facts, request }: Exchange): void {
+  if (facts.backend?.type !== "internal") withholdOwnCookies(request.headers);
+  if (credentials.headers) for (const name of credentials.headers) request.headers.delete(name);
+  const { query: credentialQuery } = credentials;
+  if (credentialQuery && credentialQuery.length > 0) {
+    request.query = request.query
+      .split("&")
+      .filter((part) => !credentialQuery.includes(part.split("=", 1)[0] ?? ""))
+      .join("&");
+  }
+}
 
 export function handle(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink): void {
   if (env.forwardToThread?.(served, exchange, sink) !== true) new Flow(env, served, exchange, sink).start();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GatewayError } from "../../core/errors.ts";
 import { HttpClientError } from "../../http/http-client.ts";
-import { Retries } from "./retries.ts";
+import { Retries } from "./pipeline.ts";
 
 const unavailable = new GatewayError("backend_unavailable");
 const stale = new GatewayError("backend_unavailable", { cause: new HttpClientError("stale", "closed") });

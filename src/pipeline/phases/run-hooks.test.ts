@@ -4,8 +4,8 @@ import { anExchange } from "../../../test/support/exchange.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { Charge, Hooks } from "../../core/policy.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
+import { settle } from "./delivery.ts";
 import { type AdmissionHook, runAdmission, runParsedHooks } from "./run-hooks.ts";
-import { settle } from "./settle.ts";
 
 type Accepts<Hook, Value> = Value extends Hook ? true : false;
 type AsyncHook = () => Promise<undefined>;

@@ -4,8 +4,7 @@
  */
 
 import type { RequestBody } from "../../core/exchange.ts";
-import { observeChunks } from "../../http/body.ts";
-import type { BodyStream } from "../../http/body-stream.ts";
+import { type BodyStream, observeChunks } from "../../http/body.ts";
 import type { BodyStage } from "../../observe/trace/events.ts";
 import { redactBody } from "../../observe/trace/redact.ts";
 import type { Trace } from "../../observe/trace/trace.ts";

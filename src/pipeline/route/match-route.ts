@@ -4,11 +4,13 @@
  * match depends on a header or query parameter that a backend could read differently: a repeated one, or another spelling
  * of the name.
  */
-
 import { linearRegex } from "../../base/regex.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { GatewayRequest } from "../../core/exchange.ts";
-import type { Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
+import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import type { CompiledScope } from "../../core/policy.ts";
+import type { Listener, Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
+import { ambiguityIn, mayBeAmbiguous, otherReadings } from "../../http/request-path.ts";
+import type { NamedEntries } from "../../http/tls-listener.ts";
 
 export interface RouteTable {
   /**
@@ -200,4 +202,47 @@ function isCatchAll(one: Candidate): boolean {
     one.headers.length === 0 &&
     one.query.length === 0
   );
+}
+
+export function refuseMisdirected(
+  parts: NamedEntries<string> | undefined,
+  { source: { serverName }, request }: Pick<Exchange, "source" | "request">,
+): void {
+  if (parts === undefined || serverName === undefined) return;
+  const host = hostnameOf(request.host);
+  if (parts.find(serverName) === parts.find(host)) return;
+  throw new GatewayError("misdirected_request", {
+    detail: `the connection is for ${serverName}, the request for ${host}`,
+  });
+}
+
+export function prefaceOf(listener: Listener, table: RouteTable, request: GatewayRequest): CompiledScope | undefined {
+  if (listener.policies.access.length === 0) return undefined;
+  const route = table.match(request);
+  return (route?.policies ?? listener.unmatched).preface;
+}
+
+/** Route names in an error message. */
+const SHOWN_ROUTES = 10;
+
+export function refuseAmbiguousPath(request: GatewayRequest, route: Route, table: RouteTable): void {
+  const { path } = request;
+  if (!mayBeAmbiguous(path)) return;
+  const ambiguity = ambiguityIn(path);
+  if (!(route.isProtected && ambiguity !== undefined) && !otherReadings(path).some(isProtectedElsewhere)) return;
+  throw new GatewayError("bad_request", {
+    message: `bad request: ${ambiguity ?? "an ambiguous spelling"} in the path of a protected route`,
+  });
+
+  function isProtectedElsewhere(reading: string): boolean {
+    const other = table.match(request, reading);
+    return other !== route && other?.isProtected === true;
+  }
+}
+
+export function routeNotFound(request: GatewayRequest, table: RouteTable): GatewayError {
+  const { method, host, path } = request;
+  const names = table.evaluated(request);
+  const tried = names.length === 0 ? "no route has this host name" : `tried ${names.slice(0, SHOWN_ROUTES).join(", ")}`;
+  return new GatewayError("route_not_found", { detail: `nothing matches ${method} ${host}${path}: ${tried}` });
 }

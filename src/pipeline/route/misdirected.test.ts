@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { createServerNames } from "../../http/server-names.ts";
-import { refuseMisdirected } from "./misdirected.ts";
+import { createServerNames } from "../../http/tls-listener.ts";
+import { refuseMisdirected } from "./match-route.ts";
 
 const NAMES = ["second.org", "*.wild.org", "fourth.wild.org"];
 const parts = createServerNames(NAMES.map((name) => [name, name]));

@@ -9,8 +9,7 @@ import { endSessionLater } from "../../../http/h2/later-ends.ts";
 import { LifeSigns } from "../../../http/h2/life-signs.ts";
 import { KEEP_ALIVE_MS } from "../answer.ts";
 import type { ConnectionOwner, OpenConnection } from "../connection-owner.ts";
-import { StreamAnswer, type StreamOwner } from "./stream-answer.ts";
-import { MAX_STREAM_HEAD_BYTES, readStreamHead } from "./stream-head.ts";
+import { MAX_STREAM_HEAD_BYTES, readStreamHead, StreamAnswer, type StreamOwner } from "./stream-answer.ts";
 
 /** Requests of one connection at the same time. */
 const MAX_STREAMS = 100;

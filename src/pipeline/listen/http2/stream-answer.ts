@@ -2,19 +2,135 @@
  * The client's side of one exchange on an HTTP/2 stream: back-pressure, trailers, and an honest end: a body that broke off
  * is reset, never closed as if it were whole. The stream ends with its exchange, the connection goes on.
  */
-import { constants, type ServerHttp2Stream } from "node:http2";
+import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
 import type { LinkedList } from "../../../base/linked-list.ts";
 import type { MemoryPool } from "../../../base/memory-budget.ts";
 import type { Reply } from "../../../core/reply.ts";
 import { type BodyCarrier, RequestBodySource } from "../../../http/h1/request-body.ts";
 import { closeStreamLater } from "../../../http/h2/later-ends.ts";
+import { HOP_BY_HOP_HEADERS } from "../../../http/header-rules.ts";
 import type { HeaderList } from "../../../http/headers.ts";
 import { Backlog, type LastingAnswer } from "../answer.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "../idle.ts";
-import type { EntrySink } from "../request-entry.ts";
-import { responseFields, trailerFields } from "./stream-fields.ts";
-import type { StreamHead } from "./stream-head.ts";
+import type { EnteringHead, EntrySink } from "../request-entry.ts";
+
+export function responseFields(status: number, headers: HeaderList): OutgoingHttpHeaders {
+  return fieldsOf(headers.pairs, { ":status": status });
+}
+
+export function trailerFields(flat: readonly string[] | undefined): OutgoingHttpHeaders {
+  return fieldsOf(flat ?? [], {});
+}
+
+function fieldsOf(pairs: readonly string[], fields: OutgoingHttpHeaders): OutgoingHttpHeaders {
+  for (let i = 0; i + 1 < pairs.length; i += 2) {
+    const name = pairs[i] as string;
+    const value = pairs[i + 1] as string;
+    if (HOP_BY_HOP_HEADERS.has(name) || name.startsWith(":") || name === "__proto__") continue;
+    const before = Object.hasOwn(fields, name) ? fields[name] : undefined;
+    if (before === undefined) fields[name] = value;
+    else if (Array.isArray(before)) before.push(value);
+    else fields[name] = [String(before), value];
+  }
+  return fields;
+}
+
+/** As large as a head of HTTP/1.1 may be; counted as RFC 9113 section 6.5.2 does. */
+export const MAX_STREAM_HEAD_BYTES = 16 * 1024;
+const BYTES_PER_FIELD = 32;
+
+const VISIBLE = /^[\x21-\x7e]+$/;
+const LENGTH = /^[0-9]{1,15}$/;
+
+export interface StreamHead extends EnteringHead {
+  readonly contentLength: number | undefined;
+  /** The client reads trailers, as gRPC's do. */
+  readonly wantsTrailers: boolean;
+  readonly isGrpc: boolean;
+}
+
+/** `raw`: name, value, name, value, … as they came. */
+export function readStreamHead(raw: readonly string[]): StreamHead {
+  let method = "";
+  let path = "";
+  let authority: string | undefined;
+  let host: string | undefined;
+  let cookie = -1;
+  let contentLength: number | undefined;
+  let wantsTrailers = false;
+  let isGrpc = false;
+  let expects: StreamHead["expects"] = "nothing";
+  let fault: string | undefined;
+  let bytes = 0;
+  // The host comes first, as in HTTP/1.1; filled in below.
+  const pairs = ["host", ""];
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const name = raw[i] as string;
+    const value = raw[i + 1] as string;
+    bytes += name.length + value.length + BYTES_PER_FIELD;
+    switch (name) {
+      case ":method":
+        method = value;
+        continue;
+      case ":path":
+        path = value;
+        continue;
+      case ":authority":
+        authority = value;
+        continue;
+      case ":protocol":
+        fault = "WebSocket over HTTP/2 is not supported: connect with HTTP/1.1";
+        continue;
+      case ":scheme":
+        continue;
+      case "host":
+        if (host !== undefined) fault ??= "more than one host header";
+        host = value;
+        continue;
+      case "cookie":
+        // Clients may split it (RFC 9113 section 8.2.3); HTTP/1.1 knows one.
+        if (cookie >= 0) {
+          pairs[cookie] = `${pairs[cookie]}; ${value}`;
+          continue;
+        }
+        cookie = pairs.length + 1;
+        break;
+      case "te":
+        wantsTrailers = value.toLowerCase() === "trailers";
+        break;
+      case "content-type":
+        isGrpc = value.startsWith("application/grpc");
+        break;
+      case "expect":
+        expects = value.toLowerCase() === "100-continue" ? "continue" : "unknown";
+        break;
+      case "content-length":
+        if (!LENGTH.test(value)) fault ??= "the content-length is not a number";
+        else contentLength = Number(value);
+    }
+    pairs.push(name, value);
+  }
+  if (authority !== undefined && host !== undefined && authority.toLowerCase() !== host.toLowerCase())
+    fault ??= "the authority and the Host header disagree";
+  const named = authority ?? host;
+  if (named === undefined) pairs.splice(0, 2);
+  else pairs[1] = named;
+  if (method !== "CONNECT" && (!VISIBLE.test(path) || !(path.startsWith("/") || path === "*")))
+    fault ??= "the request target is malformed";
+  return {
+    method,
+    target: method === "CONNECT" ? (named ?? "") : path,
+    version: "2",
+    pairs,
+    fault,
+    isTooLarge: bytes > MAX_STREAM_HEAD_BYTES,
+    expects,
+    contentLength,
+    wantsTrailers,
+    isGrpc,
+  };
+}
 
 const { NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = constants;
 
