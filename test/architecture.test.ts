@@ -53,15 +53,16 @@ test("ARCHITECTURE.md lists the subfolders in their order", () => {
   assert.ok(page.includes(layers), layers);
 });
 
-test("every path that ARCHITECTURE.md names exists", () => {
-  const page = readFileSync(join(root, "ARCHITECTURE.md"), "utf8");
-  const named = [...page.matchAll(/`(src\/[\w./-]+)`/g)].map(([, path]) => path as string);
-  assert.ok(named.length > 20, "the paths were found");
-  assert.deepEqual(
-    named.filter((path) => !existsSync(join(root, path))),
-    [],
-  );
-});
+for (const page of ["ARCHITECTURE.md", "docs/internals/walks.md"])
+  test(`every path that ${page} names exists`, () => {
+    const text = readFileSync(join(root, page), "utf8");
+    const named = [...text.matchAll(/`(src\/[\w./-]+)`/g)].map(([, path]) => path as string);
+    assert.ok(named.length > 20, "the paths were found");
+    assert.deepEqual(
+      named.filter((path) => !existsSync(join(root, path))),
+      [],
+    );
+  });
 
 const HEADER = "/**\n * What it is.\n */\n";
 const wrong: [name: string, path: string, text: string][] = [

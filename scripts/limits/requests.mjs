@@ -187,12 +187,7 @@ export const REQUEST_LIMITS = {
       "host, path or query of a request refused at the edge, in logs and traces",
       "cut",
     ],
-    [
-      "MAX_SHOWN_LINES",
-      "pipeline/listen/edge.ts",
-      "header lines shown of a request refused at the edge",
-      "left out",
-    ],
+    ["MAX_SHOWN_LINES", "pipeline/listen/edge.ts", "header lines shown of a request refused at the edge", "left out"],
     ["IDLE_LIMIT_MS", "pipeline/listen/idle.ts", "time without a byte of a body", "the connection is closed"],
     [
       "MAX_HELD_BODY_BYTES",
