@@ -31,7 +31,7 @@ const MAX_BODY_WAIT_MS = 10_000;
 const MAX_STALL_MS = 10_000;
 const STALL_CHECK_MS = 1_000;
 /** Messages are charged three times their size, so at this multiple of the limit the waiting ones hold as much as the limit. */
-const MAX_WAITING_LIMITS = 3;
+const WAITING_LIMIT_FACTOR = 3;
 /** Bodies up to this size are read even while memory is short. */
 const SMALL_BODY_BYTES = 64 * 1024;
 /** Smaller stores and caches are useless, and smaller limits would break gateways on small machines. */
@@ -559,9 +559,9 @@ export class MessagePool {
 
   /** Rejects the newest messages while all together are charged far more than the limit. */
   #rejectExcess(): void {
-    if (this.#usedBytes - this.#uncountedBytes <= this.limitBytes * MAX_WAITING_LIMITS) return;
+    if (this.#usedBytes - this.#uncountedBytes <= this.limitBytes * WAITING_LIMIT_FACTOR) return;
     for (const room of [...this.#rooms].reverse()) {
-      if (this.#usedBytes - this.#uncountedBytes <= this.limitBytes * MAX_WAITING_LIMITS) return;
+      if (this.#usedBytes - this.#uncountedBytes <= this.limitBytes * WAITING_LIMIT_FACTOR) return;
       if (room !== this.#oldest && !room.isReceived) room.reject("excess");
     }
   }
