@@ -321,7 +321,7 @@ export class TranslatedResponse implements ProviderResponse {
     this.#held = [];
     this.#source.stop();
     this.#settle(false);
-    const detail = `the provider's answer is larger than ${MAX_RESPONSE_BYTES} bytes`;
+    const detail = `the provider's response is larger than ${MAX_RESPONSE_BYTES} bytes`;
     this.#call.fail(new GatewayError("backend_response_invalid", { detail }));
   }
 
@@ -338,8 +338,8 @@ export class TranslatedResponse implements ProviderResponse {
       this.#call.fail(
         new GatewayError("backend_response_invalid", {
           detail: isTooComplex
-            ? `the provider's answer has more than ${MAX_RESPONSE_OBJECTS} objects`
-            : "the provider's answer is not a JSON object",
+            ? `the provider's response has more than ${MAX_RESPONSE_OBJECTS} objects`
+            : "the provider's response is not a JSON object",
         }),
       );
       return;
@@ -355,7 +355,7 @@ export class TranslatedResponse implements ProviderResponse {
           : errorBody(clientFormat, { status: this.#status, message: errorMessage(parsed, text), code: undefined });
     } catch (error) {
       this.#status = error instanceof UpstreamResponseError ? error.status : 502;
-      const message = error instanceof UpstreamResponseError ? error.message : "the provider's answer cannot be read";
+      const message = error instanceof UpstreamResponseError ? error.message : "the provider's response cannot be read";
       body = errorBody(clientFormat, { status: this.#status, message, code: "upstream_error" });
     }
     const { counts } = this.#translation;

@@ -230,7 +230,7 @@ class Part implements HttpResponseReceiver {
     const raw = this.#held.length === 1 && this.#held[0] ? this.#held[0] : Buffer.concat(this.#held);
     const answer = isEncoded(encoding) ? decodeResponse(raw, encoding) : raw;
     if (answer === undefined)
-      this.#whole.failed(this, new HttpClientError("response", "the provider's answer cannot be decoded"));
+      this.#whole.failed(this, new HttpClientError("response", "the provider's response cannot be decoded"));
     else if (this.#whole.exceedsLimit(answer.length)) this.#whole.reject(this);
     else this.#whole.completed(this, headers, answer);
   }

@@ -28,7 +28,7 @@ test("messages: the last tool, the system prompt and the last block of the conve
   });
 });
 
-test("converse: points follow what is cached; models that know none get none, Nova none after tools", () => {
+test("converse: cache points follow the cached content; models without support get none, Nova none after tools", () => {
   const body = {
     system: [{ text: "S" }],
     toolConfig: { tools: [{ toolSpec: { name: "a" } }], toolChoice: { auto: {} } },
@@ -45,7 +45,7 @@ test("converse: points follow what is cached; models that know none get none, No
   assert.equal(markPrompt(body, "converse", "meta.llama3", ALL), body);
 });
 
-test("a request with marks of its own is left as it is; a quoted mark is none", () => {
+test("a request with its own markers is unchanged; a quoted marker does not count", () => {
   const own = {
     system: [{ type: "text", text: "S", cache_control: MARK }],
     messages: [{ role: "user", content: "x" }],
@@ -57,7 +57,7 @@ test("a request with marks of its own is left as it is; a quoted mark is none", 
   assert.notEqual(markPrompt(quoted, "messages", "claude", ALL), quoted);
 });
 
-test("what is too short is not marked; each mark counts all that is before it", () => {
+test("short prompts are not marked; each marker counts everything before it", () => {
   const body = { system: "s".repeat(400), messages: [{ role: "user", content: "m".repeat(400) }] };
   const marked = markPrompt(body, "messages", "claude", { ...ALL, minTokens: 150 });
   assert.equal(marked.system, body.system);
@@ -65,7 +65,7 @@ test("what is too short is not marked; each mark counts all that is before it", 
   assert.deepEqual(markPrompt(body, "messages", "claude", { ...ALL, minTokens: 1_000 }), body);
 });
 
-test("what cannot have a mark gets none: thoughts, empty texts, odd shapes", () => {
+test("content that cannot have a marker gets none: thinking, empty text, unknown shapes", () => {
   for (const content of [[{ type: "thinking", thinking: "x" }], [{ type: "text", text: "" }], [], null, 7, [7]]) {
     const body = { system: "", tools: [], messages: [{ role: "assistant", content }] };
     const marked = JSON.stringify(markPrompt(body, "messages", "claude", ALL));
@@ -75,7 +75,7 @@ test("what cannot have a mark gets none: thoughts, empty texts, odd shapes", () 
   assert.deepEqual(markPrompt({ messages: "x", system: "x" }, "converse", CLAUDE, ALL), { messages: "x", system: "x" });
 });
 
-test("ttl 1h is said in both", () => {
+test("ttl 1h is set in both formats", () => {
   const long: PromptCaching = { ...ALL, ttl: "1h" };
   const messages = markPrompt({ system: "S", messages: [] }, "messages", "claude", long);
   assert.deepEqual(messages.system, [{ type: "text", text: "S", cache_control: { ...MARK, ttl: "1h" } }]);

@@ -101,15 +101,15 @@ function readAsked(body: Members, form: EmbeddingFormat, losses: Losses): Asked 
 /** Takes one vector from each response. */
 function vectorsOf({ parts }: Members, count: number, form: EmbeddingFormat): readonly unknown[] {
   const answers = listOf(parts);
-  if (answers.length !== count) throw new UpstreamResponseError(502, "the provider's answer cannot be read");
+  if (answers.length !== count) throw new UpstreamResponseError(502, "the provider's response cannot be read");
   return answers.map((answer) => form.answer(answer).vectors[0]);
 }
 
 function writeResponse(vectors: readonly unknown[], { model, base64Vectors }: TranslationContext): Members {
-  if (vectors.length === 0) throw new UpstreamResponseError(502, "the provider's answer has no embeddings");
+  if (vectors.length === 0) throw new UpstreamResponseError(502, "the provider's response has no embeddings");
   const data = vectors.map((vector, index) => {
     if (!Array.isArray(vector) || !vector.every((value) => typeof value === "number"))
-      throw new UpstreamResponseError(502, "the provider's answer has an embedding that is no list of numbers");
+      throw new UpstreamResponseError(502, "the provider's response has an embedding that is no list of numbers");
     return { object: "embedding", index, embedding: base64Vectors ? base64Of(vector) : vector };
   });
   return { object: "list", data, model, usage: { prompt_tokens: 0, total_tokens: 0 } };

@@ -1,6 +1,6 @@
 /**
- * Requests and answers that were lost or broken between dialects: empty turns and results, thoughts under other names,
- * calls whose pieces are mixed, members that only some providers have.
+ * Requests and responses that were lost or broken between dialects: empty turns and results, reasoning under other
+ * names, calls with interleaved fragments, members that only some providers support.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,7 +14,7 @@ const PROVIDERS: readonly Format[] = ["chat", "messages", "generateContent", "co
 const TURNS: Readonly<Record<string, string>> = { generateContent: "contents" };
 
 for (const provider of PROVIDERS) {
-  test(`a turn of nothing but thoughts is left out for ${provider}`, () => {
+  test(`a turn with only thinking is omitted for ${provider}`, () => {
     const sent = request("messages", provider, {
       max_tokens: 10,
       messages: [
@@ -32,7 +32,7 @@ for (const provider of PROVIDERS) {
   });
 }
 
-test("an empty answer of the assistant is left out", () => {
+test("an empty assistant message is omitted", () => {
   const messages = [
     { role: "user", content: "a" },
     { role: "assistant", content: "" },
@@ -41,7 +41,7 @@ test("an empty answer of the assistant is left out", () => {
   assert.equal((request("chat", "messages", { messages }).messages as unknown[]).length, 1);
 });
 
-test("what Bedrock refuses is not sent: empty results and descriptions, tools that are used but not defined", () => {
+test("content that Bedrock rejects is not sent: empty results and descriptions, tools that are used but not defined", () => {
   const messages = [
     { role: "assistant", tool_calls: [{ id: "1", function: { name: "f", arguments: "{}" } }] },
     { role: "tool", tool_call_id: "1", content: "" },
@@ -56,7 +56,7 @@ test("what Bedrock refuses is not sent: empty results and descriptions, tools th
   assert.doesNotMatch(JSON.stringify(described), /description/);
 });
 
-test("Bedrock is told of schemas, caches and effort where its models have them", () => {
+test("Bedrock gets schemas, cache points and effort for models that support them", () => {
   const sent = request(
     "messages",
     "converse",
@@ -75,7 +75,7 @@ test("Bedrock is told of schemas, caches and effort where its models have them",
   assert.deepEqual(sent.additionalModelRequestFields, { thinking: { type: "enabled", budget_tokens: 1024 } });
 });
 
-test("thoughts of chat servers reach Messages clients, whatever their name", () => {
+test("reasoning of chat servers reaches Messages clients, whatever its name", () => {
   for (const message of [
     { reasoning: "Hm.", content: "Yes." },
     { reasoning_content: "Hm.", content: "Yes." },
@@ -100,7 +100,7 @@ test("`stop` with tool calls is a tool call", () => {
   assert.equal(said.stop_reason, "tool_use");
 });
 
-test("a tool that takes a text keeps it, both ways", () => {
+test("a tool with a string input keeps it, both ways", () => {
   const using = context();
   const patch = "*** Begin Patch\n";
   const sent = request(
@@ -125,7 +125,7 @@ test("a tool that takes a text keeps it, both ways", () => {
   assert.deepEqual([item?.type, item?.input, item?.call_id], ["custom_tool_call", patch, "t"]);
 });
 
-test("what is stored at OpenAI or Google is refused by name", () => {
+test("references to data stored at OpenAI or Google are rejected by name", () => {
   const refused: [Format, Members, string][] = [
     ["responses", { input: "x", previous_response_id: "resp_1" }, "previous_response_id"],
     ["responses", { input: "x", conversation: "c" }, "conversation"],
@@ -144,14 +144,14 @@ test("what is stored at OpenAI or Google is refused by name", () => {
 
 const ASKED = { messages: [{ role: "user", name: "Ada", content: "x" }], seed: 7, verbosity: "low" };
 
-test("`unsupported: drop` leaves members out and names them", () => {
+test("`unsupported: drop` omits members and names them", () => {
   const using = context();
   const sent = request("chat", "messages", ASKED, using);
   assert.equal("seed" in sent, false);
   assert.deepEqual(using.losses.names, ["messages[0].name", "seed", "verbosity"]);
 });
 
-test("`unsupported: pass` sends what stands at the top as it is", () => {
+test("`unsupported: pass` sends top-level members unchanged", () => {
   const using = context("m", "pass");
   const sent = request("chat", "messages", { ...ASKED, model: "mine", max_tokens: 5 }, using);
   assert.deepEqual([sent.seed, sent.verbosity, sent.model, sent.max_tokens], [7, "low", "m", 5]);
@@ -165,13 +165,13 @@ test("`unsupported: refuse` names the first", () => {
   );
 });
 
-test("names of members that a client made up cannot break a header", () => {
+test("member names invented by a client cannot break a header", () => {
   const using = context();
   request("chat", "messages", { messages: [], "x\r\nset-cookie: a=b": 1, ["y".repeat(500)]: 1 }, using);
   for (const name of using.losses.names) assert.match(name, /^[\w.[\]$?-]{1,80}$/);
 });
 
-test("what Claude Code and the Vercel SDK send is no loss where it changes no answer", () => {
+test("members of Claude Code and the Vercel SDK without effect on the response are not reported", () => {
   const using = context();
   const sent = request(
     "messages",
@@ -201,7 +201,7 @@ test("an image in the result of a tool reaches every provider", () => {
     assert.match(JSON.stringify(request("messages", provider, { max_tokens: 5, messages })), /AA==/, provider);
 });
 
-test("a signed thought goes back to the provider that signed it, and to no other", () => {
+test("signed thinking is returned only to the provider that signed it", () => {
   const body = {
     contents: [
       { role: "model", parts: [{ text: "Hm.", thought: true, thoughtSignature: "anthropic:seal" }, { text: "Yes." }] },
@@ -214,7 +214,7 @@ test("a signed thought goes back to the provider that signed it, and to no other
   assert.doesNotMatch(sent, /anth/);
 });
 
-test("Claude's answers are not cut by a small default, and its older models think by a budget", () => {
+test("Claude's responses are not truncated by a small default, and older models use a thinking budget", () => {
   const messages = [{ role: "user", content: "x" }];
   const asked = (model: string): Members =>
     request("chat", "messages", { messages, reasoning_effort: "medium" }, context(model));

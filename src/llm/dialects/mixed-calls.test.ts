@@ -1,5 +1,5 @@
 /**
- * Calls of tools whose pieces come in another order, or mixed with those of other calls.
+ * Tool calls whose fragments arrive in another order or interleaved with those of other calls.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +13,7 @@ interface Call {
   json: string;
 }
 
-/** The calls in a Messages stream, block by block. */
+/** The tool calls of a Messages stream, block by block. */
 function callsIn(events: readonly OutEvent[]): Call[] {
   const calls: Call[] = [];
   for (const { data } of events) {
@@ -41,13 +41,13 @@ const mixed: [name: string, events: Members[]][] = [
   ["the second is whole first", [begin(0, "1"), begin(1, "2", '{"a":2}'), more(0, '{"a":1}')]],
 ];
 for (const [name, events] of mixed) {
-  test(`calls whose pieces come in another order stay whole for Messages clients: ${name}`, () => {
+  test(`calls with reordered fragments are complete for Messages clients: ${name}`, () => {
     assert.deepEqual(callsIn(stream("messages", "chat", [...events, FINISH])), [
       { id: "1", name: "f1", json: '{"a":1}' },
       { id: "2", name: "f2", json: '{"a":2}' },
     ]);
   });
-  test(`and for Gemini and Responses clients: ${name}`, () => {
+  test(`calls with reordered fragments are complete for Gemini and Responses clients: ${name}`, () => {
     const gemini = JSON.stringify(stream("generateContent", "chat", [...events, FINISH]));
     assert.match(gemini, /"name":"f1","args":\{"a":1\}.*"name":"f2","args":\{"a":2\}/);
     const done = stream("responses", "chat", [...events, FINISH]).at(-1)?.data as { response: { output: Members[] } };

@@ -1,5 +1,5 @@
 /**
- * What a provider does not have is refused by the name of the member that asks for it.
+ * A parameter that a provider does not support is rejected by its name.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -79,7 +79,7 @@ const refused: [client: Format, provider: Format, body: Members, param: string][
   ],
 ];
 for (const [client, provider, body, param] of refused) {
-  test(`${client} to ${provider} refuses ${param} by name: ${JSON.stringify(body).slice(0, 60)}`, () => {
+  test(`${client} to ${provider} rejects ${param} by name: ${JSON.stringify(body).slice(0, 60)}`, () => {
     assert.throws(
       () => between(client, provider).request({ model: "m", ...body }, context()),
       (error) => error instanceof TranslationError && error.param === param,

@@ -43,7 +43,7 @@ for (const direction of readdirSync(GOLDEN).sort()) {
   }
 }
 
-test("members that mean nothing, and nulls, are accepted", () => {
+test("members without effect, and nulls, are accepted", () => {
   const neutral = {
     n: 1,
     logprobs: false,
@@ -58,7 +58,7 @@ test("members that mean nothing, and nulls, are accepted", () => {
   assert.ok(between("chat", "messages").request({ model: "m", ...user("x"), ...neutral }, context()));
 });
 
-test("a message that a chat SDK sends back as it got it is accepted, and what it refused is what it said", () => {
+test("a message that a chat SDK returns unchanged is accepted, and its refusal counts as text", () => {
   const replayed = {
     role: "assistant",
     content: null,
@@ -73,7 +73,7 @@ test("a message that a chat SDK sends back as it got it is accepted, and what it
   assert.deepEqual(sent.messages, [{ role: "assistant", content: [{ type: "text", text: "I cannot." }] }]);
 });
 
-test("marks for Anthropic's cache stay where they were set: tools, files, results", () => {
+test("Anthropic's cache markers stay where they were set: tools, files, results", () => {
   const mark = { type: "ephemeral" };
   const sent = JSON.stringify(
     between("chat", "messages").request(
@@ -131,7 +131,7 @@ interface Choice {
   readonly delta: { readonly tool_calls?: readonly { readonly function: { readonly arguments: string } }[] };
 }
 
-test("thoughts are asked for by budget where the provider has budgets", () => {
+test("thinking is requested by budget if the provider has budgets", () => {
   const thinking = { type: "enabled", budget_tokens: 2048 };
   const body = { model: "m", max_tokens: 5000, ...user("x"), thinking };
   assert.deepEqual(between("messages", "converse").request(body, context()), {
@@ -152,11 +152,11 @@ const noAnswers: [client: Format, provider: Format, body: Members][] = [
   ["chat", "generateContent", { candidates: [{ content: { parts: [{ inlineData: { data: "AA==" } }] } }] }],
 ];
 for (const [client, provider, body] of noAnswers) {
-  test(`a ${provider} answer ${JSON.stringify(body)} is an error for a ${client} client, not an empty answer`, () =>
+  test(`a ${provider} response ${JSON.stringify(body)} is an error for a ${client} client, not an empty response`, () =>
     assert.throws(() => between(client, provider).response(body, context()), UpstreamResponseError));
 }
 
-test("a history of another model gets the mark that Gemini 3 asks for", () => {
+test("a history of another model gets the signature that Gemini 3 requires", () => {
   const body = {
     messages: [
       {
@@ -172,7 +172,7 @@ test("a history of another model gets the mark that Gemini 3 asks for", () => {
   assert.equal(sent.split("skip_thought_signature_validator").length, 2);
 });
 
-test("usage is left out of a chat stream unless the client asked for it", () => {
+test("usage is omitted from a chat stream unless the client requested it", () => {
   const events = [
     [
       "",

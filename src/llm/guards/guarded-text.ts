@@ -25,7 +25,7 @@ export type GuardFound = (guard: TextGuard) => void;
 
 /** Longer than card numbers, addresses and most keys; about a line of text. */
 const HELD_CHARACTERS = 128;
-/** A match that reaches the end of what has arrived may go on. It is held up to this size, then masked as it is. */
+/** A match that reaches the end of the received text may continue. It is held up to this size, and then masked. */
 const MAX_OPEN_CHARACTERS = 4 * 1024;
 /** Searched at once; the budget of a pattern is for one piece. */
 const PIECE_CHARACTERS = 16 * 1024;
@@ -36,9 +36,9 @@ const BORDER_CHARACTERS = 2 * 1024;
 export class GuardedText {
   readonly #guards: readonly TextGuard[];
   readonly #verdict: Verdict;
-  /** The end of what was released: context for the next search. */
+  /** The end of the released text, as context for the next search. */
   #released = "";
-  /** Where a match may begin in it. The character before decides about `^` and `\b`. */
+  /** Where a match may begin in `#released`. The character before it affects `^` and `\b`. */
   #searchFrom = 0;
   #held = "";
 
@@ -52,9 +52,9 @@ export class GuardedText {
   }
 
   /**
-   * Adds text and returns what can be released. With `isOver` nothing is held back. More text may follow all the same; the
-   * part of a match that was released before it was complete stays as it is, and its continuation is masked.
-   * Throws GuardRejection.
+   * Adds text and returns the text that can be released. With `isOver`, nothing is held back. More text may still
+   * follow; the released part of an incomplete match is unchanged, and its continuation is masked. Throws
+   * GuardRejection.
    */
   *push(text: string, isOver: boolean): Steps<string> {
     let released = "";
@@ -108,7 +108,7 @@ export class GuardedText {
     }
     released += text.slice(at, cut);
     this.#held = text.slice(cut);
-    // After an early release, a match may have begun in what is gone.
+    // After an early release, a match may have started in released text.
     const context = isOver ? HELD_CHARACTERS : 0;
     this.#released = text.slice(Math.max(0, cut - context - 1), cut);
     this.#searchFrom = Math.max(0, this.#released.length - context);
@@ -134,7 +134,7 @@ export function* guardParts(
   return parts.length < 2 ? checked : yield* guardBorders(checked, guards, new Verdict(found));
 }
 
-/** Spreads a text that took the place of joined strings over them, so that what did not change stays where it was. */
+/** Distributes a replacement for joined strings over them, so that unchanged text stays in its string. */
 export function spreadText(parts: readonly string[], replaced: string): readonly string[] {
   const joined = parts.length === 1 ? parts[0] : parts.join("");
   if (joined === undefined || joined === replaced) return parts;
@@ -178,7 +178,7 @@ class Verdict {
   }
 }
 
-/** Where a text can be cut: enough is held back, and no match is cut in two. */
+/** Returns where the text can be split, so that enough is held back and no match is split. */
 function cutBefore(text: string, from: number, openFrom: number, masks: readonly TextMatch[]): number {
   let cut = Math.max(from, Math.min(text.length - HELD_CHARACTERS, openFrom));
   const crossed = masks.find(({ start, end }) => start < cut && cut < end);
@@ -235,7 +235,10 @@ function regionsAround(borders: readonly number[], length: number): { readonly s
   return regions;
 }
 
-/** `filler` stands for a string of which nothing is left; undefined for the mask, because providers reject empty parts. */
+/**
+ * Replaces matches with their masks. `filler` replaces a string that would become empty; if undefined, the mask does,
+ * because providers reject empty parts.
+ */
 function withMasks(parts: readonly string[], masks: readonly TextMatch[], filler: string | undefined): string[] {
   let offset = 0;
   let next = 0;
@@ -274,7 +277,7 @@ function hasBorderInside({ start, end }: TextMatch, borders: readonly number[]):
   return low < borders.length && (borders[low] as number) < end;
 }
 
-/** In order and without overlaps; the mask of a match that begins first covers those that overlap with it. */
+/** Sorts the matches and removes overlaps; the first match's mask covers matches that overlap it. */
 function merged(matches: readonly TextMatch[]): TextMatch[] {
   const result: TextMatch[] = [];
   for (const match of [...matches].sort((a, b) => a.start - b.start)) {
@@ -287,7 +290,7 @@ function merged(matches: readonly TextMatch[]): TextMatch[] {
 
 export interface ShadowGuards {
   found(guard: TextGuard): void;
-  /** An enforced guard would have rejected what it cannot read. */
+  /** Called for text that the guards cannot read; enforced guards would have rejected it. */
   unread(guards: readonly TextGuard[], reason: string): void;
 }
 

@@ -22,7 +22,7 @@ function run(events: readonly (object | string)[], guards = GUARDS): SseEvent[] 
 const parsed = (events: readonly SseEvent[]): unknown[] =>
   events.map(({ data }) => (data.startsWith("{") ? JSON.parse(data) : data));
 
-test("the rest of a channel comes in an event of its own that repeats no id, role or usage", () => {
+test("the rest of a channel is sent in a separate event that repeats no id, role or usage", () => {
   const chunk = { id: "c", object: "chat.completion.chunk", created: 1, model: "m" };
   const usage = { total_tokens: 1 };
   const call = { index: 1, id: "call_1", type: "function", function: { name: "f", arguments: '{"a":' } };
@@ -67,7 +67,7 @@ test("the rest of a channel comes in an event of its own that repeats no id, rol
   ]);
 });
 
-test("a block's rest comes under the event name of its deltas, before the block stops", () => {
+test("the rest of a block is sent under the event name of its deltas, before the block stops", () => {
   const delta = (text: string) => ({ type: "content_block_delta", index: 0, delta: { type: "text_delta", text } });
   const stop = { type: "content_block_stop", index: 0 };
   const out = run([
@@ -87,7 +87,7 @@ test("text in the event that ends a choice is not held", () => {
   assert.deepEqual(parsed(out), [{ choices: [{ index: 0, delta: { content: "bye" }, finish_reason: "stop" }] }]);
 });
 
-test("names of tools are not held, and a match that goes on in the next piece is not completed", () => {
+test("names of tools are not held, and a match that continues in the next chunk is not completed", () => {
   const named = (name: string) => ({
     choices: [{ index: 0, delta: { tool_calls: [{ index: 0, function: { name } }] } }],
   });
@@ -95,7 +95,7 @@ test("names of tools are not held, and a match that goes on in the next piece is
   assert.deepEqual(parsed(run([named("secret-"), named("123")])), [named("secret-"), named("<masked>")]);
 });
 
-test("an event without text passes as it came", () => {
+test("an event without text passes unchanged", () => {
   for (const event of ['{ "type": "ping" }', '{"usage":{"total_tokens": 1.0},"choices":[]}', "[DONE]"])
     assert.deepEqual(
       run([event]).map(({ data }) => data),
@@ -103,7 +103,7 @@ test("an event without text passes as it came", () => {
     );
 });
 
-test("data that is no JSON object is guarded as text", () => {
+test("data that is not a JSON object is guarded as text", () => {
   assert.deepEqual(
     run(["my secret-123", '["secret-4"]']).map(({ data }) => data),
     ["my <masked>", '["<masked>"]'],
@@ -117,7 +117,7 @@ test("more texts than any model writes at once are an error", () => {
   assert.throws(() => run(events(1_025)), TooManyChannels);
 });
 
-test("a match that never ends is masked once it exceeds what is held", () => {
+test("a match that never ends is masked once it exceeds the held text", () => {
   const guards = [compileTextGuard("mask", [{ pattern: "a+" }], { status: 403, message: "no" })];
   const events = Array.from({ length: 100 }, () => ({ choices: [{ index: 0, delta: { content: "a".repeat(100) } }] }));
   const text = run(events, guards)
@@ -141,7 +141,7 @@ const somePieces = fc.array(
   { maxLength: 12 },
 );
 
-test("a text in pieces gets the same verdict and the same masks as the whole", () => {
+test("a text in chunks gets the same verdict and the same masks as the whole", () => {
   const seen = { rejected: 0, masked: 0, nothing: 0 };
   const outcome = (guard: () => string): string => {
     try {

@@ -120,13 +120,13 @@ export function createStreamGuard(guards: readonly TextGuard[], found?: GuardFou
 /** A string of an event. */
 export interface StreamPlace {
   readonly text: string;
-  /** The channel that the string is a piece of; undefined if the string is whole. */
+  /** The channel that the string belongs to; undefined if the string is complete. */
   readonly channel: string | undefined;
-  /** Clients use the piece at once, so it cannot be held back. */
+  /** Clients use the chunk immediately, so it cannot be held back. */
   readonly isImmediate: boolean;
   /** Strings with the same value are parts of one text. */
   readonly run: string;
-  /** An event that carries only more text of the channel. */
+  /** Builds events that carry only more text of the channel. */
   template?(): ChannelTemplate;
 }
 
@@ -140,13 +140,13 @@ export function readPlaces(body: Members): { readonly body: Members; readonly pl
   return { body: shown, places };
 }
 
-/** The event with other texts, as many and in the same order. */
+/** Returns the event with other texts, of the same number and in the same order. */
 export function withPlaces(body: Members, texts: readonly string[]): Members {
   let next = 0;
   return mapTexts(body, OPTIONS, (text) => texts[next++] ?? text);
 }
 
-/** Which channels end with the event; undefined if none does. */
+/** Returns which channels end with the event; undefined if none does. */
 export function endedChannels(body: Members): ((channel: string) => boolean) | undefined {
   const { type } = body;
   if (typeof type === "string") return endedByType(type, body);
@@ -157,7 +157,7 @@ export function endedChannels(body: Members): ((channel: string) => boolean) | u
   return prefixes.length === 0 ? undefined : (channel) => prefixes.some((prefix) => channel.startsWith(prefix));
 }
 
-/** Makes events that carry the rest of a channel. It retains a few short strings of the event that it was made of. */
+/** Builds events for the rest of a channel. It retains a few short strings of the original event. */
 export interface ChannelTemplate {
   event(event: SseEvent, text: string): SseEvent;
 }
@@ -206,7 +206,10 @@ function blockOf(body: Members): string {
   return String(body.index ?? body.contentBlockIndex ?? body.output_index ?? "");
 }
 
-/** Of the Responses API. Some servers give each event another `item_id`, so the index counts if there is one. */
+/**
+ * Returns the channel of a Responses event. Some servers give each event a different `item_id`, so the index is
+ * preferred.
+ */
 function responseChannel(body: Members, type: string): string {
   const { output_index: output = body.item_id, content_index: content, summary_index: summary } = body;
   return `.output.${String(output)}.${String(content)}.${String(summary)}.${type}`;
@@ -281,7 +284,7 @@ function asList(value: unknown): readonly unknown[] {
 
 export interface StreamTexts {
   readonly texts: readonly string[];
-  /** The events with other texts, as many and in the same order. */
+  /** Returns the events with other texts, of the same number and in the same order. */
   replaced(texts: readonly string[]): Steps<SseEvent[]>;
 }
 

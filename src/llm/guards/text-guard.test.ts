@@ -47,7 +47,7 @@ for (const [builtin, text, expected] of builtins) {
   });
 }
 
-test("a pattern of one's own is masked wherever it stands", () => {
+test("a custom pattern is masked wherever it occurs", () => {
   assert.equal(masked(mask({ pattern: "(?i)project-[a-z]+" }), "Project-X and project-zeta"), "<masked> and <masked>");
 });
 
@@ -62,7 +62,7 @@ test("hostile texts and patterns stay linear", () => {
   assert.ok(cpuMs() - before < 1500, String(cpuMs() - before));
 });
 
-test("a text that cannot be looked at within its budget counts as a match", () => {
+test("a text that cannot be searched within its budget counts as a match", () => {
   let seed = 1;
   const noise = Array.from({ length: 16_000 }, () => {
     seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
@@ -71,14 +71,14 @@ test("a text that cannot be looked at within its budget counts as a match", () =
   assert.equal(isRejected(reject({ pattern: "(?:a|b)*a(?:a|b){400}c" }), noise.join("")), true);
 });
 
-test("long texts are looked at in pieces, cut between words", () => {
+test("long texts are searched in pieces, split between words", () => {
   const text = `${"word ".repeat(5000)}me@example.com ${"word ".repeat(5000)}`;
   const shown = masked(mask({ builtin: "email" }), text);
   assert.ok(shown.includes("<EMAIL_ADDRESS>") && !shown.includes("example.com"));
   assert.equal(shown.length, text.length - "me@example.com".length + "<EMAIL_ADDRESS>".length);
 });
 
-test("request guards read every string but identifiers and addresses of images", () => {
+test("request guards read every string except identifiers and image URLs", () => {
   const guards = [mask({ builtin: "email" })];
   const body = {
     model: "a@b.com",
@@ -100,7 +100,7 @@ test("request guards read every string but identifiers and addresses of images",
   assert.equal(text.split("a@b.com").length, 4);
 });
 
-test("a refusing guard says why", () => {
+test("a guard that rejects gives the reason", () => {
   const rules = { requestGuards: [reject({ pattern: "secret" })] };
   assert.throws(() => apply({ messages: [{ role: "user", content: "a secret" }] }, "chat", rules), GuardRejection);
   assert.ok(apply({ messages: [{ role: "user", content: "nothing" }] }, "chat", rules));
@@ -206,14 +206,14 @@ test("a match that is spread over events is masked, and no text is lost", () => 
   );
 });
 
-test("a stream that a guard refuses stops where the match is", () => {
+test("a stream that a guard rejects stops at the match", () => {
   assert.throws(
     () => guardStream([chunk("all "), chunk("sec"), chunk("rets")], [reject({ pattern: "secret" })]),
     GuardRejection,
   );
 });
 
-test("texts of other dialects are guarded too, also where they are repeated whole", () => {
+test("texts of other dialects are guarded too, including complete repetitions", () => {
   const guards = [mask({ builtin: "email" })];
   const anthropic = [
     { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "a@" } },

@@ -64,7 +64,7 @@ let count = 0;
 /** Positions that were checked: the same members in the same dialect need it once. */
 const checked = new Set<string>();
 
-/** A secret in each position, as it is and inside of a sentence, never comes out. */
+/** Asserts that a secret in each position, alone and inside a sentence, is never in the output. */
 function check(sample: Members, what: string, guarded: (body: Members) => string): void {
   for (const { path, name, put } of positionsOf(sample)) {
     const shape = `${what.replace(/^[\w-]+\//, "")} ${path.replace(/\.\d+/g, ".*")}`;
@@ -90,7 +90,7 @@ function goldenCases(): { readonly name: string; readonly golden: Record<string,
   );
 }
 
-test("no string position of the golden requests, responses and stream events is left out [M26]", () => {
+test("no string position of the golden requests, responses and stream events is omitted [M26]", () => {
   count = 0;
   for (const { name, golden } of goldenCases()) {
     for (const key of ["request", "upstreamRequest"])
@@ -431,7 +431,7 @@ const EVENTS: Readonly<Record<string, object>> = {
   "an unknown event": { anything: { nested: ["x"] }, note: "z" },
 };
 
-test("no string position of the SDKs' types is left out of requests, responses and events [M25]", () => {
+test("no string position of the SDKs' types is omitted from requests, responses and events [M25]", () => {
   count = 0;
   for (const [name, body] of Object.entries(REQUESTS))
     check(body as Members, name, (changed) => guardedBody(changed, "request"));
@@ -450,7 +450,7 @@ test("log probabilities and token ids are withheld from responses, and stay in r
   }
 });
 
-test("images and sound pass as they are, and text in base64 is masked inside", () => {
+test("images and audio pass unchanged, and text in base64 is masked inside", () => {
   const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
   const image = {
     messages: [{ content: [{ type: "image", source: { type: "base64", media_type: "image/png", data: png } }] }],

@@ -41,7 +41,7 @@ const KNOWN = new Set([
 /** Caching and bookkeeping hints that do not affect the response. */
 const WITHOUT_EFFECT = new Set(["cache_control", "service_tier"]);
 const TOOL_KNOWN = new Set(["type", "name", "description", "input_schema", "strict", "cache_control"]);
-/** When and how a tool's input is streamed: another provider streams as it does. */
+/** Streaming hints for tool input, which other providers ignore. */
 const TOOL_WITHOUT_EFFECT = new Set(["eager_input_streaming", "defer_loading", "allowed_callers"]);
 
 export function readMessagesRequest(body: Members, { losses }: TranslationContext): Conversation {
@@ -305,7 +305,7 @@ function block(part: ResponsePart, context: TranslationContext): Members {
   }
 }
 
-/** A model may write arguments that are no JSON; they are handed on as text rather than lost. */
+/** A model may write arguments that are not JSON; they are passed on as text instead of being dropped. */
 export function inputOf(json: string): Members {
   if (json.trim() === "") return {};
   try {
@@ -316,7 +316,7 @@ export function inputOf(json: string): Members {
   }
 }
 
-/** Here the input leaves out what was cached. */
+/** Anthropic's input count excludes cached tokens. */
 function messagesUsage(usage: Usage | undefined): Members {
   const cached = usage?.cachedInputTokens ?? 0;
   const written = usage?.cacheCreationInputTokens ?? 0;

@@ -222,7 +222,7 @@ export function claudeThinking(
 }
 
 export function readMessagesResponse(body: Members, sink: ResponseSink): void {
-  if (!Array.isArray(body.content)) throw new UpstreamResponseError(502, "the provider's answer has no content");
+  if (!Array.isArray(body.content)) throw new UpstreamResponseError(502, "the provider's response has no content");
   sink.begin(nonEmptyString(body.id), nonEmptyString(body.model));
   let call = 0;
   for (const block of body.content.filter(isMembers)) {
@@ -288,7 +288,7 @@ export function openMessagesReader(sink: ResponseSink): StreamReader {
           throw new UpstreamResponseError(500, errorMessage(data, ""));
       }
     },
-    // A stream without a reason to stop was cut: the client must not take it for whole.
+    // A stream without a stop reason was truncated, and the client must not treat it as complete.
     end() {
       if (finish === undefined) throw new UpstreamResponseError(502, ENDED_EARLY);
       const counted = readUsage(usage);

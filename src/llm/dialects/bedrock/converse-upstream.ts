@@ -142,7 +142,7 @@ function contentOf(part: ContentPart): Members {
     : { document: { format, name: documentName(part.name), source: { bytes: data } } };
 }
 
-/** The provider allows letters, digits, single blanks, hyphens and brackets. */
+/** The provider allows letters, digits, single spaces, hyphens and brackets. */
 function documentName(name: string | undefined): string {
   const cleaned = (name ?? "")
     .replace(/\.[^.]*$/, "")
@@ -232,7 +232,7 @@ function thinkingFields({ thinking }: Conversation, model: string, losses: Losse
 
 export function readConverseResponse(body: Members, sink: ResponseSink): void {
   const message = isMembers(body.output) && isMembers(body.output.message) ? body.output.message : undefined;
-  if (message === undefined) throw new UpstreamResponseError(502, "the provider's answer has no message");
+  if (message === undefined) throw new UpstreamResponseError(502, "the provider's response has no message");
   sink.begin(undefined, undefined);
   let call = 0;
   for (const block of Array.isArray(message.content) ? message.content.filter(isMembers) : []) {

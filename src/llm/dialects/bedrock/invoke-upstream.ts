@@ -1,7 +1,7 @@
 /**
- * A client that speaks Anthropic's messages and a Claude model on Amazon Bedrock, which takes the same body through
- * `invoke`: only the model (it is in the path), the stream flag and the version differ, and the events of a stream come
- * wrapped. So everything passes that converse has no words for: signed thoughts, cache marks, Anthropic's own tools.
+ * Connects a client of Anthropic's Messages API with a Claude model on Amazon Bedrock, which accepts the same body
+ * through `invoke`. Only the model (in the path), the stream flag and the version differ, and stream events are
+ * wrapped. Everything that Converse cannot express is preserved: signed thinking, cache markers, Anthropic's own tools.
  */
 
 import { type Members, parseMembers } from "../../../json/json.ts";
@@ -28,7 +28,7 @@ export const messagesToInvoke: Translation = {
   stream: unwrapped,
 };
 
-/** Bedrock adds its own counts to the last event; a client of Anthropic's does not know them. */
+/** Bedrock adds its own counts to the last event, which clients of Anthropic's API do not expect. */
 const METRICS = "amazon-bedrock-invocationMetrics";
 
 function unwrapped(): StreamTranslation {
@@ -38,7 +38,7 @@ function unwrapped(): StreamTranslation {
       if (type === "exception") throw new UpstreamResponseError(500, errorMessage(data, ""));
       const event = typeof data.bytes === "string" ? parseMembers(decode(data.bytes)) : undefined;
       if (event === undefined || typeof event.type !== "string")
-        throw new UpstreamResponseError(502, "the provider's stream holds something that is no event");
+        throw new UpstreamResponseError(502, "the provider's stream contains an invalid event");
       if (event.type === "message_stop") finished = true;
       return [{ event: event.type, data: withoutMetrics(event) }];
     },

@@ -406,7 +406,7 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
       piece(choice, thoughtPart("", signature));
     },
     redacted() {
-      // There is no part for it.
+      // Gemini has no part for it.
     },
     toolCall: (choice, call, id, name, signature) => orderOf(choice).start({ call, id, name, signature }),
     toolInput: (choice, call, json) => orderOf(choice).input(call, json),

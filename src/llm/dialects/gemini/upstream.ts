@@ -66,8 +66,8 @@ function isForGemini(part: Part): boolean {
 }
 
 /**
- * Models that sign their thoughts want the signature of the first call of a turn back. A history that another model
- * wrote has none; Google names this text for that case.
+ * Gemini's thinking models require the signature of the first call of a turn. The history of another model has none;
+ * Google documents this value for that case.
  */
 const UNSIGNED = "skip_thought_signature_validator";
 
@@ -203,7 +203,7 @@ export function readGeminiResponse(body: Members, sink: ResponseSink): void {
 export function openGeminiReader(sink: ResponseSink): StreamReader {
   let usage: unknown;
   let finished = false;
-  /** By candidate: how many tool calls it has made. */
+  /** The number of tool calls per candidate. */
   const calls: number[] = [];
   return {
     event(_name, data) {
@@ -232,7 +232,7 @@ export function openGeminiReader(sink: ResponseSink): StreamReader {
   };
 }
 
-/** Returns how many tool calls there are now. */
+/** Returns the number of tool calls so far. */
 function readParts(candidate: Members, choice: number, callsBefore: number, sink: ResponseSink): number {
   let calls = callsBefore;
   const { content } = candidate;

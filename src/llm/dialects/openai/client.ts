@@ -382,7 +382,7 @@ function message(choice: Choice, context: TranslationContext): Members {
   });
 }
 
-/** Cached tokens are part of the prompt here, and are also shown by themselves. */
+/** Cached tokens are part of the prompt, and also reported separately. */
 export function chatUsage(usage: Usage): Members {
   return compact({
     prompt_tokens: usage.inputTokens,

@@ -149,7 +149,7 @@ function responseFormat(format: ResponseFormat): Members {
 
 export function readChatResponse(body: Members, sink: ResponseSink): void {
   const choices = Array.isArray(body.choices) ? body.choices.filter(isMembers) : [];
-  if (choices.length === 0) throw new UpstreamResponseError(502, "the provider's answer has no choices");
+  if (choices.length === 0) throw new UpstreamResponseError(502, "the provider's response has no choices");
   sink.begin(nonEmptyString(body.id), nonEmptyString(body.model));
   for (const [at, choice] of choices.entries()) {
     const message = isMembers(choice.message) ? choice.message : {};
@@ -255,7 +255,7 @@ function readPart(part: unknown, choice: number, sink: ResponseSink): void {
   else if (part.type !== "reference")
     throw new UpstreamResponseError(
       502,
-      `the provider's answer holds ${JSON.stringify(part.type)}, which cannot be translated`,
+      `the provider's response holds ${JSON.stringify(part.type)}, which cannot be translated`,
     );
 }
 

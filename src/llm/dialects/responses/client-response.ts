@@ -241,7 +241,7 @@ class ResponsesWriter {
     this.close();
   }
 
-  // FROM THE ORDER OF THE TOOL CALLS
+  // Implements `OrderedCalls`.
 
   start({ id, name }: OrderedCall): void {
     this.close();
