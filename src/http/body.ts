@@ -1,6 +1,6 @@
 /**
- * Reads bodies from streams: whole up to a limit, exactly as long as announced, or only how they begin. What is larger
- * than its limit is rejected as soon as the limit is passed, and never held.
+ * Reads bodies from streams: completely up to a limit, with an exact length, or only the first chunk. A body that
+ * exceeds its limit is rejected as soon as the limit is passed, and is not retained.
  */
 import { ExpectedError } from "../base/errors.ts";
 
@@ -11,7 +11,7 @@ export class BodyTooLarge extends ExpectedError {
   }
 }
 
-/** The sender left, or its connection failed. */
+/** The sender disconnected, or its connection failed. */
 export class BodyIncomplete extends ExpectedError {
   constructor(cause?: unknown) {
     super("the connection closed before the body was complete", { cause });
@@ -25,7 +25,7 @@ export interface BodyEvents {
   failed(error: Error): void;
 }
 
-/** Reports a stream's chunks, then its end or a BodyIncomplete, once. The returned function stops that. */
+/** Reports a stream's chunks, then once its end or a BodyIncomplete. The returned function stops the reports. */
 export function followBody(stream: BodyStream, events: BodyEvents): () => void {
   const stop = (): void => {
     stream.off("data", onData);
@@ -53,7 +53,10 @@ export function followBody(stream: BodyStream, events: BodyEvents): () => void {
   return stop;
 }
 
-/** Memory for a body (`BodyReservation`). `granted` is called now or later; `rejected` also after it, until `finish`. */
+/**
+ * Reserves memory for a body (`BodyReservation`). `granted` is called immediately or later; `rejected` may also follow
+ * it, until `finish`.
+ */
 export interface BodyRoom {
   reserve(bytes: number, granted: () => void, rejected: (error: Error) => void): void;
   /** The body is complete. */
@@ -62,17 +65,17 @@ export interface BodyRoom {
 
 export interface ReadOptions {
   readonly room?: BodyRoom | undefined;
-  /** Takes over from the chunk that is too much, instead of a rejection with BodyTooLarge. */
+  /** Receives the body so far and the chunk that exceeds the limit, instead of a rejection with BodyTooLarge. */
   tooLarge?(kept: Buffer, chunk: Buffer): Promise<Buffer>;
 }
 
-/** For readers that are not limited beyond the body's own limit. */
+/** For readers without a memory limit other than the body's own. */
 const UNLIMITED: BodyRoom = { reserve: (_bytes, granted) => granted(), finish: () => undefined };
 
-/** Room for a body whose length is not known grows in steps, from this one on. */
+/** Memory for a body of unknown length is reserved in growing steps, starting with this one. */
 const FIRST_ROOM_BYTES = 64 * 1024;
 
-/** Collects a body in one buffer: many tiny pieces would take many times the memory of their bytes. */
+/** Collects a body in one buffer, because many tiny chunks would take many times the memory of their bytes. */
 export class BodyBuffer {
   #whole: Buffer | undefined = undefined;
   #isOwn = false;
@@ -82,12 +85,12 @@ export class BodyBuffer {
     return this.#bytes;
   }
 
-  /** `capacity`: what the body may become, where that is known. */
+  /** `capacity` is the expected size of the body, if known. */
   add(chunk: Buffer, capacity = 0): void {
     const start = this.#bytes;
     this.#bytes += chunk.length;
     if (this.#whole === undefined && chunk.length >= capacity) {
-      // Most bodies come in one piece, which need not be copied.
+      // Most bodies are one chunk, which is not copied.
       this.#whole = chunk;
       return;
     }
@@ -109,8 +112,8 @@ export class BodyBuffer {
 }
 
 /**
- * With the length announced, the buffer is made once: 20 MB of images are then held once and not twice. Without room
- * the stream is not read, so that its sender waits.
+ * With an announced length, the buffer is allocated once, so that 20 MB of images are held once and not twice. While
+ * memory is not granted, the stream is not read, so that its sender waits.
  */
 export function readAll(
   stream: BodyStream,
@@ -169,7 +172,7 @@ export function readAll(
   });
 }
 
-/** Reads a body whose length is known; no promise, because every small request passes here. */
+/** Reads a body of known length. It uses a callback instead of a promise, because every small request passes here. */
 export function readExactly(
   stream: BodyStream,
   length: number,
@@ -184,12 +187,12 @@ export function readExactly(
   };
   const onData = (chunk: Buffer): void => {
     body.add(chunk, length);
-    // The parser delivers exactly the announced length; the stream's own end need not be waited for.
+    // The parser delivers exactly the announced length, so the end of the stream is not awaited.
     if (body.bytes >= length) stop(undefined);
   };
   const onClose = (): void => stop(new BodyIncomplete());
   const onError = (error: Error): void => stop(new BodyIncomplete(error));
-  // No piece will come that could end the wait.
+  // No chunk will arrive to end the wait.
   if (length === 0) {
     process.nextTick(stop, undefined);
     return;
@@ -200,8 +203,8 @@ export function readExactly(
 }
 
 /**
- * The first piece of a body, which stays in the stream; undefined if there is none. For those who must know how a body
- * begins, and need not hold it.
+ * Returns the first chunk of a body, which stays in the stream; undefined if the body is empty. For callers that need
+ * only the beginning of a body.
  */
 export function peekFirst(
   stream: RequestBodyStream,
@@ -220,8 +223,8 @@ export function peekFirst(
 }
 
 /**
- * Sees chunks as their reader gets them. A second `data` listener would start the stream before the reader is
- * ready, and a stream in between would buffer more: so the event itself is looked at.
+ * Observes chunks as the reader receives them. It wraps the event, because a second `data` listener would start the
+ * stream before the reader is ready, and a stream in between would buffer more.
  */
 export function observeChunks(stream: BodyStream, seen: (chunk: Buffer) => void): void {
   const emit = stream.emit.bind(stream);
@@ -231,7 +234,7 @@ export function observeChunks(stream: BodyStream, seen: (chunk: Buffer) => void)
   };
 }
 
-/** Of `data` (a chunk), `error` (an error), `end` or `close` (nothing). */
+/** Listens to `data` (a chunk), `error` (an error), `end` or `close` (no value). */
 export type BodyListener = (value: Buffer & Error) => void;
 
 export interface BodyStream {
@@ -247,6 +250,8 @@ export interface BodyStream {
 
 /** The body of a client's request. */
 export interface RequestBodyStream extends BodyStream {
-  /** Tells the first piece, which stays in the stream, or undefined if the body is empty; once, in a later turn. */
+  /**
+   * Calls back once, in a later turn, with the first chunk, which stays in the stream; undefined if the body is empty.
+   */
   peek(seen: (first: Buffer | undefined) => void): void;
 }

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { certificates } from "../../test/support/tls/certificates.ts";
 import { alternativeNames, hasOneName } from "./certificates.ts";
 
-test("names are read as Node writes them, and none from inside of another", () => {
+test("names are parsed in Node's format, and none from inside another name", () => {
   for (const [text, names] of [
     ["", []],
     ["DNS:A.example.com, URI:spiffe://a/b", ["DNS:a.example.com", "URI:spiffe://a/b"]],
@@ -16,7 +16,7 @@ test("names are read as Node writes them, and none from inside of another", () =
     assert.deepEqual(alternativeNames(text), names, text);
 });
 
-test("a certificate has one of the names, or it has not", () => {
+test("a certificate matches if it has one of the names", () => {
   const { raw } = new X509Certificate(certificates.server.cert);
   for (const [names, expected] of [
     [["backend.test"], true],

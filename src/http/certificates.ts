@@ -1,6 +1,6 @@
 /**
- * Whether certificate and key files are what they should be, found out at configuration load: a mistake stops the
- * load with the reason instead of failing every connection.
+ * Checks certificate and key files when the configuration is loaded, so that a mistake fails the load with a reason
+ * instead of failing every connection.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
@@ -11,7 +11,7 @@ export interface CertificateTexts {
   readonly key?: string | undefined;
 }
 
-/** Throws an Error that names the part. */
+/** Throws an Error that names the invalid part. */
 export function checkCertificates({ ca, cert, key }: CertificateTexts): void {
   if (ca !== undefined) check("the root", () => new X509Certificate(ca));
   if (cert !== undefined) check("the certificate", () => new X509Certificate(cert));
@@ -24,7 +24,7 @@ function check(what: string, read: () => unknown): void {
   try {
     read();
   } catch (error) {
-    // OpenSSL's own text: `error:0480006C:PEM routines::no start line`.
+    // OpenSSL's message looks like `error:0480006C:PEM routines::no start line`.
     const reason = (error as Error).message.replace(/^error:[0-9A-F]+:/, "").replace("::", ": ");
     throw new Error(`${what} cannot be used: ${reason}`);
   }
@@ -38,7 +38,7 @@ export function hasOneName(raw: Buffer, names: readonly string[]): boolean {
   const known = alternativeNames(certificate.subjectAltName ?? "");
   return names.some((name) => {
     if (name.includes("://")) return known.includes(`URI:${name}`);
-    // A wildcard that is asked for must be in it; of others the certificate's own wildcards count.
+    // An expected wildcard must be in the certificate literally; for other names the certificate's wildcards count.
     if (name.startsWith("*.")) return known.includes(`DNS:${name.toLowerCase()}`);
     return certificate.checkHost(name, { subject: "never" }) !== undefined;
   });

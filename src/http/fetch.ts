@@ -1,7 +1,7 @@
 /**
- * Small outgoing requests of the gateway itself: key sets, discovery documents, registration, token endpoints.
- * Bounded in time and size, and redirects are never followed: what an identity provider answers must not be
- * able to send us elsewhere.
+ * Small outgoing requests of the gateway itself: key sets, discovery documents, registration, token endpoints. They are
+ * bounded in time and size, and redirects are never followed, so that an identity provider cannot redirect the gateway
+ * elsewhere.
  */
 
 import { ExpectedError } from "../base/errors.ts";
@@ -16,7 +16,7 @@ export interface FetchRequest {
   readonly timeoutMs: number;
   readonly maxBytes: number;
   readonly tls?: TlsOptions;
-  /** A document of a cluster names the URL: addresses of this machine are refused. */
+  /** The URL is from a cluster document, so addresses of this machine are rejected. */
   readonly isConfined?: boolean;
 }
 
@@ -43,7 +43,7 @@ export interface Fetcher {
   close(): void;
 }
 
-/** Only http and https, and no credentials in the URL. */
+/** Accepts only http and https, without credentials in the URL. */
 export function parseHttpUrl(text: string): URL | undefined {
   try {
     const url = new URL(text);

@@ -53,7 +53,7 @@ for (const [name, imitates] of [
   ["x_custom", false],
   ["x.y", false],
 ] as const) {
-  test(`${name} ${imitates ? "imitates" : "does not imitate"} a header that decisions depend on`, () => {
+  test(`${name} ${imitates ? "imitates" : "does not imitate"} a header that affects decisions`, () => {
     assert.equal(imitatesReservedHeader(name), imitates);
   });
 }

@@ -61,7 +61,7 @@ export const PROVIDER_CREDENTIAL_HEADERS: ReadonlySet<string> = new Set([
   "x-amz-content-sha256",
 ]);
 
-/** Headers that the gateway or a backend makes decisions by. */
+/** Headers that affect decisions of the gateway or a backend. */
 const RESERVED =
   /^(?:x-forwarded-|x-real-ip$|x-request-id$|x-ratelimit-|x-gateway-|x-api-key$|mcp-|forwarded$|host$|authorization$|proxy-|content-|transfer-encoding$|origin$|cookie$|connection$)/;
 
@@ -87,7 +87,7 @@ export function isSameHeader(one: string, other: string): boolean {
   return one === other || (one.length === other.length && areFoldedAlike(one, other));
 }
 
-/** A function of its own, so that the comparison above is small enough to be inlined on the data path. */
+/** A separate function, so that the comparison above is small enough to be inlined on the data path. */
 function areFoldedAlike(one: string, other: string): boolean {
   for (let i = 0; i < one.length; i++) {
     const a = one.charCodeAt(i);
@@ -97,12 +97,12 @@ function areFoldedAlike(one: string, other: string): boolean {
   return true;
 }
 
-/** The spelling with lower-case letters, digits and `-` only. */
+/** Returns the spelling with lowercase letters, digits and `-` only. */
 export function foldHeaderName(name: string): string {
   return hasPlainSpelling(name) ? name : name.toLowerCase().replace(/[^a-z0-9]/g, "-");
 }
 
-/** Whether `names`, which are folded, contain the name in any spelling. */
+/** Whether `names`, which must be folded, contain the name in any spelling. */
 export function includesHeader(names: ReadonlySet<string>, name: string): boolean {
   return names.has(name) || (!hasPlainSpelling(name) && names.has(foldHeaderName(name)));
 }

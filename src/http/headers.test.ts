@@ -15,7 +15,7 @@ test("repeats are kept in order and joined when read", () => {
   assert.equal(list.get("none"), undefined);
 });
 
-test("set replaces all of a name at the place of the first, delete takes all", () => {
+test("set replaces all lines of a name at the place of the first, delete removes all", () => {
   const list = new HeaderList(["a", "1", "b", "2", "a", "3", "a", "4"]);
   list.set("a", "x");
   assert.deepEqual(list.pairs, ["a", "x", "b", "2"]);
@@ -24,7 +24,7 @@ test("set replaces all of a name at the place of the first, delete takes all", (
   assert.deepEqual(list.pairs, ["b", "2", "c", "new"]);
 });
 
-/** The same name as a client may write it. */
+/** The same name in a spelling that a client may use. */
 function spellingOf(name: string): fc.Arbitrary<string> {
   const letters = [...name].map((letter) =>
     letter === "-" ? fc.constantFrom(..."-_.~!#$%&'*+^`|") : fc.constant(letter),
@@ -38,13 +38,13 @@ const line = fc.tuple(
   fc.constantFrom("a", "b", ""),
 );
 
-/** As CGI, WSGI and PHP read a list: one variable for all spellings. */
+/** Reads a list like CGI, WSGI and PHP: one variable for all spellings. */
 function variableOf(list: HeaderList, name: string): string[] {
   const folded = (text: string): string => text.toUpperCase().replace(/[^A-Z0-9]/g, "_");
   return list.pairs.filter((_, i) => i % 2 === 1 && folded(list.pairs[i - 1] as string) === folded(name));
 }
 
-test("a server that folds names reads what was asserted or nothing, whatever the list held [L18]", () => {
+test("a server that folds names reads the asserted value or nothing, whatever the list contained [L18]", () => {
   fc.assert(
     fc.property(
       fc.array(line, { maxLength: 12 }),
@@ -76,13 +76,13 @@ test("of entries that are spellings of one header the last counts", () => {
   assert.deepEqual(HeaderList.of({ "X-A": "1", x_a: "2", "x-b": "3", "x-A": "4" }).pairs, ["x-a", "4", "x-b", "3"]);
 });
 
-test("a copy has a life of its own", () => {
+test("a copy is independent", () => {
   const list = new HeaderList(["a", "1"]);
   list.clone().set("a", "2");
   assert.equal(list.get("a"), "1");
 });
 
-test("hop-by-hop headers go, and what connection names, but not what is kept", () => {
+test("hop-by-hop headers and those named by connection are removed, except kept ones", () => {
   const list = new HeaderList([
     "connection",
     "close, X-Hop, host",
@@ -109,7 +109,7 @@ test("hop-by-hop headers go, and what connection names, but not what is kept", (
   assert.deepEqual(list.pairs, ["host", "a", "x-kept", "1"]);
 });
 
-test("names like those of an object's methods are names", () => {
+test("names like those of an object's methods are valid names", () => {
   const list = new HeaderList(["__proto__", "1", "constructor", "2", "tostring", "3"]);
   assert.deepEqual(Object.keys(list.toObject()).sort(), ["__proto__", "constructor", "tostring"]);
 });
@@ -140,7 +140,7 @@ for (const [text, valid] of [
 const NAMES = ["x-a", "host", "x-gateway-error", "bad name", "x\r\ny", ""];
 const VALUES = ["1", "", "a\tb", "\xff", "a\r\nb: c", "a\nb", "a\r", "\0", "\x7f", "\u010a", "a, \u2028"];
 
-test("[L1] a list that counts as safe has no line that could end early, whatever was done to it", () => {
+test("[L1] a list that counts as safe has no line that could end early, after any operations", () => {
   let state = 7;
   const random = (below: number): number => {
     state = (state * 1103515245 + 12345) % 2147483648;
@@ -150,7 +150,7 @@ test("[L1] a list that counts as safe has no line that could end early, whatever
   for (let round = 0; round < 2000; round++) {
     let list = new HeaderList(["host", "a", "connection", "x-a"], true);
     for (let step = random(6); step > 0; step--) {
-      // Mostly good ones: one bad one makes the list unsafe for good.
+      // Mostly valid values, because one invalid value makes the list unsafe permanently.
       const name = NAMES[random(random(4) === 0 ? NAMES.length : 3)] as string;
       const value = VALUES[random(random(4) === 0 ? VALUES.length : 4)] as string;
       const act = random(6);
@@ -168,7 +168,7 @@ test("[L1] a list that counts as safe has no line that could end early, whatever
   assert.ok(outcomes.safe > 200 && outcomes.unsafe > 200);
 });
 
-test("lines that nobody looked at do not count as safe", () => {
+test("unchecked lines do not count as safe", () => {
   assert.equal(new HeaderList(["x-a", "1"]).isSafe, false);
   assert.equal(HeaderList.fromRaw(["X-A", "1"]).isSafe, false);
 });

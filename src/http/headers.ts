@@ -1,34 +1,41 @@
 /**
- * A list of header lines: lower-case names, order and repeats kept, as one flat array of name, value, name, value.
- * That is the form in which Node receives and sends them, so a request passes without being rebuilt, and a
- * linear scan over a few dozen lines is cheaper than any map.
+ * A list of header lines with lowercase names, in order and with repeats, as a flat array of name, value, name, value.
+ * Node receives and sends headers in this form, so a request passes without being rebuilt, and a linear scan over a few
+ * dozen lines is cheaper than a map.
  */
 import { isHeaderName } from "../base/header-names.ts";
 import { HOP_BY_HOP_HEADERS, isSameHeader } from "./header-rules.ts";
 
-/** Visible characters, spaces, tabs and bytes above 127. A search for what is forbidden would take twice as long. */
+/**
+ * Visible characters, spaces, tabs and bytes above 127. Searching for forbidden characters instead would take twice as
+ * long.
+ */
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 export class HeaderList {
-  /** name, value, name, value, …; the names are lower case. Changed by the methods alone: they look at what comes in. */
+  /**
+   * name, value, name, value, …; the names are lowercase. Only the methods change it, because they validate new lines.
+   */
   readonly pairs: readonly string[];
-  /** The same list. */
+  /** The same array as `pairs`, writable. */
   readonly #pairs: string[];
   #isSafe: boolean;
 
-  /** `isSafe`: names and values are known to be valid. The list becomes this one's own. */
+  /** `isSafe`: names and values are known to be valid. The list takes ownership of the array. */
   constructor(pairs: string[] = [], isSafe: boolean = pairs.length === 0) {
     this.pairs = pairs;
     this.#pairs = pairs;
     this.#isSafe = isSafe;
   }
 
-  /** Every name and value passed `isHeaderName` and `isHeaderValue`: no line can end early, and need not be looked at again. */
+  /**
+   * Every name and value passed `isHeaderName` and `isHeaderValue`, so no line can end early or must be checked again.
+   */
   get isSafe(): boolean {
     return this.#isSafe;
   }
 
-  /** From the raw header array of Node: the names are lowered, the array is copied. */
+  /** Copies Node's raw header array with lowercase names. */
   static fromRaw(raw: readonly string[]): HeaderList {
     const pairs = new Array<string>(raw.length);
     for (let i = 0; i < raw.length; i += 2) {
@@ -38,14 +45,14 @@ export class HeaderList {
     return new HeaderList(pairs);
   }
 
-  /** Of names that are spellings of one header the last counts. */
+  /** The last of several spellings of one header wins. */
   static of(entries: Readonly<Record<string, string>>): HeaderList {
     const list = new HeaderList();
     for (const name of Object.keys(entries)) list.set(name.toLowerCase(), entries[name] as string);
     return list;
   }
 
-  /** The value; repeats are joined by ", " (RFC 9110 section 5.3). `name` must be lower case. */
+  /** Returns the value, with repeats joined by ", " (RFC 9110 section 5.3). `name` must be lowercase. */
   get(name: string): string | undefined {
     const pairs = this.pairs;
     let found: string | undefined;
@@ -68,20 +75,20 @@ export class HeaderList {
     return false;
   }
 
-  /** Whether there is a line that a server may take for this header. */
+  /** Whether there is a line that a server may read as this header. */
   hasAnySpelling(name: string): boolean {
     for (let i = 0; i < this.pairs.length; i += 2) if (isSameHeader(this.pairs[i] as string, name)) return true;
     return false;
   }
 
-  /** The length of all names and values. */
+  /** The total length of all names and values. */
   get chars(): number {
     let chars = 0;
     for (const text of this.pairs) chars += text.length;
     return chars;
   }
 
-  /** Each name once, in order of first appearance. */
+  /** Yields each name once, in order of first appearance. */
   names(): Iterable<string> {
     const names = new Set<string>();
     for (let i = 0; i < this.pairs.length; i += 2) names.add(this.pairs[i] as string);
@@ -94,8 +101,8 @@ export class HeaderList {
   }
 
   /**
-   * Replaces every line that a server may take for this header (`isSameHeader`) by one, at the place of the first:
-   * so nothing that was sent under another spelling can stand in for the value.
+   * Replaces every line that a server may read as this header (`isSameHeader`) with one at the place of the first, so
+   * that no other spelling can override the value.
    */
   set(name: string, value: string): void {
     const pairs = this.#pairs;
@@ -116,18 +123,21 @@ export class HeaderList {
     else this.set(name, value);
   }
 
-  /** Adds a line to those of exactly this name, and removes other spellings of it. Without a value only the latter. */
+  /**
+   * Adds a line to those of exactly this name, and removes other spellings. Without a value, only removes other
+   * spellings.
+   */
   append(name: string, value: string | undefined): void {
     this.#removeFrom(name, 0, name);
     if (value !== undefined) this.add(name, value);
   }
 
-  /** Removes every line that a server may take for this header. */
+  /** Removes every line that a server may read as this header. */
   delete(name: string): void {
     this.#removeFrom(name, 0);
   }
 
-  /** Whether a server could read the header in more than one way: it has several lines, or one in another spelling. */
+  /** Whether a server could read the header in more than one way, because it has several lines or another spelling. */
   isAmbiguous(name: string): boolean {
     const pairs = this.pairs;
     let isSeen = false;
@@ -143,7 +153,7 @@ export class HeaderList {
     return new HeaderList(this.#pairs.slice(), this.#isSafe);
   }
 
-  /** Removes what belongs to one connection, also the names that `connection` lists, except those in `keep`. */
+  /** Removes headers of one connection, including those that `connection` lists, except those in `keep`. */
   removeHopByHop(keep?: ReadonlySet<string>): void {
     const listed = this.get("connection");
     const pairs = this.#pairs;
@@ -162,12 +172,12 @@ export class HeaderList {
     cutTo(pairs, write);
   }
 
-  /** Each name once, with the value that `get` returns. */
+  /** Yields each name once, with the value that `get` returns. */
   *entries(): Iterable<[name: string, value: string]> {
     for (const name of this.names()) yield [name, this.get(name) ?? ""];
   }
 
-  /** As an object for snapshots and dumps: a repeated name becomes a list. */
+  /** Returns an object for snapshots and dumps; a repeated name becomes a list. */
   toObject(): Record<string, string | string[]> {
     const object: Record<string, string | string[]> = Object.create(null);
     for (let i = 0; i < this.pairs.length; i += 2) {
@@ -196,17 +206,19 @@ export class HeaderList {
   }
 }
 
-/** A list forgets its end faster than it takes a length, which V8 sets in a call of its own; mostly nothing goes. */
+/** Popping is faster than setting `length`, which is a runtime call in V8; usually nothing is removed. */
 function cutTo(list: string[], length: number): void {
   while (list.length > length) list.pop();
 }
 
-/** Visible characters, spaces and tabs, and bytes above 127: what Node will send. Line breaks and NUL are refused. */
+/**
+ * Accepts visible characters, spaces, tabs and bytes above 127, which Node can send. Line breaks and NUL are rejected.
+ */
 export function isHeaderValue(value: string): boolean {
   return VALUE.test(value);
 }
 
-/** What a client said was dropped at the edge unless its peer is trusted; what is left is extended. */
+/** Extends the forwarding headers. Values from an untrusted client were removed at the listener. */
 export function addForwarded(headers: HeaderList, address: string, scheme: string, host: string): void {
   const before = headers.get("x-forwarded-for");
   headers.set("x-forwarded-for", before === undefined ? address : `${before}, ${address}`);

@@ -1,6 +1,6 @@
 /**
- * Every order of what a carrier and a consumer can do, up to a depth, and long random ones, against a model of a few
- * lines: what reaches the consumer, and whether the carrier was stopped. The consumer acts inside its callbacks too.
+ * Checks every order of carrier and consumer events up to a depth, and long random sequences, against a small model:
+ * the calls that reach the consumer, and whether the carrier was stopped. The consumer also acts inside its callbacks.
  */
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
@@ -12,11 +12,11 @@ import { HttpClientError } from "./http-client.ts";
 
 const CARRIER = ["head", "data", "end", "error", "upgrade"] as const;
 const CONSUMER = ["abort", "resume"] as const;
-/** What the consumer does inside the next callback, before it returns or instead of that. */
+/** What the consumer does inside the next callback. */
 const INSIDE = ["nothing", "abort", "resume", "throw", "abort+throw", "pause"] as const;
 type Outer = (typeof CARRIER)[number] | (typeof CONSUMER)[number];
 type Inner = (typeof INSIDE)[number];
-/** One event and what the consumer does if it hears of it. */
+/** One event, and what the consumer does inside its callback. */
 type Step = readonly [event: Outer, inside: Inner];
 
 /** Carriers that call back while they are stopped or resumed, as sockets do. */
@@ -27,7 +27,7 @@ interface Seen {
   readonly heard: string[];
   stops: number;
   proceeds: number;
-  /** What `data` told the carrier, in order. */
+  /** The results of `data`, in order. */
   readonly reading: boolean[];
 }
 
@@ -75,7 +75,7 @@ function run(steps: readonly Step[], manner: Manner): Seen {
   return seen;
 }
 
-/** The same in plain words, without callbacks: the state, and what an event does to it. */
+/** The model without callbacks: the state, and the effect of each event. */
 function model(steps: readonly Step[], manner: Manner): Seen {
   const seen: Seen = { heard: [], stops: 0, proceeds: 0, reading: [] };
   let state: "asked" | "answering" | "over" = "asked";
@@ -95,7 +95,7 @@ function model(steps: readonly Step[], manner: Manner): Seen {
       state = "over";
     }
   };
-  /** Returns whether the carrier reads on. */
+  /** Returns whether the carrier continues to read. */
   const hear = (name: string, inside: Inner): boolean => {
     const wasLast = state === "over";
     seen.heard.push(name);
@@ -140,10 +140,10 @@ function model(steps: readonly Step[], manner: Manner): Seen {
   return seen;
 }
 
-/** What must hold whatever the model says. */
+/** Guarantees that hold independently of the model. */
 function checkGuarantees({ heard, stops }: Seen): void {
   const last = heard.findIndex((name) => name !== "head" && name !== "data");
-  // After `end` or `upgraded` that threw, the error that reports it is the only thing that may follow.
+  // After `end` or `upgraded` threw, only the error that reports it may follow.
   const rest = last < 0 ? [] : heard.slice(last + 1);
   assert.ok(rest.length === 0 || (rest.length === 1 && rest[0] === "internal"), "something came after the end");
   assert.ok(stops <= 1);
@@ -151,7 +151,7 @@ function checkGuarantees({ heard, stops }: Seen): void {
 }
 
 const silent = (): void => undefined;
-/** Exceptions that no handler is left to hear of go to the process, which would end the test. */
+/** Exceptions without a handler are process errors, which would end the test. */
 function withoutLastResort(action: () => void): void {
   const { queueMicrotask } = globalThis;
   globalThis.queueMicrotask = silent;
@@ -201,7 +201,7 @@ for (const manner of MANNERS) {
   });
 }
 
-test("long random orders keep to the model", () => {
+test("long random sequences match the model", () => {
   const step = fc.constantFrom(...ALL_STEPS);
   const steps = fc.array(fc.oneof({ weight: 3, arbitrary: fc.constant<Step>(["data", "nothing"]) }, step), {
     maxLength: 60,
@@ -214,7 +214,7 @@ test("long random orders keep to the model", () => {
   );
 });
 
-test("the table: two states that live, three that are final, and no event leads out of a final one", () => {
+test("the table has two active and three final states, and no event leaves a final state", () => {
   const states: AttemptState[] = ["asked", "answering", "ended", "failed", "abandoned"];
   const events: AttemptEvent[] = ["head", "data", "end", "upgrade", "error", "abort"];
   const table = Object.fromEntries(
@@ -230,7 +230,7 @@ test("the table: two states that live, three that are final, and no event leads 
   assert.deepEqual(states.filter(isOver), ["ended", "failed", "abandoned"]);
 });
 
-test("an upgrade that nobody takes is closed", () => {
+test("an upgrade that is not accepted is closed", () => {
   for (const before of ["abort", "no handler"]) {
     const attempt = new HttpAttempt(
       { stop: silent, proceed: silent },

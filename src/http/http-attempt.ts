@@ -9,10 +9,10 @@ import { type HealthObserver, type HttpCall, HttpClientError, type HttpResponseR
 
 export type AttemptState = "asked" | "answering" | "ended" | "failed" | "abandoned";
 
-/** `abort` is ours: nobody wants the answer any more. All others come from the side that answers. */
+/** `abort` comes from the caller, which does not need the response. All others come from the responding side. */
 export type AttemptEvent = "head" | "data" | "end" | "upgrade" | "error" | "abort";
 
-/** The state after the event; undefined if the event means nothing in this state. */
+/** Returns the state after the event; undefined if the event is not valid in this state. */
 export function afterEvent(state: AttemptState, event: AttemptEvent): AttemptState | undefined {
   if (isOver(state)) return undefined;
   switch (event) {
@@ -61,7 +61,7 @@ export class HttpAttempt implements HttpCall {
     return isOver(this.#state);
   }
 
-  // EVENTS OF THE CARRIER
+  // Events of the carrier.
 
   head(status: number, headers: HeaderList): void {
     const next = afterEvent(this.#state, "head");
@@ -122,7 +122,7 @@ export class HttpAttempt implements HttpCall {
     this.#fail(error);
   }
 
-  // CALLS OF THE RECEIVER
+  // Calls of the receiver.
 
   abort(): void {
     const next = afterEvent(this.#state, "abort");

@@ -8,19 +8,19 @@ import { ExpectedError } from "../base/errors.ts";
 import type { BodyStream } from "./body.ts";
 import type { HeaderList } from "./headers.ts";
 
-/** `auto`: HTTP/2 where the server chooses it by ALPN. Without TLS, HTTP/2 is spoken with prior knowledge. */
+/** `auto`: HTTP/2 if the server chooses it by ALPN. Without TLS, HTTP/2 is used with prior knowledge. */
 export type HttpChoice = "http1" | "http2" | "auto";
 
 export interface HttpTarget {
   readonly protocol: "http" | "https";
-  /** `http1` if undefined. */
+  /** Default: `http1`. */
   readonly http?: HttpChoice;
   readonly host: string;
   readonly port: number;
   /** A unix domain socket to connect to instead of host and port. */
   readonly socketPath?: string;
   readonly tls?: TlsOptions;
-  /** A document of a cluster names it: addresses of this machine are refused. */
+  /** The address is from a cluster document, so addresses of this machine are rejected. */
   readonly isConfined?: boolean | undefined;
 }
 
@@ -29,7 +29,7 @@ export interface TlsOptions {
   readonly cert?: string;
   readonly key?: string;
   readonly servername?: string;
-  /** The certificate must have one of them, DNS names or URIs, instead of the server's name. */
+  /** The certificate must have one of these DNS names or URIs, instead of the server's name. */
   readonly names?: readonly string[];
   /** Only for tests and development: the certificate is not verified. */
   readonly insecure?: boolean;
@@ -39,10 +39,10 @@ export interface OutgoingRequest {
   readonly method: string;
   /** Origin form: path and query. */
   readonly path: string;
-  /** Without hop-by-hop headers: the client adds its own. */
+  /** Without hop-by-hop headers; the HTTP client adds its own. */
   readonly headers: HeaderList;
   readonly body?: Buffer | BodyStream | undefined;
-  /** Trailers are read (`te: trailers`); HTTP/2 servers such as those of gRPC ask for it. */
+  /** Trailers are read (`te: trailers`), which HTTP/2 servers such as gRPC require. */
   readonly wantsTrailers?: boolean;
   /** The protocol of an upgrade request, for example `websocket`. */
   readonly upgrade?: string | undefined;
@@ -62,7 +62,7 @@ export interface OutgoingRequest {
  */
 export interface HttpResponseReceiver {
   head(status: number, headers: HeaderList): void;
-  /** Returns false to pause; `HttpCall.resume` goes on. */
+  /** Returns false to pause; `HttpCall.resume` continues. */
   data(chunk: Buffer): boolean;
   end(trailers: readonly string[]): void;
   fail(error: HttpClientError): void;
@@ -93,8 +93,8 @@ export interface HttpPool {
 }
 
 /**
- * `connect`: nothing was sent. `stale`: a kept connection turned out to be closed. `response`: it broke or made no sense.
- * `request`: it cannot be sent as it is. `internal`: the consumer threw.
+ * `connect`: nothing was sent. `stale`: a reused connection was already closed. `response`: the response broke off or
+ * was invalid. `request`: the request cannot be sent. `internal`: the consumer threw.
  */
 export type HttpClientErrorKind = "connect" | "connect-timeout" | "stale" | "response" | "request" | "internal";
 

@@ -41,7 +41,7 @@ function looked(addresses: readonly string[], all: boolean): unknown {
   return told;
 }
 
-test("a name keeps its other addresses, and is refused if it has none", () => {
+test("a name keeps its other addresses, and is rejected if it has none", () => {
   assert.deepEqual(looked(["127.0.0.1", "192.0.2.1"], true), [[{ address: "192.0.2.1", family: 4 }]]);
   assert.deepEqual(looked(["::1", "2001:db8::1"], false), ["2001:db8::1", 6]);
   assert.match(String(looked(["127.0.0.1", "::1"], true)), /^name\.example is an address of the gateway's own machine/);

@@ -1,7 +1,7 @@
 /**
- * Addresses that lead back to this machine or to what only it can reach: loopback, link-local (where clouds hand out
- * credentials) and its own interfaces. Whoever may write documents of a cluster must not reach them through the gateway.
- * Looked at when a connection is opened, so that a name which changes its address is no way around.
+ * Detects addresses of this machine or reachable only from it: loopback, link-local (where clouds serve credentials),
+ * and its own interfaces. Authors of cluster documents must not reach them through the gateway. The check runs when a
+ * connection is opened, so that changing a name's address does not circumvent it.
  */
 import { BlockList, isIP, type LookupFunction } from "node:net";
 import { networkInterfaces } from "node:os";
@@ -16,7 +16,7 @@ for (const [network, prefix] of [
 ALWAYS.addAddress("::", "ipv6");
 ALWAYS.addAddress("::1", "ipv6");
 ALWAYS.addSubnet("fe80::", 10, "ipv6");
-// The metadata service of AWS over IPv6.
+// The AWS metadata service over IPv6.
 ALWAYS.addAddress("fd00:ec2::254", "ipv6");
 
 export function isLocalAddress(address: string): boolean {
@@ -33,7 +33,7 @@ export function localAddressError(host: string): Error {
   return Object.assign(new Error(message), { code: "EACCES" });
 }
 
-/** The same lookup without such addresses; a name that has no other is refused. */
+/** Wraps a lookup to omit such addresses. A name without other addresses is rejected. */
 export function confinedLookup(lookup: LookupFunction): LookupFunction {
   return (name, options, callback) => {
     lookup(name, { ...options, all: true }, (error, found) => {

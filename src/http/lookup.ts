@@ -1,7 +1,7 @@
 /**
- * Finds the addresses of one backend's name, anew for each connection, so that a change of the name is followed.
- * A resolver that fails or hangs does not take a working backend away: the last good addresses serve on. A name
- * that no longer exists is believed, because its old address may be somebody else's by now.
+ * Resolves the name of one backend for each connection, so that DNS changes take effect. While the resolver fails or
+ * hangs, the last good addresses are used. If a name no longer exists, that is accepted, because its old address may be
+ * reassigned.
  */
 import { lookup as systemLookup } from "node:dns";
 import type { LookupFunction } from "node:net";
@@ -15,15 +15,15 @@ export interface Address {
 /** Calls back with all addresses of a name. */
 export type Resolve = (name: string, done: (error: Error | null, addresses: readonly Address[]) => void) => void;
 
-/** A client waits no longer for the system's resolver, which may try for half a minute. */
+/** The limit for the system's resolver, which may retry for half a minute. */
 const LIMIT_MS = 5_000;
 const LAST_GOOD_MS = 60 * 60_000;
 
 type Answer = (error: Error | null, addresses: readonly Address[]) => void;
 
 /**
- * For one name: whoever asks while an answer is under way shares it, because the system works on few at a time, and
- * one that hangs must not be joined by more.
+ * Creates a lookup for one name. Concurrent lookups share one query, because the system runs few at a time and a
+ * hanging one must not be joined by more.
  */
 export function createLookup(clock: Clock, resolve: Resolve = systemResolve): LookupFunction {
   let lastGood: readonly Address[] = [];

@@ -27,7 +27,7 @@ for (const [received, canonical] of CANONICAL)
     assert.equal(canonicalPath(canonical), canonical);
   });
 
-/** `%61` with every character encoded, again and again. */
+/** `%61` with every character encoded repeatedly. */
 function encodedTimes(times: number): string {
   let text = "%61";
   for (let i = 0; i < times; i++)
@@ -81,7 +81,7 @@ const SAFE = [
 ];
 for (const path of SAFE) test(`${path} can be normalized`, () => assert.equal(pathFault(path), undefined));
 
-test("a percent encoding that does not end is refused in time that grows with its length", () => {
+test("an endless percent encoding is rejected in linear time", () => {
   for (const unit of ["%25", "25", "%2525", "%25%32%35", "%25253"])
     for (const path of [`/%${unit.repeat(2_000)}`, `/${unit.repeat(2_000)}2e`])
       assert.doesNotThrow(() => pathFault(path));
@@ -142,7 +142,7 @@ test("every spelling of a path has one canonical form, and different paths keep 
   );
 });
 
-/** A segment of these octets; unreserved ones are encoded or not, others always, in either hex case. */
+/** A segment of these octets. Unreserved ones are encoded or not, others always, in either hex case. */
 function spelled(octets: readonly number[], toss: () => boolean): string {
   const pieces = octets.map((octet) => {
     const character = String.fromCharCode(octet);
@@ -158,7 +158,7 @@ const PIECES = [
   "%c0%ae", "2e", "2f", "%",
 ]; // biome-ignore format: a table
 
-test("a value is one segment for every reader, or refused [V8] [L17]", () => {
+test("a value is one segment for every reader, or rejected [V8] [L17]", () => {
   const values = fc.oneof(
     fc.string(),
     fc.array(fc.constantFrom(...PIECES), { maxLength: 6 }).map((all) => all.join("")),
@@ -183,7 +183,7 @@ test("a value is one segment for every reader, or refused [V8] [L17]", () => {
   assert.ok(accepted > 500, `only ${accepted} values were accepted`);
 });
 
-/** The path decoded again and again, as it is and with the parameters of its segments cut off. */
+/** The path decoded repeatedly, with and without path parameters. */
 function readingsOf(path: string): string[] {
   const readings = [path];
   for (let rounds = 0; rounds < 6; rounds++) {
@@ -223,7 +223,7 @@ for (const [value, segment] of SEGMENTS)
   test(`${JSON.stringify(value)} ${segment === undefined ? "is no segment" : `is the segment ${segment}`}`, () =>
     assert.equal(pathSegment(value), segment));
 
-test("a name with slashes keeps its parts, and each of them must be a segment", () => {
+test("a name with slashes keeps its parts, and each part must be a segment", () => {
   assert.equal(slashedName("tuned/a b", "/"), "tuned/a%20b");
   assert.equal(slashedName("arn:aws:x/y", "%2F"), "arn%3Aaws%3Ax%2Fy");
   for (const name of ["a/../b", "/a", "a/", "a//b", "a/%2e%2e/b", "a\\b"])

@@ -1,11 +1,11 @@
 /**
- * The path of an HTTP request. Everything that decides by a path (routes, rules, limits, caches) and everything that
- * sends one reads the canonical form, so that a decision and the backend see the same segments. Paths that a backend
- * could read in two ways are refused: some everywhere (`pathFault`), others only where a decision depends on them
+ * Normalizes and validates request paths. Every decision by path (routes, rules, limits, caches) and every forwarded
+ * path uses the canonical form, so that the gateway and the backend see the same segments. Paths that a backend could
+ * read in two ways are rejected: some always (`pathFault`), others only where a decision depends on them
  * (`ambiguityIn`, `otherReadings`).
  */
 
-/** Anything that `canonicalPath` changes or `pathFault` refuses. Most paths have none of it. */
+/** Anything that `canonicalPath` changes or `pathFault` rejects. Most paths do not match. */
 const NOT_PLAIN = /[^!$&-;=@-Z_a-z~]|\/\/|\/\.{1,2}(?:[/;]|$)/;
 /** One percent-encoded octet, or characters that RFC 3986 does not allow unencoded in a path. */
 const TO_NORMALIZE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]|[^\x21-\x7e]+/g;
@@ -14,9 +14,9 @@ const SLASHES = /\/{2,}/g;
 const INCOMPLETE = /%(?![0-9A-Fa-f]{2})/;
 /** An encoded ASCII octet from space on, encoded once or several times. */
 const ENCODED_ASCII = /%(?:25)*([2-7][0-9A-Fa-f])/g;
-/** Enough for paths that were encoded for one proxy after another. Each round undoes any number of plain nestings. */
+/** Enough for paths that were encoded by several proxies. Each round undoes any number of plain nestings. */
 const DECODING_ROUNDS = 4;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: DEL is one of the characters that are refused.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: DEL is one of the rejected characters.
 const CONTROL = /%(?:[01][0-9A-Fa-f]|7[Ff])|[\x00-\x1f\x7f]/;
 /** UTF-8 that encodes a character in more bytes than it needs: careless decoders read `%c0%af` as a slash. */
 const OVERLONG = /%[Cc][01]%[89ABab]|%[Ee]0%[89]|%[Ff]0%8/;
@@ -29,15 +29,15 @@ const PARAMETER = /;|%(?:25)*3b/i;
 const ENCODED_TWICE = /%25(?=[0-9a-f]{2})/i;
 const SPACE_AT_END = /%20(?=\/|$)/;
 
-/** Canonical and without fault, as nearly all paths are. One test instead of two where both are asked. */
+/** Whether the path is canonical and without fault, as nearly all paths are. One test where both would be needed. */
 export function isPlainPath(path: string): boolean {
   return !NOT_PLAIN.test(path);
 }
 
 /**
- * The one spelling of a path: repeated slashes merged, unreserved characters decoded, other octets encoded with
- * upper-case digits (RFC 3986 section 6.2.2), characters that must be encoded encoded. Paths that differ under RFC 3986
- * in more than repeated slashes stay different.
+ * Returns the canonical spelling of a path: repeated slashes merged, unreserved characters decoded, other octets
+ * encoded with uppercase digits (RFC 3986 section 6.2.2), and characters that must be encoded encoded. Paths that
+ * differ under RFC 3986 in more than repeated slashes stay different.
  */
 export function canonicalPath(path: string): string {
   if (isPlainPath(path)) return path;
@@ -68,7 +68,7 @@ function percentEncoded(text: string): string {
   return encoded;
 }
 
-/** Why no route may serve a path as it was received, for example `a dot segment in the path`. */
+/** Returns why no route may serve the received path, for example `a dot segment in the path`. */
 export function pathFault(path: string): string | undefined {
   if (isPlainPath(path)) return undefined;
   if (path.includes("\\")) return "a backslash in the path";
@@ -88,8 +88,8 @@ export function mayBeAmbiguous(path: string): boolean {
 }
 
 /**
- * Why rules about a canonical path may not hold for what a backend reads, for example `an encoded separator`. Routes
- * with authentication or authorization refuse such paths.
+ * Returns why rules about a canonical path may not hold for the path that a backend reads, for example `an encoded
+ * separator`. Routes with authentication or authorization reject such paths.
  */
 export function ambiguityIn(path: string): string | undefined {
   if (ENCODED_SEPARATOR.test(path)) return "an encoded separator";
@@ -99,8 +99,9 @@ export function ambiguityIn(path: string): string | undefined {
 }
 
 /**
- * The canonical paths that careless backends could read instead of this one: with everything decoded, and also without
- * path parameters, what follows an encoded `?` or `#`, and dots and spaces at the end of segments.
+ * Returns the canonical paths that lenient backends could read instead of this one: with everything decoded, and also
+ * without path parameters, without the part after an encoded `?` or `#`, and without trailing dots and spaces in
+ * segments.
  */
 export function otherReadings(path: string): readonly string[] {
   const decoded = (decodedFully(path) ?? path).replaceAll("\\", "/");
@@ -120,7 +121,7 @@ function trimmedSegment(segment: string): string {
   return segment.slice(0, end);
 }
 
-/** With every ASCII octet decoded, however often it was encoded; undefined if it was too often. */
+/** Decodes every ASCII octet, however often it was encoded; undefined if it was encoded too often. */
 function decodedFully(path: string): string | undefined {
   let decoded = path;
   for (let round = 0; round < DECODING_ROUNDS; round++) {
@@ -137,9 +138,9 @@ function decodedOctet(_all: string, hex: string): string {
 }
 
 /**
- * A value as one segment of an outgoing path. Undefined for values that some server could read as more or fewer
- * segments, however often it decodes: separators, dots, control characters, nothing at all. Percent-encoding alone does
- * not prevent that.
+ * Encodes a value as one segment of an outgoing path. Returns undefined for values that a server could read as more or
+ * fewer segments, however often it decodes: separators, dots, control characters, the empty string. Percent-encoding
+ * alone does not prevent that.
  */
 export function pathSegment(value: string): string | undefined {
   const decoded = decodedFully(value);
@@ -149,14 +150,14 @@ export function pathSegment(value: string): string | undefined {
   try {
     return encodeURIComponent(value);
   } catch {
-    // Half of a surrogate pair has no encoding.
+    // A lone surrogate has no encoding.
     return undefined;
   }
 }
 
 /**
- * The same for names in which the receiving API expects slashes, written as it wants them: each part must be a segment
- * of its own, so that no reading of the name leaves its place in the path.
+ * Like `pathSegment`, for names in which the receiving API expects slashes. Each part must be a valid segment, so that
+ * no reading of the name leaves its place in the path.
  */
 export function slashedName(value: string, slash: "/" | "%2F"): string | undefined {
   const segments = value.split("/").map(pathSegment);

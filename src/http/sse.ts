@@ -1,6 +1,6 @@
 /**
- * Server-sent events, both ways. The parser takes bytes as they come (split characters, CR, LF and CRLF line
- * ends, a byte order mark, comments) and holds at most one event, up to a limit; the encoder never lets a value
+ * Parses and encodes server-sent events. The parser accepts bytes in any chunks (split characters, CR, LF and CRLF line
+ * ends, a byte order mark, comments) and holds at most one event, up to a limit. The encoder ensures that no value can
  * break out of its line.
  */
 import { ExpectedError } from "../base/errors.ts";
@@ -43,7 +43,7 @@ export function createSseParser(onEvent: (event: SseEvent) => void, maxEventByte
   let atStart = true;
   let event = "";
   let data: string[] = [];
-  /** Lines of data that were joined on the way: joining millions at the end would take long. */
+  /** Data lines that are joined incrementally, because joining millions at the end would take long. */
   let joined: string[] = [];
   let id: string | undefined;
   let retry: number | undefined;
@@ -60,7 +60,7 @@ export function createSseParser(onEvent: (event: SseEvent) => void, maxEventByte
     field(name, bytes.toString("utf8", from));
   }
 
-  /** A line that came in pieces was decoded on the way. */
+  /** A line that arrived in chunks was decoded incrementally. */
   function longLine(text: string): void {
     const colon = text.indexOf(":");
     if (colon === 0) return;
@@ -140,7 +140,7 @@ export function createSseParser(onEvent: (event: SseEvent) => void, maxEventByte
 
 const LINE_BREAKS = /\r\n|\r|\n/;
 
-/** One event as text. Every line of `data` gets its own `data:` line, so no value can end the event early. */
+/** Encodes one event. Every line of `data` gets its own `data:` line, so no value can end the event early. */
 export function encodeSseEvent(event: { event?: string; data: string; id?: string; retryMs?: number }): string {
   let text = "";
   if (event.event !== undefined) text += `event: ${singleLine(event.event)}\n`;

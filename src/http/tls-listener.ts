@@ -1,19 +1,19 @@
 /**
- * TLS of a listener as it is configured: certificates, floors, and whether clients show certificates of their own. All
- * texts are PEM; they were checked when the configuration was loaded.
+ * The TLS settings of a listener: certificates, minimum versions, and client certificates. All strings are PEM and were
+ * checked when the configuration was loaded.
  */
 
 export interface NamedEntries<Value> {
-  /** Undefined if no name fits. */
+  /** Returns undefined if no name matches. */
   find(servername: string): Value | undefined;
 }
 
-/** The first entry of a name wins. Names are lower case. */
+/** The first entry of a name wins. Names are lowercase. */
 export function createServerNames<Value>(
   entries: readonly (readonly [name: string, value: Value])[],
 ): NamedEntries<Value> {
   const exact = new Map<string, Value>();
-  /** By the part after the star, with its dot. */
+  /** Keyed by the part after the star, including its dot. */
   const wildcards = new Map<string, Value>();
   for (const [name, value] of entries) {
     const isWildcard = name.startsWith("*.");
@@ -38,23 +38,26 @@ export function createServerNames<Value>(
 export interface ListenerCertificate {
   readonly cert: string;
   readonly key: string;
-  /** Names in lower case, also `*.example.com`, for which clients are shown this one. */
+  /** The lowercase names, including `*.example.com`, for which this certificate is used. */
   readonly hosts: readonly string[];
 }
 
 export interface ListenerTls {
-  /** The first one is shown where no name fits. */
+  /** The first one is used if no name matches. */
   readonly certificates: readonly [ListenerCertificate, ...ListenerCertificate[]];
   readonly minVersion: "TLSv1.2" | "TLSv1.3";
-  /** OpenSSL's list; Node's if undefined. */
+  /** OpenSSL's list; Node's default if undefined. */
   readonly ciphers: string | undefined;
   readonly clientAuth: ClientAuth | undefined;
-  /** Which part of the port a name belongs to, if it has several: a request must belong to that of its connection. */
+  /** Maps a name to its part of the port if there are several. A request must belong to the part of its connection. */
   readonly parts?: NamedEntries<string> | undefined;
 }
 
 export interface ClientAuth {
   readonly ca: string;
-  /** `optional`: clients without a certificate pass; one that does not verify is refused either way. */
+  /**
+   * `optional`: clients without a certificate are accepted. A certificate that does not verify is rejected in both
+   * modes.
+   */
   readonly mode: "require" | "optional";
 }

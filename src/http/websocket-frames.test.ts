@@ -26,7 +26,7 @@ function frame(payloadBytes: number, isMasked: boolean, opcode = 2): Buffer {
 
 const SIZES = [0, 1, 125, 126, 127, 65_535, 65_536, 70_000];
 
-test("boundaries are found for every length, masked or not, however the bytes are cut", () => {
+test("boundaries are found for every length, masked or not, however the bytes are split", () => {
   for (const isMasked of [false, true]) {
     for (const size of SIZES) {
       for (const step of [1, 3, 1000, 1_000_000]) {
@@ -51,7 +51,7 @@ test("reading to the boundary stops between two frames", () => {
   assert.equal(counter.read(frame(3, true), true), 0, "at a boundary nothing is read");
 });
 
-test("a close frame is seen, also our own", () => {
+test("a close frame is detected, including the gateway's own", () => {
   for (const bytes of [closeFrame("client"), closeFrame("server"), frame(0, true, 8)]) {
     const counter = new FrameCounter();
     counter.read(bytes);

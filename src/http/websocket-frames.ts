@@ -1,6 +1,6 @@
 /**
- * Where the frames of a WebSocket begin and end (RFC 6455 section 5.2), without keeping any of their content: enough
- * to put a close frame between two frames of somebody else. It checks nothing: the two ends do that.
+ * Tracks the frame boundaries of a WebSocket (RFC 6455 section 5.2) without retaining content, so that a close frame
+ * can be inserted between two frames. It validates nothing; the two endpoints do that.
  */
 const CLOSE = 0x8;
 const MAX_HEADER_BYTES = 14;
@@ -14,17 +14,17 @@ export class FrameCounter {
   #payloadLeft = 0;
   #hasClosed = false;
 
-  /** Between two frames: another one may be put here. */
+  /** Whether the position is between two frames, where a frame can be inserted. */
   get isAtBoundary(): boolean {
     return this.#headerBytes === 0 && this.#payloadLeft === 0;
   }
 
-  /** A close frame was seen: nothing may follow it. */
+  /** A close frame was seen, after which nothing may follow. */
   get hasClosed(): boolean {
     return this.#hasClosed;
   }
 
-  /** Reads on, to the next boundary if asked to; returns how many bytes it read. */
+  /** Advances over the chunk, or to the next boundary with `toBoundary`. Returns the number of bytes consumed. */
   read(chunk: Buffer, toBoundary = false): number {
     let at = 0;
     while (at < chunk.length) {
@@ -57,9 +57,9 @@ export class FrameCounter {
   }
 }
 
-/** A close frame as a server sends it, or (masked) as a client does. */
+/** A close frame from a server, or (masked) from a client. */
 export function closeFrame(from: "client" | "server"): Buffer {
-  // The mask hides nothing here: it is required of clients, and this one is theirs in form only.
+  // Clients must mask frames. A mask of zeros is sufficient.
   if (from === "client") return Buffer.from([0x88, 0x82, 0, 0, 0, 0, ...GOING_AWAY]);
   return Buffer.from([0x88, 0x02, ...GOING_AWAY]);
 }

@@ -1,6 +1,6 @@
 /**
- * A WebSocket client as callbacks, over the HTTP client library: for gwctl's port-forward. Binary messages only;
- * the traffic of the gateway itself never comes through here.
+ * A WebSocket client with callbacks over the HTTP client library, for gwctl's port-forward. It supports binary messages
+ * only, and the gateway's own traffic does not use it.
  */
 import { Agent, WebSocket } from "undici";
 import type { TlsOptions } from "./http-client.ts";
@@ -17,7 +17,7 @@ export interface WebSocketOptions {
 
 export interface WebSocketHandler {
   message(bytes: Buffer): void;
-  /** Once, whoever closed it. */
+  /** Called once, whichever side closed the connection. */
   closed(reason: string): void;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The connection pools of a list of addresses that changes: one is opened when its address is first used, and closed
- * when the address is gone.
+ * The connection pools of a changing list of addresses. A pool is opened when its address is first used, and closed
+ * when the address is removed.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -16,9 +16,9 @@ export interface Endpoint {
 }
 
 export interface EndpointPools {
-  /** The address whose turn it is, passing over those that cannot be reached now; undefined if there is none. */
+  /** Returns the next address in turn, skipping unreachable ones; undefined if the list is empty. */
   next(addresses: readonly string[]): Endpoint | undefined;
-  /** Those that could not be reached when they were last asked. */
+  /** Addresses that could not be reached by their last request. */
   failing(): Readonly<Record<string, unknown>>;
   connections(): { open: number; idle: number };
   close(): void;
@@ -66,7 +66,7 @@ export function openEndpointPools(
         if (endpoint !== undefined && !endpoint.health.isResting) return endpoint;
         first ??= endpoint;
       }
-      // None can be reached as far as is known: asking beats refusing.
+      // All addresses are believed unreachable; trying one is better than rejecting the request.
       return first;
     },
     failing: () =>

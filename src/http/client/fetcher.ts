@@ -1,5 +1,5 @@
 /**
- * Outgoing requests of the gateway itself (http/fetch.ts) over pools of connections, one for each server.
+ * Sends the gateway's own outgoing requests (http/fetch.ts) over connection pools, one for each server.
  */
 
 import type { Clock } from "../../base/clock.ts";

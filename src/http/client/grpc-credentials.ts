@@ -1,7 +1,7 @@
 /**
- * Credentials of a gRPC connection without TLS. A confined one, which a document of a cluster named, is ended before its
- * first byte when it leads to this machine: looked at is the address that was connected to, so a name that changes its
- * address is no way around.
+ * Credentials of a gRPC connection without TLS. A confined connection, whose address a cluster document named, is
+ * closed before its first byte if it leads to this machine. The check uses the connected address, so that changing a
+ * name's address does not circumvent it.
  */
 import type { ChannelCredentials, ChannelOptions } from "@grpc/grpc-js";
 import { isLocalAddress, localAddressError } from "../local-address.ts";
@@ -31,6 +31,6 @@ export function plainChannel(grpc: Grpc, isConfined: boolean): PlainChannel {
       },
     };
   };
-  // A connection that another configuration opened without this check must not be taken.
+  // Prevents sharing a connection that another configuration opened without this check.
   return { credentials, options: { "grpc.use_local_subchannel_pool": 1 } };
 }

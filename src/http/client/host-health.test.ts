@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { HostHealth } from "./host-health.ts";
 
-test("a failure rests, then one request is let through, then all", async () => {
+test("a failure ejects the server, then one trial request passes, then all", async () => {
   const clock = fakeClock();
   const said: string[] = [];
   const health = new HostHealth(clock, {
@@ -29,7 +29,7 @@ test("a failure rests, then one request is let through, then all", async () => {
   assert.deepEqual(said, ["refused 1000", "refused 2000", "back"]);
 });
 
-test("rests have an end, and a trial without an answer gives way to another", async () => {
+test("ejections end, and an unanswered trial is replaced by another", async () => {
   const clock = fakeClock();
   const health = new HostHealth(clock, { rests: () => undefined, isBack: () => undefined });
   for (let i = 0; i < 40; i++) {

@@ -1,14 +1,14 @@
 /**
- * Whether a server can be reached, learned from the requests that it gets: one that does not accept a connection rests for a
- * while, longer each time; then one request is let through, and only when that is answered do the others follow. Only
- * failures to connect count: what a server answers, or how slowly, is no reason to leave it.
+ * Passive health checking of a server. A server that does not accept connections is ejected for a while, longer each
+ * time. Then one trial request passes, and only after its response do the others follow. Only connection failures
+ * count; response statuses and latency do not.
  */
 import type { Clock } from "../../base/clock.ts";
 
-/** Long enough for a restart to be noticed, short enough that nobody misses the server. */
+/** Long enough to notice a restart, short enough not to lose capacity. */
 const FIRST_REST_MS = 1_000;
 const LONGEST_REST_MS = 30_000;
-/** A request that was let through and is not answered by then says nothing: another may try. */
+/** A trial request without a response by then is inconclusive, and another one may pass. */
 const TRIAL_MS = 10_000;
 
 export interface HealthEvents {
@@ -28,14 +28,14 @@ export class HostHealth {
     this.#events = events;
   }
 
-  /** Others should be asked instead, if there are any. */
+  /** Other servers should be preferred, if there are any. */
   get isResting(): boolean {
     if (this.#failures === 0) return false;
     const nowMs = this.#clock.monotonicMs();
     return nowMs < this.#restsUntilMs || nowMs < this.#trialUntilMs;
   }
 
-  /** A request goes to it: the only one for now, if it failed before. */
+  /** Called when a request is sent to the server. After failures, it is the only one until it completes. */
   asked(): void {
     if (this.#failures > 0) this.#trialUntilMs = this.#clock.monotonicMs() + TRIAL_MS;
   }
@@ -43,7 +43,7 @@ export class HostHealth {
   failed(reason: string): void {
     const nowMs = this.#clock.monotonicMs();
     this.#trialUntilMs = 0;
-    // Requests that were on their way when the first failed say nothing new.
+    // Requests that were in flight when the first one failed add no information.
     if (this.#failures > 0 && nowMs < this.#restsUntilMs) return;
     const forMs = Math.min(FIRST_REST_MS * 2 ** Math.min(this.#failures, 16), LONGEST_REST_MS);
     this.#failures += 1;
@@ -58,7 +58,7 @@ export class HostHealth {
     this.#events.isBack();
   }
 
-  /** Nothing while all is well. */
+  /** Empty while the server is healthy. */
   describe(): { readonly health?: { readonly failures: number; readonly resting: boolean } } {
     return this.#failures === 0 ? {} : { health: { failures: this.#failures, resting: this.isResting } };
   }

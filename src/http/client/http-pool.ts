@@ -1,6 +1,6 @@
 /**
- * The connections to one target: opened when they are needed, kept while they are warm, closed before the server
- * closes them. A general client library would cost a third more than the connections in http1/ (docs/adr/0003).
+ * The connections to one target: opened on demand, kept while they are warm, and closed before the server closes them.
+ * A general client library would cost a third more than the connections in h1/ (docs/adr/0003).
  */
 
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -9,23 +9,23 @@ import { openHttp2Pool } from "../h2/http2-pool.ts";
 import type { HttpPool, HttpTarget } from "../http-client.ts";
 import { createLookup, type Resolve } from "../lookup.ts";
 
-/** Below the 5 s after which a Node server closes an idle connection, so that we close first. */
+/** Below the 5 s after which a Node server closes an idle connection, so that the gateway closes it first. */
 const IDLE_MS = 4_000;
-/** Of what a server says about itself, for the same reason. */
+/** The part of the server's `keep-alive` timeout that is used, for the same reason. */
 const SHARE_OF_HINT = 0.8;
 const LOOK_EVERY_MS = 1_000;
 
-/** Over the HTTP that the target asks for. */
+/** Opens a pool with the HTTP version of the target. */
 export function openHttpPool(target: HttpTarget, clock: Clock = systemClock, resolve?: Resolve): HttpPool {
   const { http = "http1", protocol } = target;
-  // Without TLS nobody can choose.
+  // Without TLS there is no negotiation.
   if (http === "http1" || (http === "auto" && protocol === "http")) return openHttp1Pool(target, clock, resolve);
   const fallback = http === "auto" ? () => openHttp1Pool(target, clock, resolve) : undefined;
   return openHttp2Pool(target, clock, resolve, fallback);
 }
 
 /**
- * Free connections are a stack: the most recently used one is the warmest, and taking it is O(1) however many
+ * Free connections are a stack: the most recently used one is the warmest, and taking it is O(1) regardless of how many
  * streams are open.
  */
 function openHttp1Pool(target: HttpTarget, clock: Clock, resolve: Resolve | undefined): HttpPool {
@@ -57,7 +57,10 @@ function openHttp1Pool(target: HttpTarget, clock: Clock, resolve: Resolve | unde
     while (idle[0] !== undefined && isTooOld(idle[0], nowMs)) idle[0].close();
   });
 
-  /** A look comes too late for a connection that the server closes between two of them, or while the loop is held. */
+  /**
+   * The timer alone is too late for a connection that the server closes between two checks, or while the event loop is
+   * blocked.
+   */
   function take(): Connection {
     for (let warm = idle.pop(); warm !== undefined; warm = idle.pop()) {
       if (!isTooOld(warm, clock.monotonicMs())) return warm;

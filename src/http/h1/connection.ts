@@ -1,6 +1,6 @@
 /**
- * One connection to one server, one request at a time: connects on first use, writes the request, feeds the parser,
- * and says when it is free again or of no more use.
+ * One connection to a server, with one request at a time. It connects on first use, writes the request, feeds the
+ * parser, and reports when it is free or closed.
  */
 import type { LookupFunction, Socket } from "node:net";
 import type { Writable } from "node:stream";
@@ -25,11 +25,11 @@ import { type ParserEvents, ResponseParser } from "./response-parser.ts";
 import { copied } from "./socket-reads.ts";
 
 export interface BodyWriter {
-  /** Stops reading; the rest of the body is not wanted any more. */
+  /** Stops reading; the rest of the body is discarded. */
   stop(): void;
 }
 
-/** `chunked` frames every piece; otherwise exactly `length` bytes must come. */
+/** `chunked` frames every chunk; otherwise exactly `length` bytes must arrive. */
 export function writeBody(
   body: BodyStream,
   socket: Writable,
@@ -94,7 +94,8 @@ export function writeBody(
   body.on("error", onError);
   body.on("close", onClose);
   socket.on("drain", onDrain);
-  // An end that was missed would be waited for in vain. Later, because `done` must not come before the writer is held.
+  // The `end` event may already have been emitted. Deferred, because `done` must not be called before the writer is
+  // returned.
   if (body.readableEnded) process.nextTick(onEnd);
   else if (body.destroyed) process.nextTick(onClose);
   return {
@@ -111,30 +112,30 @@ function uncork(socket: Writable): void {
 }
 
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Up to this a body is copied into one write with the head. */
+/** Bodies up to this size are copied into one write with the head. */
 const ONE_WRITE_BYTES = 16 * 1024;
 
 export interface ConnectionOwner {
   readonly clock: Clock;
-  /** Finds the addresses of the target's name. */
+  /** Resolves the target's name. */
   readonly lookup: LookupFunction;
   /** The response is complete and another request may follow. */
   free(connection: Connection): void;
-  /** It is of no more use; called once. */
+  /** The connection cannot be used again. Called once. */
   gone(connection: Connection): void;
 }
 
 export class Connection implements ParserEvents, Carrier {
-  /** When it became free; monotonic. */
+  /** When the connection became free, in monotonic time. */
   idleSinceMs = 0;
-  /** How long the server keeps it open, by what its first answer said; undefined if it did not say. */
+  /** How long the server keeps the connection open, from its first response; undefined if it did not state it. */
   serverKeepsMs: number | undefined = undefined;
   readonly #owner: ConnectionOwner;
   readonly #parser = new ResponseParser(this);
   readonly #socket: Socket;
-  /** The attempt under way; once it is over, its handle can no longer touch the next one on this connection. */
+  /** The current attempt. Once it is over, its handle cannot affect the next one on this connection. */
   #attempt: HttpAttempt | undefined = undefined;
-  /** The response has ended; whether the connection is free is decided when all bytes that came with it were read. */
+  /** The response has ended. Whether the connection is free is decided after all bytes of the same read were parsed. */
   #isComplete = false;
   #pending: OutgoingRequest | undefined = undefined;
   #bodyWriter: BodyWriter | undefined = undefined;
@@ -176,7 +177,7 @@ export class Connection implements ParserEvents, Carrier {
     return attempt;
   }
 
-  /** Gives the request up: the connection cannot be used again, because its answer may still come. */
+  /** Aborts the request. The connection cannot be reused, because the response may still arrive. */
   stop(attempt: HttpAttempt): void {
     if (attempt !== this.#attempt) return;
     this.#attempt = undefined;
@@ -196,7 +197,7 @@ export class Connection implements ParserEvents, Carrier {
   head(head: ParsedHead): void {
     this.#answering = true;
     this.#keepAlive = head.keepAlive;
-    // A server says the same every time: one look for each connection.
+    // A server sends the same value every time, so it is read once per connection.
     if (this.#served === 0) this.serverKeepsMs = keptMs(head.headers.get("keep-alive"));
     this.#attempt?.head(head.status, head.headers);
   }
@@ -220,7 +221,7 @@ export class Connection implements ParserEvents, Carrier {
     this.#isUpgraded = true;
     this.#owner.gone(this);
     this.#socket.removeAllListeners();
-    // Until somebody else listens, and if nobody does.
+    // Until another listener is attached, and in case none is.
     this.#socket.on("error", ignore);
     this.#socket.pause();
     if (rest.length > 0) this.#socket.unshift(rest);
@@ -236,7 +237,7 @@ export class Connection implements ParserEvents, Carrier {
     try {
       text = requestHead(method, path, headers, framing, upgrade);
     } catch (error) {
-      // Later: whoever sends must hold the attempt before it hears of it.
+      // Deferred, because the caller must have the attempt before it fails.
       process.nextTick(() => this.#fail("request", (error as Error).message, error as Error));
       return;
     }
@@ -259,7 +260,7 @@ export class Connection implements ParserEvents, Carrier {
   }
 
   #received(bytes: Buffer): boolean {
-    // Others read it now.
+    // After an upgrade the socket is read as a stream.
     if (this.#isUpgraded) return this.#socket.push(copied(bytes));
     this.#onData(copied(bytes));
     return true;
@@ -279,7 +280,7 @@ export class Connection implements ParserEvents, Carrier {
       );
   }
 
-  /** What a parser throws besides ResponseError is a defect of ours; its message may quote what was sent. */
+  /** An error other than ResponseError is a defect of the parser, and its message may quote data. */
   #unreadable(error: unknown): void {
     if (error instanceof ResponseError) this.#fail("response", error.message, error);
     else {
@@ -289,8 +290,9 @@ export class Connection implements ParserEvents, Carrier {
   }
 
   /**
-   * Only now, with nothing left to read: bytes that follow a response would otherwise be taken for the answer to
-   * the next request. And not if an answer came before the whole request was sent: its rest would be a new request.
+   * Runs after all bytes were parsed: bytes after a response would otherwise be taken for the next response. The
+   * connection is not reused if the response came before the whole request was sent, because the rest would be read as
+   * a new request.
    */
   #release(): void {
     this.#isComplete = false;
@@ -335,10 +337,10 @@ export class Connection implements ParserEvents, Carrier {
 }
 
 function ignore(): void {
-  // What can be done about it was done already.
+  // The failure was already handled.
 }
 
-/** `timeout=5, max=100` */
+/** Parses `timeout=5, max=100`. */
 function keptMs(hint: string | undefined): number | undefined {
   const seconds = hint === undefined ? undefined : /\btimeout=(\d{1,6})\b/i.exec(hint)?.[1];
   return seconds === undefined ? undefined : Number(seconds) * 1000;

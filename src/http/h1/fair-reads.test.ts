@@ -5,7 +5,7 @@ import type { Clock } from "../../base/clock.ts";
 import { FairReads, type ReadSocket } from "./fair-reads.ts";
 
 const ACCEPT_COST_MS = 0.3;
-/** libuv reads a socket this often in one turn, as long as each read fills the buffer. */
+/** libuv reads a socket this many times in one turn while each read fills the buffer. */
 const READS_IN_TURN = 32;
 
 class SimulatedSocket implements ReadSocket {
@@ -23,7 +23,7 @@ class SimulatedSocket implements ReadSocket {
   }
 }
 
-/** A loop like libuv's over simulated sockets, on which time passes only by the costs of accepts and reads. */
+/** An event loop like libuv's over simulated sockets. Time advances only by the costs of accepts and reads. */
 class SimulatedLoop {
   nowMs = 0;
   backlog = 0;
@@ -90,14 +90,14 @@ test("a backlog is accepted in time however many sockets are busy, and all of th
   );
 });
 
-test("connections that never stop coming leave half of the time to the sockets", () => {
+test("a continuous stream of connections leaves half of the time to the sockets", () => {
   const loop = loopWith(200);
   loop.backlog = Number.POSITIVE_INFINITY;
   while (loop.nowMs < 10_000) loop.turn(0.1, false);
   for (const { reads } of loop.sockets) assert.ok(reads * 200 * 0.1 >= 4_500, `${reads} reads`);
 });
 
-test("a socket that its owner paused meanwhile is not resumed", () => {
+test("a socket that its owner paused in the meantime is not resumed", () => {
   const loop = loopWith(100);
   loop.backlog = 50;
   while (!loop.fair.isHolding) loop.turn(0.1, false);
@@ -110,7 +110,7 @@ test("a socket that its owner paused meanwhile is not resumed", () => {
   assert.ok(busy.reads > reads);
 });
 
-test("actions run at once, and while sockets wait after them, in order", () => {
+test("actions run immediately, or in order after the wait while sockets must wait", () => {
   const loop = loopWith(100);
   const ran: string[] = [];
   loop.fair.run(() => ran.push("at once"));

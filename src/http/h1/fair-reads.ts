@@ -10,7 +10,7 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 
 const FULL_READS_PER_TURN = 32;
-/** In shorter turns, a full backlog is accepted fast enough without help. */
+/** Shorter turns accept a full backlog fast enough without intervention. */
 const LONG_TURN_MS = 4;
 /** About as long as a turn with hundreds of busy sockets, so that these get half of the time. */
 const ACCEPT_MS = 20;
@@ -42,7 +42,7 @@ export class FairReads {
     this.#schedule = schedule;
   }
 
-  /** Sockets that were read must wait. */
+  /** Whether sockets that were read must wait. */
   get isHolding(): boolean {
     return this.#acceptsFirst || this.#fullReads > FULL_READS_PER_TURN;
   }
@@ -108,5 +108,5 @@ export class FairReads {
   }
 }
 
-/** Of this thread: all its listeners and sockets share one loop. */
+/** Shared by all listeners and sockets of this thread, because they share one event loop. */
 export const fairReads = new FairReads(systemClock);

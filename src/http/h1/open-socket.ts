@@ -1,5 +1,5 @@
 /**
- * A connection to a server, plain or with TLS, as its target says.
+ * Opens a connection to a server, plain or with TLS, as the target specifies.
  */
 import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:net";
 import { connect as connectTls, type PeerCertificate } from "node:tls";
@@ -8,14 +8,14 @@ import type { HttpTarget } from "../http-client.ts";
 import { confinedLookup, isLocalAddress, localAddressError } from "../local-address.ts";
 import { type Received, readConnecting, readOptions } from "./socket-reads.ts";
 
-/** `protocols`: offered by ALPN. `received` gets the bytes instead of `data` events. */
+/** `protocols` are offered by ALPN. `received` gets the bytes instead of `data` events. */
 export function openSocket(
   { protocol, host, port, socketPath, tls, isConfined }: HttpTarget,
   unconfined: LookupFunction,
   protocols: readonly string[],
   received?: Received,
 ): Socket {
-  // A literal address is never looked up, so it is checked here; a name is checked when it resolves.
+  // A literal address is never resolved, so it is checked here. A name is checked when it is resolved.
   if (isConfined && (socketPath !== undefined || isLocalAddress(host)))
     return new Socket().destroy(localAddressError(socketPath ?? host));
   const lookup = isConfined ? confinedLookup(unconfined) : unconfined;
@@ -45,7 +45,7 @@ function namesChecked(names: readonly string[]): (host: string, shown: PeerCerti
     hasOneName(raw, names) ? undefined : new Error(`the certificate has none of the names ${names.join(", ")}`);
 }
 
-/** Connecting to a name with several addresses fails with one error per address; the first says enough. */
+/** A connection to a name with several addresses fails with one error per address; the first one is sufficient. */
 export function describeSocketError(error: Error & { code?: string; errors?: Error[] }): string {
   const first = error.message === "" && error.errors?.[0] ? error.errors[0] : error;
   return first.message === "" ? (error.code ?? "connection failed") : first.message;

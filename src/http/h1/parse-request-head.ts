@@ -1,8 +1,7 @@
 /**
- * The head of an HTTP/1.1 request, from its text. A line that breaks the grammar is refused (RequestError); a head that
- * is readable but could be framed two ways (RFC 9112 section 6.3, section 11) is returned with its fault, so that the
- * refusal can be logged with the request it was for. This is the only reading of the head: framing, routing and what is
- * forwarded all come from it.
+ * Parses the head of an HTTP/1.1 request. A line that violates the grammar is rejected (RequestError). A readable head
+ * that could be framed in two ways (RFC 9112 section 6.3, section 11) is returned with its fault, so that the rejection
+ * can be logged with its request. The head is parsed only here: framing, routing and forwarding use the result.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -10,12 +9,15 @@ import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
 import { isHeaderValue } from "../headers.ts";
 import { trimmed } from "./text-until.ts";
 
-/** `bad`: not HTTP/1.1; `too-large`: the head; `version`: another HTTP; `extensions`: of chunks, all together. */
+/**
+ * `bad`: not HTTP/1.1; `too-large`: the head; `version`: another HTTP version; `extensions`: the total size of chunk
+ * extensions.
+ */
 export type RequestErrorKind = "bad" | "too-large" | "version" | "extensions";
 
 export class RequestError extends ExpectedError {
   readonly kind: RequestErrorKind;
-  /** What came of the head, if it is the head that cannot be read. */
+  /** The bytes of the head so far, if the head cannot be parsed. */
   head: Buffer | undefined = undefined;
 
   constructor(kind: RequestErrorKind, message: string) {
@@ -29,23 +31,23 @@ export interface ParsedRequest {
   readonly method: string;
   readonly target: string;
   readonly version: "1.0" | "1.1";
-  /** name, value, name, value, …; the names are lower case, order and repeats as sent. */
+  /** name, value, name, value, …; the names are lowercase, with order and repeats as sent. */
   readonly pairs: string[];
   readonly areLinesSafe: true;
   readonly isChunked: boolean;
-  /** Undefined if it was not said. */
+  /** Undefined if the header is absent. */
   readonly contentLength: number | undefined;
   /** Another request may follow on the connection. */
   readonly keepAlive: boolean;
-  /** What `expect` says; only HTTP/1.1 can. */
+  /** The value of `expect`, which is valid only in HTTP/1.1. */
   readonly expects: "nothing" | "continue" | "unknown";
-  /** The protocol that the client offers to change to, where `connection` lists the offer. */
+  /** The protocol that the client offers to upgrade to, if `connection` lists `upgrade`. */
   readonly upgrade: string | undefined;
-  /** Why its body cannot be framed safely; such a request must be refused and the connection closed. */
+  /** Why the body cannot be framed safely. Such a request must be rejected and the connection closed. */
   readonly fault: string | undefined;
 }
 
-/** Others are refused: what is not known cannot be judged safe to forward. */
+/** Other methods are rejected, because forwarding an unknown method may not be safe. */
 const METHODS = new Set(
   (
     "GET POST PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE ACL BIND CHECKOUT COPY LINK LOCK M-SEARCH MERGE MKACTIVITY " +
@@ -53,13 +55,13 @@ const METHODS = new Set(
   ).split(" "),
 );
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
 const FORBIDDEN_SO_FAR = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|$)|(?<!\r)\n/;
 const METHOD_SO_FAR = /^[A-Z][A-Z-]{0,14}(?: |$)/;
-/** A path, `*`, or an absolute URL (RFC 9112 section 3.2); CONNECT alone names an authority. */
+/** A path, `*`, or an absolute URL (RFC 9112 section 3.2); only CONNECT has an authority. */
 const TARGET = /^(?:\/[\x21-\x7e]*|\*|[A-Za-z]+:\/\/[A-Za-z0-9._~:@[\]-]+(?:[/?][\x21-\x7e]*)?)$/;
 const AUTHORITY = /^[A-Za-z0-9._~:[\]-]+$/;
-/** Of use to smuggle another end of the body past a reader that takes trailers for headers. */
+/** These trailers could smuggle another body length past a server that merges trailers into headers. */
 const FRAMING_TRAILER = /^(?:content-length|transfer-encoding|host)$/i;
 const LENGTH = /^[0-9]{1,15}$/;
 const OTHER_HTTP = /^HTTP\/(?:0\.9|2\.0)$/;
@@ -68,13 +70,13 @@ const EXTENSIONS = new RegExp(
   `^(?:;${TOKEN}(?:=(?:${TOKEN}|"(?:[\\t !#-\\[\\]-~\\x80-\\xff]|\\\\[\\t -~\\x80-\\xff])*"))?)+$`,
 );
 
-/** Text that cannot become a head any more is refused before its end comes. */
+/** Rejects text that cannot become a valid head, before its end arrives. */
 export function checkPartialHead(text: string): void {
   if (!METHOD_SO_FAR.test(text)) throw new RequestError("bad", "the request does not begin with a method");
   if (FORBIDDEN_SO_FAR.test(text)) throw new RequestError("bad", "a control character in the head");
 }
 
-/** `text` is the head without the empty line that ends it. */
+/** `text` is the head without the final empty line. */
 export function parseRequestHead(text: string): ParsedRequest {
   let lineEnd = text.indexOf("\r\n");
   const line = lineEnd < 0 ? text : text.slice(0, lineEnd);
@@ -143,12 +145,12 @@ export function parseRequestHead(text: string): ParsedRequest {
   };
 }
 
-/** The extensions of a chunk, with their first semicolon. */
+/** Checks the extensions of a chunk, including the first semicolon. */
 export function checkExtensions(text: string): void {
   if (!EXTENSIONS.test(text)) throw new RequestError("bad", "a malformed chunk extension");
 }
 
-/** A line of a trailer section; its content means nothing here, but it may not hide anything. */
+/** Checks a trailer line. Its content is ignored, but it must be well-formed. */
 export function checkTrailer(line: string): void {
   if (!isHeaderValue(line)) throw new RequestError("bad", "a control character in a trailer");
   const name = line.slice(0, Math.max(0, line.indexOf(":")));
@@ -170,13 +172,13 @@ function framingFault(length: string | undefined, coding: string | undefined, is
   return length !== undefined && !LENGTH.test(length) ? "the content-length is not a number" : undefined;
 }
 
-/** A tab is white space to some readers of these lines and a character to others. */
+/** Parsers disagree whether a tab is white space in these lines. */
 function tabFault(text: string, from: number, to: number): string | undefined {
   const tab = text.indexOf("\t", from);
   return tab >= 0 && tab < to ? "a tab in a header that frames the message" : undefined;
 }
 
-/** Whether a comma-separated list, in lower case, names the token. */
+/** Whether a comma-separated list in lower case contains the token. */
 function lists(list: string, token: string): boolean {
   if (list === token) return true;
   if (!list.includes(token)) return false;

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { readExactly } from "../body.ts";
 import { RequestBodySource } from "./request-body.ts";
 
-/** A body whose carrier is told by hand when its turn comes. */
+/** A body whose carrier flushes only when the test says so. */
 function aBody() {
   const asked: string[] = [];
   const body = new RequestBodySource({
@@ -19,7 +19,7 @@ function aBody() {
   return { body, asked, seen, listen };
 }
 
-test("what comes before there is a reader is held, and the connection stops reading", () => {
+test("data that arrives before there is a reader is held, and the connection stops reading", () => {
   const { body, asked, seen, listen } = aBody();
   body.push(Buffer.from("a"));
   assert.deepEqual(asked, ["pause"]);
@@ -34,7 +34,7 @@ test("what comes before there is a reader is held, and the connection stops read
   assert.equal(body.readableEnded, true);
 });
 
-test("a reader gets what comes as it comes, and the end once", () => {
+test("a reader gets data as it arrives, and the end once", () => {
   const { body, seen, listen } = aBody();
   listen();
   body.push(Buffer.from("a"));
@@ -45,7 +45,7 @@ test("a reader gets what comes as it comes, and the end once", () => {
   assert.deepEqual(seen, ["a", "b", "end"]);
 });
 
-test("a reader that pauses gets nothing until it goes on, in the same order", () => {
+test("a reader that pauses gets nothing until it resumes, in the same order", () => {
   const { body, asked, seen, listen } = aBody();
   listen();
   body.on("data", (chunk) => {
@@ -75,7 +75,7 @@ test("a body that breaks off is closed and never ends", () => {
   assert.equal(body.destroyed, true);
 });
 
-test("a body of known length is read to the byte, or its reader hears that it broke off", () => {
+test("a body of known length is read to the byte, or its reader is notified that it broke off", () => {
   for (const breaks of [false, true]) {
     const { body } = aBody();
     let got: string | undefined;

@@ -1,7 +1,7 @@
 /**
- * The body of a request on its way from the connection to its reader. What arrives before there is a reader, or while
- * it pauses, is held (one read of the socket at most) and the connection stops reading. Much cheaper than a Readable,
- * of which a body needs nothing else.
+ * Carries a request body from the connection to its reader. Data that arrives before there is a reader, or while it is
+ * paused, is held (at most one read of the socket), and the connection stops reading. It is much cheaper than a
+ * Readable.
  */
 import { EventEmitter } from "node:events";
 import type { BodyListener, RequestBodyStream } from "../body.ts";
@@ -10,9 +10,9 @@ const TINY_BYTES = 512;
 const JOINED_BYTES = 16 * 1024;
 
 export interface BodyCarrier {
-  /** The reader has enough for now. */
+  /** The reader paused. */
   pauseBody(): void;
-  /** The reader wants more: `flush` must follow in a later turn. */
+  /** The reader resumed; `flush` must follow in a later turn of the event loop. */
   resumeBody(): void;
 }
 
@@ -21,9 +21,9 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
   destroyed = false;
   readonly #carrier: BodyCarrier;
   #held: Buffer[] = [];
-  /** Where tiny chunks are joined. */
+  /** The buffer in which tiny chunks are joined. */
   #room: Buffer | undefined = undefined;
-  /** Undefined until somebody reads. */
+  /** Undefined until a reader is attached. */
   #isFlowing: boolean | undefined = undefined;
   #isComplete = false;
   #peeker: ((first: Buffer | undefined) => void) | undefined = undefined;
@@ -33,7 +33,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     this.#carrier = carrier;
   }
 
-  /** Nothing waits for the reader: it is the client that owes the rest. */
+  /** Nothing is held for the reader, so the rest must come from the client. */
   get isDrained(): boolean {
     return this.#held.length === 0 && this.#isFlowing !== false;
   }
@@ -72,14 +72,16 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     }
   }
 
-  /** One read of the socket may bring thousands of tiny chunks: a buffer for each would take many times their bytes. */
+  /**
+   * One read of the socket may contain thousands of tiny chunks; a buffer for each would take many times their bytes.
+   */
   #hold(chunk: Buffer): void {
     const last = this.#held.at(-1);
     if (chunk.length >= TINY_BYTES || last === undefined || last.length >= JOINED_BYTES) this.#held.push(chunk);
     else this.#held[this.#held.length - 1] = this.#joined(last, chunk);
   }
 
-  /** Appends in place while there is room behind the bytes that were joined last. */
+  /** Appends in place while there is capacity after the bytes that were joined last. */
   #joined(last: Buffer, chunk: Buffer): Buffer {
     const length = last.length + chunk.length;
     const room = this.#room;
@@ -95,14 +97,14 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     return grown.subarray(0, length);
   }
 
-  /** Every byte has been pushed. */
+  /** Called when every byte was pushed. */
   complete(): void {
     this.#isComplete = true;
     if (this.#peeker !== undefined) this.#carrier.resumeBody();
     this.#endIfRead();
   }
 
-  /** Hands over what was held, until the reader pauses again; true if nothing is left. */
+  /** Delivers held data until the reader pauses again. Returns true if nothing is left. */
   flush(): boolean {
     if (this.#peeker !== undefined) return this.#tellFirst(this.#peeker);
     while (this.#isFlowing === true && this.#held.length > 0 && !this.destroyed) {
@@ -112,7 +114,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     return this.#isFlowing === true && this.#held.length === 0;
   }
 
-  /** It breaks off: nothing more will come. */
+  /** The body breaks off; no more data will arrive. */
   abort(): void {
     if (this.readableEnded || this.destroyed) return;
     this.destroyed = true;
@@ -120,7 +122,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     this.emit("close");
   }
 
-  /** True while nothing has come: the connection must read. */
+  /** Returns true while no data has arrived, so that the connection must read. */
   #tellFirst(peeker: (first: Buffer | undefined) => void): boolean {
     if (this.#held.length === 0 && !this.#isComplete) return !this.destroyed;
     this.#peeker = undefined;

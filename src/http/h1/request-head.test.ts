@@ -5,7 +5,7 @@ import { RequestError, requestHead } from "./request-head.ts";
 
 const NONE = { kind: "none" } as const;
 
-test("lines that were read go on as they are", () => {
+test("parsed lines are forwarded unchanged", () => {
   const headers = new HeaderList(["host", "a", "x-a", "\xe9"], true);
   headers.set("x-request-id", "1");
   assert.equal(
@@ -23,7 +23,7 @@ for (const [name, value] of [
   ["x-a: 1\r\nx-b", "2"],
   ["", "2"],
 ] as const)
-  test(`[L1] ${JSON.stringify([name, value])} cannot be sent, however it came into the list`, () => {
+  test(`[L1] ${JSON.stringify([name, value])} cannot be sent, however it was added to the list`, () => {
     const added = new HeaderList(["host", "a"], true);
     added.add(name, value);
     const set = new HeaderList(["host", "a"], true);

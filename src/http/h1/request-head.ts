@@ -1,5 +1,5 @@
 /**
- * A request head as text. Refuses what would let a value end its line: the last gate before the backend.
+ * Writes a request head. It rejects values that could end their line early, as the last check before the backend.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -17,7 +17,7 @@ export class RequestError extends ExpectedError {
 const METHOD = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const PATH = /^[\x21-\x7e\x80-\xff]+$/;
 
-/** How the body's length is told: not at all, by a length, or by chunks. */
+/** How the length of the body is declared: not at all, by a length, or by chunks. */
 export type BodyFraming =
   | { readonly kind: "none" }
   | { readonly kind: "length"; readonly length: number }
@@ -36,7 +36,7 @@ export function requestHead(
   const { pairs, isSafe } = headers;
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
-    // The framing of this connection is said by us alone.
+    // The framing headers of this connection are set below.
     if (name === "content-length" || name === "transfer-encoding" || name === "connection") continue;
     const value = pairs[i + 1] as string;
     if (!isSafe && !isHeaderName(name)) throw new RequestError("a header has no valid name");
@@ -61,8 +61,8 @@ export function framingOf({ method, headers, body }: OutgoingRequest): BodyFrami
 }
 
 /**
- * The header lines that a request is sent with: name, value, … Read from the head itself, so that what the trace shows
- * cannot differ from what is written. Of a request that cannot be sent, those that it has.
+ * Returns the header lines of a request as sent: name, value, … They are parsed from the written head, so that a trace
+ * shows exactly what is sent. For a request that cannot be sent, its own headers.
  */
 export function writtenHeaders(request: OutgoingRequest): readonly string[] {
   const { method, path, headers, upgrade } = request;

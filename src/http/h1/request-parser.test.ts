@@ -7,7 +7,7 @@ import { RequestParser } from "./request-parser.ts";
 const head = (...lines: string[]): string => `${["GET /p?q HTTP/1.1", "Host: a", ...lines].join("\r\n")}\r\n\r\n`;
 const chunked = (body: string): string => `POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${body}`;
 
-/** method target version body, for each request that is complete. */
+/** The method, target, version and body of each complete request. */
 const accepted: [name: string, bytes: string, requests: string[]][] = [
   ["a GET", head(), ["GET /p?q 1.1 "]],
   ["HTTP/1.0", "GET / HTTP/1.0\r\n\r\n", ["GET / 1.0 "]],
@@ -32,7 +32,7 @@ for (const [name, bytes, requests] of accepted) {
   test(`reads ${name}`, () => assert.deepEqual(summary(read(bytes)), requests));
 }
 
-test("what it says of a request", () => {
+test("the attributes of a request", () => {
   const of = (...lines: string[]) => {
     const request = read(head(...lines)).requests[0]?.head;
     assert.ok(request);
@@ -129,14 +129,14 @@ const hostile: [name: string, bytes: string, kind: string][] = [
   ["trailers of 9 KB", chunked(`0\r\n${`x: ${"a".repeat(900)}\r\n`.repeat(10)}\r\n`), "too-large"],
 ];
 for (const [name, bytes, kind] of hostile) {
-  test(`refuses ${name}`, () => {
+  test(`rejects ${name}`, () => {
     const reading = read(bytes);
     assert.equal(reading.kind, kind, `${reading.refusal}`);
     assert.ok(!reading.requests.some(({ complete }) => complete), "nothing of it is a request");
   });
 }
 
-test("whatever it reads or refuses, it does so at every cut", () => {
+test("it accepts or rejects the same wherever the bytes are split", () => {
   for (const [name, bytes] of [...accepted, ...hostile]) {
     const whole = Buffer.from(bytes, "latin1");
     const wanted = verdict(readRequests([whole]));
@@ -148,7 +148,7 @@ test("whatever it reads or refuses, it does so at every cut", () => {
   }
 });
 
-test("any bytes, cut anywhere, read the same", () => {
+test("any bytes, split anywhere, parse the same", () => {
   const piece = fc.constantFrom(
     ...[
       "GET / HTTP/1.1\r\n",
@@ -171,12 +171,12 @@ test("any bytes, cut anywhere, read the same", () => {
   );
 });
 
-test("a body that came with its head is handed over as one piece of what arrived", () => {
+test("a body that arrived with its head is one slice of the input", () => {
   const reading = read(head("Content-Length: 3").concat("abc"));
   assert.equal(reading.requests[0]?.body, "abc");
 });
 
-/** The data events for one body in chunks of these sizes, read in pieces of `readBytes`. */
+/** The data events for one body in chunks of these sizes, with reads of `readBytes`. */
 function dataEvents(sizes: readonly number[], readBytes: number): Buffer[] {
   const text = sizes.map((size) => `${size.toString(16)}\r\n${"x".repeat(size)}\r\n`).join("");
   const bytes = Buffer.from(chunked(`${text}0\r\n\r\n`));
@@ -194,7 +194,7 @@ function dataEvents(sizes: readonly number[], readBytes: number): Buffer[] {
   return events;
 }
 
-test("tiny chunks that arrive in one read are one piece of data [R50]", () => {
+test("tiny chunks that arrive in one read are one data event [R50]", () => {
   const sizes = new Array<number>(5_000).fill(1);
   assert.deepEqual(
     dataEvents(sizes, 2 ** 20).map(({ length }) => length),
@@ -202,7 +202,7 @@ test("tiny chunks that arrive in one read are one piece of data [R50]", () => {
   );
 });
 
-test("joined or not, every byte of tiny and larger chunks arrives once, however they are cut", () => {
+test("joined or not, every byte of tiny and larger chunks arrives once, however they are split", () => {
   const size = fc.oneof(fc.integer({ min: 1, max: 20 }), fc.integer({ min: 200, max: 300 }));
   fc.assert(
     fc.property(
@@ -229,7 +229,10 @@ function summary({ requests, refusal }: Reading): string[] {
   });
 }
 
-/** Why it was refused may depend on what was seen first; that it was may not. A body before a fault may be seen or not. */
+/**
+ * The reason of a rejection may depend on the split, but the rejection may not. A body before a fault may be reported
+ * or not.
+ */
 function verdict({ requests, refusal, closed }: Reading): unknown {
   return {
     requests: requests.filter(({ complete }) => complete).map(({ head, body }) => [head, body]),
@@ -240,7 +243,7 @@ function verdict({ requests, refusal, closed }: Reading): unknown {
   };
 }
 
-/** Reads all messages on one connection; the header list is changed after each head, as policies may do. */
+/** Parses all messages on one connection. The header list is changed after each head, as policies may do. */
 function readAll(messages: readonly string[]): string[] {
   const read: string[] = [];
   let body = "";
@@ -264,7 +267,7 @@ function readAll(messages: readonly string[]): string[] {
       read.push(String(error));
       return read;
     }
-    // The parser must not keep a view of the chunk.
+    // The parser must not retain a view of the chunk.
     bytes.fill(0);
   }
   return read;

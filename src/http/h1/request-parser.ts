@@ -1,7 +1,7 @@
 /**
- * Reads HTTP/1.1 requests from the bytes of a connection, one at a time and strictly: anything that two readers could
- * frame differently is refused, never guessed. It stops after each request: what follows is read when the connection
- * asks for it. Body bytes are handed on as slices of what arrived, without a copy, except for tiny chunks, which are joined.
+ * Parses HTTP/1.1 requests from the bytes of a connection, one at a time. It is strict: anything that two parsers could
+ * frame differently is rejected. It stops after each request, and continues when the connection calls it again. Body
+ * bytes are slices of the input without a copy, except for tiny chunks, which are joined.
  */
 import {
   checkExtensions,
@@ -17,10 +17,10 @@ const MAX_EMPTY_LINES = 8;
 
 export class EmptyLines {
   #lines = 0;
-  /** Half of an empty line has come. */
+  /** A CR was read, and its LF is missing. */
   #sawCr = false;
 
-  /** Where the request begins; the end of the chunk if it has not begun. */
+  /** Returns where the request begins, or the end of the chunk if it has not begun. */
   skip(chunk: Buffer, from: number): number {
     for (let at = from; at < chunk.length; at++) {
       const byte = chunk[at];
@@ -41,24 +41,24 @@ export class EmptyLines {
 }
 
 export interface RequestEvents {
-  /** `body` is the whole body where it arrived with the head; otherwise `data` and `end` follow if there is one. */
+  /** `body` is the complete body if it arrived with the head; otherwise `data` and `end` follow if there is a body. */
   head(request: ParsedRequest, body: Buffer | undefined): void;
   data(chunk: Buffer): void;
-  /** The body that `head` did not have is complete. */
+  /** The body that was not passed to `head` is complete. */
   end(): void;
 }
 
 export const MAX_HEAD_BYTES = 16 * 1024;
-/** A body up to this that arrived with its head needs no stream. */
+/** A body up to this size that arrived with its head is passed without a stream. */
 const WHOLE_BODY_BYTES = 64 * 1024;
 const MAX_TRAILER_BYTES = 8 * 1024;
 const MAX_TRAILER_LINES = 100;
 /** 8 hex digits are 4 GiB in one chunk. */
 const MAX_SIZE_DIGITS = 8;
-/** Over the whole body: a chunk extension costs nothing to send and nothing may be read from it. */
+/** The limit over the whole body, because extensions are cheap to send and are ignored. */
 const MAX_EXTENSION_BYTES = 16 * 1024;
 
-/** Complete chunks below this size are joined: an event for each would let one client keep the process busy. */
+/** Complete chunks below this size are joined, because an event for each would let one client keep the process busy. */
 const TINY_CHUNK_BYTES = 256;
 const TINY_SIZE_DIGITS = 2;
 
@@ -68,7 +68,7 @@ const LF = 10;
 const CR = 13;
 const SEMICOLON = 59;
 
-/** `between`: before the first byte of a head. `stopped`: whatever follows is thrown away. */
+/** `between`: before the first byte of a head. `stopped`: all further bytes are discarded. */
 type State =
   | "between"
   | "head"
@@ -85,44 +85,47 @@ type State =
 export class RequestParser {
   readonly #events: RequestEvents;
   #state: State = "between";
-  /** What is held of a head, extension or trailer that has not arrived whole. */
+  /** The received part of an incomplete head, extension or trailer. */
   readonly #line = new TextUntil();
   #left = 0;
   #digits = 0;
   #extensionBytes = 0;
   #trailerBytes = 0;
   readonly #empty = new EmptyLines();
-  /** Of the trailer section. */
+  /** The number of trailer lines. */
   #lines = 0;
-  /** A request has just ended: what follows waits. */
+  /** A request has just ended; further bytes wait. */
   #isAtEnd = false;
 
   constructor(events: RequestEvents) {
     this.#events = events;
   }
 
-  /** No byte of a request has come since the last one ended. */
+  /** Whether no byte was received since the last request ended. */
   get isBetween(): boolean {
     return this.#state === "between";
   }
 
-  /** What has come of a head that is not whole. */
+  /** The received part of an incomplete head. */
   get partialHead(): Buffer | undefined {
     return this.#state === "head" ? this.#line.held : undefined;
   }
 
-  /** The head was read, its body not yet. */
+  /** The head was parsed, and the body is incomplete. */
   get isInBody(): boolean {
     return this.#state !== "between" && this.#state !== "head" && this.#state !== "stopped";
   }
 
-  /** Nothing that follows is a request. */
+  /** Discards all further bytes. */
   stop(): void {
     this.#state = "stopped";
     this.#line.held = undefined;
   }
 
-  /** Reads up to the end of one request and returns where that is. Throws a RequestError; it is stopped after that. */
+  /**
+   * Parses up to the end of one request and returns that offset. Throws a RequestError, after which the parser is
+   * stopped.
+   */
   push(chunk: Buffer, from: number): number {
     try {
       return this.#push(chunk, from);
@@ -197,7 +200,7 @@ export class RequestParser {
     return this.#begin(request, chunk, next);
   }
 
-  /** `next`: where the body begins. */
+  /** `next` is where the body begins. */
   #begin(request: ParsedRequest, chunk: Buffer, next: number): number {
     if (request.fault !== undefined) {
       this.stop();
@@ -244,9 +247,9 @@ export class RequestParser {
   }
 
   /**
-   * Emits the data from `at` to `end` together with that of the tiny chunks that follow it in this read, and returns where
-   * the last one's data ends. Returns `end`, and emits nothing, if none follows. Anything but plain chunks is left to the
-   * states above.
+   * Emits the data from `at` to `end` together with that of the tiny chunks that follow it in this read, and returns
+   * where the last one's data ends. Returns `end` and emits nothing if none follows. Anything but plain chunks is left
+   * to the state machine.
    */
   #readTinyChunks(chunk: Buffer, at: number, end: number): number {
     let joined: Buffer | undefined;
@@ -271,7 +274,7 @@ export class RequestParser {
     return last;
   }
 
-  /** Read byte by byte: sizes are short, and streams have one for every few hundred bytes. */
+  /** Byte by byte, because sizes are short and streams have one for every few hundred bytes. */
   #readChunkSize(chunk: Buffer, from: number): number {
     for (let at = from; at < chunk.length; at++) {
       const byte = chunk[at] as number;
@@ -285,13 +288,13 @@ export class RequestParser {
       if (this.#digits === 0 || (byte !== CR && byte !== SEMICOLON))
         throw new RequestError("bad", "a chunk size is not a number");
       this.#state = byte === CR ? "chunk-size-end" : "chunk-extension";
-      // The extension is looked at with its semicolon.
+      // The extension is checked with its semicolon.
       return byte === CR ? at + 1 : at;
     }
     return chunk.length;
   }
 
-  /** Extensions mean nothing to us (RFC 9112 section 7.1.1), but they may not hide a line break or grow for ever. */
+  /** Extensions are ignored (RFC 9112 section 7.1.1), but they must not hide a line break or grow without limit. */
   #readExtension(chunk: Buffer, at: number): number {
     const next = this.#takeUntil(chunk, at, CRLF, MAX_EXTENSION_BYTES, "the chunk extensions are too long");
     this.#extensionBytes += (next === NOT_YET ? chunk.length : next) - at;
@@ -344,7 +347,7 @@ export class RequestParser {
     this.#isAtEnd = true;
   }
 
-  /** Takes the text before the mark and returns where to go on; NOT_YET while the mark has not arrived. */
+  /** Takes the text before the mark and returns the offset to continue at; NOT_YET while the mark has not arrived. */
   #takeUntil(chunk: Buffer, at: number, mark: Buffer, maxBytes: number, tooLarge: string): number {
     const next = this.#line.take(chunk, at, mark, maxBytes);
     if (next === TOO_LONG)
@@ -353,7 +356,10 @@ export class RequestParser {
   }
 }
 
-/** Where the data of a tiny chunk begins whose predecessor's data ends at `at`; -1 if no whole, plain size line follows. */
+/**
+ * Returns where the data of a tiny chunk begins whose predecessor's data ends at `at`; -1 if no complete, plain size
+ * line follows.
+ */
 function tinyChunkStart(chunk: Buffer, at: number): number {
   if (chunk[at] !== CR || chunk[at + 1] !== LF) return -1;
   let next = at + 2;
@@ -361,7 +367,7 @@ function tinyChunkStart(chunk: Buffer, at: number): number {
   return next > at + 2 && chunk[next] === CR && chunk[next + 1] === LF ? next + 2 : -1;
 }
 
-/** The size that is written between `from` and the line end before `start`. */
+/** Parses the size between `from` and the line end before `start`. */
 function tinyChunkSize(chunk: Buffer, from: number, start: number): number {
   let size = 0;
   for (let at = from; at < start - 2; at++) size = size * 16 + hexDigit(chunk[at] as number);

@@ -75,7 +75,7 @@ for (const [connection, keepAlive] of [
     keepAlive,
   });
 for (const { name, text, body, keepAlive } of good) {
-  test(`reads a response with ${name}, however it is cut`, () => {
+  test(`reads a response with ${name}, however it is split`, () => {
     for (let cut = 0; cut <= text.length; cut++) {
       const { parser, seen } = parserFor();
       parser.push(Buffer.from(text.slice(0, cut), "latin1"));
@@ -89,7 +89,7 @@ for (const { name, text, body, keepAlive } of good) {
   });
 }
 
-test("hands trailers on in order", () => {
+test("forwards trailers in order", () => {
   const { parser, seen } = parserFor();
   parser.push(
     Buffer.from("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n"),
@@ -105,13 +105,13 @@ test("a body without length ends with the connection", () => {
   assert.deepEqual([seen.body, seen.ends, seen.heads[0]?.keepAlive], ["abc", 1, false]);
 });
 
-test("the answer to HEAD has no body, whatever its length says", () => {
+test("the response to HEAD has no body, whatever its length is", () => {
   const { parser, seen } = parserFor("HEAD");
   parser.push(Buffer.from("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"));
   assert.equal(seen.ends, 1);
 });
 
-test("an upgrade hands over what follows its head", () => {
+test("an upgrade passes on the bytes after its head", () => {
   const { parser, seen } = parserFor("GET", true);
   parser.push(Buffer.from("HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\nframe"));
   assert.equal(seen.upgraded, "frame");
@@ -168,7 +168,7 @@ const bad = [
   },
 ];
 for (const { name, text } of bad) {
-  test(`refuses ${name}, whole and byte by byte`, () => {
+  test(`rejects ${name}, whole and byte by byte`, () => {
     const whole = parserFor().parser;
     assert.throws(() => whole.push(Buffer.from(text, "latin1")), { name: "ResponseError" });
     const slow = parserFor().parser;
@@ -194,7 +194,7 @@ test("a connection that closes in the middle is an error", () => {
   }
 });
 
-test("any bytes either parse or are refused, and never hang or crash", () => {
+test("any bytes either parse or are rejected, and never hang or crash", () => {
   const piece = fc.constantFrom(
     "HTTP/1.1 200 OK",
     "\r\n",
@@ -227,7 +227,7 @@ test("any bytes either parse or are refused, and never hang or crash", () => {
 
 const CHUNKED_HEAD = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
 
-test("chunks that arrive in one read are one piece of data, and every byte arrives once, however they are cut", () => {
+test("chunks that arrive in one read are one data event, and every byte arrives once, however they are split", () => {
   const size = fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 20 }), fc.integer({ min: 200, max: 300 }));
   fc.assert(
     fc.property(
@@ -256,7 +256,7 @@ test("chunks that arrive in one read are one piece of data, and every byte arriv
         parser.expect("GET", false);
         for (let at = 0; at < bytes.length; at += step) {
           const before = pieces.length;
-          // The parser moves bytes inside of what it is given.
+          // The parser moves bytes inside its input.
           parser.push(Buffer.from(bytes.subarray(at, at + step)));
           assert.ok(pieces.length - before <= 1, "one read was handed on in several pieces");
         }

@@ -1,7 +1,7 @@
 /**
- * Reads HTTP/1.1 responses strictly: anything that two readers could frame differently (RFC 9112 section 6.3,
- * section 11) is refused, never guessed: repeated or combined length headers, codings other than chunked, folded
- * lines, bare line breaks. Body bytes are handed on as slices of what arrived, those of one read together.
+ * Parses HTTP/1.1 responses. It is strict: anything that two parsers could frame differently (RFC 9112 section 6.3,
+ * section 11) is rejected: repeated or combined length headers, codings other than chunked, folded lines, bare line
+ * breaks. Body bytes are slices of the input; those of one read are emitted together.
  */
 
 import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
@@ -9,10 +9,10 @@ import { hexDigit, NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
 
 export class GatheredBody {
   #from = 0;
-  /** 0: there are none. */
+  /** 0 if there are no bytes. */
   #end = 0;
 
-  /** The bytes are overwritten where others stood. */
+  /** Moves the bytes over earlier bytes of the same buffer. */
   add(chunk: Buffer, from: number, to: number): void {
     if (this.#end === 0) {
       this.#from = from;
@@ -23,7 +23,7 @@ export class GatheredBody {
     this.#end += to - from;
   }
 
-  /** What was added of this chunk, once. */
+  /** Returns the bytes added from this chunk, once. */
   take(chunk: Buffer): Buffer | undefined {
     const end = this.#end;
     if (end === 0) return undefined;
@@ -36,7 +36,7 @@ export interface ParserEvents {
   head(head: ParsedHead): void;
   data(chunk: Buffer): void;
   end(trailers: string[]): void;
-  /** 101: the bytes after the head belong to the new protocol. */
+  /** Status 101: the bytes after the head belong to the new protocol. */
   upgrade(head: ParsedHead, rest: Buffer): void;
 }
 
@@ -45,9 +45,9 @@ const MAX_TRAILER_BYTES = 8 * 1024;
 const MAX_TRAILER_LINES = 100;
 /** 8 hex digits are 4 GiB in one chunk. */
 const MAX_SIZE_DIGITS = 8;
-/** Over the whole response: a chunk extension costs nothing to send and nothing may be read from it. */
+/** The limit over the whole response, because extensions are cheap to send and are ignored. */
 const MAX_EXTENSION_BYTES = 16 * 1024;
-/** Interim answers before the real one; more is a fault of the backend. */
+/** Interim responses before the final one; more are a fault of the backend. */
 const MAX_INTERIM = 16;
 
 const END_OF_HEAD = Buffer.from("\r\n\r\n");
@@ -79,14 +79,14 @@ export class ResponseParser {
   #state: State = "idle";
   #isHead = false;
   #wantsUpgrade = false;
-  /** What is held of a head, size line or trailer that has not arrived whole. */
+  /** The received part of an incomplete head, size line or trailer. */
   readonly #line = new TextUntil();
   #left = 0;
   #digits = 0;
   #extension = 0;
   #interim = 0;
   #trailers: string[] = [];
-  /** Of this read, not handed on yet. */
+  /** Body bytes of this read that were not emitted yet. */
   readonly #body = new GatheredBody();
 
   constructor(events: ParserEvents) {
@@ -97,7 +97,7 @@ export class ResponseParser {
     return this.#state === "idle";
   }
 
-  /** Called when a request is sent: a response to it may come. */
+  /** Called when a request is sent, after which its response may arrive. */
   expect(method: string, wantsUpgrade: boolean): void {
     this.#state = "head";
     this.#isHead = method === "HEAD";
@@ -108,7 +108,10 @@ export class ResponseParser {
     this.#trailers = [];
   }
 
-  /** The bytes become its own. Throws a ResponseError once it has handed on what came before; the connection is of no use after that. */
+  /**
+   * The parser takes ownership of the bytes. Throws a ResponseError after emitting everything before the fault; the
+   * connection cannot be used after that.
+   */
   push(chunk: Buffer): void {
     try {
       this.#read(chunk);
@@ -158,7 +161,7 @@ export class ResponseParser {
     }
   }
 
-  /** The other side closed. Fine only for a body that ends with the connection; throws otherwise. */
+  /** The server closed the connection. Throws unless the body ends with the connection. */
   eof(): void {
     if (this.#state === "until-close") this.#end(NO_BYTES, []);
     else if (this.#state !== "idle")
@@ -182,7 +185,7 @@ export class ResponseParser {
     if (head.status < 200) {
       this.#interim += 1;
       if (this.#interim > MAX_INTERIM) throw new ResponseError("too many interim responses");
-      // It has no body (RFC 9110 section 15.2): to another reader, what follows could be the one that it announces.
+      // It has no body (RFC 9110 section 15.2); another parser could read the following bytes as the announced body.
       if (framing.chunked || (framing.length ?? 0) > 0) throw new ResponseError("an interim response with a body");
       return next;
     }
@@ -223,7 +226,7 @@ export class ResponseParser {
     if (data !== undefined) this.#events.data(data);
   }
 
-  /** Read byte by byte: sizes are short, and streams have one for every few hundred bytes. */
+  /** Byte by byte, because sizes are short and streams have one for every few hundred bytes. */
   #readChunkSize(chunk: Buffer, from: number): number {
     for (let at = from; at < chunk.length; at++) {
       const byte = chunk[at] as number;
@@ -246,7 +249,9 @@ export class ResponseParser {
     return chunk.length;
   }
 
-  /** Some servers pad their sizes. Digits after a blank would be a size to one reader and nothing to another. */
+  /**
+   * Some servers pad their sizes with spaces. Digits after a space are rejected, because parsers read them differently.
+   */
   #readChunkBlanks(chunk: Buffer, from: number): number {
     for (let at = from; at < chunk.length; at++) {
       const byte = chunk[at] as number;
@@ -261,7 +266,7 @@ export class ResponseParser {
     return chunk.length;
   }
 
-  /** Extensions mean nothing to us (RFC 9112 section 7.1.1), but they may not hide a line break or grow for ever. */
+  /** Extensions are ignored (RFC 9112 section 7.1.1), but they must not hide a line break or grow without limit. */
   #readChunkExtension(chunk: Buffer, from: number): number {
     for (let at = from; at < chunk.length; at++) {
       const byte = chunk[at] as number;
@@ -309,7 +314,7 @@ export class ResponseParser {
     this.#events.end(trailers);
   }
 
-  /** Takes the text before the mark and returns where to go on; NOT_YET while the mark has not arrived. */
+  /** Takes the text before the mark and returns the offset to continue at; NOT_YET while the mark has not arrived. */
   #takeUntil(chunk: Buffer, at: number, mark: Buffer, maxBytes: number, tooLarge: string): number {
     const next = this.#line.take(chunk, at, mark, maxBytes);
     if (next === TOO_LONG) throw new ResponseError(tooLarge);

@@ -24,7 +24,7 @@ async function pair(): Promise<{ client: Socket; accepted: Socket }> {
   return { client, accepted };
 }
 
-/** Resolves when the text has grown to its length. */
+/** Resolves when the collected text has reached the length. */
 function collect(length: number): { add(chunk: Buffer): void; whole: Promise<Buffer[]> } {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -47,7 +47,7 @@ function withResolvers<T>(): { promise: Promise<T>; resolve: (value: T) => void 
   return { promise, resolve };
 }
 
-test("this Node lets an accepted socket and a child's output be read so", async () => {
+test("this Node version supports fast reads of accepted sockets and child output", async () => {
   const { client, accepted } = await pair();
   const came = collect(5);
   const reads = readOpened(
@@ -75,7 +75,7 @@ test("this Node lets an accepted socket and a child's output be read so", async 
   assert.equal(text, "from a child");
 });
 
-test("what was received stays as it was, whatever other sockets read afterwards", async () => {
+test("received bytes do not change when other sockets read", async () => {
   const size = 300_000;
   const all = await Promise.all(
     Array.from({ length: 8 }, async (_, i) => {
@@ -99,7 +99,7 @@ test("what was received stays as it was, whatever other sockets read afterwards"
   }
 });
 
-test("a paused socket reads nothing, and goes on when it is resumed; the end is told", async () => {
+test("a paused socket reads nothing, and continues when it is resumed; the end is reported", async () => {
   const { client, accepted } = await pair();
   const first = collect(1);
   const second = collect(2);
@@ -123,7 +123,7 @@ test("a paused socket reads nothing, and goes on when it is resumed; the end is 
   await ended;
 });
 
-test("whoever takes the socket over reads it as a stream, with back-pressure", async () => {
+test("a socket that is taken over is read as a stream, with back-pressure", async () => {
   const { client, accepted } = await pair();
   readOpened(
     accepted,
@@ -139,14 +139,14 @@ test("whoever takes the socket over reads it as a stream, with back-pressure", a
   assert.equal(bytes, size);
 });
 
-test("other sockets are left alone", () => {
+test("other sockets are not affected", () => {
   class Other extends Socket {}
   const reader = socketReader(() => true);
   assert.equal(readOpened(new Other(), reader), false);
   assert.equal(readOpened(new Socket(), reader), false, "it is not open");
 });
 
-test("with fast reads off, an accepted socket is left to its data events", async () => {
+test("with fast reads off, an accepted socket is read by its data events", async () => {
   const { client, accepted } = await pair();
   const reader = socketReader(() => assert.fail("read into the shared buffer"));
   setFastReads(false);

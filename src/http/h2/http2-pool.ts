@@ -1,6 +1,6 @@
 /**
- * The HTTP/2 connections to one target: one, as long as its streams suffice, another where the server allows no more. With
- * a `fallback` the server may choose HTTP/1.1 by ALPN, and all goes there from then on.
+ * The HTTP/2 connections to one target: a single one while its streams suffice, and another when the server's limit is
+ * reached. With a `fallback`, the server may choose HTTP/1.1 by ALPN, and all later requests use it.
  */
 import { type ClientHttp2Session, connect } from "node:http2";
 import type { Socket } from "node:net";
@@ -21,16 +21,16 @@ import { LifeSigns } from "./life-signs.ts";
 import { StreamCall } from "./stream-call.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;
-/** A connection without streams is closed after this. */
+/** Connections without streams are closed after this time. */
 const IDLE_MS = 60_000;
 const LOOK_EVERY_MS = 5_000;
-/** Until a server says otherwise (RFC 9113 section 6.5.2 recommends no less). */
+/** Used until the server sends its limit (RFC 9113 section 6.5.2 recommends at least this value). */
 const FIRST_STREAMS = 100;
-/** Lines of an answer's head or trailers. */
+/** The maximum number of lines in a response head or trailers. */
 const MAX_ANSWER_FIELDS = 256;
 /**
- * From Node 24 on bodies that wait for the server's window count, and above it streams are given up. We hold these bodies anyway; what the
- * server sends is bounded by windows and by the lines of heads.
+ * Since Node 24, bodies that wait for the server's window count against this limit, above which streams are closed. The
+ * gateway holds these bodies anyway; data from the server is bounded by windows and by the limit of header lines.
  */
 const SESSION_MB = 4096;
 
@@ -53,7 +53,7 @@ export function openHttp2Pool(
   const links = new Set<Link>();
   const lookup = createLookup(clock, resolve);
   const isTls = target.protocol === "https";
-  /** HTTP/1.1: for upgrades, and for all once the server has chosen it. */
+  /** The HTTP/1.1 pool, for upgrades, and for all requests once the server has chosen it. */
   let other: HttpPool | undefined;
   let speaksHttp1 = false;
   let isClosed = false;
@@ -124,7 +124,7 @@ export function openHttp2Pool(
   function fail(link: Link, error: HttpClientError): void {
     const calls = [...link.calls];
     drop(link);
-    // Those that are under way hear of it from their streams.
+    // Calls in progress are notified by their streams.
     if (!link.isReady) for (const call of calls) call.fail(error.kind, error.message, error);
   }
 
@@ -155,7 +155,7 @@ export function openHttp2Pool(
       if (link.calls.size === 0 && (link.isLeaving || isClosed)) drop(link);
     });
     link.calls.add(call);
-    // Later: whoever sends must hold the call before it hears of it.
+    // Deferred, because the caller must have the call before it is notified.
     if (link.isReady) process.nextTick(() => call.start(link.session, link.served > 0));
     return call.attempt;
   }

@@ -20,7 +20,7 @@ function session() {
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test("whoever ends a session ends it in the next turn, with what was said", async () => {
+test("ending a session takes effect in the next turn, with the given arguments", async () => {
   const { told, session: one } = session();
   endSessionLater(one);
   one.close(() => told.push("closed"));
@@ -32,13 +32,13 @@ test("whoever ends a session ends it in the next turn, with what was said", asyn
   assert.deepEqual(told, ["close", "closed", "destroy flood 11"]);
 });
 
-test("outside of its events a session is ended at once", () => {
+test("outside its events a session is ended immediately", () => {
   const { told, session: one } = session();
   endSessionLater(one)();
   assert.deepEqual(told, ["close", "destroy"]);
 });
 
-test("a stream is closed in the next turn, unless it is gone by then", async () => {
+test("a stream is closed in the next turn, unless it is closed by then", async () => {
   const codes: number[] = [];
   const stream = { destroyed: false, close: (code: number) => codes.push(code) };
   closeStreamLater(stream as unknown as Http2Stream, 2);

@@ -1,11 +1,14 @@
 /**
- * Ends of HTTP/2 sessions and streams wait for the next turn of the event loop. Node calls handlers, and ends sessions by
- * itself (a GOAWAY of the peer), while nghttp2 is reading a packet. What is sent or ended in the middle of that frees
- * streams that nghttp2 goes on to read, or lets frames reach streams that are gone: one packet ends the process.
+ * Defers ending HTTP/2 sessions and streams to the next turn of the event loop. Node calls handlers, and ends sessions
+ * itself (after a GOAWAY of the peer), while nghttp2 reads a packet. Sending or closing during that time frees streams
+ * that nghttp2 still reads, or delivers frames to closed streams: a single packet can crash the process.
  */
 import type { Http2Session, Http2Stream } from "node:http2";
 
-/** Whoever ends the session from now on, Node too, ends it in the next turn. Returns how to end it now, outside of its events. */
+/**
+ * Defers every end of the session, including those by Node, to the next turn. Returns a function that ends it
+ * immediately, for use outside its events.
+ */
 export function endSessionLater(session: Http2Session): () => void {
   const { close, destroy } = session;
   let isNow = false;
@@ -20,7 +23,8 @@ export function endSessionLater(session: Http2Session): () => void {
   return () => {
     isNow = true;
     try {
-      // Marked as closed, so that the other side may read what was written; and ended at once, so that no stream comes between.
+      // Marked as closed, so that the peer may read the data that was written; and ended at once, so that no new stream
+      // can start.
       close.call(session);
       destroy.call(session);
     } finally {
@@ -29,7 +33,7 @@ export function endSessionLater(session: Http2Session): () => void {
   };
 }
 
-/** Resets a stream, or closes it where it has ended. */
+/** Resets a stream, or closes it if it has ended. */
 export function closeStreamLater(stream: Http2Stream, code: number): void {
   setImmediate(() => {
     if (!stream.destroyed) stream.close(code);

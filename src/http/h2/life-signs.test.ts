@@ -9,13 +9,13 @@ function peer() {
   const pings: ((error: Error | null) => void)[] = [];
   const session = { destroyed: false, ping: (answered: (error: Error | null) => void) => pings.push(answered) };
   const signs = new LifeSigns(session as unknown as Http2Session, socket as Socket, 1_000);
-  // The first look only remembers what was received.
+  // The first check only records how much was received.
   assert.equal(signs.hasDied(500), false);
   const verdicts = (looks: number): boolean[] => Array.from({ length: looks }, () => signs.hasDied(500));
   return { socket, pings, verdicts };
 }
 
-test("a peer that sends is never asked", () => {
+test("a peer that sends is never pinged", () => {
   const { socket, pings, verdicts } = peer();
   for (let i = 0; i < 20; i++) {
     assert.deepEqual(verdicts(1), [false]);
@@ -24,14 +24,14 @@ test("a peer that sends is never asked", () => {
   assert.equal(pings.length, 0);
 });
 
-test("a silent peer is asked once, and is gone when nothing comes", () => {
+test("a silent peer is pinged once, and is dead if nothing arrives", () => {
   const { pings, verdicts } = peer();
   assert.deepEqual(verdicts(5), [false, false, false, false, false]);
   assert.equal(pings.length, 1);
   assert.deepEqual(verdicts(1), [true]);
 });
 
-test("a silent peer that answers is asked again and again", () => {
+test("a silent peer that responds is pinged again", () => {
   const { pings, verdicts } = peer();
   for (let i = 1; i <= 10; i++) {
     assert.deepEqual(verdicts(3), [false, false, false]);
@@ -40,7 +40,7 @@ test("a silent peer that answers is asked again and again", () => {
   }
 });
 
-test("a question that was cut off is no answer", () => {
+test("a canceled ping is not a response", () => {
   const { pings, verdicts } = peer();
   verdicts(3);
   pings[0]?.(new Error("cancelled"));

@@ -1,12 +1,12 @@
 /**
- * Whether the other side of an HTTP/2 connection is still there. A session that has ended with a protocol error does not
- * read any more, so that it never hears of the end of its connection: a peer that is silent is asked with a PING, which
- * everybody has to answer (RFC 9113 section 6.7), and is given up if nothing comes.
+ * Detects dead peers of HTTP/2 connections. A session that has ended with a protocol error stops reading, so it does
+ * not notice the end of its connection. A silent peer gets a PING, to which every peer must respond (RFC 9113 section
+ * 6.7), and is considered dead without a response.
  */
 import type { Http2Session } from "node:http2";
 import type { Socket } from "node:net";
 
-/** Silence before the question, and before the end. Short failures of a network are no reason. */
+/** The silence before the PING, and again before the connection is closed. Short network failures do not count. */
 export const SILENT_PEER_MS = 15_000;
 const GIVEN_UP_AFTER = 3;
 
@@ -24,7 +24,7 @@ export class LifeSigns {
     this.#askAfterMs = askAfterMs;
   }
 
-  /** Called from time to time while somebody waits; true if nobody is there. */
+  /** Called periodically while a request waits. Returns true if the peer is dead. */
   hasDied(elapsedMs: number): boolean {
     const { bytesRead } = this.#socket;
     if (bytesRead !== this.#received) {

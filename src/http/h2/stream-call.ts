@@ -1,6 +1,6 @@
 /**
- * One request and its answer on an HTTP/2 connection to a server. The request waits until the connection is there; it may
- * then turn out that the server speaks HTTP/1.1, and another pool carries it.
+ * One request and its response on an HTTP/2 connection to a server. The request waits for the connection. If the server
+ * then chooses HTTP/1.1, another pool carries the request.
  */
 import { type ClientHttp2Session, type ClientHttp2Stream, constants } from "node:http2";
 import { contain } from "../../base/errors.ts";
@@ -25,7 +25,7 @@ export class StreamCall implements Carrier {
   readonly #scheme: "http" | "https";
   readonly #done: (call: StreamCall) => void;
   #stream: ClientHttp2Stream | undefined = undefined;
-  /** Over HTTP/1.1 instead. */
+  /** The call over HTTP/1.1, if the server chose it. */
   #other: HttpCall | undefined = undefined;
   #hasHead = false;
   #hasEnded = false;
@@ -33,7 +33,7 @@ export class StreamCall implements Carrier {
   #trailers: string[] = [];
   #error: Error | undefined = undefined;
 
-  /** `done`: called once, when the stream is gone or was never opened. */
+  /** `done` is called once, when the stream is closed or was never opened. */
   constructor(
     request: OutgoingRequest,
     receiver: HttpResponseReceiver,
@@ -47,13 +47,13 @@ export class StreamCall implements Carrier {
     this.attempt = new HttpAttempt(this, receiver, health);
   }
 
-  /** `isKept`: the connection has served before, so that its end may be no fault of this request. */
+  /** `isKept`: the connection has served before, so that its end may not be caused by this request. */
   start(session: ClientHttp2Session, isKept: boolean): void {
     if (this.attempt.isOver) return;
     const { body } = this.#request;
     let stream: ClientHttp2Stream;
     try {
-      // A body that breaks off must not look whole: only trailers, if none but empty ones, end it.
+      // A body that breaks off must not look complete, so only trailers, possibly empty, end it.
       stream = session.request(requestFields(this.#request, this.#scheme), {
         endStream: body === undefined,
         waitForTrailers: body !== undefined && !Buffer.isBuffer(body),
@@ -84,7 +84,7 @@ export class StreamCall implements Carrier {
     else if (body !== undefined) pump(body, stream, (error) => this.fail("request", error.message, error));
   }
 
-  /** The server speaks HTTP/1.1. */
+  /** The server chose HTTP/1.1. */
   divert(pool: HttpPool): void {
     if (this.attempt.isOver) return;
     this.#finish();
@@ -111,7 +111,7 @@ export class StreamCall implements Carrier {
   #head(status: number, flags: number, raw: readonly string[]): void {
     this.#hasHead = true;
     this.attempt.head(status, headerList(raw));
-    // In one turn, so that an answer that is a head alone is passed on as one.
+    // In one turn, so that a response without a body is forwarded as one.
     if ((flags & NGHTTP2_FLAG_END_STREAM) !== 0) this.#end();
   }
 
@@ -125,7 +125,7 @@ export class StreamCall implements Carrier {
   #closed(isKept: boolean): void {
     const { rstCode } = this.#stream ?? {};
     this.#finish();
-    // Refused before it was looked at, or lost with a connection that was kept: it may be sent again.
+    // The request was rejected before it was processed, or lost with a reused connection, so it may be sent again.
     const isStale = !this.#hasHead && (rstCode === NGHTTP2_REFUSED_STREAM || (isKept && this.#error === undefined));
     const reason = this.#error?.message ?? "the stream was closed before the response was complete";
     if (!this.#hasEnded) this.attempt.fail(new HttpClientError(isStale ? "stale" : "response", reason, this.#error));
@@ -138,7 +138,7 @@ export class StreamCall implements Carrier {
   }
 }
 
-/** As fast as the server takes it and no faster. */
+/** Sends the body with back-pressure from the server. */
 function pump(body: BodyStream, stream: ClientHttp2Stream, failed: (error: Error) => void): void {
   const onData = (chunk: Buffer): void => {
     if (chunk.length > 0 && !stream.write(chunk)) body.pause();
@@ -164,7 +164,7 @@ function pump(body: BodyStream, stream: ClientHttp2Stream, failed: (error: Error
   stream.on("drain", onDrain);
   stream.once("close", () => {
     stop();
-    // Nobody wants the rest; it must not keep the client waiting.
+    // Discards the rest, so that the client does not wait.
     if (!body.readableEnded && !body.destroyed) body.resume();
   });
   body.on("data", onData);
