@@ -1,6 +1,6 @@
 /**
- * THE list of backend kinds: the key under `backends[]` chooses one. Validation, the JSON schema and the
- * documentation derive from it.
+ * The list of backend kinds, selected by the key under `backends[]`. Validation, the JSON schema and the documentation
+ * derive from it.
  */
 import type { BackendDefinition } from "../core/backend.ts";
 import { ai } from "../llm/backend.ts";

@@ -1,7 +1,7 @@
 /**
- * The card of an A2A agent: read from the agent, and shown to clients with the gateway's address in the place of the
- * agent's, so that they come back here. Ways that the gateway does not pass (gRPC, REST) are left out, and so are
- * signatures, which no longer fit.
+ * The card of an A2A agent: fetched from the agent, and shown to clients with the gateway's address instead of the
+ * agent's, so that they call the gateway. Transports that the gateway does not forward (gRPC, REST) are removed, as are
+ * signatures, which would no longer verify.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -11,7 +11,7 @@ import { parseBounded } from "../../json/json.ts";
 const CARD_MS = 10_000;
 const MAX_CARD_BYTES = 1024 * 1024;
 const KEPT_MS = 300_000;
-/** An agent that has no card now is not asked for each request. */
+/** After a failure, the card is not fetched again for this long. */
 const FAILED_MS = 10_000;
 const MAX_SKILLS = 1_000;
 
@@ -25,7 +25,7 @@ export class AgentCards {
   readonly #clock: Clock;
   #card: { readonly read: Promise<AgentCard>; untilMs: number } | undefined = undefined;
 
-  /** `given`: where the card is, if not where agents have it. */
+  /** `given` is the URL of the card, if it is not at the standard location. */
   constructor(agentUrl: string, given: string | undefined, fetch: Fetch, clock: Clock) {
     const { origin, pathname } = new URL(agentUrl);
     const base = `${origin}${pathname.replace(/\/+$/, "")}`;
@@ -34,7 +34,7 @@ export class AgentCards {
     this.#clock = clock;
   }
 
-  /** Rejects with an Error that says why there is none. */
+  /** Rejects with an Error that explains why there is no card. */
   get(): Promise<AgentCard> {
     const nowMs = this.#clock.monotonicMs();
     if (this.#card && this.#card.untilMs > nowMs) return this.#card.read;
@@ -63,7 +63,7 @@ export class AgentCards {
   }
 }
 
-/** The card as clients of the gateway shall see it. `address` is where they call. */
+/** Returns the card for clients of the gateway. `address` is the URL that they call. */
 export function shownCard(card: AgentCard, address: string): AgentCard {
   const { signatures: _, ...shown } = card;
   const ways = (list: unknown): object[] =>
@@ -78,7 +78,7 @@ export function shownCard(card: AgentCard, address: string): AgentCard {
   };
 }
 
-/** The ids of what the agent says it can do. */
+/** The ids of the agent's skills. */
 export function skillsOf({ skills }: AgentCard): string[] {
   const list = Array.isArray(skills) ? skills.slice(0, MAX_SKILLS) : [];
   return list.flatMap((skill) => (isObject(skill) && typeof skill.id === "string" ? [skill.id] : []));

@@ -1,6 +1,6 @@
 /**
- * The `a2a` backend: an agent that speaks A2A over JSON-RPC. Its card names the gateway's address; calls and their event
- * streams are passed on as they are; what is asked of which skill is readable in rules, limits and the trace.
+ * The `a2a` backend: an agent that uses A2A over JSON-RPC. Its card names the gateway's address. Calls and their event
+ * streams are forwarded unchanged, and rules, limits and the trace can read the called method and skill.
  */
 import { isUtf8 } from "node:buffer";
 import { z } from "zod";
@@ -21,15 +21,15 @@ import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
 import { type AgentCard, AgentCards, CARD_PATHS, shownCard, skillsOf } from "./agent-card.ts";
 
-/** Agents take their time before the first byte. */
+/** Agents may take long before the first byte. */
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
 const MAX_A2A_REQUEST_BYTES = 4 * 1024 * 1024;
 const INVALID_REQUEST = -32600;
 const INTERNAL_ERROR = -32603;
 const PARSE_ERROR = -32700;
-/** What rules know a request for the card by. */
+/** The method name of a request for the card, for rules. */
 const CARD = "agent/card";
-/** Its answer holds a card with the agent's own address, past the gateway. */
+/** Its response contains a card with the agent's own address, which would bypass the gateway. */
 const EXTENDED_CARD = "agent/getAuthenticatedExtendedCard";
 const METHOD_NOT_FOUND = -32601;
 
@@ -80,7 +80,7 @@ export const a2a = defineBackend({
       .map((prefix) => prefix.replace(/\/+$/, ""))
       .sort((a, b) => b.length - a.length);
 
-    /** The agent's own place on the gateway, and what follows it. */
+    /** Splits the path into the agent's prefix on the gateway and the rest. */
     function placeOf(path: string): { readonly prefix: string; readonly rest: string } {
       const prefix = prefixes.find((one) => path === one || path.startsWith(`${one}/`)) ?? "";
       return { prefix, rest: path.slice(prefix.length) };
@@ -102,7 +102,7 @@ export const a2a = defineBackend({
     async function understand(exchange: Exchange): Promise<Reply | undefined> {
       const { request } = exchange;
       const { body } = request;
-      // The agent gets these bytes and these headers: it must read in them what the rules did.
+      // The agent gets these bytes and headers, and must read the same request from them as the rules.
       const hidden = hiddenBody(request.headers);
       if (hidden !== undefined)
         throw new GatewayError("unsupported_media_type", { message: `${hidden}; send JSON in UTF-8` });
@@ -122,7 +122,7 @@ export const a2a = defineBackend({
           throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected one JSON-RPC request");
         const known = canonicalA2aMethod(message.method);
         facts = factsOf(known ?? message.method, message.params);
-        // Rules and records know it also where it is refused.
+        // Set before the checks, so that rules and records also see rejected requests.
         exchange.facts.a2a = facts;
         const id = message.kind === "request" ? message.id : undefined;
         const meant = misspelledA2aMethod(message.method);
@@ -199,7 +199,7 @@ function refusal(code: number, message: string, id: string | undefined): Reply {
   return { ...reply, body: Buffer.from(errorText(id, code, message)) };
 }
 
-/** An agent that cannot be reached, as clients of JSON-RPC read it; other refusals are as everywhere. */
+/** Formats an unreachable agent as a JSON-RPC error. Other rejections have the common format. */
 function errorReply({ request }: Exchange, error: GatewayError): Reply | undefined {
   if (error.status < 500 || request.method !== "POST") return undefined;
   const headers = { "x-gateway-error": error.code, ...error.headers };

@@ -1,6 +1,6 @@
 /**
- * A plain HTTP backend (spec 2.1 `host`). The request goes on as it came: Host kept, hop-by-hop headers removed,
- * `x-forwarded-*` set by us; the body streams; a WebSocket upgrade is passed on.
+ * A plain HTTP backend (spec 2.1 `host`). The request is forwarded as received: Host kept, hop-by-hop headers removed,
+ * `x-forwarded-*` set by the gateway. The body is streamed, and a WebSocket upgrade is forwarded.
  */
 
 import { z } from "zod";
@@ -66,7 +66,7 @@ export const host = defineBackend({
   },
 });
 
-/** Told in the log and in metrics, by what the configuration calls it. */
+/** Reports health changes in the log and in metrics under the configured name. */
 export function healthEvents(host: string, env: Pick<BackendEnv, "logger" | "metrics">): HealthEvents {
   const logger = env.logger.for("backends");
   const rests = env.metrics
@@ -99,9 +99,9 @@ export function sendTo(
   const wantsTrailers = headers.get("te")?.toLowerCase() === "trailers";
   headers.removeHopByHop(END_TO_END_HEADERS);
   addForwarded(headers, exchange.source.address, request.scheme, exchange.originalHost);
-  // One id in the client's answer, our log and the backend's.
+  // The same id in the client's response, the gateway's log and the backend's log.
   headers.set("x-request-id", exchange.id);
-  // HTTP/1.0 clients need not say whom they ask; the backend must be told all the same.
+  // HTTP/1.0 clients may omit Host, but the backend needs one.
   headers.set("host", request.host === "" ? display.replace(/^unix:.*/, "localhost") : request.host);
   const { body } = request;
   if (body.kind === "bytes") headers.set("content-length", String(body.bytes.length));
@@ -119,7 +119,7 @@ export function sendTo(
   return pool.send(sent, call, health);
 }
 
-/** Only WebSocket is passed on: other upgrades (h2c) would take the connection out of our hands. */
+/** Only WebSocket is forwarded. Other upgrades (h2c) would remove the connection from the gateway's control. */
 function websocketUpgrade(request: GatewayRequest): string | undefined {
   const asked = request.headers.get("upgrade");
   return asked !== undefined && asked.toLowerCase() === "websocket" && request.method === "GET"

@@ -1,6 +1,6 @@
 /**
- * Which HTTP is spoken to a server, from `protocol` of its backend. What cannot be is refused when the configuration is
- * loaded.
+ * Chooses the HTTP version for a server from `protocol` of its backend. Impossible combinations are rejected when the
+ * configuration is loaded.
  */
 import type { BackendProtocol } from "../../core/backend.ts";
 import type { HttpTarget } from "../../http/http-client.ts";

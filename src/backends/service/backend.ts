@@ -1,7 +1,6 @@
 /**
- * Equal HTTP servers behind one name: requests go to each in turn. The addresses are fixed (`endpoints`), or come from
- * the cluster that the gateway follows and change without a new configuration: connections to an address that went
- * away finish their requests.
+ * Equal HTTP servers behind one name, used in round-robin order. The addresses are fixed (`endpoints`), or come from
+ * the cluster and change without a new configuration; connections to a removed address finish their requests.
  */
 import { z } from "zod";
 import { type Backend, defineBackend } from "../../core/backend.ts";

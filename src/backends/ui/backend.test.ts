@@ -37,7 +37,7 @@ for (const { peer, host } of [
   { peer: "::1", host: "[::1]:3000" },
   { peer: "::ffff:127.0.0.1", host: "127.0.0.1" },
 ])
-  test(`without a policy the peer ${peer} that asks for ${host} is answered`, async () => {
+  test(`without a policy the peer ${peer} that requests ${host} is served`, async () => {
     assert.equal((await ask(true, { source: peer, host }))?.status, 200);
   });
 
@@ -46,11 +46,11 @@ for (const { name, peer, host } of [
   { name: "a page whose name was pointed at loopback", peer: "127.0.0.1", host: "evil.example:3000" },
   { name: "a name that only begins like one", peer: "127.0.0.1", host: "localhost.evil.example" },
 ])
-  test(`without a policy ${name} is refused, with the name of the setting`, () => {
+  test(`without a policy ${name} is rejected, with the name of the setting`, () => {
     assert.throws(() => ask(true, { source: peer, host }), { status: 403, message: /`ui\.policies`/ });
   });
 
-test("behind a policy everybody whom it admitted is answered [S5-7]", async () => {
+test("behind a policy every admitted client is served [S5-7]", async () => {
   assert.equal((await ask(false, { source: "192.0.2.7", host: "gateway.example" }))?.status, 200);
 });
 
@@ -61,7 +61,7 @@ for (const { name, parts, status } of [
   { name: "a file that is not there", parts: { path: "/ui/secret.js" }, status: 404 },
   { name: "a read from another site", parts: { headers: { "sec-fetch-site": "cross-site" } }, status: 403 },
 ])
-  test(`${name} is answered with ${status}`, async () => {
+  test(`${name} gets ${status}`, async () => {
     assert.equal((await ask(false, parts))?.status, status);
   });
 
@@ -69,7 +69,7 @@ for (const { username, role } of [
   { username: "ann", role: "operator" },
   { username: "bob", role: "viewer" },
 ])
-  test(`${username}, who is ${role}, ${role === "operator" ? "may change something" : "is refused"}`, async () => {
+  test(`${username}, who is ${role}, ${role === "operator" ? "may change something" : "is rejected"}`, async () => {
     const exchange = anExchange({
       path: "/ui/api/keys",
       method: "POST",
@@ -84,7 +84,7 @@ for (const { username, role } of [
     assert.equal(exchange.records.isQuiet, false);
   });
 
-/** The address under which a browser sees the UI: as the request says, as a trusted proxy says, or that of the sign-in. */
+/** The origin under which a browser sees the UI: from the request, from a trusted proxy, or from the sign-in. */
 const addresses: [name: string, headers: Record<string, string>, session: string | undefined, origin: string][] = [
   ["reached directly", {}, undefined, "http://gateway.example"],
   ["behind a proxy with TLS", { "x-forwarded-proto": "https" }, undefined, "https://gateway.example"],
@@ -108,7 +108,7 @@ const ORIGINS = [
   "https://evil.example",
 ];
 for (const [name, forwarded, session, own] of addresses)
-  test(`a UI ${name} takes changes from its own pages only, and lets no other origin read [D30]`, async () => {
+  test(`a UI ${name} accepts changes from its own pages only, and no other origin can read [D30]`, async () => {
     const config = { loopbackOnly: false, operator: "true" };
     for (const origin of ORIGINS)
       for (const [method, path] of [
@@ -136,7 +136,7 @@ for (const [name, forwarded, session, own] of addresses)
         }
   });
 
-test("a read leaves no record, also while it waits for its answer; what is refused does", async () => {
+test("a read is not recorded, even while it waits for its response; a rejection is", async () => {
   const config = { loopbackOnly: false, operator: 'basicAuth.username == "ann"' };
   const quiet = async (path: string): Promise<[waiting: boolean, after: boolean]> => {
     const exchange = anExchange({ path });

@@ -1,7 +1,7 @@
 /**
- * The web UI on a gateway, where an authentication policy can be put in front of it. Viewers only read; operators
- * may change a few things, from a page of the same origin. No shutdown, trace, profile or playground. Without a policy it
- * answers loopback peers alone, because routes, subjects and paths of other people's requests are not for everybody.
+ * Serves the web UI on a gateway, behind an authentication policy. Viewers only read; operators may change a few
+ * things, from a page of the same origin. Shutdown, trace, profile and playground are not available. Without a policy,
+ * only loopback peers are served, because routes, subjects and paths of requests are not public.
  */
 import { z } from "zod";
 import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
@@ -18,12 +18,12 @@ import { cacheControl, UI_HEADERS, type UiFile } from "./files.ts";
 import type { UiSource, UiUser } from "./source.ts";
 
 const TIMEOUT_MS = 10_000;
-/** As the admin interface takes. */
+/** The same limit as that of the admin interface. */
 const MAX_BODY_BYTES = 1024 * 1024;
 const BASE = "/ui";
 const API = "/ui/api/";
 
-/** What the composition root passes beyond the general environment; without it there is nothing to show. */
+/** Passed by the composition root in addition to the general environment. Without it, there is no UI. */
 interface UiBackendEnv extends BackendEnv {
   readonly uiSource?: UiSource;
 }
@@ -63,7 +63,7 @@ export const ui = defineBackend({
               hasOperators: operator !== undefined,
             });
       },
-      // `prepare` answers every request; a call would be a defect.
+      // `prepare` handles every request, so a call is a defect.
       call(_exchange, call) {
         call.fail(new Error("the UI backend was called"));
         return { abort: () => undefined, resume: () => undefined };
@@ -73,7 +73,10 @@ export const ui = defineBackend({
   },
 });
 
-/** The Host too: a page of another site can point its own name at 127.0.0.1 and would then be a loopback peer. */
+/**
+ * Checks the Host as well, because a page of another site can resolve its own name to 127.0.0.1 and become a loopback
+ * peer.
+ */
 function refuseOthers({ source, request }: Exchange): void {
   const isLocal = isLoopback(source.address);
   if (isLocal && isLoopbackName(request.host)) return;
@@ -86,18 +89,18 @@ function refuseOthers({ source, request }: Exchange): void {
 
 interface Door {
   userOf(exchange: Exchange): UiUser;
-  /** Otherwise nobody can change anything, and nothing of it is offered. */
+  /** Without operators, changes are impossible and not offered. */
   readonly hasOperators: boolean;
 }
 
-/** What was only read leaves no record; what changed something or was refused does. */
+/** Reads are not recorded; changes and rejections are. */
 async function quietly(exchange: Exchange, source: UiSource, door: Door): Promise<Reply> {
   const isRead = exchange.request.method !== "POST";
-  // A page that is left while it waits for an answer leaves no record either.
+  // A request that the page abandons while it waits is not recorded either.
   exchange.records.isQuiet = isRead;
   try {
     const reply = await answer(exchange, source, door);
-    // 503 is how `healthz/ready` says "not yet".
+    // `healthz/ready` responds with 503 while the gateway is not ready.
     exchange.records.isQuiet = isRead && (reply.status < 400 || reply.status === 503);
     return reply;
   } catch (error) {
@@ -113,7 +116,7 @@ async function answer(exchange: Exchange, source: UiSource, { userOf, hasOperato
   if (!isPost && request.method !== "GET" && request.method !== "HEAD")
     return textReply(405, "this UI is read-only\n", { allow: "GET, HEAD" });
   if (isFromElsewhere(request)) return textReply(403, "requests from other sites are not allowed\n");
-  // A read has an Origin only if a page of another origin wants to see the response.
+  // A read has an Origin header only if a page of another origin requests it.
   if (isPost || (isApi && request.headers.has("origin"))) requireOwnPage(exchange);
   if (request.path === "/") return emptyReply(302, { location: `${BASE}/` });
   if (!isApi) return fileReply(request, source.files.find(request.path.slice(BASE.length)));
@@ -136,7 +139,10 @@ async function answer(exchange: Exchange, source: UiSource, { userOf, hasOperato
   return { status: found.status, headers, body: found.body, ...(isPost ? { confidential: true as const } : {}) };
 }
 
-/** Browsers add credentials by themselves (cookies, basic authentication, certificates), so the page must be one of the UI. */
+/**
+ * Browsers send credentials automatically (cookies, basic authentication, certificates), so the page must be part of
+ * the UI.
+ */
 function requireOwnPage(exchange: Exchange): void {
   const origin = exchange.identity.browserSession?.origin ?? publicOrigin(exchange);
   const detail = foreignOrigin(exchange.request, origin);
@@ -166,7 +172,7 @@ function fileReply(request: GatewayRequest, file: UiFile | undefined): Reply {
   return { status: 200, headers, body: zipped ? file.gzip : file.bytes };
 }
 
-/** Another site may link to the page, but not read or embed the data behind it. */
+/** Another site may link to the page, but not read or embed its data. */
 function isFromElsewhere({ headers, path }: GatewayRequest): boolean {
   const site = headers.get("sec-fetch-site");
   if (site !== "cross-site" && site !== "same-site") return false;

@@ -1,6 +1,6 @@
 /**
- * The built web UI as a fixed map of files: what is not in the map does not exist, so no path can reach outside
- * (U2). Read once, on first use, because a gateway whose UI nobody opens should not pay for it.
+ * The built web UI as a fixed map of files, so that no path can reach other files (U2). The files are read on first
+ * use, because a gateway whose UI is not opened should not pay for it.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
@@ -10,14 +10,14 @@ import type { EmbeddedFolder } from "../../base/embedded-files.ts";
 export interface UiFile {
   readonly type: string;
   readonly bytes: Buffer;
-  /** The same, compressed when it was built. */
+  /** The content compressed at build time. */
   readonly gzip: Buffer | undefined;
-  /** Its name carries a hash of its content. */
+  /** The name contains a hash of the content. */
   readonly immutable: boolean;
 }
 
 export interface UiFiles {
-  /** `path` is what follows `/ui`. Pages of the application all have the same document. */
+  /** `path` is the part after `/ui`. All pages of the application have the same document. */
   find(path: string): UiFile | undefined;
 }
 
@@ -30,8 +30,8 @@ const TYPES: Readonly<Record<string, string>> = {
 const PAGE = "index.html";
 
 /**
- * No inline script or style, nothing from elsewhere, no framing; what a tool answers may be shown as an image that
- * the page itself made. Trusted types close the last way from text to markup (U1).
+ * No inline scripts or styles, no external resources, no framing. Tool results may be shown as images that the page
+ * creates. Trusted types prevent text from becoming markup (U1).
  */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
@@ -55,12 +55,12 @@ export const UI_HEADERS: Readonly<Record<string, string>> = {
   "cross-origin-resource-policy": "same-origin",
 };
 
-/** Hashed files never change; the page must be asked for again after an upgrade. */
+/** Hashed files never change; the page must be revalidated after an upgrade. */
 export function cacheControl(file: UiFile): string {
   return file.immutable ? "public, max-age=31536000, immutable" : "no-cache";
 }
 
-/** `folder` undefined or without a page: the UI was not built, and `find` knows nothing. */
+/** If `folder` is undefined or has no page, the UI was not built, and `find` returns nothing. */
 export function openUiFiles(folder: string | EmbeddedFolder | undefined): UiFiles {
   let files: ReadonlyMap<string, UiFile> | undefined;
   return {
@@ -73,7 +73,7 @@ export function openUiFiles(folder: string | EmbeddedFolder | undefined): UiFile
   };
 }
 
-/** `dist/ui` seen from a module: beside the bundle, or in the package that the module was compiled in. */
+/** Finds `dist/ui` relative to a module: next to the bundle, or in the package of the module. */
 export function uiFolderNear(moduleUrl: string): string | undefined {
   for (const relative of ["./ui/", "../dist/ui/", "../../dist/ui/"]) {
     const folder = fileURLToPath(new URL(relative, moduleUrl));

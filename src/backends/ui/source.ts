@@ -1,6 +1,6 @@
 /**
- * What the copy of the UI on a gateway may ask of the process. The composition root passes one in; the backend
- * itself knows neither the admin interface nor the configuration, so nothing beyond these calls can leak through it.
+ * The operations that the UI on a gateway may use. The composition root provides them; the backend depends neither on
+ * the admin interface nor on the configuration, so nothing else can leak through it.
  */
 import type { UiFiles } from "./files.ts";
 
@@ -10,20 +10,20 @@ export interface UiResponse {
   readonly body: Buffer;
 }
 
-/** `viewer`: sees. `operator`: also ends sessions, makes keys, sets the log level, accepts tools. */
+/** `viewer`: read-only. `operator`: may also end sessions, create keys, set the log level, and accept tools. */
 export type UiRole = "viewer" | "operator";
 
 export interface UiUser {
   readonly role: UiRole;
-  /** As the page shows the user; undefined if nobody is known. */
+  /** The displayed name; undefined if the user is unknown. */
   readonly name: string | undefined;
-  /** Where a POST signs out, for a user who signed in with the browser. */
+  /** The path where a POST signs out a user who signed in with the browser. */
   readonly logoutPath: string | undefined;
 }
 
 export interface UiCall {
   readonly method: "GET" | "POST";
-  /** What follows `/ui/api/`. */
+  /** The part after `/ui/api/`. */
   readonly name: string;
   readonly query: URLSearchParams;
   body(): Promise<Buffer>;
@@ -31,6 +31,6 @@ export interface UiCall {
 
 export interface UiSource {
   readonly files: UiFiles;
-  /** Undefined if this copy does not offer it to the user; `denied` if it is for operators. */
+  /** Returns undefined if the operation is not offered to the user, and `denied` if it requires the operator role. */
   call(call: UiCall, user: UiUser): Promise<UiResponse | "denied" | undefined>;
 }

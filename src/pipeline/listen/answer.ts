@@ -1,6 +1,6 @@
 /**
- * The client's side of one exchange on a connection of ours: back-pressure, trailers, upgrades, and an honest end: a
- * body that broke off is never closed as if it were whole. A small answer is one write, and so is a chunk of a stream.
+ * Writes the response of one exchange to an HTTP/1.1 client connection: back-pressure, trailers and upgrades. A body
+ * that broke off is never ended as if it were complete. A small response is one write, as is a chunk of a stream.
  */
 
 import { STATUS_CODES } from "node:http";
@@ -18,7 +18,10 @@ import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "./idle.ts";
 
-/** What frames or routes a message, or changes the client's state, comes too late in a trailer (RFC 9110 section 6.5.1). */
+/**
+ * Headers that frame or route a message or change the client's state are too late in a trailer (RFC 9110 section
+ * 6.5.1).
+ */
 const NO_TRAILERS: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   "content-encoding",
@@ -31,9 +34,9 @@ const STATUS_LINES: string[] = [];
 
 export interface HeadOptions {
   readonly isChunked: boolean;
-  /** Seconds that the connection is kept for another request; 0 if it ends with this answer. */
+  /** The seconds for which the connection is kept alive; 0 if it is closed after this response. */
   readonly keptSeconds: number;
-  /** Now, in milliseconds since the epoch. */
+  /** The current time in milliseconds since the epoch. */
   readonly now: number;
 }
 
@@ -54,7 +57,7 @@ export function responseHead(status: number, headers: HeaderList, options: HeadO
     : `${text}connection: keep-alive\r\nkeep-alive: timeout=${options.keptSeconds}\r\n\r\n`;
 }
 
-/** 101: the names of the new protocol stand in `connection` and `upgrade`, as the backend sent them. */
+/** For status 101: `connection` and `upgrade` are those of the backend. */
 export function upgradeHead(status: number, headers: HeaderList): string {
   let text = statusLine(status);
   for (let i = 0; i < headers.pairs.length; i += 2)
@@ -85,7 +88,7 @@ function statusLine(status: number): string {
 let dateSecond = -1;
 let dateText = "";
 
-/** Made once a second. */
+/** Cached for one second. */
 function dateLine(now: number): string {
   const second = Math.floor(now / 1000);
   if (second !== dateSecond) {
@@ -111,34 +114,34 @@ export function writeAround(
 }
 
 export const KEEP_ALIVE_MS = 65_000;
-/** A refused body up to this is simply read to its end, and the connection stays usable. */
+/** A rejected body up to this size is read to its end, so that the connection stays usable. */
 const SMALL_BODY_BYTES = 64 * 1024;
-/** Up to this, copying a body into a string costs less than a second write. */
+/** Up to this size, copying a body into a string costs less than a second write. */
 const ONE_WRITE_BYTES = 16 * 1024;
 
 const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 
-/** The connection as an answer needs it, besides its socket. */
+/** The part of the connection that a response uses, in addition to its socket. */
 export interface AnswerCarrier {
   readonly owner: AnswerOwner;
-  /** The body of the request has arrived whole. */
+  /** The request body has arrived completely. */
   readonly hasBody: boolean;
-  /** Nothing of the body waits for us. */
+  /** No received part of the request body waits to be read. */
   readonly isBodyDrained: boolean;
-  /** To be called when the last bytes of an answer are out. */
+  /** Called when the last bytes of a response were written. */
   readonly afterLastWrite: (error?: Error | null) => void;
   join(head: string, backend: Duplex, closed: () => void): void;
   unexpected(error: unknown): void;
 }
 
-/** An answer without an end of its own. */
+/** A response without a defined end. */
 export interface LastingAnswer extends Linked<LastingAnswer> {
   finishStream(): void;
 }
 
 /**
- * What a client has not read yet of a response, charged to its address. A client beyond its share is disconnected, and so
- * is a client that would exceed what all may leave unread.
+ * The unread bytes of a response, charged to the client's address. A client that exceeds its share, or the total of all
+ * clients, is disconnected.
  */
 export class Backlog {
   readonly #pool: MemoryPool;
@@ -150,7 +153,7 @@ export class Backlog {
     this.#address = address ?? "";
   }
 
-  /** False if there is no room for it. */
+  /** Returns false if the bytes exceed the limit. */
   update(bytes: number): boolean {
     this.#account ??= new MemoryAccount(this.#pool, clientKey(undefined, this.#address));
     const grownBytes = bytes - this.#account.bytes;
@@ -164,17 +167,17 @@ export class Backlog {
   }
 }
 
-/** What answers share with the other connections of their listener. */
+/** The state that responses share with the other connections of their listener. */
 export interface AnswerOwner {
   readonly clock: Clock;
   readonly idle: IdleConnections;
-  /** Where bytes that clients do not read are charged. */
+  /** The pool to which unread bytes are charged. */
   readonly responses: MemoryPool;
-  /** Answers without an end of their own: ended, not cut, when the listener must go. */
+  /** Responses without a defined end. They are ended, not cut off, when the listener shuts down. */
   readonly streams: LinkedList<LastingAnswer>;
-  /** Answers close their connections: the listener goes, or memory is short. */
+  /** Responses close their connections, because the listener shuts down or memory is short. */
   isDraining(): boolean;
-  /** Called once, after the exchange has heard of the end. */
+  /** Called once, after the exchange was notified of the end. */
   ended(): void;
 }
 
@@ -184,15 +187,15 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
-  /** Its last byte was handed to the socket. */
+  /** The last byte was written to the socket. */
   hasEnded = false;
-  /** The connection ends with it. */
+  /** The connection is closed after this response. */
   isLast: boolean;
   readonly isUpgrade: boolean;
   readonly #request: ParsedRequest;
   readonly #socket: Socket;
   readonly #carrier: AnswerCarrier;
-  /** What goes out at the end of this turn at the latest: the head, and small pieces of the body. */
+  /** Text that is written at the end of this turn at the latest: the head and small chunks of the body. */
   #unsent = "";
   #flushesLater = false;
   #hasHead = false;
@@ -216,7 +219,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
     this.isLast = isUpgrade || !request.keepAlive || request.fault !== undefined;
   }
 
-  /** The head was given: another answer would be read as a part of this one. */
+  /** The head was passed on, so another response would be read as part of this one. */
   get hasHead(): boolean {
     return this.#hasHead;
   }
@@ -234,12 +237,13 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
       now: this.#carrier.owner.clock.now(),
     });
     if (!hasLength && !this.#hasHead && !this.#isClosed) {
-      // An answer that may last is watched for a client that does not read it.
+      // A long response is watched for a client that does not read it.
       this.#watch();
       if (headers.get("content-type")?.startsWith("text/event-stream")) this.#carrier.owner.streams.add(this);
     }
     this.#hasHead = true;
-    // Held back until there is body; but a stream whose first event is late must not look like no answer.
+    // Delayed to join it with the body, but only until the end of the turn, so that a late first event does not delay
+    // the head.
     this.#sendLater(text);
   }
 
@@ -266,7 +270,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
     if (!this.#backlog.update(this.#socket.writableLength)) this.destroy();
   }
 
-  /** Several chunks that came in one read go out in one write. */
+  /** Joins chunks of one read into one write. */
   #sendLater(text: string): boolean {
     this.#unsent += text;
     if (this.#unsent.length > ONE_WRITE_BYTES) return this.#socket.write(this.#takeUnsent(), "latin1");
@@ -296,7 +300,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
     if (chunk === undefined) this.#socket.write(before + after, "latin1", afterLastWrite);
     else if (chunk.length > ONE_WRITE_BYTES) writeAround(this.#socket, before, chunk, after, afterLastWrite);
     else this.#socket.write(before + chunk.toString("latin1") + after, "latin1", afterLastWrite);
-    // Also the last bytes of an answer are owed a reader.
+    // The client must also read the last bytes of a response.
     const { writableLength } = this.#socket;
     if (writableLength === 0) return;
     this.#watch();
@@ -304,12 +308,14 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   }
 
   destroy(): void {
-    // A body that only the end of the connection ends would look whole after a clean close.
+    // A body that is delimited by the end of the connection would look complete after a clean close.
     if (this.#endsWithConnection && !("encrypted" in this.#socket)) this.#socket.resetAndDestroy();
     else this.#socket.destroy();
   }
 
-  /** The listener goes: a stream ends as if its source had ended, so that clients come back instead of failing. */
+  /**
+   * On shutdown of the listener, ends a stream as if its source had ended, so that clients reconnect without an error.
+   */
   finishStream(): void {
     this.end();
   }
@@ -324,7 +330,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   }
 
   watchUnlessComplete(): void {
-    // Most bodies came with the head or right behind it: nothing to watch then.
+    // Most bodies arrive with or right after the head, and need no watching.
     if (!this.#carrier.hasBody) this.#watch();
   }
 
@@ -337,7 +343,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
     this.#carrier.join(upgradeHead(status, headers), backend, () => this.close(true));
   }
 
-  /** An answer before there is an exchange: the head itself was not acceptable. */
+  /** Responds before there is an exchange, because the head was not acceptable. */
   refuse(reply: Reply): void {
     this.isLast = true;
     this.head(reply.status, reply.headers);
@@ -357,19 +363,22 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   }
 
   isWaiting(): boolean {
-    // Bytes that wait for us (because the backend does not take them) are not owed by the client.
+    // Received bytes that the backend does not accept are not the client's delay.
     if (!this.#carrier.hasBody && this.#carrier.isBodyDrained) return true;
     return this.#awaitsDrain || (this.hasEnded && this.#socket.writableLength > 0);
   }
 
-  /** Nothing moved for too long. A client that owes us its body is told so, one that does not read is cut off. */
+  /**
+   * No bytes moved for too long. A client that did not send its body gets an error; one that does not read is
+   * disconnected.
+   */
   expire(): void {
     this.#isStalled = true;
     if (this.#hasHead || this.#carrier.hasBody) this.destroy();
     else this.#contain(this.onStalled);
   }
 
-  /** The client takes more. */
+  /** The socket's buffer was drained. */
   drained(): void {
     if (!this.#awaitsDrain) return;
     this.#awaitsDrain = false;
@@ -377,7 +386,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
     this.#contain(this.onDrain);
   }
 
-  /** The answer is out, or its connection is gone. */
+  /** The response was sent, or its connection is closed. */
   close(complete: boolean): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

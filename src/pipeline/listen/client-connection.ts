@@ -1,7 +1,7 @@
 /**
- * One client connection, one request at a time: feeds the parser, holds back what was sent behind a request until its
- * answer is out, and ends so that the client can read the last answer. Answers go out in the order of the requests, and
- * a client that pipelines cannot open many backend connections. Whoever is late is found by `sweep`, without timers.
+ * One HTTP/1.1 client connection with one request at a time. It feeds the parser, holds pipelined data until the
+ * response is sent, and closes so that the client can read the last response. Responses are in request order, and a
+ * pipelining client cannot open many backend connections. Timeouts are detected by `sweep`, without timers.
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -19,12 +19,12 @@ import { Opening } from "./http2/opening.ts";
 
 export interface SocketReceiver {
   received(chunk: Buffer): void;
-  /** The client sends no more. */
+  /** The client closed its side. */
   receivedEnd(): void;
-  /** The client takes more. */
+  /** The socket's buffer was drained. */
   drained(): void;
   closed(): void;
-  /** One of these threw: the connection must end. */
+  /** A handler threw: the connection must be closed. */
   unexpected(error: unknown): void;
 }
 
@@ -36,7 +36,7 @@ interface ReceivedSocket extends Socket {
   [HANDED_OVER]?: true;
 }
 
-/** In place of `data` events. Whoever has it now listens to those. */
+/** Replaces `data` events. After a handover, the new owner listens to those. */
 const reader = socketReader(function (this: ReceivedSocket, chunk) {
   if (this[HANDED_OVER] === true) return this.push(chunk);
   onData.call(this, chunk);
@@ -52,7 +52,7 @@ export function listenTo(socket: ReceivedSocket, receiver: SocketReceiver): void
   socket.on("close", onClose);
 }
 
-/** Somebody else reads and writes from now on; the end of the connection is still told. */
+/** Another owner reads and writes from now on. The close event is still dispatched. */
 export function handOver(socket: ReceivedSocket): void {
   socket[HANDED_OVER] = true;
   socket.off("data", onData);
@@ -60,7 +60,7 @@ export function handOver(socket: ReceivedSocket): void {
   socket.off("drain", onDrain);
 }
 
-/** Runs what is done for a connection later than its events. */
+/** Runs deferred work of a connection. */
 export function contain<Receiver extends SocketReceiver>(receiver: Receiver, action: (one: Receiver) => void): void {
   try {
     action(receiver);
@@ -94,12 +94,14 @@ function onClose(this: ReceivedSocket): void {
 }
 
 function ignore(): void {
-  // The close event that follows says what there is to say.
+  // The close event that follows reports the error.
 }
 
-/** Nothing moved for this long: whoever reads the answer slowly keeps it, because nothing is left unread. */
+/**
+ * No bytes moved for this long. A client that reads the response slowly still gets it, because no input is left unread.
+ */
 export const LINGER_SILENCE_MS = 2_000;
-/** A client that goes on sending is cut. */
+/** A client that keeps sending is disconnected after this time. */
 const LINGER_MS = 30_000;
 const MAX_LINGER_BYTES = 64 * 1024 * 1024;
 
@@ -111,7 +113,7 @@ export class Linger {
   #silentMs = 0;
   #allMs = 0;
 
-  /** `sweepMs`: the time between two looks. */
+  /** `sweepMs` is the interval between sweeps. */
   constructor(socket: Socket, sweepMs: number) {
     this.#socket = socket;
     this.#sweepMs = sweepMs;
@@ -121,7 +123,7 @@ export class Linger {
     if (socket.readableEnded) socket.destroySoon();
   }
 
-  /** One look; bytes that the client takes count as well as those it sends. */
+  /** Bytes that the client reads count as activity, as well as bytes it sends. */
   sweep(): void {
     const socket = this.#socket;
     const progress = socket.bytesRead + socket.bytesWritten - socket.writableLength;
@@ -147,16 +149,16 @@ export function refusalOf({ kind, message }: RequestError): GatewayError {
   return new GatewayError(CODES[kind], kind === "bad" ? { message: `bad request: ${message}` } : {});
 }
 
-/** Head and body in latin1; the texts of refusals are ASCII. */
+/** Head and body in latin1; the texts of rejections are ASCII. */
 export function replyText({ body, headers, status }: Reply, now: number): string {
   headers.set("content-length", String(body?.length ?? 0));
   return responseHead(status, headers, { isChunked: false, keptSeconds: 0, now }) + (body?.toString("latin1") ?? "");
 }
 
 /**
- * The only upgrade that is passed on. It needs HTTP/1.1 (RFC 9110 section 7.8), has no body and so nothing to expect
- * (section 10.1.1), names one protocol, and does not ask for the connection's end. Everything else is answered as if
- * nothing were offered.
+ * The only upgrade that is forwarded. It requires HTTP/1.1 (RFC 9110 section 7.8), has no body and no expectation
+ * (section 10.1.1), names one protocol, and does not close the connection. Any other request is handled as if it
+ * offered no upgrade.
  */
 export function isWebSocket(request: ParsedRequest): boolean {
   return (
@@ -172,11 +174,14 @@ export function isWebSocket(request: ParsedRequest): boolean {
   );
 }
 
-/** What a client may send behind a request that is not answered yet; then we stop reading. */
+/** The limit of data after an unanswered request, beyond which the connection stops reading. */
 const MAX_PIPELINED_BYTES = 16 * 1024;
 const EMPTY = Buffer.alloc(0);
 
-/** `waiting`: for a request. `busy`: with one. `lingering`: our side is closed, what still comes is thrown away. */
+/**
+ * `waiting`: for a request. `busy`: with a request. `lingering`: the gateway's side is closed, and further input is
+ * discarded.
+ */
 type State = "waiting" | "busy" | "lingering" | "tunnel" | "closed";
 
 export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarrier, SocketReceiver, OpenConnection {
@@ -186,13 +191,13 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   readonly #socket: Socket;
   readonly #parser = new RequestParser(this);
   #state: State = "waiting";
-  /** Until when it waits for the client. */
+  /** The deadline while waiting for the client. */
   readonly #deadline: SweepDeadline;
-  /** It has answered a request: silence is its right, for a while. */
+  /** At least one request was served, so the keep-alive timeout applies. */
   #isKept = false;
   #answer: Answer | undefined = undefined;
   #body: RequestBodySource | undefined = undefined;
-  /** What arrived behind the request that is being answered. */
+  /** Data that arrived after the current request. */
   #held: Buffer | undefined = undefined;
   #opening: Opening | undefined = new Opening();
   #linger: Linger | undefined = undefined;
@@ -222,7 +227,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     this.#socket.destroy();
   }
 
-  // WHAT THE CLIENT SENDS
+  // Input from the client.
 
   received(chunk: Buffer): void {
     if (this.#opening !== undefined) this.#open(this.#opening, chunk);
@@ -232,7 +237,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     else if (this.#state === "busy" || this.#state === "waiting") this.#hold(chunk);
   }
 
-  /** The client sends no more: whoever waits for an answer would not have closed. */
+  /** The client closed its side, which a client that waits for a response does not do. */
   receivedEnd(): void {
     if (this.#state === "waiting" && !this.#parser.isBetween)
       this.#refuse(new GatewayError("bad_request"), this.#parser.partialHead);
@@ -243,7 +248,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     else this.#socket.destroySoon();
   }
 
-  /** The first bytes: which HTTP the client speaks. */
+  /** Detects the client's HTTP version from the first bytes. */
   #open(opening: Opening, chunk: Buffer): void {
     const first = opening.look(chunk);
     if (first === undefined) return;
@@ -313,14 +318,17 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     if (this.#body?.flush() === true && this.#state === "busy" && this.#held === undefined) this.#socket.resume();
   }
 
-  /** What cannot be read as a request, or as the body of one. */
+  /** Handles input that is not a valid request or body. */
   #broken(error: RequestError): void {
-    // An answer is under way: a second one would be read as a part of it.
+    // A response is in progress, and a second one would be read as part of it.
     if (this.#answer?.hasHead === true) this.#socket.destroy();
     else this.#refuse(refusalOf(error), error.head);
   }
 
-  /** The last answer: to a head that is no request, or in place of the answer to one whose body broke. */
+  /**
+   * Sends the last response: for a head that is not a request, or instead of the response to a request with an invalid
+   * body.
+   */
   #refuse(error: GatewayError, bytes: Buffer | undefined): void {
     const answer = this.#answer;
     const refusal = this.owner.refuse(answer === undefined ? bytes : undefined, error, this.#socket);
@@ -331,7 +339,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     this.#close();
   }
 
-  // WHAT THE ANSWER NEEDS
+  // Methods for the response.
 
   get hasBody(): boolean {
     return !this.#parser.isInBody;
@@ -355,7 +363,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     this.owner.join(this.#socket, backend, firstBytes, closed);
   }
 
-  /** Somebody else reads and writes from now on. */
+  /** Hands the socket over to a tunnel or HTTP/2. */
   #handOver(): void {
     this.#held = undefined;
     this.#state = "tunnel";
@@ -373,9 +381,9 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     this.#answer?.drained();
   }
 
-  // BETWEEN TWO REQUESTS, AND AFTER THE LAST
+  // Between requests, and after the last one.
 
-  /** Called when bytes are out that may have been the last of an answer. */
+  /** Called when written bytes may have been the last of a response. */
   answered(): void {
     const answer = this.#answer;
     if (answer === undefined || !answer.hasEnded || this.#state !== "busy") return;
@@ -387,7 +395,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     else this.#ready();
   }
 
-  /** Nobody wants the rest of a small body: it is read, so that the next request can be found. */
+  /** Discards the rest of a small body to reach the next pipelined request. */
   #discardBody(): void {
     this.#body = undefined;
     this.#deadline.in(this.owner.headersTimeoutMs);
@@ -403,7 +411,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
       if (this.#socket.isPaused()) this.#socket.resume();
     } else {
       this.#deadline.in(this.owner.headersTimeoutMs);
-      // In another turn: one client's requests do not make all others wait.
+      // In another turn, so that one client's requests do not delay all others.
       fairReads.runLater(() => readHeld(this));
     }
   }
@@ -416,7 +424,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     if (this.#held === undefined && this.isBodyDrained && this.#socket.isPaused()) this.#socket.resume();
   }
 
-  /** Our side is done. The connection ends with the client's, or soon. */
+  /** Closes the gateway's side. The connection ends when the client closes its side, or soon. */
   #close(): void {
     this.#state = "lingering";
     this.#parser.stop();
@@ -437,7 +445,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     this.#state = "closed";
     this.#parser.stop();
     this.owner.closed(this);
-    // First, so that the body's end is no failure of an exchange that is over.
+    // Before the body, so that the end of the body is not reported as a failure of a finished exchange.
     answer?.close(false);
     body?.abort();
   }

@@ -1,6 +1,6 @@
 /**
- * What a client connection and its listener know of each other: the listener looks at all of them from time to time and
- * ends them; a connection hands over its requests and says when it is gone.
+ * The contract between a client connection and its listener. The listener sweeps and closes connections; a connection
+ * passes on its requests and reports when it is closed.
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -12,7 +12,7 @@ import type { Refusal } from "./edge.ts";
 import type { EnteringHead, EntrySink } from "./request-entry.ts";
 
 export interface Sweeper {
-  /** Sweeps until now. */
+  /** The number of sweeps so far. */
   readonly sweeps: number;
   readonly sweepMs: number;
 }
@@ -34,7 +34,7 @@ export class SweepDeadline {
 
   in(ms: number): void {
     const { sweeps, sweepMs } = this.#sweeper;
-    // The next sweep may come at once.
+    // The next sweep may follow immediately.
     this.#last = sweeps + Math.ceil(ms / sweepMs) + 1;
   }
 
@@ -44,9 +44,9 @@ export class SweepDeadline {
 }
 
 export interface OpenConnection extends Linked<OpenConnection> {
-  /** Looked at from time to time: ends it if the client is late. */
+  /** Called periodically; closes the connection if the client exceeds its deadline. */
   sweep(): void;
-  /** The listener goes: nobody waits for an answer here, and none will be given to what comes. */
+  /** Called when the listener shuts down: closes the connection if no response is pending. */
   closeIfIdle(): void;
   destroy(): void;
 }
@@ -54,16 +54,19 @@ export interface OpenConnection extends Linked<OpenConnection> {
 export interface ConnectionOwner extends AnswerOwner, Sweeper {
   readonly headersTimeoutMs: number;
   readonly silentPeerMs: number;
-  /** Also those whose last answer did not say so are closed. Not while a request may be on its way. */
+  /**
+   * Whether kept-alive connections are closed even if their last response did not announce it. Not while a request may
+   * be in flight.
+   */
   closesKept(): boolean;
-  /** A request has arrived; `answer` is told how it ends. */
+  /** A request has arrived. `answer` is notified of its end. */
   begin(request: EnteringHead, body: RequestBody, answer: EntrySink, socket: Socket): void;
   readonly speaksHttp2: boolean;
-  /** The client speaks HTTP/2: the socket is paused, and what was read of it is in it again. */
+  /** The client uses HTTP/2. The socket is paused, and the bytes that were read are unshifted. */
   becomeHttp2(connection: OpenConnection, socket: Socket): void;
-  /** What began as a request and cannot become one; `bytes` are what came of its head, undefined if none came. */
+  /** Input that cannot become a request. `bytes` is the received part of its head; undefined if there is none. */
   refuse(bytes: Buffer | undefined, error: GatewayError, socket: Socket): Refusal;
-  /** The connection is gone. */
+  /** The connection is closed. */
   closed(connection: OpenConnection): void;
   join(client: Duplex, backend: Duplex, firstBytes: Buffer, closed: () => void): void;
   unexpected(error: unknown, socket: Socket): void;

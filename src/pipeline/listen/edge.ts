@@ -1,6 +1,6 @@
 /**
- * The safe edge: makes a request of a head that was read, or refuses it. The parser has refused what cannot be framed
- * safely; this refuses what two readers could understand differently (RFC 9112 section 11). One pass over the header
+ * Converts a parsed head to a request, or rejects it. The parser has rejected heads that cannot be framed safely; this
+ * rejects heads that two servers could interpret differently (RFC 9112 section 11). It is one pass over the header
  * lines, because it runs for every request.
  */
 
@@ -17,11 +17,11 @@ import type { Trace } from "../../observe/trace/trace.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 
-/** More lines than this are refused; fewer are never silently dropped (16 KiB bound their size). */
+/** Requests with more lines are rejected. Lines are never dropped silently; their size is limited to 16 KiB. */
 const MAX_HEADER_LINES = 100;
 const MAX_TARGET_CHARS = 8 * 1024;
 
-/** Headers of which a second line would let two readers choose differently; each has a bit of its own. */
+/** Headers that must not be repeated, because two servers could choose different lines. Each has its own bit. */
 const SINGLETONS = new Map(
   [
     "host",
@@ -53,22 +53,22 @@ const H = 0x68;
 const U = 0x75;
 const X = 0x78;
 
-/** A head as the parser read it. */
+/** A parsed head. */
 export interface ReadHead {
   readonly method: string;
   readonly target: string;
   readonly version: GatewayRequest["version"];
-  /** name, value, name, value, …; the names are lower case. Becomes the request's own list where nothing stays behind. */
+  /** name, value, name, value, …; the names are lowercase. Becomes the request's own list if no line is removed. */
   readonly pairs: string[];
-  /** Names and values were looked at: see `HeaderList`. */
+  /** Names and values were validated; see `HeaderList`. */
   readonly areLinesSafe?: boolean;
-  /** Why it cannot be framed safely. */
+  /** Why the request cannot be framed safely. */
   readonly fault: string | undefined;
 }
 
 export interface Head {
   readonly host: string;
-  /** Canonical. */
+  /** In canonical form. */
   readonly path: string;
   /** As received. */
   readonly rawPath: string;
@@ -76,7 +76,7 @@ export interface Head {
   readonly headers: HeaderList;
 }
 
-/** Throws a GatewayError; after one the connection must be closed, because where the body ends is in doubt. */
+/** Throws a GatewayError, after which the connection must be closed, because the end of the body is uncertain. */
 export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: boolean): Head {
   const { method, version, pairs: raw } = read;
   if (method === "TRACE" || method === "CONNECT")
@@ -86,7 +86,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
 
   if (raw.length > MAX_HEADER_LINES * 2) throw new GatewayError("too_many_headers");
   if (read.fault !== undefined) throw refuse(read.fault);
-  // Copied from the first line that stays behind: mostly none does.
+  // Copied when the first line is removed; usually none is.
   let kept: string[] | undefined;
   let host: string | undefined;
   let listed = "";
@@ -125,18 +125,18 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
 function staysBehind(name: string, peerIsTrusted: boolean, isUpgrade: boolean): boolean {
   switch (name.charCodeAt(0)) {
     case X:
-      // What a client says about where it comes from counts only from a proxy that the operator trusts.
+      // Forwarding headers count only from a proxy that the operator trusts.
       if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "x-real-ip")) return true;
-      // Budgets are what we say about ourselves: a backend that reads them must not read a client's.
+      // These headers describe the gateway's limits; a backend must not read a client's values.
       return name.startsWith("x-ratelimit-");
     case F:
       return !peerIsTrusted && name === "forwarded";
-    // An offer that is not taken is not made to the backend either (RFC 9110 section 7.8).
+    // An upgrade offer that the gateway ignores is not forwarded (RFC 9110 section 7.8).
     case H:
       return !isUpgrade && name === "http2-settings";
     case U:
       return !isUpgrade && name === "upgrade";
-    // Expectations are between the client and us (RFC 9110 section 10.1.1).
+    // Expectations are between the client and the gateway (RFC 9110 section 10.1.1).
     case E:
       return name === "expect";
     default:
@@ -145,8 +145,8 @@ function staysBehind(name: string, peerIsTrusted: boolean, isUpgrade: boolean): 
 }
 
 /**
- * The headers that `connection` names belong to this hop. They go now, before any policy runs: later the client
- * could name one that a policy has added (CVE-2025-48865).
+ * Removes the headers that `connection` names before any policy runs. Later, the client could name one that a policy
+ * has added (CVE-2025-48865).
  */
 function withoutListed(pairs: readonly string[], listed: string): string[] {
   const names = new Set(listed.split(",").map((name) => name.trim().toLowerCase()));
@@ -168,7 +168,7 @@ function readTarget(url: string, method: string, hostHeader: string | undefined)
     if (target === "*" && method === "OPTIONS") return { host, path: "*", rawPath: "*", query: "" };
     const absolute = /^https?:\/\/([^/?#]*)(.*)$/i.exec(target);
     if (!absolute) throw refuse("the request target is neither a path nor an http URL");
-    // RFC 9112 section 3.2.2 lets the target win; we refuse a disagreement instead of choosing.
+    // RFC 9112 section 3.2.2 gives the target precedence; a mismatch is rejected instead.
     if (hostHeader !== undefined && (absolute[1] as string).toLowerCase() !== host.toLowerCase())
       throw refuse("the request target and the Host header disagree");
     host = absolute[1] as string;
@@ -193,15 +193,15 @@ function refuse(reason: string): GatewayError {
   return new GatewayError("bad_request", { message: `bad request: ${reason}` });
 }
 
-/** Of a host, a path or a query that nobody has checked. */
+/** The limit of an unchecked host, path or query. */
 const MAX_SHOWN_CHARS = 256;
-/** As many as an acceptable request may have. */
+/** The same limit as for valid requests. */
 const MAX_SHOWN_LINES = 100;
 const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) (\S*)(?: HTTP\/(\d\.\d))?$/;
-/** Methods are a label of metrics: what anybody makes up is left out. */
+/** Methods are a metric label, so unknown ones are omitted. */
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 
-/** What was read of it. */
+/** The parts of the head that could be read. */
 export interface RefusedHead {
   readonly method: string;
   readonly target: string;
@@ -211,15 +211,15 @@ export interface RefusedHead {
 }
 
 export interface Refusal {
-  /** Complete: with its length and `x-request-id`. */
+  /** Complete, with its length and `x-request-id`. */
   readonly reply: Reply;
   settle(isComplete: boolean): void;
 }
 
-/** The request of the exchange, shortened. Its headers are redacted where they are shown. */
+/** Returns the request of the exchange, shortened. Its headers are redacted where they are shown. */
 export function refusedRequest(head: RefusedHead, scheme: "http" | "https"): GatewayRequest {
   const headers = HeaderList.fromRaw(head.rawHeaders.slice(0, MAX_SHOWN_LINES * 2));
-  // A fragment or a user name may hold a credential, and neither has a place in a request target.
+  // A fragment or a user name may contain a credential, and neither is valid in a request target.
   const target = redactUrl(head.target.split("#", 1)[0] ?? "");
   const question = target.indexOf("?");
   const path = (question < 0 ? target : target.slice(0, question)).slice(0, MAX_SHOWN_CHARS);
@@ -227,7 +227,7 @@ export function refusedRequest(head: RefusedHead, scheme: "http" | "https"): Gat
     method: head.method,
     scheme,
     host: (headers.get("host") ?? "").slice(0, MAX_SHOWN_CHARS),
-    // A path that was refused may have no canonical form.
+    // A rejected path may have no canonical form.
     path,
     rawPath: path,
     query: question < 0 ? "" : target.slice(question + 1, question + 1 + MAX_SHOWN_CHARS),
@@ -237,7 +237,7 @@ export function refusedRequest(head: RefusedHead, scheme: "http" | "https"): Gat
   };
 }
 
-/** A head that the parser gave up on, line by line as far as it makes sense. */
+/** Parses a head that the parser rejected line by line, as far as possible. */
 export function brokenHead(bytes: Buffer | undefined): RefusedHead {
   const [first = "", ...lines] = (bytes ?? Buffer.alloc(0)).toString("latin1").split(/\r?\n/);
   const [, method = "", target = "", version = ""] = REQUEST_LINE.exec(first) ?? [];

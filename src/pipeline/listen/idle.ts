@@ -1,24 +1,24 @@
 /**
- * Finds connections on which nothing moves: a client that stops sending its body, or one that stops reading the
- * answer. One timer looks at all of them, so that an active request costs nothing but an entry in a set.
+ * Detects stalled connections: a client that stops sending its body, or one that stops reading the response. One timer
+ * checks all of them, so that an active request costs only an entry in a list.
  */
 import type { Clock } from "../../base/clock.ts";
 
-/** Long enough for a bad network, short enough that stuck clients do not pile up. */
+/** Long enough for a bad network, short enough that stalled clients do not accumulate. */
 export const IDLE_LIMIT_MS = 60_000;
 const LOOK_EVERY_MS = 5_000;
 
 export interface Watched {
   /** A number that changes whenever bytes move. */
   progress(): number;
-  /** True while the other side owes us something: body bytes, or reading what we wrote. */
+  /** Whether the peer must act: send body bytes, or read the response. */
   isWaiting(): boolean;
-  /** How long nothing may move; without it, the limit of all requests. */
+  /** How long no bytes may move. Default: the limit of all requests. */
   idleLimitMs?(): number;
   expire(): void;
 }
 
-/** One connection that is watched; it knows its place in the list. */
+/** One watched connection, with its index in the list. */
 export interface WatchedPlace {
   readonly watched: Watched;
   progress: number;
@@ -33,8 +33,8 @@ export interface IdleConnections {
 }
 
 export function watchIdle(clock: Clock): IdleConnections {
-  // An array in which each knows its place: a map that every request enters and leaves made objects outlive their
-  // request and tripled the collector's work.
+  // An array whose entries have their index. A map that every request enters and leaves made objects outlive their
+  // request and tripled the work of the garbage collector.
   const entries: WatchedPlace[] = [];
 
   function remove(entry: WatchedPlace): void {
@@ -47,7 +47,7 @@ export function watchIdle(clock: Clock): IdleConnections {
 
   const timer = clock.every(LOOK_EVERY_MS, () => {
     const nowMs = clock.monotonicMs();
-    // From the end: whoever expires gives its place to one that was looked at already.
+    // Backwards, because an expired entry is replaced by the last one, which was already checked.
     for (let i = entries.length - 1; i >= 0; i--) {
       const entry = entries[i] as WatchedPlace;
       const progress = entry.watched.progress();

@@ -45,7 +45,7 @@ test("a listener takes the socket of its port, else the one of its name, and eac
   );
 });
 
-test("a port is read from Linux's table, of listening sockets only", () => {
+test("the port is read from Linux's table, for listening sockets only", () => {
   const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1234 1 0 100 0 0 10 0
    1: 0100007F:1F91 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 1235 1 0 20 4 30 10 -1

@@ -1,27 +1,27 @@
 /**
- * Sockets that the service manager opened for us (systemd's socket activation): a listener whose name or port matches one
- * uses it instead of binding. So connections wait while the gateway restarts, and low ports need no privilege. Sockets that
- * are meant for another process (LISTEN_PID) are left alone.
+ * Sockets that the service manager opened (systemd socket activation). A listener whose name or port matches one uses
+ * it instead of binding, so that connections wait while the gateway restarts, and low ports need no privilege. Sockets
+ * meant for another process (LISTEN_PID) are ignored.
  */
 import { readFileSync, readlinkSync } from "node:fs";
 
-/** The first descriptor after the standard ones; fixed by systemd. */
+/** The first descriptor after the standard ones, as defined by systemd. */
 const FIRST_FD = 3;
-/** `/proc/net/tcp`: a socket that listens. */
+/** The state of a listening socket in `/proc/net/tcp`. */
 const LISTENING = "0A";
 
 export interface InheritedSocket {
   readonly fd: number;
   /** `FileDescriptorName=` of the socket unit. */
   readonly name: string;
-  /** Undefined if it is no TCP socket of this network namespace that listens. */
+  /** Undefined if it is not a listening TCP socket of this network namespace. */
   readonly port: number | undefined;
 }
 
 export interface InheritedSockets {
-  /** Each socket is given out once: closing a listener closes its descriptor. */
+  /** Returns each socket once, because closing a listener closes its descriptor. */
   take(listener: { readonly name: string; readonly port: number }): number | undefined;
-  /** Those that no listener asked for. */
+  /** The sockets that no listener took. */
   unused(): readonly InheritedSocket[];
 }
 
@@ -38,7 +38,7 @@ export function createInheritedSockets(sockets: readonly InheritedSocket[]): Inh
   };
 }
 
-/** `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES`; what is not written as systemd writes it means none. */
+/** Reads `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES`. Malformed values count as no sockets. */
 export function inheritedSockets(
   environment: Readonly<Record<string, string | undefined>>,
   pid: number,
@@ -54,7 +54,7 @@ export function inheritedSockets(
   }));
 }
 
-/** Node tells a descriptor's port only by taking it over; Linux lists every socket with its inode. */
+/** Node can read a descriptor's port only by taking it over, but Linux lists every socket with its inode. */
 function portOfDescriptor(fd: number): number | undefined {
   try {
     const inode = /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/self/fd/${fd}`))?.[1];
@@ -64,7 +64,7 @@ function portOfDescriptor(fd: number): number | undefined {
       if (port !== undefined) return port;
     }
   } catch {
-    // No such descriptor, or no /proc: the name is all there is.
+    // There is no such descriptor or no /proc, so only the name is available.
   }
   return undefined;
 }

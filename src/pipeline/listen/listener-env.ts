@@ -1,5 +1,5 @@
 /**
- * What a listener is given: where it listens, what it may use, and its limits.
+ * The settings, dependencies and limits of a listener.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -12,23 +12,26 @@ import type { Logger } from "../../observe/log/logger.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 
 export interface ListenerAddress {
-  /** All interfaces if undefined. */
+  /** Undefined: all interfaces. */
   readonly address: string | undefined;
   readonly port: number;
-  /** Other threads listen on the same port, each with a socket of its own; the system shares connections out. */
+  /** Other threads listen on the same port with their own sockets, and the system distributes connections. */
   readonly isShared?: boolean;
   readonly tls: ListenerTls | undefined;
 }
 
 export interface ListenerLimits {
-  /** Further ones are closed before they are read. */
+  /** Further connections are closed before they are read. */
   readonly maxConnections: number;
-  /** Of one address (IPv6: a /64 network), unless it is a trusted proxy. */
+  /** The limit of one address (IPv6: a /64 network), unless it is a trusted proxy. */
   readonly maxConnectionsPerAddress: number;
-  /** A client has this long to send its head; checked at the interval, so that slow ones are gone in time. */
+  /** The time for a client to send its head. It is checked at the sweep interval. */
   readonly headersTimeoutMs: number;
   readonly checkIntervalMs: number;
-  /** An HTTP/2 client that sends nothing for this long while it waits is asked with a PING, and given up after three times that. */
+  /**
+   * An HTTP/2 client that is silent for this long while it waits gets a PING, and is disconnected after three times
+   * that.
+   */
   readonly silentPeerMs: number;
   /** An upgraded connection (WebSocket) may be silent in both directions for this long. */
   readonly tunnelIdleMs: number;
@@ -51,6 +54,6 @@ export interface ListenerEnv extends PipelineEnv {
   readonly heap: HeapPressure;
   readonly memory: MemoryBudget;
   isTrustedPeer(address: string): boolean;
-  /** An exception that belongs to no request: counted and logged; the connection it came from is closed. */
+  /** Counts and logs an exception that belongs to no request. Its connection is closed. */
   unexpected(error: unknown, client: string | undefined): void;
 }

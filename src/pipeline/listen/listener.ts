@@ -1,6 +1,6 @@
 /**
- * A socket that takes connections: it counts and bounds them, finds the late ones, and drains without dropping anyone. How
- * requests are read is in client-connection.ts, how they enter the pipeline in request-entry.ts.
+ * A listening socket: it limits connections, sweeps those past their deadline, and drains gracefully.
+ * client-connection.ts parses requests, and request-entry.ts passes them to the pipeline.
  */
 import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -18,28 +18,28 @@ import { createRequestEntry, nameOf } from "./request-entry.ts";
 import { createTlsAcceptor, type TlsAcceptor } from "./tls-acceptor.ts";
 import { Tunnel } from "./tunnel.ts";
 
-/** A flood of connections must not become a flood of log lines. */
+/** Limits the log lines about rejected connections. */
 const SAY_REFUSED_EVERY_MS = 10_000;
 
 export interface OpenListener {
   readonly port: number;
-  /** Requests that arrive from now on meet this configuration. */
+  /** Later requests use this configuration. */
   serve(served: Served): void;
-  /** Handshakes that begin from now on meet this one; open connections stay. */
+  /** Later handshakes use these settings; open connections stay. */
   setTls(tls: ListenerTls): void;
   active(): { connections: number; requests: number };
   /**
-   * Stops accepting; resolves when every request has ended. Connections that are kept for another request are closed at
-   * once, or after `lingerMs`: then a request that is on its way is still answered, and its connection closed in order.
+   * Stops accepting, and resolves when every request has ended. Kept-alive connections are closed immediately, or after
+   * `lingerMs`, so that requests in flight are still served.
    */
   drain(lingerMs?: number): Promise<void>;
-  /** Cuts what is left. */
+  /** Closes the remaining connections. */
   destroy(): void;
 }
 
 /**
- * Rejects with the system's error (EADDRINUSE, EACCES, …) if the address cannot be bound. `inheritedFd` listens already
- * and stands in for the address.
+ * Rejects with the system's error (EADDRINUSE, EACCES, …) if the address cannot be bound. `inheritedFd` is already
+ * listening and replaces the address.
  */
 export function openListener(
   at: ListenerAddress,
@@ -59,16 +59,16 @@ export function openListener(
     resolveDrained = resolve;
   });
   const idle = watchIdle(env.clock);
-  /** Whom the client's certificate names. */
+  /** The subjects of client certificates. */
   const identities = new WeakMap<Socket, string>();
   const entry = at.tls
     ? createRequestEntry(env, "https", (socket) => identities.get(socket))
     : createRequestEntry(env, "http");
   const connections = new LinkedList<OpenConnection>();
   const tunnels = new Set<Tunnel>();
-  /** How many connections each address has open. */
+  /** The number of open connections per address. */
   const perAddress = new Map<string, number>();
-  /** Connections whose TLS handshake is not over, too. */
+  /** Includes connections during their TLS handshake. */
   const tlsSockets = new Set<Socket>();
 
   const owner: ConnectionOwner = {
@@ -130,7 +130,9 @@ export function openListener(
     refused = 0;
   }
 
-  /** Counts the connection as one of its address. A trusted proxy connects for many clients, a unix socket has none. */
+  /**
+   * Counts the connection for its address. A trusted proxy connects for many clients, and a unix socket has no address.
+   */
   function admit(socket: Socket): boolean {
     const { remoteAddress } = socket;
     if (remoteAddress === undefined || env.isTrustedPeer(remoteAddress)) return true;
@@ -163,7 +165,8 @@ export function openListener(
   }
 
   let door = at.tls && doorFor(at.tls);
-  // Half-open: a client that has sent all may still read; who left is told apart by the connection.
+  // Half-open, because a client that has sent everything may still read. The connection detects clients that
+  // disconnected.
   const server: Server = createServer({ noDelay: true, allowHalfOpen: true }, (socket) => {
     fairReads.accepted();
     if (!admit(socket)) {
@@ -219,7 +222,7 @@ export function openListener(
           };
           if (isLingering) env.clock.after(lingerMs, closeIdle);
           else closeIdle();
-          // They have no end of their own: their clients come back, to whoever serves then.
+          // Tunnels have no defined end. Their clients reconnect to the process that serves then.
           for (const tunnel of tunnels) tunnel.goAway();
           return drained;
         },
@@ -242,5 +245,5 @@ function listenOptions({ address, port, isShared = false }: ListenerAddress): Li
 }
 
 function ignore(): void {
-  // Nobody waits yet.
+  // Nothing waits for the drain yet.
 }

@@ -1,6 +1,6 @@
 /**
- * All open listeners. Applying a configuration opens what is new, hands the rest their new routes at once, and
- * lets what is gone finish its requests. A port that cannot be bound leaves everything as it was.
+ * All open listeners. Applying a configuration opens new listeners, switches existing ones to their new routes, and
+ * drains removed ones. If a port cannot be bound, nothing changes.
  */
 
 import { wait } from "../../base/clock.ts";
@@ -18,22 +18,25 @@ export interface Listeners {
   apply(topology: Topology): Promise<void>;
   ports(): ReadonlyMap<string, number>;
   active(): { connections: number; requests: number };
-  /** Names of listeners that should serve and do not. */
+  /** The names of configured listeners that are not serving. */
   notServing(): string[];
-  /** Stops accepting, waits for requests up to the limit, then cuts the rest. `lingerMs` as of `OpenListener.drain`. */
+  /**
+   * Stops accepting, waits for requests up to the limit, then closes the rest. `lingerMs` is that of
+   * `OpenListener.drain`.
+   */
   close(limitMs: number, lingerMs?: number): Promise<void>;
 }
 
 interface Entry {
   readonly open: OpenListener;
   readonly isTls: boolean;
-  /** Opened by the service manager: once closed, it cannot be had again. */
+  /** The service manager opened the socket. Once closed, it cannot be reopened. */
   readonly isInherited: boolean;
   readonly task: Task;
   names: string[];
 }
 
-/** A line that can be read; `gwctl config routes` lists all. */
+/** Keeps the log line readable; `gwctl config routes` lists all paths. */
 const SHOWN_PATHS = 20;
 const ADDRESS_ERRORS = new Set(["EADDRNOTAVAIL", "ENOTFOUND", "EAI_AGAIN", "EINVAL"]);
 
@@ -43,7 +46,7 @@ const NEEDS_RESTART =
 export interface ListenersEnv extends ListenerEnv {
   readonly tasks: Tasks;
   readonly inherited: InheritedSockets;
-  /** Set if other threads listen on the same ports: the port that they have, where the configuration says 0. */
+  /** Set if other threads listen on the same ports. Returns their port where the configuration has 0. */
   sharedPort?(listener: Listener): number | undefined;
 }
 
@@ -76,7 +79,7 @@ export function createListeners(env: ListenersEnv): Listeners {
     });
   }
 
-  /** The new configuration is not used: what was given up for it listens again. */
+  /** The new configuration is rejected: reopens the listeners that were closed for it. */
   async function takeBack(keys: ReadonlySet<string>): Promise<void> {
     for (const listener of wanted.filter((one) => keys.has(keyOf(one)))) {
       try {
@@ -95,7 +98,7 @@ export function createListeners(env: ListenersEnv): Listeners {
       try {
         for (const [key, listener] of next) {
           if (entries.get(key)?.isTls === (listener.tls !== undefined)) continue;
-          // The same port at another address, or with TLS or without: the old socket must let go of it first.
+          // The same port at another address, or with and without TLS: the old socket must be closed first.
           for (const [oldKey, old] of [...entries]) {
             if (oldKey !== key && (listener.port === 0 || old.open.port !== listener.port)) continue;
             if (old.isInherited) throw new Error(`${listener.writtenAt("port")}: ${NEEDS_RESTART}`);
@@ -157,12 +160,14 @@ export function servedOf(listener: Listener): Served {
   return { listener, table: createRouteTable(listener.routes) };
 }
 
-/** Two configurations mean the same socket if address and port agree; port 0 belongs to its name. */
+/**
+ * Two configurations have the same socket if address and port are equal. Port 0 is identified by the listener's name.
+ */
 function keyOf(listener: Listener): string {
   return `${listener.address ?? "*"}:${listener.port === 0 ? `0/${listener.name}` : listener.port}`;
 }
 
-/** The address as it is bound, and the paths that routes answer: `*` for those that cannot be told as one. */
+/** The bound address and the paths of the routes; `*` for paths that are not a single prefix. */
 function whereOf(listener: Listener, port: number): { url: string; paths: string[] } {
   const paths = listener.routes.flatMap(({ matches }) =>
     matches.map(({ path }) =>
@@ -179,7 +184,7 @@ function prefixText(prefix: string): string {
   return prefix.endsWith("/") ? `${prefix}*` : `${prefix}/*`;
 }
 
-/** One line that names the address and the field. */
+/** Returns one line that names the address and the field. */
 export function bindError(listener: Listener, error: unknown): Error {
   const { code = "" } = error as NodeJS.ErrnoException;
   const field = listener.address !== undefined && ADDRESS_ERRORS.has(code) ? "address" : "port";

@@ -1,6 +1,6 @@
 /**
- * The way from a head that was read into the pipeline: the edge looks at it, and it becomes an Exchange or a refusal. What
- * is refused here is seen by no policy, but by log, metrics, recent requests and the trace.
+ * Passes a parsed head to the pipeline: it is validated and becomes an Exchange or a rejection. Requests rejected here
+ * reach no policy, but are included in the log, metrics, recent requests and the trace.
  */
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
@@ -16,30 +16,32 @@ import { beginRefusal, brokenHead, type Head, type ReadHead, type Refusal, readH
 import type { ListenerEnv } from "./listener-env.ts";
 import { forwardedClient } from "./trusted-peers.ts";
 
-/** The collector needs a moment; clients should not all come back at once. */
+/** Gives the garbage collector time, and spreads the retries of clients. */
 const RETRY_SECONDS = "2";
 
-/** The client's side of a request, before there is an exchange. */
+/** The client's side of a request before there is an exchange. */
 export interface EntrySink extends ClientSink {
-  /** The request asks for another protocol, and may have it. */
+  /** The request asks for another protocol, and may be upgraded. */
   readonly isUpgrade: boolean;
-  /** Answers and ends the connection: where the next request begins is in doubt. */
+  /** Responds and closes the connection, because the start of the next request is uncertain. */
   refuse(reply: Reply): void;
 }
 
 export interface EnteringHead extends ReadHead {
   readonly expects: "nothing" | "continue" | "unknown";
-  /** Larger than a head may be, but readable. */
+  /** The head exceeds the limit, but is readable. */
   readonly isTooLarge?: boolean;
 }
 
 export interface RequestEntry {
   begin(served: Served, request: EnteringHead, body: RequestBody, sink: EntrySink, socket: Socket): void;
-  /** What is no request; `bytes` are what came of its head. Without any there was no request, and nobody hears of it. */
+  /**
+   * Rejects input that is not a request. `bytes` is the received part of its head; without any, nothing is reported.
+   */
   refuse(served: Served, bytes: Buffer | undefined, error: GatewayError, socket: Socket): Refusal;
 }
 
-/** `identityOf`: whom the client's certificate names; only listeners with TLS know. */
+/** `identityOf` returns the subject of the client's certificate, on listeners with TLS. */
 export function createRequestEntry(
   env: ListenerEnv,
   scheme: "http" | "https",
@@ -140,26 +142,26 @@ interface Peer {
   readonly address: string;
   readonly unmapped: string;
   readonly port: number;
-  /** In `config.trustedProxies`; undefined until somebody asked. */
+  /** Whether the peer is in `config.trustedProxies`; undefined until it is first needed. */
   isTrusted: boolean | undefined;
 }
 
-/** Asked once for each connection: Node's getters are slow. */
+/** Read once per connection, because Node's getters are slow. */
 function peerOf(socket: Socket & { [PEER]?: Peer }): Peer {
   const known = socket[PEER];
   if (known !== undefined) return known;
   const { remoteAddress: address = "", remotePort: port = 0 } = socket;
   const peer: Peer = { address, unmapped: unmapped(address), port, isTrusted: undefined };
-  // A connection that is closed already has no peer any more.
+  // A closed connection has no peer address.
   if (address !== "") socket[PEER] = peer;
   return peer;
 }
 
-/** An IPv4 peer on a dual-stack socket shows up as ::ffff:1.2.3.4. */
+/** An IPv4 peer on a dual-stack socket appears as ::ffff:1.2.3.4. */
 function unmapped(address: string): string {
   return address.startsWith("::ffff:") ? address.slice(7) : address;
 }
 
 function ignore(): void {
-  // Nobody made a request that could be told about.
+  // No request was made that could be reported.
 }

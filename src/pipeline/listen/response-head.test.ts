@@ -5,7 +5,7 @@ import { responseHead, trailerLines } from "./answer.ts";
 
 const kept = { isChunked: false, keptSeconds: 65, now: Date.UTC(2026, 0, 1) };
 
-test("a head says what the connection does, and nobody else does", () => {
+test("only the gateway sets the connection headers of a head", () => {
   const headers = new HeaderList([
     "x",
     "1",
@@ -50,7 +50,7 @@ for (const [name, value] of [
   });
 }
 
-test("trailers that frame a message are left out", () => {
+test("trailers that frame a message are omitted", () => {
   assert.equal(trailerLines(["x-sum", "1", "content-length", "3", "set-cookie", "a"]), "x-sum: 1\r\n");
   assert.equal(trailerLines(undefined), "");
 });

@@ -1,6 +1,7 @@
 /**
- * The TLS side of a listener: connections come in as they are accepted and go out when their handshake is over. It can be
- * replaced while the listener stays: a new configuration makes a new one, handshakes under way finish with the old.
+ * The TLS side of a listener: receives accepted connections and reports those whose handshake is complete. It can be
+ * replaced while the listener stays open: a new configuration creates a new acceptor, and handshakes in progress finish
+ * with the old one.
  */
 import type { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
@@ -14,7 +15,7 @@ export interface TlsAcceptor {
 export interface TlsAcceptorOptions {
   readonly handshakeTimeoutMs: number;
   readonly protocols: readonly string[];
-  /** `identity`: the subject of the certificate that the client showed. */
+  /** `identity` is the subject of the client's certificate. */
   opened(socket: TLSSocket, identity: string | undefined): void;
 }
 
@@ -48,7 +49,7 @@ export function createTlsAcceptor(
   });
   server.on("secureConnection", (socket) => {
     const shown = clientAuth === undefined ? undefined : socket.getPeerX509Certificate();
-    // `optional` lets clients without a certificate pass, not those with a bad one.
+    // `optional` accepts clients without a certificate, but not those with an invalid one.
     if (shown !== undefined && !socket.authorized) socket.destroy();
     else opened(socket, shown && subjectOf(shown));
   });
@@ -58,7 +59,10 @@ export function createTlsAcceptor(
   };
 }
 
-/** `CN=alice,O=Example`: the parts in the certificate's order; commas inside a value are escaped (RFC 4514). */
+/**
+ * Formats the subject, such as `CN=alice,O=Example`, in the certificate's order, with commas inside values escaped (RFC
+ * 4514).
+ */
 function subjectOf({ subject }: X509Certificate): string {
   return subject.split("\n").join(",");
 }

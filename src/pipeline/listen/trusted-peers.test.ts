@@ -21,7 +21,7 @@ for (const [ranges, peer, trusted] of cases) {
 }
 
 for (const bad of ["", "10.0.0.0/33", "10.0.0/8", "example.com", "::1/129", "1.2.3.4/8/8", "10.0.0.0/-1"]) {
-  test(`${JSON.stringify(bad)} is no range`, () => assert.equal(isAddressRange(bad), false));
+  test(`${JSON.stringify(bad)} is not a range`, () => assert.equal(isAddressRange(bad), false));
 }
 
 const PROXIES = ["10.0.0.0/8", "fd00::/8"];
@@ -41,7 +41,7 @@ const chains: [header: string | undefined, client: string | undefined][] = [
   ["::ffff:7.7.7.7", "7.7.7.7"],
   ["::ffff:707:707", "7.7.7.7"],
   ["7.7.7.7, ::ffff:10.1.1.1", "7.7.7.7"],
-  // Malformed where it has to be read: nothing of it counts.
+  // Malformed where it must be parsed, so the whole header is ignored.
   ["", undefined],
   [",", undefined],
   ["7.7.7.7,", undefined],
@@ -67,7 +67,7 @@ for (const [header, client] of chains) {
   });
 }
 
-test("nothing that a client puts before the proxies' own entries changes its address [L20]", () => {
+test("entries that a client adds before those of the proxies do not change its address [L20]", () => {
   const isTrusted = trustedPeers(PROXIES);
   const junk = fc.oneof(
     fc.string({ unit: "binary-ascii", maxLength: 20 }),

@@ -1,12 +1,12 @@
 /**
- * `config.trustedProxies`: peers whose `x-forwarded-*` headers are believed, and the client's address that follows from
- * what they say.
+ * `config.trustedProxies`: the peers whose `x-forwarded-*` headers are trusted, and the client address derived from
+ * them.
  */
 import { BlockList, isIP, isIPv6, SocketAddress } from "node:net";
 
 export type IsTrustedPeer = (address: string) => boolean;
 
-/** Longer chains are not believed, so that reading one is cheap. */
+/** Longer chains are ignored, which bounds the cost of parsing. */
 const MAX_PROXIES = 32;
 /** Some proxies add the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
 const WITH_PORT = /^(?:\[([^\]]+)\](?::\d{1,5})?|([\d.]+):\d{1,5})$/;
@@ -27,9 +27,9 @@ export function trustedPeers(ranges: readonly string[]): IsTrustedPeer {
 }
 
 /**
- * The client's address behind a trusted peer: the last address in `x-forwarded-for` that is not itself a trusted proxy,
- * or the first one if all are. Undefined where the peer counts as the client: the header is absent, or an entry that has
- * to be read is not an IP address, in which case nothing in the header is believed.
+ * Returns the client's address behind a trusted peer: the last address in `x-forwarded-for` that is not a trusted
+ * proxy, or the first one if all are. Returns undefined if the peer counts as the client: the header is absent, or an
+ * entry that must be parsed is not an IP address, in which case the whole header is ignored.
  */
 export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer: IsTrustedPeer): string | undefined {
   if (forwardedFor === undefined) return undefined;
@@ -38,7 +38,7 @@ export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer:
     const comma = forwardedFor.lastIndexOf(",", end - 1);
     const address = addressIn(forwardedFor.slice(comma + 1, end).trim());
     if (address === undefined) return undefined;
-    // The first entry may follow a comma at the very beginning, which is malformed.
+    // The first entry may follow a leading comma, which is malformed.
     if (comma < 0 || !isTrustedPeer(address)) return address;
     if (comma === 0) return undefined;
     end = comma;
@@ -54,7 +54,7 @@ function addressIn(entry: string): string | undefined {
     case 4:
       return address;
     case 6: {
-      // A zone has a meaning only on the machine that wrote it.
+      // A zone is meaningful only on the machine that wrote it.
       if (address.includes("%")) return undefined;
       const canonical = new SocketAddress({ address, family: "ipv6" }).address;
       return canonical.startsWith("::ffff:") && isIP(canonical.slice(7)) === 4 ? canonical.slice(7) : canonical;

@@ -1,7 +1,7 @@
 /**
- * Two connections joined after an upgrade: bytes both ways with back-pressure. Either side's end is passed on at once
- * and ends the tunnel soon; one on which nothing moves ends too; and when the listener goes, both sides are told so
- * with a close frame where one may stand, so that clients come back elsewhere.
+ * Joins two connections after an upgrade and relays bytes both ways with back-pressure. The end of either side is
+ * forwarded immediately and ends the tunnel soon after; an idle tunnel is closed. On shutdown of the listener, both
+ * sides get a close frame at a frame boundary, so that clients reconnect.
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -9,17 +9,17 @@ import { fairReads } from "../../http/h1/fair-reads.ts";
 import { closeFrame, FrameCounter } from "../../http/websocket-frames.ts";
 import { IDLE_LIMIT_MS, type IdleConnections, type Watched, type WatchedPlace } from "./idle.ts";
 
-/** How long a tunnel lives on after one side has ended or was told to go: enough for the last bytes of the other. */
+/** How long a tunnel stays open after one side has ended or got a close frame, for the last bytes of the other. */
 export const TUNNEL_END_MS = 3_000;
 
 export interface TunnelOptions {
   readonly clock: Clock;
   readonly idle: IdleConnections;
-  /** Without a byte in either direction. */
+  /** The limit without a byte in either direction. */
   readonly idleLimitMs: number;
-  /** Once, when both connections are closed. */
+  /** Called once, when both connections are closed. */
   closed(): void;
-  /** An exception while bytes were passed on: it ends the tunnel and nothing else. */
+  /** An exception while relaying bytes, which ends this tunnel only. */
   unexpected(error: unknown): void;
 }
 
@@ -28,7 +28,7 @@ interface Direction {
   readonly to: Duplex;
   readonly frames: FrameCounter;
   readonly goodbye: Buffer;
-  /** `leaving`: after the frame that is under way the close frame follows; `left`: it was sent. */
+  /** `leaving`: the close frame follows after the current frame; `left`: it was sent. */
   state: "open" | "leaving" | "left";
 }
 
@@ -54,12 +54,12 @@ export class Tunnel implements Watched {
     for (const direction of this.#directions) this.#relay(direction);
   }
 
-  /** Bytes that the client sent together with its request. */
+  /** Relays bytes that the client sent together with its request. */
   sendFirst(bytes: Buffer): void {
     if (bytes.length > 0) this.#guard(() => this.#pass(this.#directions[0] as Direction, bytes));
   }
 
-  /** The listener goes, or nobody uses the tunnel. */
+  /** Called when the listener shuts down or the tunnel is idle. */
   goAway(): void {
     this.#endSoon();
     for (const direction of this.#directions) {
@@ -75,7 +75,7 @@ export class Tunnel implements Watched {
   }
 
   progress(): number {
-    // Grows when bytes come, and when bytes that waited go out.
+    // Grows when bytes arrive, and when buffered bytes are written.
     return 2 * this.#relayedBytes - this.#client.writableLength - this.#backend.writableLength;
   }
 
@@ -84,7 +84,7 @@ export class Tunnel implements Watched {
   }
 
   idleLimitMs(): number {
-    // A side that does not take its bytes is a stalled client or backend like any other.
+    // A side that does not read is a stalled client or backend.
     const isStuck = this.#client.writableLength + this.#backend.writableLength > 0;
     return isStuck ? Math.min(IDLE_LIMIT_MS, this.#options.idleLimitMs) : this.#options.idleLimitMs;
   }
@@ -111,7 +111,7 @@ export class Tunnel implements Watched {
     const { from, to, frames } = direction;
     this.#relayedBytes += chunk.length;
     if (direction.state === "left") {
-      // The other side's own goodbye: the conversation is over, and it is ours to close.
+      // The peer sent its own close frame, so the WebSocket is closed and the gateway closes the connection.
       frames.read(chunk);
       if (frames.hasClosed) from.end();
       return;
@@ -135,7 +135,7 @@ export class Tunnel implements Watched {
     direction.state = "left";
     const { from, to, frames, goodbye } = direction;
     if (!frames.hasClosed && to.writable) to.write(goodbye);
-    // Read on, also if the other side is slow: its end must be noticed.
+    // Keeps reading even if the other side is slow, to detect the end.
     from.resume();
   }
 
@@ -148,7 +148,7 @@ export class Tunnel implements Watched {
       return;
     }
     this.#endSoon();
-    // What was taken from the side that is gone still goes out.
+    // Bytes received from the closed side are still written.
     if (other.writableLength === 0 || other.destroyed) other.destroy();
     else {
       other.end();
@@ -176,5 +176,5 @@ export class Tunnel implements Watched {
 }
 
 function ignore(): void {
-  // The close event that follows says what there is to say.
+  // The close event that follows reports the error.
 }

@@ -1,7 +1,7 @@
 /**
- * Every order of what a backend reports, a client does and time brings, up to a depth, each as much as possible inside the
- * backend's call and inside each other: what reaches the client is one answer or one failure, and a run that is given up is
- * told so once.
+ * Checks every order of backend events, client events and timeouts up to a depth, with events nested inside the
+ * backend's call and inside each other: the client gets exactly one response or one failure, and an aborted run is
+ * aborted once.
  */
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
@@ -16,11 +16,11 @@ import { Attempt, type AttemptDelivery, type AttemptOwner } from "./attempt.ts";
 
 const EVENTS = ["head", "503", "data", "end", "fail", "upgraded", "abort", "resume", "timeout"] as const;
 type Event = (typeof EVENTS)[number] | "defect";
-/** What the pipeline does when it hears of something. */
+/** What the pipeline does inside a callback. */
 const INSIDE = ["nothing", "abort", "throw", "end"] as const;
 type Inside = (typeof INSIDE)[number];
 
-/** What makes an attempt over, in words of the pipeline. */
+/** The events that end an attempt. */
 const LAST = new Set(["end", "breakOff", "failed", "upgraded", "defect", "abort"]);
 
 function run(events: readonly Event[], early: number, inside: Inside, isLast: boolean): string[] {
@@ -99,13 +99,13 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
 function check(heard: readonly string[]): void {
   const toClient = heard.filter((name) => !name.startsWith("run.") && name !== "abort");
   const last = toClient.findIndex((name) => LAST.has(name));
-  // A defect is reported after whatever met it, and is the only thing that may follow.
+  // A defect is reported after the event that caused it, and nothing else may follow.
   const rest = last < 0 ? [] : toClient.slice(last + 1);
   assert.ok(rest.length === 0 || (rest.length === 1 && rest[0] === "defect"));
   assert.ok(toClient.filter((name) => name === "head").length <= 1);
   assert.ok(!toClient.includes("data") || toClient.includes("head"));
   const given = heard.indexOf("abort");
-  // After it was given up nothing but a defect of who gave up is heard of, and a retry's own report.
+  // After an abort, only a defect of the aborting code and a retry's own report may follow.
   if (given >= 0) {
     const after = heard
       .slice(given + 1)
@@ -114,10 +114,10 @@ function check(heard: readonly string[]): void {
   }
   assert.ok(heard.filter((name) => name === "run.abort").length <= 1);
   const isOverByItself = toClient.some((name) => ["end", "breakOff", "upgraded"].includes(name));
-  // Given up while it ran: the backend hears of it, also if it had not even returned its run.
+  // Aborted while it ran: the backend is notified, even if it had not returned its run yet.
   if (given >= 0 && !isOverByItself && !toClient.includes("failed")) assert.ok(heard.includes("run.abort"));
   if (!isOverByItself && given < 0 && !LAST.has(toClient.at(-1) ?? "")) assert.ok(!heard.includes("run.abort"));
-  // Once its run was aborted it is not resumed.
+  // After an abort the run is not resumed.
   const aborted = heard.indexOf("run.abort");
   if (aborted >= 0) assert.ok(!heard.slice(aborted).includes("run.resume"));
 }
@@ -142,13 +142,13 @@ for (const inside of INSIDE) {
   }
 }
 
-test("a run that answers with a status that is tried again, before it is held, is aborted once it is", () => {
+test("a run whose retried status arrives before the run is returned is aborted once it is returned", () => {
   assert.deepEqual(run(["503"], 1, "nothing", false), ["failed", "run.abort"]);
   assert.deepEqual(run(["503"], 0, "nothing", false), ["run.abort", "failed"]);
   assert.deepEqual(run(["503"], 1, "nothing", true), ["head"]);
 });
 
-test("a defect while an answer arrives is reported as one, not as the backend's failure", () => {
+test("a defect while a response arrives is reported as one, not as the backend's failure", () => {
   assert.deepEqual(run(["head", "defect"], 0, "nothing", true), ["head", "defect"]);
   assert.deepEqual(run(["head", "fail"], 0, "nothing", true), ["head", "breakOff"]);
   assert.deepEqual(run(["defect"], 0, "nothing", true), ["failed"]);

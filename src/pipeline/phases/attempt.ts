@@ -1,7 +1,7 @@
 /**
- * One attempt at one backend: the request as it left the route phase, the backend's own policies, the call with
- * its time limit. A failed attempt says whether another may follow: never after bytes reached the client, and
- * never with a body that was already sent.
+ * One attempt at one backend: the request as it left the route phase, the backend's own policies, and the call with its
+ * time limit. A failed attempt reports whether it may be retried: never after bytes reached the client, and never with
+ * a body that was already sent.
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -27,7 +27,7 @@ export interface AttemptTraceEnv {
 export class AttemptTrace {
   readonly #exchange: Exchange;
   readonly #env: AttemptTraceEnv;
-  /** Since when the target is asked, how, and whether its response was reported. */
+  /** When the target was called, over which transport, and whether its response was reported. */
   #askedMs: number;
   #askedOver: Sent["over"] = "http";
   #hasResult = false;
@@ -68,14 +68,14 @@ export class AttemptTrace {
     trace.point({ type: "responseSnapshot", stage: "raw response", requestState: state });
   }
 
-  /** The head that the client gets is the one that came, unless the backend has already reported that one. */
+  /** The head for the client is the received one, unless the backend has already reported that. */
   head(status: number, headers: HeaderList): void {
     if (this.#hasResult) return;
-    // A pipe has no headers: those that the client gets are ours.
+    // A pipe has no headers; those for the client are the gateway's.
     this.received(status, this.#askedOver === "stdio" ? NO_HEADERS : headers);
   }
 
-  /** One target did not answer. Of several at once each is reported by its name; of a sequence, the last. */
+  /** A target did not respond. With several targets at once, each is reported by name; in a sequence, the last. */
   missed(reason: string, target: string | undefined): void {
     if (!this.#hasResult || target !== undefined) this.#result(null, reason, target);
   }
@@ -121,12 +121,12 @@ export function backendError(error: unknown): GatewayError {
 /** `0s` in a timeout, as in the Gateway API. */
 export const UNLIMITED = 0;
 
-/** When the whole request's time is over, on the monotonic clock; undefined if it has no limit. */
+/** When the time of the whole request is over, on the monotonic clock; undefined if it has no limit. */
 export function deadlineOf({ requestTimeoutMs }: Settings, startedMs: number): number | undefined {
   return requestTimeoutMs === undefined || requestTimeoutMs === UNLIMITED ? undefined : startedMs + requestTimeoutMs;
 }
 
-/** For the target that is asked now, with `spares` that could be asked after it. */
+/** The limit of the current target, with `spares` that could be tried after it. */
 export function headLimitMs(
   settings: Settings,
   defaultMs: number,
@@ -138,7 +138,7 @@ export function headLimitMs(
   const perTargetMs = backendTimeoutMs ?? (requestTimeoutMs === undefined ? defaultMs : undefined);
   if (deadlineMs === undefined) return perTargetMs ?? UNLIMITED;
   const leftMs = Math.max(1, deadlineMs - nowMs);
-  // Where only the whole request has a limit, the targets that may still be asked share what is left of it.
+  // If only the whole request has a limit, the remaining targets share the remaining time.
   if (perTargetMs === undefined) return leftMs / (1 + spares);
   return perTargetMs === UNLIMITED ? leftMs : Math.min(perTargetMs, leftMs);
 }
@@ -155,26 +155,26 @@ export function mayRepeat(request: GatewayRequest, nothingSent: boolean, error?:
   if (isIdempotent(request)) return true;
   const connectFailed =
     error instanceof HttpClientError && (error.kind === "connect" || error.kind === "connect-timeout");
-  // The operator named the status: the backend refused the request, it did not lose it.
+  // The operator configured the status, which means that the backend rejected the request and did not lose it.
   return connectFailed || (nothingSent && error === undefined);
 }
 
-/** A reason may quote what a server wrote. */
+/** A reason may quote a server. */
 const MAX_PROBLEM_CHARS = 500;
 
-/** What runs the attempt: it is told how the attempt ended when no response head came of it. */
+/** The owner of an attempt. It is notified if the attempt ends without a response head. */
 export interface AttemptOwner {
   readonly clock: Clock;
   readonly redaction: Redaction;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
   attemptFailed(error: GatewayError, mayRetry: boolean): void;
-  /** Handing the answer on threw: a defect, whatever state the answer is in. */
+  /** Forwarding the response threw: a defect, in whatever state the response is. */
   broke(error: unknown): void;
   /** The client's body is still arriving. */
   isUploading(): boolean;
 }
 
-/** What an attempt needs of the way to the client. */
+/** The part of the delivery that an attempt uses. */
 export type AttemptDelivery = Pick<Delivery, "run" | "canReplace" | "isDone" | "head" | "data" | "end" | "breakOff">;
 
 export class Attempt implements ResponseReceiver, BackendRun {
@@ -190,7 +190,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
   #timer: Timer | undefined;
   #run: BackendRun | undefined;
   #state: AttemptState = "asked";
-  /** What `x-gateway-error` will say. */
+  /** The value of `x-gateway-error`. */
   #said: ErrorCode | undefined = undefined;
 
   constructor(
@@ -203,7 +203,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#owner = owner;
     this.#exchange = exchange;
     this.#delivery = delivery;
-    // Compiled with those of gateway and route: the innermost value of each is here.
+    // Compiled with the settings of gateway and route, so each has its innermost value.
     this.#settings = chosen.policies.settings;
     this.#defaultTimeoutMs = chosen.backend.defaultTimeoutMs;
     this.#isLast = isLast;
@@ -214,23 +214,23 @@ export class Attempt implements ResponseReceiver, BackendRun {
   start(backend: Backend): void {
     this.#exchange.upstream.startedMs = this.#startedMs;
     const { requestTimeoutMs, backendTimeoutMs } = this.#settings;
-    // A limit that nobody chose does not count while the client's body is still arriving.
+    // A default limit does not apply while the client's body is still arriving.
     const isDefault = requestTimeoutMs === undefined && backendTimeoutMs === undefined;
     const isUploading = isDefault && this.#exchange.request.body.kind === "stream";
     const run = backend.call(this.#exchange, this);
-    // A backend may have answered while it was called; then there is nothing left to hold on to.
+    // A backend may have responded during the call; then the run is not needed.
     if (isOver(this.#state)) {
       if (this.#state === "abandoned") run.abort();
       return;
     }
     this.#run = run;
     this.#delivery.run = this;
-    // The client may have left meanwhile, or got another answer.
+    // The client may have disconnected or received another response in the meantime.
     if (this.#delivery.isDone) this.abort();
     else if (this.#state === "asked") this.#arm(isUploading);
   }
 
-  /** The pipeline's way to give up: what follows must not report back. */
+  /** Called by the pipeline. Nothing is reported to the owner afterwards. */
   abort(): void {
     if (!this.#goes("abort")) return;
     this.#timer?.cancel();
@@ -243,7 +243,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
 
   attempt(target: string, sent?: Sent): void {
     this.#targets += 1;
-    // Each target has its own time.
+    // Each target has its own time limit.
     if (this.#targets > 1 && this.#run?.tryNext !== undefined && this.#state === "asked") this.#arm(false);
     if (!isOver(this.#state)) this.#told.asked(target, sent);
   }
@@ -301,7 +301,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
   problem({ code, source, reason, said }: BackendProblem): void {
     this.#said ??= said;
     if (this.#exchange.failure !== undefined) return;
-    // A server may quote what the client sent. Cut last: half a secret is not recognised.
+    // A server may quote the client's request. Truncated last, because half a secret would not be recognized.
     const shown = this.#owner.redaction.scrub(reason, this.#exchange.arrived.headers.pairs);
     this.#exchange.failure = { code, source, message: shown.slice(0, MAX_PROBLEM_CHARS), detail: undefined };
   }
@@ -323,7 +323,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
       this.#owner.broke(failure);
       return;
     }
-    // The head may still be held back for an expression that reads the body: then the client can be told.
+    // The head may still be held for an expression that reads the body; then an error response is possible.
     if (wasAnswering && this.#delivery.canReplace) {
       this.#owner.attemptFailed(failure, false);
       return;
@@ -368,7 +368,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     const limitMs = headLimitMs(this.#settings, this.#defaultTimeoutMs, deadlineMs, clock.monotonicMs(), spares);
     if (limitMs === UNLIMITED) return;
     this.#timer = clock.after(limitMs, () => {
-      // After an upload the backend gets the whole time, counted from the first look that finds it done.
+      // After an upload the backend gets the whole time, counted from the first check after its end.
       if (wasUploading) this.#arm(this.#owner.isUploading());
       else if (this.#state === "asked") this.#timeIsUp(limitMs, deadlineMs);
     });
@@ -386,7 +386,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     const detail = `no response head within ${Math.round(limitMs)} ms`;
     const hasTime = deadlineMs === undefined || this.#owner.clock.monotonicMs() < deadlineMs;
     if (hasTime && this.#run?.tryNext?.(detail) === true) {
-      // The next target may need a credential first: that takes of its time.
+      // Getting a credential for the next target counts against its time.
       if (this.#state === "asked") this.#arm(false);
       return;
     }
@@ -396,7 +396,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#owner.attemptFailed(error, isIdempotent(this.#exchange.request) && mayRepeat(this.#exchange.request, false));
   }
 
-  /** False if the event means nothing any more. */
+  /** Returns false if the event is not valid in the current state. */
   #goes(event: AttemptEvent): boolean {
     const next = afterEvent(this.#state, event);
     if (next === undefined) return false;
@@ -404,7 +404,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     return true;
   }
 
-  /** A defect of ours costs this exchange, and not the backend's connection that it was found on. */
+  /** A defect of the gateway fails this exchange, but not the backend's connection. */
   #threw(thrown: unknown): void {
     this.abort();
     this.#owner.broke(thrown);

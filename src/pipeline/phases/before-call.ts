@@ -1,7 +1,7 @@
 /**
- * The last step before a backend is called: the backend prepares, which reads the body, or a plain backend's body is
- * looked at where a rule or limit needs it; then the rules and limits that wait for the body are asked. Without any of
- * these the call follows at once.
+ * The last step before a backend is called. The backend prepares, which reads the body; for a plain backend, the body
+ * is inspected if a rule or limit needs it. Then the rules and limits that depend on the body run. Without any of
+ * these, the call follows immediately.
  */
 import type { Backend } from "../../core/backend.ts";
 import type { CompiledScope, HookResult } from "../../core/policy.ts";
@@ -12,9 +12,9 @@ import { type RequestRun, runAdmission } from "./run-hooks.ts";
 
 export interface BeforeCallRun extends SightRun, InnerRun {
   readonly rules: BodyRules;
-  /** A client that waits for permission to send its body gets it. */
+  /** Sends `100 Continue` to a client that waits for it. */
   askForBody(): void;
-  /** Nothing rejects the request from now on. */
+  /** Nothing rejects the request after this. */
   admitted(): void;
   reply(reply: Reply): void;
 }
@@ -34,7 +34,7 @@ export function beforeCall(
 function prepare(run: BeforeCallRun, backend: Backend, entered: readonly CompiledScope[], next: () => void): void {
   if (run.exchange.request.body.kind === "stream") run.askForBody();
   const done = (reply: Reply | undefined): void => {
-    // The client left while a large body was read.
+    // The client disconnected while a large body was read.
     if (run.exchange.isOver) return;
     if (reply) answer(run, entered, reply);
     else next();
@@ -54,7 +54,7 @@ function prepare(run: BeforeCallRun, backend: Backend, entered: readonly Compile
   else done(result);
 }
 
-/** A refusal in the backend's own words gives nothing away, so rules need not be asked; anything else they judge. */
+/** A rejection by the backend reveals nothing, so it skips the rules; any other response passes them. */
 function answer(run: BeforeCallRun, entered: readonly CompiledScope[], reply: Reply): void {
   if (reply.status >= 400) run.rules.admit(entered, () => run.reply(reply));
   else

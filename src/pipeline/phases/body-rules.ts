@@ -1,8 +1,7 @@
 /**
- * What comes between reading a request's body and calling the backend: the rules that read what it says, the limits
- * whose key reads it, token limits. The rules are asked for each attempt, because each may have another backend;
- * limits are charged once. Whatever answers in the backend's place comes after the rules and limits, too: with an
- * answer from elsewhere nobody gets around them.
+ * Runs between reading the request's body and calling the backend: rules that read the body, limits whose key reads it,
+ * and token limits. The rules run for each attempt, because each may have another backend; limits are charged once.
+ * They also run before a response that replaces the backend's, such as a cached one, so that it cannot bypass them.
  */
 import type { CompiledScope } from "../../core/policy.ts";
 import { type AdmissionHook, type HookRun, runAdmission, runParsedHooks, type ScopedPolicy } from "./run-hooks.ts";
@@ -17,17 +16,17 @@ export class BodyRules {
     this.#run = run;
   }
 
-  /** Before the call; `charged` are the scopes whose token limits count it. */
+  /** Runs before the call; `charged` are the scopes whose token limits count it. */
   pass(entered: readonly CompiledScope[], charged: readonly CompiledScope[], next: () => void): void {
     if (this.#judge(entered)) this.admit(entered, () => this.#charge(charged, next));
   }
 
-  /** Before an answer that comes instead of the backend's. */
+  /** Runs before a response that replaces the backend's. */
   passUncalled(entered: readonly CompiledScope[], next: () => void): void {
     if (this.#judge(entered)) this.admit(entered, next);
   }
 
-  /** Before a refusal of what cannot be read: nothing is given away, but it counts. */
+  /** Runs before the rejection of an unreadable request, which reveals nothing but counts. */
   admit(entered: readonly CompiledScope[], next: () => void): void {
     const isIdle = this.#isAdmitted || !entered.some(({ admitParsed }) => admitParsed.length > 0);
     this.#isAdmitted = true;
@@ -35,7 +34,7 @@ export class BodyRules {
     else runAdmission(this.#run, "admitParsed", scoped("admitParsed", entered), next);
   }
 
-  /** The same for a scope inside of the backend. `isNew`: no attempt has entered it before. */
+  /** The same for a scope inside the backend. `isNew`: no attempt has entered it before. */
   inside(scope: CompiledScope): { readonly rules: BodyRules; readonly isNew: boolean } {
     this.#inside ??= new Map();
     const known = this.#inside.get(scope);
@@ -59,7 +58,7 @@ export class BodyRules {
   }
 }
 
-/** Whether anything in these scopes waits for what a body says. */
+/** Whether anything in these scopes depends on the body. */
 export function readBodies(scopes: readonly CompiledScope[]): boolean {
   return scopes.some(
     ({ parsed, admitParsed, llmRequest }) => parsed.length > 0 || admitParsed.length > 0 || llmRequest.length > 0,
@@ -80,7 +79,10 @@ type ScopedHook = AdmissionHook | "parsed";
 
 const NONE: readonly ScopedPolicy[] = [];
 
-/** By scope, which lives as long as its configuration: mostly one scope has such policies, and its list is there. */
+/**
+ * Cached by scope, which has the lifetime of its configuration. Usually one scope has such policies, and its list is
+ * reused.
+ */
 const made = new WeakMap<CompiledScope, Map<ScopedHook, readonly ScopedPolicy[]>>();
 
 function policiesOf(hook: ScopedHook, scope: CompiledScope): readonly ScopedPolicy[] {

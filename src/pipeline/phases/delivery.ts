@@ -1,6 +1,6 @@
 /**
- * The response half of the pipeline: response hooks of the scopes that were entered (inner → outer), the head,
- * the body with back-pressure, and the settle phase, which runs exactly once however the exchange ends.
+ * The response half of the pipeline: response hooks of the entered scopes (inner → outer), the head, the body with
+ * back-pressure, and the settle phase, which runs exactly once however the exchange ends.
  */
 import type { BackendRun } from "../../core/backend.ts";
 import type { ErrorCode } from "../../core/errors.ts";
@@ -20,15 +20,15 @@ const MAX_HELD_BYTES = 2 * 1024 * 1024;
 export type DeliveryEnv = Pick<PipelineEnv, "clock" | "redaction" | "settled" | "defect">;
 
 export class Delivery {
-  /** The scopes whose policies saw the request, outermost first. */
+  /** The scopes whose policies processed the request, outermost first. */
   readonly entered: CompiledScope[] = [];
-  /** The backend that is answering; undefined once it has ended or for an answer of our own. */
+  /** The backend that is responding; undefined once it has ended, or for a response of the gateway. */
   run: BackendRun | undefined = undefined;
   readonly #env: DeliveryEnv;
   readonly #exchange: Exchange;
   readonly #sink: ClientSink;
   readonly #onError: (error: unknown) => void;
-  /** Chunks that arrived while hooks were still running or the body is held for one. */
+  /** Chunks that arrived while hooks were running or the body is held for one. */
   #held: Buffer[] = [];
   #heldBytes = 0;
   #state: "waiting" | "holding" | "hooks" | "streaming" | "done" = "waiting";
@@ -38,7 +38,7 @@ export class Delivery {
   #confidential = false;
   #paused = false;
   #bytes = 0;
-  /** Body bytes still to come, where the head says how many. */
+  /** The remaining body bytes, if the head has a length. */
   #remaining = -1;
   #capture: BodyCapture | undefined = undefined;
   #settled = false;
@@ -50,7 +50,7 @@ export class Delivery {
     this.#onError = onError;
   }
 
-  /** Nothing was sent to the client yet: an error can still become an answer. */
+  /** Nothing was sent to the client yet, so an error can still become a response. */
   get canReplace(): boolean {
     return this.#state !== "streaming" && this.#state !== "done";
   }
@@ -59,7 +59,7 @@ export class Delivery {
     return this.#state === "done";
   }
 
-  /** An answer of the gateway itself; without response hooks where one of them failed. */
+  /** Sends a response of the gateway itself; without response hooks if one of them failed. */
   reply(reply: Reply, withHooks = true): void {
     this.#exchange.records.spans?.leave(this.#env.clock.monotonicMs());
     this.#held = [];
@@ -67,7 +67,7 @@ export class Delivery {
     this.#bodyEnded = true;
     this.#replyBody = reply.body;
     this.#confidential = reply.confidential === true;
-    // RFC 9110 section 8.6: a 204 has no length, a 304 that of what is not sent.
+    // RFC 9110 section 8.6: a 204 has no length, and a 304 has that of the body that is not sent.
     const hasLength = reply.status !== 204 && reply.status !== 304;
     if (hasLength) reply.headers.set("content-length", String(reply.body?.length ?? 0));
     const response: GatewayResponse = { status: reply.status, headers: reply.headers, source: "gateway" };
@@ -80,10 +80,13 @@ export class Delivery {
     this.#sendHead(response);
   }
 
-  /** The head of a backend's answer; `data` and `end` follow. `said` is the error that the gateway itself tells of in it. */
+  /**
+   * The head of a backend's response; `data` and `end` follow. `said` is the gateway's own error, if the response is
+   * one.
+   */
   head(status: number, headers: HeaderList, said?: ErrorCode): void {
     headers.removeHopByHop();
-    // Only we say that we answered.
+    // Only the gateway sets this header.
     headers.delete("x-gateway-error");
     if (said !== undefined) headers.set("x-gateway-error", said);
     this.#exchange.dropBodyCopies();
@@ -109,7 +112,7 @@ export class Delivery {
       this.#paused = true;
       return false;
     }
-    // Too large to hold: the expression that wanted it finds no body, and the bytes go on.
+    // Too large to hold: the expression gets no body, and the bytes are forwarded.
     const mayHold = this.#heldBytes <= MAX_HELD_BYTES && this.#exchange.holdResponse(chunk.length);
     if (!mayHold && this.#exchange.response) this.#respond(this.#exchange.response, undefined);
     return true;
@@ -125,7 +128,7 @@ export class Delivery {
       this.#respond(this.#exchange.response, Buffer.concat(this.#held));
   }
 
-  /** The backend's answer broke off after its head went out. */
+  /** The backend's response broke off after its head was sent. */
   breakOff(): void {
     this.run = undefined;
     if (this.#state === "done") return;
@@ -134,7 +137,7 @@ export class Delivery {
     this.settle("failed");
   }
 
-  /** The client's connection ended; `complete` if everything had been handed over. */
+  /** The client's connection ended; `complete` if everything was handed over. */
   clientClosed(complete: boolean): void {
     const run = this.run;
     this.run = undefined;
@@ -154,7 +157,7 @@ export class Delivery {
 
   #mustHold(headers: HeaderList): boolean {
     if (!this.entered.some((scope) => scope.readsResponseBody)) return false;
-    // Bytes of a coding are no text to an expression: it finds no body rather than nonsense.
+    // Encoded bytes are not text, so the expression gets no body.
     const isEncoded = headers.has("content-encoding") && headers.get("content-encoding") !== "identity";
     return !isEncoded && headers.get("content-type")?.startsWith("text/event-stream") !== true;
   }
@@ -183,7 +186,7 @@ export class Delivery {
   }
 
   #sendHead(response: GatewayResponse): void {
-    // Hooks that waited may come back after the response was replaced.
+    // Hooks that waited may return after the response was replaced.
     if (this.#state !== "hooks" || response !== this.#exchange.response) return;
     const { headers } = response;
     if (response.replacement !== undefined) {
@@ -202,7 +205,7 @@ export class Delivery {
     else this.#flushHeld();
   }
 
-  /** A policy wrote its own body: what the backend still sends is read and thrown away. */
+  /** A policy set its own body, so the rest of the backend's is read and discarded. */
   #sendReplacement(body: Buffer): void {
     this.#held = [];
     const { run } = this;
@@ -229,7 +232,7 @@ export class Delivery {
     const observers = this.#exchange.response?.observers;
     if (observers) for (const observer of observers) guarded(this.#env, this.#exchange, () => observer.data(chunk));
     if (this.#remaining === chunk.length) {
-      // The last of a known length goes out in one write with the end, and usually with the head.
+      // The last chunk of a known length is written together with the end, and usually with the head.
       this.#state = "done";
       this.#endSink(chunk, undefined);
       return true;
@@ -255,7 +258,7 @@ export class Delivery {
     this.#endSink(lastChunk, this.#trailers);
   }
 
-  /** What counts as handed over and was not must not be waited for. */
+  /** Destroys the sink if its end throws, so that the client does not wait. */
   #endSink(lastChunk: Buffer | undefined, trailers: readonly string[] | undefined): void {
     try {
       this.#sink.end(lastChunk, trailers);
@@ -279,7 +282,7 @@ function hasNoResponseHooks(scope: CompiledScope): boolean {
   return scope.response.length === 0;
 }
 
-/** -1 if the head does not say, or says it of a body that is not sent. */
+/** Returns -1 if the head has no length, or has the length of a body that is not sent. */
 function lengthOf(headers: HeaderList): number {
   const length = headers.get("content-length");
   return length === undefined ? -1 : Number(length);
@@ -308,7 +311,7 @@ export function settle(
   guarded(env, exchange, () => env.settled(exchange, outcome));
 }
 
-/** A defect of an observer or a settle hook costs its own work, not the exchange. */
+/** An exception of an observer or a settle hook affects only its own work, not the exchange. */
 export function guarded(env: Pick<SettleEnv, "defect">, exchange: Exchange, action: () => void): void {
   try {
     action();

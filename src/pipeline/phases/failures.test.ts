@@ -5,7 +5,7 @@ import { GatewayError } from "../../core/errors.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
 import { type FailureDelivery, Failures } from "./failures.ts";
 
-/** What the client and the log get; `hooksThrow` makes the answer fail that many times. */
+/** What the client and the log get. `hooksThrow` makes the response fail that many times. */
 function setup(state: { isDone?: boolean; canReplace?: boolean; hooksThrow?: number } = {}) {
   const heard: string[] = [];
   const exchange = anExchange({ headers: { authorization: "Bearer secret-token-1234" } });
@@ -25,7 +25,7 @@ function setup(state: { isDone?: boolean; canReplace?: boolean; hooksThrow?: num
   return { heard, exchange, delivery, failures: new Failures(env, exchange, delivery, () => undefined) };
 }
 
-test("a failure becomes an answer, and the backend's run is given up once", () => {
+test("a failure becomes a response, and the backend's run is aborted once", () => {
   const { heard, failures, exchange, delivery } = setup();
   failures.answer(new GatewayError("backend_unavailable"));
   assert.deepEqual(heard, ["abort", "502 with hooks"]);
@@ -33,13 +33,13 @@ test("a failure becomes an answer, and the backend's run is given up once", () =
   assert.equal(delivery.run, undefined);
 });
 
-test("what is not a GatewayError is a defect: logged, and answered with 500", () => {
+test("an error other than a GatewayError is a defect: it is logged, and the client gets 500", () => {
   const { heard, failures } = setup();
   failures.answer(new TypeError("x is undefined"));
   assert.deepEqual(heard, ["defect", "abort", "500 with hooks"]);
 });
 
-test("a hook that breaks the answer is left out of the next; if that breaks too, the connection ends", () => {
+test("a hook that breaks the response is skipped for the next; if that breaks too, the connection ends", () => {
   const once = setup({ hooksThrow: 1 });
   once.failures.answer(new GatewayError("backend_unavailable"));
   assert.deepEqual(once.heard, ["abort", "502 with hooks", "defect", "500 without hooks"]);
@@ -58,7 +58,7 @@ test("after the head went out the connection is cut, and after the end nothing h
   assert.equal(done.exchange.failure, undefined);
 });
 
-test("a reason that quotes the client's credential is kept without it", () => {
+test("a reason that quotes the client's credential is recorded without it", () => {
   const { failures, exchange } = setup();
   failures.answer(new GatewayError("backend_unavailable", { detail: "rejected secret-token-1234" }));
   assert.doesNotMatch(exchange.failure?.detail ?? "", /secret-token-1234/);

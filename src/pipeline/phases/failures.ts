@@ -1,7 +1,6 @@
 /**
- * What a failure becomes: an answer while none has begun, and a broken connection afterwards. The first answer passes
- * the response hooks; a second failure came from one of them, so its answer goes out without them; a third ends the
- * connection.
+ * Handles failures: a response if none has begun, otherwise a broken connection. The first error response passes the
+ * response hooks. A second failure came from one of them, so its response skips them; a third closes the connection.
  */
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -10,14 +9,14 @@ import type { Route } from "../../core/topology.ts";
 import type { Delivery } from "./delivery.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 
-/** A failure, and one while answering it; after that no answer can be trusted to work. */
+/** A failure, and one during its response. After that no response is expected to work. */
 const MAX_FAILURES = 2;
 
 export type FailureEnv = Pick<PipelineEnv, "redaction" | "defect">;
 
 export type FailureDelivery = Pick<Delivery, "run" | "isDone" | "canReplace" | "reply" | "breakOff">;
 
-/** The error as the route's backend would say it to its clients; undefined where it has no form of its own. */
+/** Returns the error in the format of the route's backend; undefined if it has none of its own. */
 export function ownShape(route: Route | undefined, exchange: Exchange, error: GatewayError): Reply | undefined {
   for (const { backend } of route?.backends ?? []) if (backend.errorReply) return backend.errorReply(exchange, error);
   return undefined;
@@ -30,7 +29,7 @@ export class Failures {
   readonly #shape: (error: GatewayError) => Reply | undefined;
   #count = 0;
 
-  /** `shape`: the error as the clients of the route's backend understand it. */
+  /** `shape` formats the error for clients of the route's backend. */
   constructor(
     env: FailureEnv,
     exchange: Exchange,
@@ -63,7 +62,7 @@ export class Failures {
     }
   }
 
-  /** A reason may quote what the client sent: the log and the trace get it without the credentials. */
+  /** A reason may quote the client's request, so credentials are redacted in the log and the trace. */
   #note({ code, source, message, detail }: GatewayError): void {
     const {
       request,

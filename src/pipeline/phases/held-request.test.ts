@@ -35,7 +35,7 @@ function bytesOf({ request }: ReturnType<typeof anExchange>): string | undefined
   return request.body.kind === "bytes" ? request.body.bytes.toString() : undefined;
 }
 
-test("a small body is held once and serves every attempt; changes of an attempt do not stay", async () => {
+test("a small body is held once and used by every attempt; changes of an attempt are discarded", async () => {
   const { exchange, stream, held, state } = setup(5);
   held.remember();
   const reading = new Promise<void>((resolve) => held.holdSmall(resolve));
@@ -52,7 +52,7 @@ test("a small body is held once and serves every attempt; changes of an attempt 
   assert.equal(exchange.request.headers.get("x-attempt"), undefined);
 });
 
-test("a large body, or one of unknown length, stays a stream, and the client is not asked for it", () => {
+test("a large body, or one of unknown length, stays a stream, and no 100 Continue is sent", () => {
   for (const length of [64 * 1024 + 1, undefined]) {
     const { exchange, held, state } = setup(length);
     let passed = false;
@@ -65,7 +65,7 @@ test("a large body, or one of unknown length, stays a stream, and the client is 
   }
 });
 
-test("a body over the limit is rejected with 413: at once if its length says so, else as soon as it is passed", async () => {
+test("a body over the limit is rejected with 413: immediately by its length, else when the limit is passed", async () => {
   const announced = setup(11);
   assert.throws(
     () => announced.held.hold(10, () => assert.fail("never")),
@@ -79,7 +79,7 @@ test("a body over the limit is rejected with 413: at once if its length says so,
   assert.equal((streamed.state.failures[0] as GatewayError).status, 413);
 });
 
-test("a body that ends early is the client's fault, and no one is told after the exchange is over", async () => {
+test("a body that ends early is the client's fault, and nothing is reported after the exchange is over", async () => {
   const early = setup(10);
   early.held.hold(100, () => assert.fail("never"));
   early.stream.finish("short");
@@ -93,7 +93,7 @@ test("a body that ends early is the client's fault, and no one is told after the
   assert.deepEqual(late.state.failures, []);
 });
 
-test("a peek leaves the body in its stream; what is empty is held", async () => {
+test("a peek leaves the body in its stream; an empty body is held", async () => {
   const { exchange, stream, held } = setup();
   stream.finish("{}");
   const first = await new Promise<Buffer | undefined>((resolve) => held.peek(resolve));
@@ -102,7 +102,7 @@ test("a peek leaves the body in its stream; what is empty is held", async () => 
   assert.equal(await new Promise((resolve) => held.hold(10, () => resolve(bytesOf(exchange)))), "{}");
 });
 
-test("what follows a body and throws becomes a failure", async () => {
+test("an exception after a body was read becomes a failure", async () => {
   const { stream, held, state, failure } = setup(2);
   held.holdSmall(() => {
     throw new Error("a defect");

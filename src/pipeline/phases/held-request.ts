@@ -1,6 +1,6 @@
 /**
- * The request as attempts repeat it. Every attempt starts from the request as it left the route phase; a body that was
- * read whole, because it is small or because something reads it, serves all of them. What streams is sent once.
+ * Holds the request for repeated attempts. Every attempt starts from the request as it left the route phase. A buffered
+ * body, because it is small or was read, is used for all of them; a streamed body is sent once.
  */
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
@@ -8,10 +8,10 @@ import { noMemoryFor, readBody } from "../../core/read-body.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { type BodyRoom, peekFirst, type RequestBodyStream, readExactly } from "../../http/body.ts";
 
-/** A body of known length up to this is read before the backend is called: it can then be sent again. */
+/** A body of known length up to this size is read before the backend is called, so that it can be sent again. */
 const SMALL_BODY_BYTES = 64 * 1024;
 
-/** Who waits for a body; `isDone` if the client left or was answered meanwhile. */
+/** Waits for a body. `isDone`: the client disconnected or got a response in the meantime. */
 export interface BodyWaiter {
   readonly isDone: boolean;
   fail(error: unknown): void;
@@ -29,17 +29,17 @@ export class HeldRequest {
     this.#waiter = waiter;
   }
 
-  /** Every attempt starts from the request as it is now. */
+  /** Sets the request from which every attempt starts. */
   remember(): void {
     this.#origin = this.#exchange.request;
   }
 
-  /** The next attempt gets its own copy: policies of a backend may change it. */
+  /** Gives the next attempt its own copy, because policies of a backend may change it. */
   restore(): void {
     if (this.#origin) this.#exchange.request = forkRequest(this.#origin);
   }
 
-  /** Reads a small body; anything else stays as it is. */
+  /** Reads a small body; other bodies are unchanged. */
   holdSmall(next: () => void): void {
     const { body } = this.#exchange.request;
     if (body.kind === "none") next();
@@ -50,7 +50,7 @@ export class HeldRequest {
     else this.#reserve(body.length, (room) => this.#readSmall(body.stream, body.length ?? 0, room, next));
   }
 
-  /** Calls `granted` when there is memory for a body of this length, or fails. */
+  /** Calls `granted` when memory for a body of this length is available, or fails. */
   #reserve(length: number, granted: (room: BodyRoom | undefined) => void): void {
     const room = this.#exchange.bodyRoom();
     if (room === undefined) granted(undefined);
@@ -80,7 +80,7 @@ export class HeldRequest {
     next();
   }
 
-  /** Reads any body, up to a limit; throws a 413 if it is larger, or fails with it. */
+  /** Reads any body up to a limit. Throws a 413 if it is larger, or fails with it. */
   hold(maxBytes: number, next: () => void): void {
     const { body } = this.#exchange.request;
     if (body.kind !== "stream") {
@@ -99,7 +99,7 @@ export class HeldRequest {
       });
   }
 
-  /** How the body begins, which stays in its stream; undefined if it is empty. */
+  /** Passes on the first chunk of the body, which stays in its stream; undefined if the body is empty. */
   peek(next: (first: Buffer | undefined) => void): void {
     const { body } = this.#exchange.request;
     if (body.kind !== "stream") {
@@ -125,7 +125,7 @@ export class HeldRequest {
     }
   }
 
-  /** For this attempt, and for those that may follow it. */
+  /** Keeps the body for this attempt and later ones. */
   #keep(bytes: Buffer): void {
     const body = { kind: "bytes", bytes } as const;
     this.#exchange.request.body = body;

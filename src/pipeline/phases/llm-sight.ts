@@ -1,10 +1,9 @@
 /**
- * Token limits, rules about models and keys with a list of models on plain HTTP backends, which read no bodies themselves:
- * where an entered scope has one, a request that names a model is treated as an LLM call, and the usage is read from the
- * answer as it passes. A limit of the route itself counts every request with a body, what is no such
- * call by its size; a limit of the gateway counts what looks like a call. Where a rule or a key must know the model,
- * bodies that could be read in two ways are rejected, and forms are read, too. Only bodies that may begin like JSON, and
- * these forms, are held; uploads stream.
+ * Token limits, model rules and keys with a model list on plain HTTP backends, which do not parse bodies. If an entered
+ * scope has one, a request that names a model is treated as an LLM call, and usage is read from the response while it
+ * is forwarded. A limit of the route counts every request with a body, those that are not LLM calls by size; a limit of
+ * the gateway counts only requests that look like LLM calls. If a rule or key depends on the model, ambiguous bodies
+ * are rejected and forms are read too. Only these forms and bodies that may be JSON are buffered; uploads are streamed.
  */
 
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
@@ -27,16 +26,16 @@ import { scanForm } from "../../llm/request/read-request.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/response-usage.ts";
 import type { RequestRun } from "./run-hooks.ts";
 
-/** As on LLM routes: images travel inside the JSON. */
+/** The same limit as on LLM routes, because JSON may contain images. */
 const MAX_LLM_BODY_BYTES = 32 * 1024 * 1024;
 
-/** What could hold an LLM call that is written in another way. */
+/** Content types that may be an LLM call in another format. */
 const JSON_TYPE = /^\s*(?:$|application\/(?:[\w.-]+\+)?json\b)/i;
 const FORM_TYPE = /^\s*multipart\/form-data\b/i;
 const FIELDS_TYPE = /^\s*application\/x-www-form-urlencoded\b/i;
 
 export interface SightRun extends RequestRun {
-  /** How the body begins, which stays where it is; undefined if it is empty. */
+  /** Passes on the first chunk of the body, which stays in its stream; undefined if the body is empty. */
   peekBody(next: (first: Buffer | undefined) => void): void;
 }
 
@@ -49,7 +48,7 @@ export function lookAtBody(
   const { exchange } = run;
   const { request, facts } = exchange;
   const wants = sightOf(scopes, exchange);
-  // A second attempt: the first has looked.
+  // Skipped for a second attempt, because the first has already read the body.
   if (facts.backend?.type !== "static" || facts.llm !== undefined || !(wants.counts || wants.model)) {
     next(scopes);
     return;
@@ -67,7 +66,7 @@ export function lookAtBody(
   }
   const type = request.headers.get("content-type") ?? "";
   const isForm = wants.model && FORM_TYPE.test(type);
-  // Uploads of files are forms, too, and may be of any size: they name no model, and whatever uses them later does.
+  // File uploads are forms too and may have any size. They name no model; later requests that use the file do.
   if (isForm && !dialectOf(request.path).goesByModel) {
     next(chargeBySize(exchange, scopes, false));
     return;
@@ -97,7 +96,7 @@ export function lookAtBody(
   });
 }
 
-/** The body is whole: recognises the request and arranges for its answer to be read. */
+/** The body is complete: detects the LLM call and arranges for its response to be read. */
 function* readCall(
   exchange: Exchange,
   bytes: Buffer,
@@ -119,17 +118,17 @@ function* readCall(
     if (!LlmRequestFacts.isFree(facts)) readAnswer(exchange, facts);
     return scopes;
   }
-  // It asks for the size of a prompt, or stores something: that costs nothing.
+  // The request counts tokens or stores data, which is free.
   if (dialectOf(request.path).free && !isUnclear) return scopes;
-  // A server may read what the gateway cannot: passed on unjudged, it would be a way around the rule.
+  // A server may read a body that the gateway cannot, so forwarding it would bypass the rule.
   if (isUnclear && needsModel) throw unreadable("bad_request", "the body is not one plain JSON object in UTF-8");
   return chargeBySize(exchange, scopes, isUnclear && (yield* mayNameModel(bytes)));
 }
 
-/** The model that the head names, where the body names none: of a WebSocket, of sound or of an empty body. */
+/** Handles a model in the head if the body names none: a WebSocket, audio, or an empty body. */
 function noteHead(exchange: Exchange): void {
   const { request } = exchange;
-  // Such a request only reads: the list of models, one of them, a stored answer.
+  // Such a request only reads: the list of models, one of them, or a stored response.
   if (request.body.kind === "none" && READING.has(request.method) && !request.headers.has("upgrade")) return;
   const models = modelsInHead(headOf(exchange));
   if (models.length === 0) return;
@@ -137,7 +136,7 @@ function noteHead(exchange: Exchange): void {
   else noteSizedRequest(exchange, models);
 }
 
-/** The models that the fields of a form name. */
+/** Reads the models from the fields of a form. */
 function noteFields(exchange: Exchange, bytes: Buffer, type: string): void {
   const found = new ModelNames();
   if (FORM_TYPE.test(type)) {
@@ -165,10 +164,10 @@ function chargeBySize(
 }
 
 function readAnswer(exchange: Exchange, facts: LlmFacts): void {
-  // An encoded answer could be read only at its end.
+  // An encoded response could be read only at its end.
   exchange.request.headers.set("accept-encoding", "identity");
   exchange.observeResponse = (response: GatewayResponse) => {
-    // A refusal has cost nothing, and its text is not an answer of the model.
+    // A rejection costs nothing, and its text is not a model response.
     if (response.status < 200 || response.status >= 300) return;
     const { headers } = response;
     const tap = createUsageTap(headers.get("content-type"), headers.get("content-encoding"), (report) =>
@@ -185,7 +184,7 @@ interface Wanted {
   /** Tokens are counted, enforced or not. */
   readonly counts: boolean;
   readonly model: boolean;
-  /** Not only for limits in shadow mode, for which nothing is rejected. */
+  /** False if only limits in shadow mode need it, for which nothing is rejected. */
   readonly enforces: boolean;
 }
 

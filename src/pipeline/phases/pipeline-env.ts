@@ -1,5 +1,5 @@
 /**
- * What the pipeline needs from the gateway: time, redaction, chance, and those who hear how a request ended.
+ * The dependencies of the pipeline: time, redaction, randomness, and the receivers of finished requests.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -15,17 +15,17 @@ export interface PipelineEnv {
   readonly clock: Clock;
   readonly redaction: Redaction;
   random(): number;
-  /** The trace for this exchange, if a client waits for one like it. */
+  /** Returns the trace for this exchange, if a client waits for one like it. */
   trace(exchange: Exchange): Trace | undefined;
-  /** After the settle hooks: access log, metrics, recent requests. */
+  /** Called after the settle hooks: access log, metrics, recent requests. */
   settled(exchange: Exchange, outcome: Outcome): void;
-  /** Something threw that never should: the log takes it. */
+  /** Logs an unexpected exception. */
   defect(exchange: Exchange, error: unknown): void;
-  /** Where several threads serve: true if another one has to serve this request, and gets it. */
+  /** With several threads: returns true if another thread serves this request, to which it was forwarded. */
   forwardToThread?(served: Served, exchange: Exchange, sink: ClientSink): boolean;
 }
 
-/** A listener as requests meet it: its compiled configuration and the table made from its routes. */
+/** A listener as requests see it: its compiled configuration and the table of its routes. */
 export interface Served {
   readonly listener: Listener;
   readonly table: RouteTable;

@@ -1,6 +1,7 @@
 /**
- * The way of a request, one step per row of the table in ARCHITECTURE.md: gateway phase, route, route phase, admission,
- * backend phase with its attempts. The response and settle steps are in `delivery.ts`. No policy or provider is named here.
+ * The path of a request, one step per row of the table in ARCHITECTURE.md: gateway phase, route, route phase,
+ * admission, backend phase with its attempts. The response and settle steps are in `delivery.ts`. It refers to no
+ * specific policy or provider.
  */
 import type { Duplex } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
@@ -31,7 +32,7 @@ export class Retries {
   #settings: RetrySettings = STALE_RETRY;
   #started = 0;
 
-  /** An attempt starts; true if no other may follow it. */
+  /** Starts an attempt. Returns true if no other may follow it. */
   begin(settings: RetrySettings | undefined): boolean {
     this.#settings = settings ?? STALE_RETRY;
     const isLast = this.#started >= this.#settings.attempts;
@@ -39,7 +40,7 @@ export class Retries {
     return isLast;
   }
 
-  /** How long to wait before the next attempt; undefined if the error is the answer. */
+  /** Returns the delay before the next attempt; undefined if the error is the response. */
   delayMs(error: GatewayError): number | undefined {
     const { attempts, backoffMs } = this.#settings;
     const isWanted = this.#settings !== STALE_RETRY || isStale(error);
@@ -59,7 +60,7 @@ export function tellStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "
   exchange.trace?.point({ type: "requestStarted" });
 }
 
-/** What the backend's own spans hang on. */
+/** The parent of the backend's own spans. */
 export function tellTraceparent(
   { records: { spans }, traceparent, request }: Exchange,
   protocol: "http" | "mcp" | "llm",
@@ -134,7 +135,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     }
   }
 
-  // GATEWAY PHASE
+  // Gateway phase.
 
   #gatewayPhase(): void {
     const { listener, table } = this.#served;
@@ -151,13 +152,13 @@ class Flow implements AttemptOwner, BeforeCallRun {
     }
   }
 
-  // ROUTE
+  // Route.
 
   #matchRoute(): void {
     const { request, trace } = this.exchange;
     const { table, listener } = this.#served;
     this.#snapshot("gateway policies");
-    // The whole scope of the route replaces its preface.
+    // The scope of the route replaces that of its preface.
     if (this.#delivery.entered.length > 1) this.#delivery.entered.length = 1;
     const route = table.match(request);
     trace?.point(
@@ -175,7 +176,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.#routePhase(route);
   }
 
-  // ROUTE PHASE
+  // Route phase.
 
   #routePhase(route: Route): void {
     const scope = route.policies;
@@ -197,7 +198,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.#held.holdSmall(() => this.#backendPhase(route));
   }
 
-  // BACKEND PHASE: once per attempt
+  // Backend phase, once per attempt.
 
   #backendPhase(route: Route): void {
     const chosen = chooseBackend(route, this.#env.random, this.exchange);
@@ -224,7 +225,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     attempt.start(chosen.backend);
   }
 
-  /** The attempt failed before its head: another follows if it may, else the error becomes the answer. */
+  /** The attempt failed before its response head: it is retried if allowed, else the error becomes the response. */
   attemptFailed(error: GatewayError, mayRetry: boolean): void {
     const route = this.#route;
     const delayMs = mayRetry && this.#delivery.canReplace ? this.#retries.delayMs(error) : undefined;
@@ -244,7 +245,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   broke(error: unknown): void {
     this.fail(error);
-    // An answer that counted as handed over was not: the client must not wait for the rest.
+    // A response was marked as delivered but was not, so the client must not wait for the rest.
     if (this.#delivery.isDone) this.#sink.destroy();
   }
 
@@ -254,7 +255,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.#sink.upgrade(status, headers, socket);
   }
 
-  // WHAT THE STEPS SHARE
+  // Shared by the steps.
 
   readonly fail = (thrown: unknown): void => this.#failures.answer(thrown);
 
@@ -294,7 +295,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   }
 
   enter(scope: CompiledScope): void {
-    // Entered before its first hook: its response hooks then also see the answers that reject.
+    // Entered before its first hook, so that its response hooks also process rejections.
     this.#delivery.entered.push(scope);
     if (!scope.isTransparent || scope.admit.length > 0) this.exchange.keepHeaders();
     this.exchange.records.spans?.enter(scope.phase, this.clock.monotonicMs());
@@ -315,7 +316,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
       });
   }
 
-  /** A phase has ended. */
+  /** Reports the end of a phase. */
   #snapshot(stage: RequestStage): void {
     const { trace, records } = this.exchange;
     records.spans?.leave(this.clock.monotonicMs());

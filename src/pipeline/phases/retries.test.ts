@@ -7,7 +7,7 @@ import { Retries } from "./pipeline.ts";
 const unavailable = new GatewayError("backend_unavailable");
 const stale = new GatewayError("backend_unavailable", { cause: new HttpClientError("stale", "closed") });
 
-test("without a policy a closed kept connection is tried once more, at once; any other failure is the answer", () => {
+test("without a policy a closed reused connection is retried once, immediately; any other failure is the response", () => {
   const retries = new Retries();
   assert.equal(retries.begin(undefined), false);
   assert.equal(retries.delayMs(unavailable), undefined);
@@ -31,7 +31,7 @@ test("a policy allows its number of retries, and the wait doubles", () => {
   ]);
 });
 
-test("a backoff of 0 retries at once; 0 attempts retry nothing", () => {
+test("a backoff of 0 retries immediately; 0 attempts retry nothing", () => {
   const eager = new Retries();
   eager.begin({ attempts: 1, backoffMs: 0, codes: new Set() });
   assert.equal(eager.delayMs(unavailable), 0);

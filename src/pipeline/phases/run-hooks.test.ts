@@ -36,7 +36,7 @@ const asyncIsRejected: {
 const rejection = (): Promise<never> => Promise.reject(new Error("forbidden"));
 const SYNCHRONOUS_ONLY = /returned a promise; only request, recall and response hooks may wait/;
 
-/** Stands for plain JavaScript, which no type checks. */
+/** Represents plain JavaScript, which is not type-checked. */
 function untyped(hooks: Readonly<Record<string, unknown>>): Hooks {
   return hooks as Hooks;
 }
@@ -52,7 +52,7 @@ function aRun(): { errors: unknown[]; run: Parameters<typeof runAdmission>[0] } 
   return { errors, run };
 }
 
-test("an async function is no valid synchronous hook", () => {
+test("an async function is not a valid synchronous hook", () => {
   assert.deepEqual(new Set(Object.values(asyncIsRejected)), new Set([false]));
 });
 

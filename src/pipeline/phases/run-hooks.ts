@@ -1,6 +1,6 @@
 /**
- * Runs hooks one after another: synchronously as long as they answer at once, because most do and a promise per
- * hook would be paid by every request. Each hook's verdict and time go into the exchange's step list.
+ * Runs hooks in order, synchronously while they return synchronously, because most do and a promise per hook would cost
+ * every request. Each hook's verdict and time are added to the exchange's steps.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -14,19 +14,19 @@ export interface HookRun {
   readonly exchange: Exchange;
   readonly clock: Clock;
   readonly redaction: Redaction;
-  /** Anything thrown, by a hook or by what follows it. */
+  /** Handles any exception, of a hook or of the code after it. */
   fail(error: unknown): void;
 }
 
 export interface RequestRun extends HookRun {
-  /** Reads the request's body whole, so that `next` finds it in memory; throws a 413 when it is larger. */
+  /** Buffers the request's body before `next`. Throws a 413 if it is larger. */
   holdBody(maxBytes: number, next: () => void): void;
 }
 
-/** A body that an expression reads is held up to this. */
+/** The limit of a body that an expression reads. */
 const MAX_HELD_BODY_BYTES = 2 * 1024 * 1024;
 
-/** `done` gets the first Reply that a hook returned, or undefined when all let the request pass. */
+/** `done` gets the first Reply that a hook returned, or undefined if all hooks accepted the request. */
 export function runRequestHooks(
   run: RequestRun,
   phase: Phase,
@@ -36,7 +36,7 @@ export function runRequestHooks(
 ): void {
   for (let i = from; i < policies.length; i++) {
     const policy = policies[i] as CompiledPolicy;
-    // Only now, when the policies before it let the request pass: nobody uploads for a refusal.
+    // Only after the previous policies accepted the request, so that clients do not upload a body that is rejected.
     if (run.exchange.request.body.kind === "stream") {
       const maxBytes = wantedBytes(policy, run.exchange);
       if (maxBytes !== undefined) {
@@ -78,7 +78,7 @@ function wantedBytes({ hooks }: CompiledPolicy, exchange: Exchange): number | un
   return hooks.reads?.requestBody ? MAX_HELD_BODY_BYTES : hooks.bodyBytes?.(exchange);
 }
 
-/** The moments at which limits are asked. */
+/** The hooks at which limits are checked. */
 export type AdmissionHook = "admit" | "admitParsed" | "llmRequest";
 
 export interface ScopedPolicy {
@@ -91,9 +91,9 @@ interface Admitted extends ScopedPolicy {
 }
 
 /**
- * Admission in three steps, so that a refusal costs nothing anywhere: every hook is asked, then everything that is
- * counted here is taken (without a pause, so that concurrent requests never get more than there is), then outside
- * services are asked, which count with their answer. What a refusal comes after is given back.
+ * Admission in three steps, so that a rejection has no cost: first every hook is checked, then all local counters are
+ * charged (synchronously, so that concurrent requests never exceed a limit), then external services are called, which
+ * count as they respond. Charges before a rejection are refunded.
  */
 export function runAdmission(
   run: HookRun,
@@ -118,7 +118,7 @@ export function runAdmission(
     try {
       rejectPromise("take", charge.take());
     } catch (error) {
-      // Another thread took the last of it in the meantime.
+      // Another thread took the rest of the limit in the meantime.
       refuse(run, phase, policy, hook, run.clock.monotonicMs(), error);
       return;
     }
@@ -152,7 +152,7 @@ function confirm(
     .catch(run.fail);
 }
 
-/** The rules that waited for the body. False if one refused: then that is the answer. */
+/** Runs the rules that depend on the body. Returns false if one rejected, which is then the response. */
 export function runParsedHooks(run: HookRun, policies: readonly ScopedPolicy[]): boolean {
   for (const { phase, policy } of policies) {
     const startedMs = run.clock.monotonicMs();
@@ -200,7 +200,7 @@ export function runResponseHooks(
   done();
 }
 
-/** A policy does not let the request pass: what limits took for it goes back. */
+/** A policy rejects the request: charges of limits are refunded. */
 function refuse(
   run: HookRun,
   phase: Phase,
@@ -261,7 +261,7 @@ function detailOf(error: Error & { detail?: string }): string {
   return error.detail ?? error.message;
 }
 
-/** Of the backend and of what inside of it has policies: inner → outer. */
+/** The hooks of the backend and of scopes inside it: inner → outer. */
 export function responseHooks(scopes: readonly CompiledScope[]): readonly CompiledPolicy[] {
   const [backend] = scopes;
   if (scopes.length <= 1) return backend?.response ?? NONE;

@@ -1,6 +1,6 @@
 /**
- * One HTTP/2 connection of a client: its streams are requests like any other. Bounded against clients that cost more than
- * they ask for: streams opened and reset at once, settings and pings in floods, heads without an end (RFC 9113 section 10.5).
+ * An HTTP/2 client connection whose streams are requests. It is protected against abusive clients: rapid resets, floods
+ * of SETTINGS and PING frames, endless heads (RFC 9113 section 10.5).
  */
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
@@ -11,20 +11,20 @@ import { KEEP_ALIVE_MS } from "../answer.ts";
 import type { ConnectionOwner, OpenConnection } from "../connection-owner.ts";
 import { MAX_STREAM_HEAD_BYTES, readStreamHead, StreamAnswer, type StreamOwner } from "./stream-answer.ts";
 
-/** Requests of one connection at the same time. */
+/** Concurrent requests of one connection. */
 const MAX_STREAMS = 100;
-/** Streams that a client gives up before their answer, in one second; browsers stay far below. */
+/** Streams that a client may reset before their response, per second. Browsers stay far below. */
 const MAX_RESETS = 100;
-/** SETTINGS and PING frames of a client in one second. */
+/** SETTINGS and PING frames of a client per second. */
 const MAX_CONTROL_FRAMES = 100;
-/** Lines of a head that nghttp2 keeps; the edge answers 431 long before. */
+/** Header lines that nghttp2 accepts; the gateway responds with 431 long before. */
 const MAX_FIELDS = 256;
 /**
- * What one session may hold: heads, and what clients did not read yet; in MiB. Above it the next stream ends the session, so
- * that it must be more than some large answers at once: a tool's result may have 32 MiB.
+ * The memory limit of a session for heads and unread responses, in MiB. Above it, the next stream ends the session, so
+ * it must exceed several large responses: a tool result may have 32 MiB.
  */
 const MAX_SESSION_MIB = 100;
-/** After GOAWAY the client has this long to close. */
+/** The client must close within this time after GOAWAY. */
 const GOODBYE_MS = 5_000;
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM } = constants;
@@ -34,7 +34,7 @@ const OPTIONS = {
   maxSessionMemory: MAX_SESSION_MIB,
   settings: {
     maxConcurrentStreams: MAX_STREAMS,
-    // A little more than what is accepted, so that a head that is too large gets an answer.
+    // Slightly above the accepted size, so that an oversized head gets a response.
     maxHeaderListSize: 2 * MAX_STREAM_HEAD_BYTES,
   },
 };
@@ -54,11 +54,11 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   #served = 0;
   #resets = 0;
   #controlFrames = 0;
-  /** How long it has had nothing to do, or how long it has been saying goodbye. */
+  /** How long the connection has been idle, or has waited for the client to close. */
   #silentMs = 0;
   #isClosing = false;
 
-  /** The socket is paused; what it has read already is read again. */
+  /** The socket is paused; the bytes that it has read are unshifted. */
   constructor(socket: Socket, owner: ConnectionOwner) {
     this.#socket = socket;
     this.#owner = owner;
@@ -68,8 +68,8 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     const session = performServerHandshake(socket, OPTIONS);
     this.#session = session;
     this.#endNow = endSessionLater(session);
-    // Node calls it for a client's GOAWAY. It would refuse streams that follow in the same packet while nghttp2 reads it, and
-    // free them under its hands. What the client still sends is answered instead, and then the connection ends.
+    // Node calls this for a client's GOAWAY. It would reject streams that follow in the same packet while nghttp2 reads
+    // it, and free them during use. Instead, pending streams are served, and then the connection ends.
     session.close = () => this.#leave();
     this.#lifeSigns = new LifeSigns(session, socket, owner.silentPeerMs);
     session.on("stream", (stream: ServerHttp2Stream, _headers: unknown, flags: number, raw: readonly string[]) =>
@@ -78,7 +78,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     session.on("ping", () => this.#countControl());
     session.on("remoteSettings", () => this.#countControl());
     session.on("error", ignore);
-    // Once its session is destroyed, Node before 20.20 leaves the errors of a TLS socket to nobody.
+    // After its session is destroyed, Node before 20.20 leaves errors of a TLS socket unhandled.
     socket.on("error", ignore);
     session.on("close", () => owner.closed(this));
   }
@@ -101,7 +101,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
       this.#goAway();
   }
 
-  /** Streams under way finish; no others are taken. */
+  /** Active streams finish; new ones are not accepted. */
   closeIfIdle(): void {
     this.#goAway();
   }
@@ -147,7 +147,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
 
   #calmDown(): void {
     if (this.#session.destroyed) return;
-    // Without an error the code would be ignored.
+    // Without an error, Node would ignore the code.
     this.#session.destroy(new Error("the client sends too much"), NGHTTP2_ENHANCE_YOUR_CALM);
   }
 
@@ -157,7 +157,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.#leave();
   }
 
-  /** Streams under way finish. */
+  /** Active streams finish. */
   #leave(): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
@@ -174,5 +174,5 @@ export class Http2Connection implements OpenConnection, StreamOwner {
 }
 
 function ignore(): void {
-  // The close event that follows says what there is to say.
+  // The close event that follows reports the error.
 }

@@ -4,7 +4,7 @@ import { Opening } from "./opening.ts";
 
 const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-test("the preface is known however it is cut, and nothing of what came is lost", () => {
+test("the preface is detected however it is split, and no bytes are lost", () => {
   for (let cut = 1; cut < PREFACE.length; cut++) {
     const opening = new Opening();
     assert.equal(opening.look(Buffer.from(PREFACE.slice(0, cut))), undefined);
@@ -20,7 +20,7 @@ for (const text of ["GET / HTTP/1.1\r\n", "POST", "PUT /", "PRI * HTTP/1.1\r\n\r
   });
 }
 
-test("what only began like the preface is read as HTTP/1.1, with all its bytes", () => {
+test("input that only begins like the preface is read as HTTP/1.1, with all its bytes", () => {
   const opening = new Opening();
   assert.equal(opening.look(Buffer.from("P")), undefined);
   const opened = opening.look(Buffer.from("OST / HTTP/1.1\r\n"));

@@ -1,23 +1,23 @@
 /**
- * The first bytes of a connection without ALPN: HTTP/1.1, or HTTP/2 with prior knowledge (RFC 9113 section 3.3). The
- * preface of HTTP/2 is made so that no HTTP/1.1 request can begin like it.
+ * Detects the protocol of a connection without ALPN from its first bytes: HTTP/1.1, or HTTP/2 with prior knowledge (RFC
+ * 9113 section 3.3). No HTTP/1.1 request can begin like the HTTP/2 preface.
  */
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 const R = 0x52;
 
 export interface Opened {
   readonly isHttp2: boolean;
-  /** All that has come. */
+  /** All bytes received so far. */
   readonly bytes: Buffer;
 }
 
 export class Opening {
   #held: Buffer | undefined = undefined;
 
-  /** Undefined while it may become either. */
+  /** Returns undefined while both protocols are possible. */
   look(chunk: Buffer): Opened | undefined {
     const bytes = this.#held === undefined ? chunk : Buffer.concat([this.#held, chunk]);
-    // One look at two bytes for nearly all connections.
+    // Two bytes are enough for nearly all connections.
     if (bytes[0] !== PREFACE[0] || (bytes.length > 1 && bytes[1] !== R)) return { isHttp2: false, bytes };
     const length = Math.min(bytes.length, PREFACE.length);
     if (!bytes.subarray(0, length).equals(PREFACE.subarray(0, length))) return { isHttp2: false, bytes };

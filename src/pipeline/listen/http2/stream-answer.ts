@@ -1,6 +1,6 @@
 /**
- * The client's side of one exchange on an HTTP/2 stream: back-pressure, trailers, and an honest end: a body that broke off
- * is reset, never closed as if it were whole. The stream ends with its exchange, the connection goes on.
+ * Writes the response of one exchange to an HTTP/2 stream: back-pressure and trailers. A body that broke off is reset,
+ * never ended as if it were complete. The stream ends with its exchange, and the connection stays open.
  */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
@@ -36,7 +36,7 @@ function fieldsOf(pairs: readonly string[], fields: OutgoingHttpHeaders): Outgoi
   return fields;
 }
 
-/** As large as a head of HTTP/1.1 may be; counted as RFC 9113 section 6.5.2 does. */
+/** The same limit as for an HTTP/1.1 head, computed as in RFC 9113 section 6.5.2. */
 export const MAX_STREAM_HEAD_BYTES = 16 * 1024;
 const BYTES_PER_FIELD = 32;
 
@@ -45,12 +45,12 @@ const LENGTH = /^[0-9]{1,15}$/;
 
 export interface StreamHead extends EnteringHead {
   readonly contentLength: number | undefined;
-  /** The client reads trailers, as gRPC's do. */
+  /** The client reads trailers, as gRPC clients do. */
   readonly wantsTrailers: boolean;
   readonly isGrpc: boolean;
 }
 
-/** `raw`: name, value, name, value, … as they came. */
+/** `raw` alternates names and values as received. */
 export function readStreamHead(raw: readonly string[]): StreamHead {
   let method = "";
   let path = "";
@@ -63,7 +63,7 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
   let expects: StreamHead["expects"] = "nothing";
   let fault: string | undefined;
   let bytes = 0;
-  // The host comes first, as in HTTP/1.1; filled in below.
+  // The host is first, as in HTTP/1.1, and is filled in below.
   const pairs = ["host", ""];
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i] as string;
@@ -89,7 +89,7 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
         host = value;
         continue;
       case "cookie":
-        // Clients may split it (RFC 9113 section 8.2.3); HTTP/1.1 knows one.
+        // Clients may split it (RFC 9113 section 8.2.3); HTTP/1.1 has a single line.
         if (cookie >= 0) {
           pairs[cookie] = `${pairs[cookie]}; ${value}`;
           continue;
@@ -136,11 +136,11 @@ const { NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = constants;
 
 export interface StreamOwner {
   readonly idle: IdleConnections;
-  /** Where bytes that clients do not read are charged. */
+  /** The pool to which unread bytes are charged. */
   readonly responses: MemoryPool;
-  /** Answers without an end of their own: ended, not cut, when the listener must go. */
+  /** Responses without a defined end. They are ended, not cut off, when the listener shuts down. */
   readonly streams: LinkedList<LastingAnswer>;
-  /** Called once. `wasReset`: the client gave it up before its answer was out. */
+  /** Called once. `wasReset`: the client reset the stream before its response was sent. */
   streamEnded(wasReset: boolean): void;
   unexpected(error: unknown): void;
 }
@@ -151,14 +151,14 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
-  /** WebSocket over HTTP/2 is not offered. */
+  /** WebSocket over HTTP/2 is not supported. */
   readonly isUpgrade = false;
   readonly body: RequestBodySource | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #owner: StreamOwner;
   readonly #request: StreamHead;
   readonly #isGrpc: boolean;
-  /** Held until the end of the turn: an answer without a body is one frame, as gRPC's readers expect. */
+  /** Held until the end of the turn, so that a response without a body is one frame, as gRPC clients expect. */
   #unsent: { readonly status: number; readonly headers: HeaderList } | undefined = undefined;
   #hasHead = false;
   #sendsBody = true;
@@ -167,7 +167,7 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
   #mustAskForBody: boolean;
   #awaitsDrain = false;
   #isStalled = false;
-  /** By us. */
+  /** The gateway reset the stream. */
   #isCut = false;
   #isClosed = false;
   #moved = 0;
@@ -203,7 +203,7 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
     );
     stream.on("end", () =>
       this.#contain(() => {
-        // A stream that was reset ends too; its close follows.
+        // A stream that was reset also ends; its close event follows.
         if (stream.aborted || stream.rstCode !== NGHTTP2_NO_ERROR) return;
         this.#hasBody = true;
         body.complete();
@@ -232,7 +232,7 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
     this.#hasHead = true;
     this.#sendsBody = this.#request.method !== "HEAD" && status !== 204 && status !== 304;
     if (!headers.has("content-length")) {
-      // An answer that may last is watched for a client that does not read it.
+      // A long response is watched for a client that does not read it.
       this.#watch();
       if (isFirst && headers.get("content-type")?.startsWith("text/event-stream")) this.#owner.streams.add(this);
     }
@@ -247,7 +247,8 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
     const isWhole = endStream || !this.#sendsBody;
     this.#stream.respond(responseFields(head.status, head.headers), {
       endStream: isWhole,
-      // Also without any: closing a stream ends it first, and a body that broke off would look whole before its reset.
+      // Set even without trailers: closing a stream ends it first, and a body that broke off would look complete before
+      // its reset.
       waitForTrailers: !isWhole,
     });
   }
@@ -275,7 +276,7 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
     const chunk = this.#sendsBody && lastChunk !== undefined && lastChunk.length > 0 ? lastChunk : undefined;
     this.flushHead(chunk === undefined && (trailers ?? []).length === 0);
     if (this.#stream.destroyed) return;
-    // The client may stop sending: nobody reads the rest (RFC 9113 section 8.1).
+    // Lets the client stop sending, because the rest of the body is not read (RFC 9113 section 8.1).
     if (!this.#hasBody) this.#stream.once("finish", () => closeStreamLater(this.#stream, NGHTTP2_NO_ERROR));
     if (chunk === undefined) this.#stream.end();
     else this.#stream.end(chunk);
@@ -293,7 +294,9 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
     closeStreamLater(this.#stream, NGHTTP2_INTERNAL_ERROR);
   }
 
-  /** The listener goes: a stream ends as if its source had ended, so that clients come back instead of failing. */
+  /**
+   * On shutdown of the listener, ends a stream as if its source had ended, so that clients reconnect without an error.
+   */
   finishStream(): void {
     this.end();
   }
@@ -330,11 +333,14 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
 
   isWaiting(): boolean {
     if (this.#awaitsDrain || (this.#hasEnded && this.#stream.writableLength > 0)) return true;
-    // A conversation in both directions may be silent for long; otherwise the body is owed before there is an answer.
+    // A bidirectional stream may be silent for long; otherwise the body must arrive before the response.
     return !this.#hasBody && !this.#hasHead && !this.#isGrpc && this.body?.isDrained === true;
   }
 
-  /** Nothing moved for too long. A client that owes us its body is told so, one that does not read is cut off. */
+  /**
+   * No bytes moved for too long. A client that did not send its body gets an error; one that does not read is
+   * disconnected.
+   */
   expire(): void {
     const wasStalled = this.#isStalled;
     this.#isStalled = true;
@@ -388,5 +394,5 @@ function flushBody(answer: StreamAnswer): void {
 }
 
 function ignore(): void {
-  // The close event that follows says what there is to say.
+  // The close event that follows reports the error.
 }

@@ -4,7 +4,7 @@ import { readStreamHead } from "./stream-answer.ts";
 
 const head = (...more: string[]): string[] => [":method", "GET", ":scheme", "http", ":path", "/a?b", ...more];
 
-test("pseudo headers become method, target and host; split cookies become one", () => {
+test("pseudo-headers become method, target and host; split cookies become one", () => {
   const read = readStreamHead(
     head(":authority", "a.test", "cookie", "a=1", "x-a", "1", "cookie", "b=2", "te", "trailers"),
   );
@@ -30,7 +30,7 @@ const faults: [name: string, raw: string[], fault: RegExp][] = [
 for (const [name, raw, fault] of faults)
   test(`${name} is a fault`, () => assert.match(readStreamHead(raw).fault ?? "", fault));
 
-test("a head is too large by its own size, each line counted with 32 bytes", () => {
+test("the size of a head includes 32 bytes for each line", () => {
   assert.equal(readStreamHead(head("x", "y".repeat(16_000))).isTooLarge, false);
   assert.equal(readStreamHead(head("x", "y".repeat(16_384))).isTooLarge, true);
   const many = Array.from({ length: 500 }, (_, i) => [`x-${i}`, ""]).flat();
