@@ -1,6 +1,6 @@
 /**
- * What dist/ was built from, as one hash beside it: whoever starts the gateway again need not build again, and a checkout
- * that was built can be started where nothing may be written. Contents count, not times: a fresh checkout has new ones.
+ * Stores a hash of the sources next to dist/, so that an unchanged checkout is not built again and a built checkout
+ * starts on a read-only file system. The hash covers file contents, not times, which differ in every checkout.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";

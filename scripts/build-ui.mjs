@@ -1,6 +1,6 @@
 /**
- * Bundles the web UI into dist/ui/: hashed names, one page, gzipped copies beside the files. Prints what a first
- * visit loads and fails when it grows beyond its budget.
+ * Bundles the web UI into dist/ui/: one page, hashed file names, and gzipped copies. Prints the size of a first visit
+ * and fails if it exceeds its budget.
  */
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";

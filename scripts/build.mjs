@@ -1,6 +1,6 @@
 /**
- * Bundles the two binaries into dist/. Bundled, because loading hundreds of small modules costs more time than the
- * gateway needs to start; split, because heavy parts are loaded only when they are used.
+ * Bundles the two binaries into dist/. They are bundled because loading hundreds of small modules takes longer than the
+ * gateway needs to start, and split so that large parts are loaded on demand.
  */
 import { chmodSync, rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";

@@ -1,5 +1,5 @@
 /**
- * What every bundle of the programs has in common: the target, what is left out, and the version inside.
+ * The options that all bundles of the programs share: the target, external packages, and the embedded version.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

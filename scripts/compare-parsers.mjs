@@ -1,6 +1,6 @@
 /**
- * The request parser against Node's, on random bytes: `node scripts/compare-parsers.mjs --count 1000000 --seed 1`.
- * `--only 4711` shows one case. Ends with 1 if the two read something differently for no listed reason.
+ * Compares the request parser with Node's on random bytes: `node scripts/compare-parsers.mjs --count 1000000 --seed 1`.
+ * `--only 4711` shows one case. Exits with 1 if the two differ for no listed reason.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 /**
- * `npm run conformance`: the official MCP conformance suite of both protocol eras through the gateway, with a
- * fixture server over stdio and over HTTP; prints the scores, and fails if a native pair is below full marks.
+ * `npm run conformance`: runs the official MCP conformance suite of both protocol versions through the gateway, with a
+ * fixture server over stdio and over HTTP. Prints the scores, and fails if a native pair is below the full score.
  */
 import { spawnSync } from "node:child_process";
 import { rmSync } from "node:fs";

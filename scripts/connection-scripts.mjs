@@ -1,7 +1,7 @@
 /**
- * Random scripts of pipelined messages against a gateway in a process of its own: nothing may end it, hang, reach the
- * backend changed, or be answered by somebody else's answer. What goes wrong while the machine had no time for the gateway
- * or for this process (its time limits end connections then) says nothing: such a script is repeated, and counted as repeated.
+ * Sends random scripts of pipelined messages to a gateway in its own process. No script may crash or hang it, reach the
+ * backend changed, or get another request's response. If the machine was too busy, so that time limits closed
+ * connections, the script is repeated and counted as repeated.
  * `node scripts/connection-scripts.mjs --count 100000 --seed 1` (after `npm run build`); `--only 4711` repeats one.
  */
 import { connect } from "node:net";

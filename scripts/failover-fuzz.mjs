@@ -1,6 +1,6 @@
 /**
- * `npm run fuzz:failover -- [--count N] [--seed S]`: compiles into a folder of its own and runs LLM failover with
- * providers that fail at random bytes. The tests run 120 such cases; this runs as many as you like.
+ * `npm run fuzz:failover -- [--count N] [--seed S]`: compiles into its own folder and runs LLM failover with providers
+ * that fail at random bytes. The tests run 120 such cases; this script runs any number.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { rmSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * `npm run fuzz -- [target …] [--minutes N] [--cases N] [--seed S] [--jobs N] [--keep] [--replay file]`: compiles into a
- * folder of its own and runs the targets, with `--jobs` in several processes with a seed each.
+ * `npm run fuzz -- [target …] [--minutes N] [--cases N] [--seed S] [--jobs N] [--keep] [--replay file]`: compiles into
+ * its own folder and runs the fuzz targets, with `--jobs` in several processes with a seed each.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { rmSync } from "node:fs";

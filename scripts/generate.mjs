@@ -1,6 +1,6 @@
 /**
- * `npm run generate`: writes what derives from the code: the JSON schema that editors check configuration files by,
- * and the reference pages. `test/docs.test.ts` says when they are stale.
+ * `npm run generate`: writes all generated files: the JSON schema that editors use for configuration files, and the
+ * reference pages. `test/docs.test.ts` fails if they are stale.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

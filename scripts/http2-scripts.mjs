@@ -1,6 +1,6 @@
 /**
- * Random HTTP/2 connections against a gateway in a process of its own, with frames and header lists that no library
- * writes: nothing may end it, hang, reach the backend changed, or be answered by somebody else's answer.
+ * Sends random HTTP/2 frames and header lists, including ones that no library writes, to a gateway in its own process.
+ * No script may crash or hang it, reach the backend changed, or get another request's response.
  * `node scripts/http2-scripts.mjs --count 100000 --seed 1` (after `npm run build`); `--only 4711` repeats one.
  */
 import { connect } from "node:net";

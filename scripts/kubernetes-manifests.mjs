@@ -1,6 +1,6 @@
 /**
- * What runs the controller in a cluster, said once: as plain manifests (deploy/kubernetes) and as Helm charts
- * (deploy/helm). A value that a chart leaves open is a `setting`: plain manifests have its default.
+ * The single source of the controller's deployment, written as plain manifests (deploy/kubernetes) and as Helm charts
+ * (deploy/helm). A value that a chart leaves open is a `setting`; plain manifests contain its default.
  */
 import { stringify } from "yaml";
 

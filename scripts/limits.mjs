@@ -1,7 +1,7 @@
 /**
- * Every limit of the gateway in words: what it bounds and what happens beyond. The values are read from the code (a
- * constant in a file, or the default of a setting), so that this table cannot say another one; a constant named `MAX_…`
- * that is missing fails `test/docs.test.ts`. The rows of each area are in `scripts/limits/`.
+ * Describes every limit of the gateway: what it bounds and what happens beyond it. The values are read from the code (a
+ * constant in a file, or the default of a setting), so the table is always current. A constant named `MAX_…` that is
+ * missing here fails `test/docs.test.ts`. The rows of each area are in `scripts/limits/`.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";

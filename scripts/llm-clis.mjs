@@ -1,7 +1,7 @@
 /**
- * `npm run clis -- [--in folder] [claude|codex|gemini]`: the real Claude Code, Codex and Gemini CLI through the gateway with
- * stand-ins of five providers. Installs the three programs into a folder (a temporary one by default), so it needs the npm
- * registry; the turns themselves stay on this machine.
+ * `npm run clis -- [--in folder] [claude|codex|gemini]`: runs the real Claude Code, Codex and Gemini CLI through the
+ * gateway with mocks of five providers. Installs the three programs into a folder (a temporary one by default), so it
+ * needs the npm registry; the calls themselves stay on this machine.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";

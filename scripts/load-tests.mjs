@@ -1,6 +1,6 @@
 /**
- * Loads several test files into this process, each as a suite of its own: the hooks of a file are then hooks of its
- * tests only. One that cannot be loaded is a failed test with the file's name, and the others run.
+ * Loads several test files into this process, each as its own suite, so that the hooks of a file apply to its tests
+ * only. A file that cannot be loaded becomes a failed test with its name, and the others run.
  */
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";

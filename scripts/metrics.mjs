@@ -1,6 +1,6 @@
 /**
- * The reference of metrics, read from the calls that register them: `metrics.counter("name", "help", …)`. A call whose
- * name or help is not written as a string cannot be listed, and fails `npm run generate` and `test/docs.test.ts`.
+ * Generates the metrics reference from the calls that register them: `metrics.counter("name", "help", …)`. A call whose
+ * name or help is not a string literal fails `npm run generate` and `test/docs.test.ts`.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";

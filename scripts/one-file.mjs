@@ -1,6 +1,6 @@
 /**
- * The single executable: Node's own binary with our program and its files inside (ADR 17). Node 20 runs one CommonJS script
- * from there, so the modules are bundled once more, into one file.
+ * Builds the single executable: Node's binary with the program and its files inside (ADR 17). Node 20 runs one CommonJS
+ * script from there, so the modules are bundled again into one file.
  */
 import { chmodSync, copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,6 @@
 /**
- * `npm run package`: what can be handed to others, in dist-package/: the npm package, and for this platform one
- * executable with Node, the UI, the demo and gwctl inside. `-- --npm` makes only the first, `-- --one-file` the second.
+ * `npm run package`: writes the release artifacts to dist-package/: the npm package and, for this platform, one
+ * executable with Node, the UI, the demo and gwctl. `-- --npm` builds only the first, `-- --one-file` only the second.
  */
 import { createHash } from "node:crypto";
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";

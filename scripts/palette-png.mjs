@@ -1,6 +1,6 @@
 /**
- * A screenshot as a PNG with a palette of 256 colours: a third of the size, and for a user interface the same picture.
- * Reads what Chromium writes (8 bits per channel, not interlaced) and nothing else.
+ * Converts a screenshot to a PNG with a palette of 256 colors, a third of the size without visible loss for a user
+ * interface. Reads only the format that Chromium writes (8 bits per channel, not interlaced).
  */
 import { crc32, deflateSync, inflateSync } from "node:zlib";
 

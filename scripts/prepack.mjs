@@ -1,6 +1,5 @@
 /**
- * Before `npm pack` and `npm publish`: dist/ is what the sources are. What was built and has not changed is packed as
- * it is.
+ * Runs before `npm pack` and `npm publish`: builds dist/ if the sources have changed since the last build.
  */
 import { isBuilt } from "./build-stamp.mjs";
 import { installIfMissing, step } from "./steps.mjs";

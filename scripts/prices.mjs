@@ -1,7 +1,8 @@
 /**
- * `node scripts/prices.mjs <model_prices_and_context_window.json> <source> <date>`: writes the shipped price list,
- * `src/llm/usage/price-list.ts`, from the price data that LiteLLM publishes (figures only). It needs no network: download the data
- * first, for example with `pip download litellm --no-deps` and `unzip`. A test holds the file against its own checksum.
+ * `node scripts/prices.mjs <model_prices_and_context_window.json> <source> <date>`: writes the bundled price list,
+ * `src/llm/usage/price-list.ts`, from the price data that LiteLLM publishes (figures only). It needs no network:
+ * download the data first, for example with `pip download litellm --no-deps` and `unzip`. A test compares the file with
+ * its checksum.
  */
 import { createHash } from "node:crypto";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";

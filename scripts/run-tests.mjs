@@ -1,9 +1,9 @@
 /**
- * Runs the given files on node's own runner, in the given order, and tells it with our reporter. Not `node --test`,
- * which sorts the files. The flags of this process are those of the test processes.
+ * Runs the given files on Node's test runner in the given order, with our reporter. Not `node --test`, which sorts the
+ * files. The flags of this process are passed on to the test processes.
  *
- * A file that fails beside others runs once more alone, because a busy machine makes some tests too late: what passes
- * then is named at the end, what fails twice has failed. With more than a few failures it is not the machine.
+ * A file that fails next to others runs again alone, because some tests time out on a busy machine. Files that then
+ * pass are listed at the end; files that fail twice have failed. With more than a few failures, nothing is repeated.
  */
 import { dirname, join } from "node:path";
 import { run } from "node:test";

@@ -1,5 +1,5 @@
 /**
- * A JSON schema as rows of a reference page: each field with the path that leads to it, its type and its meaning.
+ * Converts a JSON schema to rows of a reference page: the path, type and description of each field.
  */
 
 /** One row per field that holds a value, with the path that leads to it; policies are a page of their own. */

@@ -1,6 +1,7 @@
 /**
- * Places in compiled files as places in their sources, for the failures of a run. Node's own `--enable-source-maps` reads
- * the map of every file that a test process loads: half a second of CPU for each process, and nobody looks at most maps.
+ * Maps positions in compiled files to their sources, for the failures of a test run. Node's `--enable-source-maps`
+ * reads the map of every loaded file, which costs each test process half a second of CPU for maps that are rarely
+ * needed.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { SourceMap } from "node:module";

@@ -1,6 +1,6 @@
 /**
- * `npm start`: installs what is missing, builds what has changed, and runs the gateway on its embedded default
- * (or on what follows: `npm start -- -f config.yaml`). What was built and has not changed is run as it is.
+ * `npm start`: installs missing packages, builds if the sources have changed, and runs the gateway with its embedded
+ * default configuration or with the given arguments: `npm start -- -f config.yaml`.
  */
 import { spawn } from "node:child_process";
 import { join } from "node:path";

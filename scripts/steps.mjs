@@ -1,6 +1,6 @@
 /**
- * What the npm commands share: install when something is missing, and run a step with its name printed.
- * Plain JavaScript, because it runs before anything is installed.
+ * Shared by the npm commands: installs packages if some are missing, and runs a step with its name printed. Plain
+ * JavaScript, because it runs before packages are installed.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, readFileSync, statSync } from "node:fs";

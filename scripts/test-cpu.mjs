@@ -1,7 +1,7 @@
 /**
- * Which test files take the most CPU: each process of tests notes the user and system time of its files, children that
- * ended included, beside its entry; the end of the run names the sum and the most expensive ones. Linux only (elsewhere
- * nothing is noted).
+ * Reports the test files that take the most CPU. Each test process writes the user and system time of its files,
+ * including child processes that exited, next to its entry; the end of the run prints the sum and the most expensive
+ * files. Linux only; does nothing on other platforms.
  */
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 /**
- * `npm run test:dashboards`: the alert rules and the dashboard of `deploy/` against a real Prometheus that scrapes a real
- * gateway with demo traffic. Every query must return data, or be in ONLY_AFTER with the reason why it does not here.
+ * `npm run test:dashboards`: tests the alert rules and the dashboard of `deploy/` with a real Prometheus that scrapes a
+ * real gateway with demo traffic. Every query must return data, or be in ONLY_AFTER with the reason why it does not.
  * Needs `prometheus` and `promtool` (Debian package `prometheus`) and the built program.
  */
 import { spawn, spawnSync } from "node:child_process";

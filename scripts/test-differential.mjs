@@ -1,6 +1,7 @@
 /**
- * `npm run test:differential -- [--count N] [--seed S] [--backends node,python,go]`: compiles into a folder of its own and
- * compares the gateway's verdicts with what real backends read. The tests run a few hundred requests; this runs 100,000.
+ * `npm run test:differential -- [--count N] [--seed S] [--backends node,python,go]`: compiles into its own folder and
+ * compares the gateway's decisions with requests as real backends parse them. The tests run a few hundred requests;
+ * this script runs 100,000.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { rmSync } from "node:fs";

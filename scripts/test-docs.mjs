@@ -1,7 +1,8 @@
 /**
- * `npm run test:docs [-- systemd | containers | kubernetes]`: the commands of docs/ that need a service manager, a
- * container engine or a cluster, run as they are written. What this machine does not have is named and left out; with
- * an argument that is a failure.
+ * `npm run test:docs [-- systemd
+ * containers
+ * kubernetes]`: runs the commands of docs/ that need a service manager, a container engine or a cluster, exactly as
+ * written. Missing programs are reported and skipped; with an argument, a missing program is a failure.
  */
 import { spawnSync } from "node:child_process";
 import * as containers from "./docs/containers.mjs";

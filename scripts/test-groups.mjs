@@ -1,7 +1,7 @@
 /**
- * Which test files share a process. Starting Node and loading the gateway takes longer than most tests do, so one
- * process loads several neighbours of `src/`, or of a folder of `test/`. What measures its own process, and what takes
- * long, has one for itself.
+ * Decides which test files share a process. Starting Node and loading the gateway takes longer than most tests, so one
+ * process loads several neighboring files of `src/`, or of a folder of `test/`. Tests that measure their own process,
+ * and slow tests, run in a separate process.
  */
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";

@@ -1,7 +1,7 @@
 /**
- * `npm run test:kubernetes`: our own controller in a cluster that you name. The controller runs on this machine with the
- * rights of deploy/kubernetes; its data planes run in the cluster. Without the variables it says what is needed and exits
- * with 0: it is no part of `npm test`.
+ * `npm run test:kubernetes`: tests the controller in a cluster that you name. The controller runs on this machine with
+ * the permissions of deploy/kubernetes; its data planes run in the cluster. Without the variables it prints the
+ * requirements and exits with 0, because it is not part of `npm test`.
  */
 import { withCluster } from "./kubernetes/cluster.mjs";
 import { conformance } from "./kubernetes/conformance.mjs";

@@ -1,7 +1,7 @@
 /**
- * `npm run test:package`: packs the program in both forms and measures what their users see in an empty folder: how large
- * the installed npm package is, and how long each form takes from its start to its first answer. Exits with 1 beyond the
- * limits. Times are no part of `npm test`: they need a machine that does nothing else.
+ * `npm run test:package`: packs the program in both forms and measures, in an empty folder, the size of the installed
+ * npm package and the time of each form from its start to its first response. Exits with 1 beyond the limits. Times are
+ * not part of `npm test`, because they need an idle machine.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * `npm run test:ratelimit-service -- host:port`: the scenarios of global limits against a running rate limit service
- * with the configuration of examples/limits-global/ratelimit.
+ * `npm run test:ratelimit-service -- host:port`: runs the scenarios of global limits with a running rate limit service
+ * that uses the configuration of examples/limits-global/ratelimit.
  */
 import { spawnSync } from "node:child_process";
 import { connect } from "node:net";

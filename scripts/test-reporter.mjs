@@ -1,6 +1,6 @@
 /**
- * How a run of the tests is told: as node's own `spec` reporter does, whether a terminal reads it or a pipe, and at the
- * end, below all details, one line for each failure and then node's counts. Whoever sees only the last lines sees both.
+ * The reporter of a test run: prints like Node's `spec` reporter, on a terminal and in a pipe, and at the end one line
+ * for each failure and Node's counts, so that the last lines of the output are enough.
  */
 import { relative } from "node:path";
 import { Readable } from "node:stream";

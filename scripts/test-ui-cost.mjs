@@ -1,7 +1,8 @@
 /**
- * `npm run test:ui-cost -- --seconds 600`: what an open page of the web UI costs the gateway. It starts the built gateway
- * with the demo configuration, measures its CPU time without a page and then with each page open, and its memory after
- * the first and after the last minute. Fails above 0.5 % of a core, or if memory grows. Needs Linux and Chromium.
+ * `npm run test:ui-cost -- --seconds 600`: measures the cost of an open page of the web UI for the gateway. It starts
+ * the built gateway with the demo configuration, measures its CPU time without a page and then with each page open, and
+ * its memory after the first and after the last minute. Fails above 0.5% of a core, or if memory grows. Needs Linux and
+ * Chromium.
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

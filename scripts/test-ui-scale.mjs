@@ -1,6 +1,6 @@
 /**
- * `npm run test:ui-scale`: the web UI with 500 routes, 1,000 tools and 10,000 requests, in both themes, at 1280 and 400
- * pixels, with the time that each act takes until it is drawn. Needs Chromium and a machine that does nothing else.
+ * `npm run test:ui-scale`: tests the web UI with 500 routes, 1,000 tools and 10,000 requests, in both themes, at 1280
+ * and 400 pixels, and measures the time of each action until it is drawn. Needs Chromium and an idle machine.
  */
 import { spawnSync } from "node:child_process";
 import { root } from "./steps.mjs";

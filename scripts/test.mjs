@@ -1,7 +1,7 @@
 /**
- * `npm test`: install, types, lint, build, then every test on node's own runner.
- * `npm test -- src/cel test/scenario/x` runs only the tests below these paths, without the other checks,
- * in a build folder of its own so that several runs do not disturb each other.
+ * `npm test`: installs, checks types and lint, builds, and runs every test on Node's test runner. `npm test -- src/cel
+ * test/scenario/x` runs only the tests below these paths, without the other checks, in its own build folder, so that
+ * several runs do not interfere.
  */
 import { spawnSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * Names, versions and licence texts of the packages inside the bundles, from what the bundler says it read. Written at
- * each build, so that it cannot be stale. A package whose licence is unknown fails the build.
+ * Writes the names, versions and license texts of the packages inside the bundles, from the bundler's list of inputs.
+ * Runs at each build, so that the list is current. A package with an unknown license fails the build.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,7 +1,8 @@
 /**
- * `node scripts/ui-pictures.mjs`: makes the pictures of docs/ui.md. It starts the built gateway with a configuration as a small
- * team would have it (two MCP servers, two models with prices, keys, a rule, a budget), sends traffic of three people for a
- * while, goes through the tour in Chromium, and writes PNG files with a palette to docs/images. Needs Chromium and Linux.
+ * `node scripts/ui-pictures.mjs`: takes the screenshots of docs/ui.md. It starts the built gateway with the
+ * configuration of a small team (two MCP servers, two models with prices, keys, a rule, a budget), sends traffic of
+ * three users for a while, follows the tour in Chromium, and writes PNG files with a palette to docs/images. Needs
+ * Chromium and Linux.
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
