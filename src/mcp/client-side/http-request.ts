@@ -1,7 +1,6 @@
 /**
- * The HTTP side towards clients: what a request is, whether it may be served, and which session it belongs to.
- * Reads and refuses only; running what it found is the caller's. Refusals are JSON-RPC errors with the client's
- * own id wherever one could be read.
+ * Validates HTTP requests of clients, finds their session, and returns the action to run, which is up to the caller.
+ * Invalid requests are rejected with a JSON-RPC error that has the client's id if it could be read.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
@@ -37,11 +36,11 @@ import { type EventPlace, parseEventId } from "../session/event-log.ts";
 import type { Session } from "../session/session.ts";
 
 const MAX_BATCH = 100;
-/** Names and versions of clients stand in logs and metrics and go to servers. */
+/** Client names and versions appear in logs and metrics, and are sent to servers. */
 const MAX_CLIENT_NAME_CHARS = 256;
-/** A character of a JSON text has at most this many bytes. */
+/** The maximum number of UTF-8 bytes per UTF-16 code unit. */
 const BYTES_PER_CHAR = 3;
-/** For refusals that JSON-RPC has no code for, as the official SDKs use them. */
+/** The code that the official SDKs use for errors without a JSON-RPC code. */
 const REJECTED = -32000;
 const SESSION_NOT_FOUND = -32001;
 
@@ -62,22 +61,22 @@ export type ClientAction =
   | { readonly kind: "delete"; readonly session: Session }
   /** A DELETE of a session that another process holds. */
   | { readonly kind: "endedElsewhere" }
-  /** The old transport: its event stream, and a message for it. */
+  /** HTTP+SSE transport: opens the event stream, or sends a message to its session. */
   | { readonly kind: "openStream" }
   | { readonly kind: "streamMessage"; readonly session: Session; readonly message: ClientMessage }
   | { readonly kind: "modern"; readonly request: ClientRequest }
-  /** The legacy era without a session. */
+  /** A legacy request without a session (`statefulMode: stateless`). */
   | { readonly kind: "stateless"; readonly request: ClientRequest }
-  /** Accepted, but there is nobody to tell. */
+  /** The message is accepted and dropped. */
   | { readonly kind: "ignored" };
 
-/** A message that wants no answer. */
+/** A message that expects no response. */
 export type Note = ClientNotification | ClientResponse;
 
-/** Stops with a whole answer. */
+/** Rejects the request with a complete response. */
 export class RequestRejection extends ExpectedError {
   readonly reply: Reply;
-  /** Set where a server failed: the client is not to blame. */
+  /** Set if a server failed, rather than the request being invalid. */
   readonly failure: ServerError | undefined;
 
   constructor(
@@ -102,7 +101,7 @@ export interface SessionFinder {
   find(id: string): Session | undefined;
 }
 
-/** Before the body is looked at. */
+/** Checks the headers of a POST before its body is read. */
 export function checkPostHead(request: GatewayRequest): void {
   const accept = request.headers.get("accept") ?? "";
   if (!accept.includes("*/*") && !(accept.includes("application/json") && accept.includes("text/event-stream"))) {
@@ -135,7 +134,7 @@ export function parseBody(text: string): ClientMessage | readonly ClientMessage[
   }
 }
 
-/** What has no id and is no notification of the protocol is refused where a policy must judge what is called. */
+/** Rejects messages without an id that are not known notifications, because authorization could not check them. */
 export function checkNotifications(parsed: ClientMessage | readonly ClientMessage[]): void {
   for (const message of isBatch(parsed) ? parsed : [parsed])
     if (message.kind === "notification" && !isNotificationMethod(message.method))
@@ -146,7 +145,7 @@ export function checkNotifications(parsed: ClientMessage | readonly ClientMessag
       );
 }
 
-/** A POST of the legacy era. */
+/** The action of a legacy POST. */
 export function legacyPost(
   request: GatewayRequest,
   parsed: ClientMessage | readonly ClientMessage[],
@@ -180,8 +179,8 @@ function legacyBatch(
 }
 
 /**
- * Bounds what a session, or the connection to a server, retains of its client: the parameters of `initialize`, or the
- * client's name and capabilities in a request of the modern era. Throws RequestRejection.
+ * Limits the client data that a session or a server connection retains: the parameters of `initialize`, or the client's
+ * name and capabilities in a modern request. Throws RequestRejection.
  */
 export function checkRetained(action: ClientAction, maxBytes: number): ClientAction {
   if (action.kind === "initialize") checkInitialize(action.request, maxBytes);
@@ -202,7 +201,7 @@ function checkClientMeta(request: ClientRequest, maxBytes: number): void {
   const meta = request.params._meta;
   if (typeof meta !== "object" || meta === null) return;
   const { [CLIENT_INFO]: info, [CLIENT_CAPABILITIES]: capabilities } = meta as Readonly<Record<string, unknown>>;
-  // Most requests are smaller as a whole.
+  // Most requests are below the limit as a whole, so the check is skipped for them.
   if (request.text.length * BYTES_PER_CHAR > maxBytes) {
     const retained = `${JSON.stringify(info) ?? ""}${JSON.stringify(capabilities) ?? ""}`;
     if (Buffer.byteLength(retained) > maxBytes)
@@ -230,7 +229,7 @@ export function isBatch(parsed: ClientMessage | readonly ClientMessage[]): parse
   return Array.isArray(parsed);
 }
 
-/** A GET or DELETE of the legacy era. */
+/** The action of a legacy GET or DELETE. */
 export function legacyOther(request: GatewayRequest, sessions: SessionFinder): ClientAction {
   if (request.method !== "GET" && request.method !== "DELETE") {
     throw new RequestRejection(405, REJECTED, "Method not allowed", { headers: ["allow", "GET, POST, DELETE"] });
@@ -275,7 +274,7 @@ function requireSession(request: GatewayRequest, sessions: SessionFinder, id: st
     );
   }
   const session = sessions.find(sessionId);
-  // Unknown, ended, and another's look alike: nobody learns which ids exist.
+  // Unknown, ended, and foreign sessions get the same error, so that clients cannot find out which ids exist.
   if (session === undefined) throw new RequestRejection(404, SESSION_NOT_FOUND, "Session not found", { id });
   return session;
 }
@@ -296,27 +295,27 @@ function checkBatch(messages: readonly ClientMessage[], session: Session): void 
   }
 }
 
-/** A POST without a session id. */
+/** The action of a POST without a session id. */
 export function statelessPost(parsed: ClientMessage | readonly ClientMessage[]): ClientAction {
   if (isBatch(parsed))
     throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: there are no batches without a session");
   return parsed.kind === "request" ? { kind: "stateless", request: parsed } : { kind: "ignored" };
 }
 
-/** A GET or DELETE without a session id: clients take the status for "not offered". */
+/** Rejects a GET or DELETE without a session id with a status that clients treat as "not supported". */
 export function statelessOther({ method }: GatewayRequest): never {
   throw new RequestRejection(405, REJECTED, `Method not allowed: ${method} needs a session, and there are none here`, {
     headers: ["allow", "POST"],
   });
 }
 
-/** Whether a message is of the modern era: its body claims so, or its header names such a version. */
+/** Whether a message is modern: the version in its body or its header is 2026-07-28 or newer. */
 export function isModern(request: GatewayRequest, message: ClientMessage | readonly ClientMessage[]): boolean {
   if (isModernVersion(request.headers.get("mcp-protocol-version") ?? "")) return true;
   return isBatch(message) ? message.some(claims) : claims(message);
 }
 
-/** The request if it may be served; undefined for a notification, which is accepted and dropped. Throws RequestRejection. */
+/** The valid request; undefined for a notification, which is accepted and dropped. Throws RequestRejection. */
 export function modernPost(
   request: GatewayRequest,
   message: ClientMessage | readonly ClientMessage[],
@@ -402,28 +401,28 @@ function metaOf(message: { readonly params: Readonly<Record<string, unknown>> })
 
 const PARAMETER = "sessionId";
 
-/** Whether a request belongs to that transport; a POST without a session is streamable HTTP at the same path. */
+/** Whether a request uses the HTTP+SSE transport. A POST without a session is streamable HTTP at the same path. */
 export function isOldTransport(request: GatewayRequest): boolean {
   if (!request.path.endsWith("/sse")) return false;
   if (request.method === "POST") return new URLSearchParams(request.query).has(PARAMETER);
   return request.method === "GET" && !request.headers.has("mcp-session-id");
 }
 
-/** Where the client shall post to: relative to the origin it knows. */
+/** The endpoint for the client's POSTs, relative to the origin of its request. */
 export function endpointOf(request: GatewayRequest, session: Session): string {
   const query = new URLSearchParams(request.query);
   query.set(PARAMETER, session.id);
   return `${request.path}?${query.toString()}`;
 }
 
-/** Throws RequestRejection. */
+/** The session of the HTTP+SSE transport for a POST. Throws RequestRejection. */
 export function requireStream(request: GatewayRequest, find: (id: string) => Session | undefined): Session {
   const session = find(new URLSearchParams(request.query).get(PARAMETER) ?? "");
   if (session === undefined) throw new RequestRejection(404, SESSION_NOT_FOUND, "Session not found");
   return session;
 }
 
-/** That transport has no batches. Throws RequestRejection. */
+/** Rejects batches, which the HTTP+SSE transport does not have. Throws RequestRejection. */
 export function singleMessage(parsed: ClientMessage | readonly ClientMessage[]): ClientMessage {
   if (isBatch(parsed))
     throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: this transport has no batches");

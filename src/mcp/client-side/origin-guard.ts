@@ -1,13 +1,13 @@
 /**
- * Stops web pages from reaching MCP servers behind the gateway (DNS rebinding and plain cross-site requests).
- * A request with an `Origin` passes if the route's `cors` allows it, if it is our own origin, or a loopback one;
- * a request that arrives over a loopback address must name a loopback host, or one that the configuration names,
- * unless the route requires a credential: a page cannot attach one, so any host may be asked for.
+ * Protects MCP servers against requests of web pages (DNS rebinding and cross-site requests). A request with an
+ * `Origin` passes if the route's `cors` allows it, or if the origin is the gateway's own or a loopback one. A request
+ * to a loopback address must have a loopback host or a configured one in its `Host`, unless the route requires a
+ * credential, which a page cannot attach.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 
-/** Host names without port; `*.example.com` stands for every name below it. */
+/** Host names without port. `*.example.com` matches all subdomains. */
 export interface TrustedHosts {
   has(host: string): boolean;
 }
@@ -51,7 +51,7 @@ export function hostNameOf(authority: string): string {
   return lastName;
 }
 
-/** The requests of a connection ask for the same one. */
+/** Caches the last result, because the requests of a connection usually have the same host. */
 let lastAuthority = "";
 let lastName = "";
 

@@ -1,7 +1,6 @@
 /**
- * One request of a modern client while it runs. The answer alone goes out as JSON with the status that its error
- * calls for; as soon as the server says something before it, or takes long, the answer becomes an event stream.
- * The client leaving means that it wants no answer: the server is told.
+ * One running request of a modern client. The response is JSON with a status that fits its error, or an event stream if
+ * the server sends a message first or is slow. If the client disconnects, the call is canceled at the server.
  */
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
@@ -56,12 +55,12 @@ import type { ClientGroup } from "../session/client-group.ts";
 import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS } from "../session/event-stream.ts";
 import type { SessionStore } from "../session/session-store.ts";
 
-/** Queued for a client that does not read; then it is cut off. */
+/** Bytes queued for a client that does not read, before it is disconnected. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 const END_OF_EVENT = Buffer.from("\n\n");
 const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
-/** Errors that HTTP shows too (2026-07-28, transports and basic). */
+/** HTTP statuses of JSON-RPC errors (2026-07-28, transports and basic). */
 const HTTP_STATUS_BY_CODE: Readonly<Record<number, number>> = {
   [METHOD_NOT_FOUND]: 404,
   [HEADER_MISMATCH]: 400,
@@ -71,7 +70,7 @@ const HTTP_STATUS_BY_CODE: Readonly<Record<number, number>> = {
 
 export interface SessionlessCallHost {
   readonly report: CallReport;
-  /** The client is of the legacy era: its errors travel with status 200. */
+  /** Set for a legacy client, which gets errors with status 200. */
   readonly hidesStatus?: boolean;
   nowMs(): number;
   ended(call: SessionlessCall): void;
@@ -125,7 +124,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
   }
 
   asked(question: Question): void {
-    // A modern server does not ask; a legacy one is answered by the conversion before us.
+    // Modern servers send no requests, and the bridge responds to those of legacy servers.
     question.answer('"error":{"code":-32601,"message":"The client cannot be asked"}');
   }
 
@@ -163,7 +162,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
     this.running?.cancel("the client closed the connection");
   }
 
-  /** The gateway stops: a subscription would go on for ever, other calls are waited for. */
+  /** Shutdown: ends a subscription, which would never end on its own. Other calls continue. */
   drain(): void {
     if (this.#isOver || this.request.method !== "subscriptions/listen" || !this.#hasHead) return;
     this.#over();
@@ -202,7 +201,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
     }
     this.#queue.push(bytes);
     this.#queuedBytes += bytes.length;
-    // One message may be larger than what may wait.
+    // The limit is checked without this message, because a single message may exceed it.
     if (this.#queuedBytes - bytes.length <= MAX_QUEUED_BYTES || this.#isOver) return;
     this.#report(CANCELLED);
     this.#over();
@@ -240,15 +239,15 @@ const ENVELOPE = new Map([
   [PROTOCOL_VERSION, JSON.stringify(LATEST_MODERN)],
   [CLIENT_CAPABILITIES, "{}"],
 ]);
-/** What a client without a session can use. */
+/** The server capabilities that work without a session. */
 const CAPABILITIES = ["tools", "prompts", "resources", "completions"];
 
-/** The result of what is answered without asking a server; undefined for everything else. */
+/** The result of a request that the gateway handles without a server; undefined for other requests. */
 export function ownResult({ method }: ClientRequest): string | undefined {
   return method === "ping" || method === "logging/setLevel" ? "{}" : undefined;
 }
 
-/** As a client of the modern era would have sent it. */
+/** Converts a legacy request to a modern one. */
 export function asModernRequest(request: ClientRequest): ClientRequest {
   if (request.method === "initialize") {
     const envelope = [...ENVELOPE].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(",");
@@ -269,7 +268,7 @@ export function asModernRequest(request: ClientRequest): ClientRequest {
   return editedRequest(request, [edit], meant);
 }
 
-/** A client's call, as it is run for `sent`. */
+/** Wraps a legacy client's call to run the modern request `sent` instead. */
 export function statelessCall(call: Call, sent: ClientRequest): Call {
   const { request } = call;
   const answered = withAnswer(call, (message) =>
@@ -278,7 +277,7 @@ export function statelessCall(call: Call, sent: ClientRequest): Call {
   return { ...answered, request: sent, routed: (target) => call.routed?.(target) };
 }
 
-/** The answer to `initialize`, from that to `server/discover`. */
+/** Converts the response to `server/discover` to one to `initialize`. */
 function asInitialized(answer: ServerMessage, { params }: ClientRequest): ServerMessage {
   const { result } = JSON.parse(answer.text) as { result: Readonly<Record<string, unknown>> };
   const { capabilities, instructions, _meta: meta } = result;
@@ -304,7 +303,7 @@ export interface SessionlessServices {
   nowMs(): number;
 }
 
-/** `sent` is what servers are asked for the client's request. */
+/** Runs a request without a session. `sent` is the request that servers receive. */
 export function runSessionless(
   group: ClientGroup,
   { request, sent }: { readonly request: ClientRequest; readonly sent: ClientRequest },

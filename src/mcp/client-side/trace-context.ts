@@ -1,6 +1,6 @@
 /**
- * W3C Trace Context in the `_meta` of MCP requests (2026-07-28, `traceparent` and `tracestate`): a client's is taken as
- * the parent where its HTTP request names none, and servers are told the gateway's own.
+ * W3C Trace Context in the `_meta` of MCP requests (2026-07-28, `traceparent` and `tracestate`). The client's context
+ * becomes the parent if its HTTP request has none, and servers receive the gateway's own context.
  */
 
 import { find, insertMembers, removeMembers } from "../../json/json-text.ts";
@@ -11,17 +11,17 @@ import { type ClientMessage, type ClientRequest, editedRequest } from "../protoc
 
 const OWN = new Set(["traceparent", "tracestate"]);
 
-/** Nothing changes where the request is not sampled. */
+/** Replaces the trace context of the messages. Without `spans` (not sampled), they stay unchanged. */
 export function withTraceContext(
   parsed: ClientMessage | readonly ClientMessage[],
   spans: RequestSpans | undefined,
 ): ClientMessage | readonly ClientMessage[] {
   if (spans === undefined) return parsed;
-  return "kind" in parsed ? told(parsed, spans) : parsed.map((message) => told(message, spans));
+  return "kind" in parsed ? withContext(parsed, spans) : parsed.map((message) => withContext(message, spans));
 }
 
-/** A handshake is repeated later, when its trace is long over. */
-function told(message: ClientMessage, spans: RequestSpans): ClientMessage {
+/** `initialize` gets no context, because it may be repeated after the trace has ended. */
+function withContext(message: ClientMessage, spans: RequestSpans): ClientMessage {
   if (message.kind !== "request" || message.method === "initialize") return message;
   const meta = isObject(message.params._meta) ? message.params._meta : undefined;
   const parent = typeof meta?.traceparent === "string" ? parseTraceparent(meta.traceparent) : undefined;
@@ -44,7 +44,7 @@ function written(
   return editedRequest(request, edits, { ...request.params, _meta: { ...kept, ...context } });
 }
 
-/** Undefined where there is something in the place of `_meta` that is no object: a server will say so. */
+/** Undefined if `_meta` is not an object. The server reports that error. */
 function editsFor(text: string, meta: object | undefined, members: string): Edit[] | undefined {
   const metaSpan = find(text, 0, "params", "_meta");
   if (metaSpan !== undefined) {

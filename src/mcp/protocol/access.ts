@@ -1,6 +1,6 @@
 /**
- * What an MCP authorization policy leaves of a request: lists without what may not be used, and calls of it
- * answered as if it did not exist, so that nobody learns the names of what he may not see.
+ * Applies MCP authorization: removes denied items from lists, and rejects calls of denied names with the error for an
+ * unknown name, so that clients cannot find out which names exist.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -19,7 +19,7 @@ export interface Named {
   readonly name: string;
 }
 
-/** The lists of each method: the member of the result, and the member of an item that names it. */
+/** The list methods: the member of the result that holds the list, and the member of an item that holds its name. */
 export const LISTS = lookupTable<{ readonly member: string; readonly key: string; readonly kind: NamedKind }>({
   "tools/list": { member: "tools", key: "name", kind: "tool" },
   "prompts/list": { member: "prompts", key: "name", kind: "prompt" },
@@ -27,7 +27,7 @@ export const LISTS = lookupTable<{ readonly member: string; readonly key: string
   "resources/templates/list": { member: "resourceTemplates", key: "uriTemplate", kind: "resource" },
 });
 
-/** What a request is about, as the client named it. */
+/** The tool, prompt, or resource of a request, with the name that the client sent. */
 export function namedIn(request: ClientRequest): Named | undefined {
   const { params } = request;
   switch (request.method) {
@@ -50,12 +50,12 @@ export function namedIn(request: ClientRequest): Named | undefined {
 
 const TITLES: Readonly<Record<NamedKind, string>> = { tool: "tool", prompt: "prompt", resource: "resource" };
 
-/** The answer for a name that does not exist or may not be used; `shown` is the name as the client sent it. */
+/** The failure for a name that does not exist or is denied. `shown` is the name that the client sent. */
 export function unknownName(kind: NamedKind, shown: string): Failure {
   return { code: INVALID_PARAMS, status: 200, message: `Unknown ${TITLES[kind]}: ${shown}` };
 }
 
-/** To the client it looks like an unknown name; the records say what happened. */
+/** The client gets the error for an unknown name; the request records get the real reason. */
 export function deniedName({ kind, name }: Named, target: string, shown = name): Failure {
   return {
     ...unknownName(kind, shown),
@@ -64,7 +64,7 @@ export function deniedName({ kind, name }: Named, target: string, shown = name):
   };
 }
 
-/** A method that the protocol does not know could do anything: rules about names say nothing about it. */
+/** Rejects a method that is not part of the protocol, because rules about names cannot restrict it. */
 export function unknownMethod(method: string): Failure {
   return { code: METHOD_NOT_FOUND, status: 404, message: `Method not found: ${method}` };
 }
@@ -87,7 +87,7 @@ export function accessProblem(
   return deniedName(about, target, shown);
 }
 
-/** The call, with what may not be used taken out of the answer if it is a list. */
+/** Wraps a call so that denied items are removed from a list in its response. */
 export function filteredCall(call: Call, access: McpAccess, target: string): Call {
   const list = LISTS[call.request.method];
   if (list === undefined) return call;
@@ -114,12 +114,12 @@ export function* filterList(
   return yield* listOf(message, list.member, kept);
 }
 
-/** Members of a list's result that stay beside the list, where they are strings or numbers. */
+/** Members of a list result that are kept in addition to the list, if they are strings or numbers. */
 const LIST_SCALARS: ReadonlySet<string> = new Set(["nextCursor", "resultType", "ttlMs", "cacheScope"]);
 
 /**
- * The result of a list with these items, written anew. Nobody judged the other members that a server adds (`_meta`, a
- * second list under a name of its own): where items were withheld, they could return there.
+ * Builds a list result with these items. Other members of the server's result (`_meta`, a second list) are dropped,
+ * because they were not checked and could contain withheld items.
  */
 export function* listOf(message: ServerMessage, member: string, items: readonly string[]): Steps<ServerMessage> {
   const { text } = message;

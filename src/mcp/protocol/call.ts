@@ -1,6 +1,6 @@
 /**
- * One request on its way through the gateway, as the two sides see it: whoever wants an answer implements Call,
- * whoever runs it returns CallHandle. Questions are requests of a server to the client.
+ * One MCP request inside the gateway. The side that expects the response implements `Call`; the side that runs the
+ * request returns a `CallHandle`. A `Question` is a request of a server to the client.
  */
 
 import { surface } from "../../base/errors.ts";
@@ -10,14 +10,14 @@ import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
 
-/** What is wrong with a server, or with our way to it, in the words of the error catalogue. */
+/** Error codes for a server that failed or could not be reached. */
 export type ServerError = "backend_unavailable" | "backend_timeout" | "overloaded";
 
-/** The server wants a token that it was not sent, or another one. */
+/** The server requires a token, or another one than it received. */
 export interface LoginRequired {
-  /** 403: the token is good, but not for this. */
+  /** 403 means that the token is valid but has insufficient scope. */
   readonly status: 401 | 403;
-  /** Its `www-authenticate`, where it is to reach the client. */
+  /** The server's `www-authenticate`, if it is relayed to the client. */
   readonly challenge: string | undefined;
 }
 
@@ -27,75 +27,78 @@ export function isLoginRequired(error: unknown): error is LoginRequired {
   return typeof error === "object" && (error as LoginRequired | null)?.status === 401;
 }
 
-/** Why there is no answer from the server. */
+/** The reason why a call has no response of the server. */
 export interface Failure {
-  /** Of the JSON-RPC error. */
+  /** The code of the JSON-RPC error. */
   readonly code: number;
   readonly message: string;
-  /** Of the HTTP answer, if nothing was sent to the client yet. */
+  /** The HTTP status, if the head of the response was not sent yet. */
   readonly status: number;
   readonly data?: unknown;
-  /** What the records know it by; without one it is an error of the protocol. */
+  /** The error code in the request records. Undefined for a protocol error. */
   readonly error?: ServerError | LoginRequired | "authorization_denied";
-  /** Said to the records instead of the message. */
+  /** The reason for the request records, instead of `message`. */
   readonly detail?: string;
 }
 
-/** A target, as whoever tells of a call needs it. */
+/** The part of a target that reports use. */
 export interface RoutedTarget {
   readonly name: string;
-  /** A text of the server without the secrets that it was given. */
+  /** Redacts the target's secrets from a string. */
   shown(text: string): string;
 }
 
-/** `rule` is what the same findings have in common. */
+/** Reports a finding of a guard in shadow mode. Findings with the same `rule` are grouped. */
 export type ShadowReporter = (detail: string, rule: string) => void;
 
 export interface Call {
-  /** In the words of the client, with names as the server knows them. */
+  /** The client's request, with the server's own names. */
   readonly request: ClientRequest;
-  /** Of the client's HTTP request; a target passes on only what its configuration names. */
+  /** The headers of the client's HTTP request. A target forwards only the configured ones. */
   readonly headers?: HeaderList | undefined;
-  /** What expressions may read of the client's request; undefined for calls of the gateway's own. */
+  /** The attributes of the client's request for CEL expressions; undefined for calls of the gateway itself. */
   readonly caller?: AttributeSource | undefined;
-  /** Hears what guards in shadow mode would do with the answer; undefined for calls of the gateway's own. */
+  /** Receives findings of guards in shadow mode; undefined for calls of the gateway itself. */
   readonly watched?: ShadowReporter | undefined;
-  /** Told what is sent to servers for it and what they answer; undefined unless the client's request is traced. */
+  /** Records the messages of the call; undefined unless the client's request is traced. */
   readonly wire?: WireTap | undefined;
-  /** This target serves it; not told where it is for several. */
+  /** Reports the target that serves the call. Not called if several targets do. */
   routed?(target: RoutedTarget): void;
-  /** A notification of the server about this call. */
+  /** Receives a notification of the server about this call. */
   notified(message: ServerMessage): void;
-  /** A request of the server that belongs to this call. */
+  /** Receives a request of the server that belongs to this call. */
   asked(question: Question): void;
-  /** The result or the error. Its id is not the client's. */
+  /** Receives the result or the error. Its id is not the client's. */
   answered(message: ServerMessage): void;
   failed(failure: Failure): void;
 }
 
 export interface CallHandle {
-  /** Nobody waits any more: the server is told. Neither `answered` nor `failed` follows. */
+  /** Cancels the call at the server. Neither `answered` nor `failed` is called afterward. */
   cancel(reason: string | undefined): void;
 }
 
 export interface Question {
-  /** Its id is the server's own. */
+  /** The request with the server's own id. */
   readonly message: ServerMessage;
   readonly method: string;
-  /** `outcome` is the text of a `"result":…` or `"error":…` member; `wire` as of a call. */
+  /** Responds to the server. `outcome` is a `"result":…` or `"error":…` member as JSON. */
   answer(outcome: string, wire?: WireTap): void;
-  /** Called when the server no longer wants an answer. */
+  /** Called when the server withdraws the request. */
   withdrawn: ((reason: string | undefined) => void) | undefined;
 }
 
-/** For calls of our own: an answer must come, because a server that waits for one is not timed. */
+/**
+ * Rejects a question during a call of the gateway itself. A response is required, because open questions disable
+ * timeouts.
+ */
 export function refuseQuestion(question: Question): void {
   question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
 }
 
 /**
- * A failure of a server behind us. SDKs hide the body of an answer whose status is an error, so it travels with 200;
- * only a limit of ours is told by the status, because clients try again by it.
+ * A failure of a server. It has status 200, because SDKs hide the body of a response with an error status. Only a limit
+ * of the gateway has an error status, because clients use it to retry.
  */
 export function serverFailure(message: string, error: ServerError | LoginRequired = "backend_unavailable"): Failure {
   return { code: INTERNAL_ERROR, status: statusOf(error), message, error };
@@ -106,12 +109,12 @@ function statusOf(error: ServerError | LoginRequired): number {
   return error === "overloaded" ? 503 : 200;
 }
 
-/** The server's wish for a login is to reach the client. */
+/** Whether the failure is a login challenge that is relayed to the client. */
 export function isChallenge({ error }: Failure): boolean {
   return typeof error === "object" && error.challenge !== undefined;
 }
 
-/** Headers that go with the failure, where its status tells of it: name, value, … */
+/** Headers for a response with the failure's status: name, value, … */
 export function failureHeaders({ status, error }: Failure): readonly string[] {
   if (typeof error === "object" && error.challenge !== undefined) return ["www-authenticate", error.challenge];
   return status === 503 ? ["retry-after", "5"] : [];
@@ -119,7 +122,9 @@ export function failureHeaders({ status, error }: Failure): readonly string[] {
 
 export const NO_CALL: CallHandle = { cancel: () => undefined };
 
-/** `failed` is told if the work throws in a later turn; at once it throws to the caller. */
+/**
+ * Runs the work, in slices for a large message. Exceptions in slices go to `failed`; others are thrown to the caller.
+ */
 export function runMessageSteps<T>(
   { text }: Pick<ServerMessage, "text">,
   work: () => Steps<T>,
@@ -143,11 +148,11 @@ export function runSteps<T>(
     .then(done)
     .catch((error: unknown) => {
       surface(error);
-      failed(serverFailure("the answer could not be handled"));
+      failed(serverFailure("the response could not be processed"));
     });
 }
 
-/** The same call with its answer changed on the way back. */
+/** Wraps a call so that `change` is applied to its result. */
 export function withAnswer(call: Call, change: (message: ServerMessage) => ServerMessage): Call {
   return {
     request: call.request,
@@ -162,7 +167,7 @@ export function withAnswer(call: Call, change: (message: ServerMessage) => Serve
   };
 }
 
-/** The same, in turns with others where the answer is large. */
+/** Like `withAnswer`, in slices for a large result. */
 export function withAnswerInTurns(call: Call, change: (message: ServerMessage) => Steps<ServerMessage>): Call {
   return {
     ...withAnswer(call, (message) => message),

@@ -1,8 +1,7 @@
 /**
- * JSON-RPC 2.0 messages as text with the few places that a gateway must know: what kind it is, its id, its
- * method. Ids are carried as the text the sender wrote, so that any string or number comes back unchanged.
- * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting, and what
- * `message-rules.ts` says).
+ * JSON-RPC 2.0 messages as text, with the position of the id, the kind, and the method. Ids keep the text that the
+ * sender wrote, so that any string or number is returned unchanged. A client's message is parsed completely and
+ * rejected if it is ambiguous (repeated keys, deep nesting, and the rules in `message-rules.ts`).
  */
 import { ExpectedError } from "../../base/errors.ts";
 import { elements, type Member, splice, valueEnd } from "../../json/json-text.ts";
@@ -16,9 +15,9 @@ const COLON = 58;
 const OPEN_ARRAY = 91;
 const OPEN_OBJECT = 123;
 
-/** Nested further than any real message, and far below what makes a parser slow or a serialiser throw. */
+/** Deeper than any known message, and far below the depth at which parsers become slow or serializers throw. */
 const MAX_DEPTH = 64;
-/** An id is echoed into events, logs and maps. */
+/** Ids are copied to events, logs, and maps. */
 const MAX_ID_CHARS = 1024;
 
 export const PARSE_ERROR = -32700;
@@ -27,12 +26,12 @@ export const METHOD_NOT_FOUND = -32601;
 export const INVALID_PARAMS = -32602;
 export const INTERNAL_ERROR = -32603;
 
-/** Parsed parameters; only for reading, never written out again. */
+/** Parsed parameters. They are only read; the text of the message is sent. */
 export type Params = Readonly<Record<string, unknown>>;
 
 interface Common {
   readonly text: string;
-  /** Where the id's text stands; both 0 where there is none. */
+  /** The position of the id in the text; both are 0 without an id. */
   readonly idStart: number;
   readonly idEnd: number;
 }
@@ -63,7 +62,7 @@ export interface ServerMessage extends Common {
   readonly method: string | undefined;
 }
 
-/** A message that is refused: the code and text of the error, and the id if one could be read. */
+/** The rejection of a message: the code and message of the error, and the id if it could be read. */
 export class JsonRpcProblem extends ExpectedError {
   readonly code: number;
   readonly id: string | undefined;
@@ -78,7 +77,7 @@ export class JsonRpcProblem extends ExpectedError {
 
 const NO_PARAMS: Params = Object.freeze({});
 
-/** One message, or the messages of a batch. Throws JsonRpcProblem. */
+/** Parses one message or a batch. Throws JsonRpcProblem. */
 export function parseClientMessages(text: string): ClientMessage | readonly ClientMessage[] {
   const start = skipSpace(text, text.charCodeAt(0) === 0xfeff ? 1 : 0);
   if (text.charCodeAt(start) !== OPEN_ARRAY) return parseClientMessage(text);
@@ -118,7 +117,7 @@ export function parseClientMessage(text: string): ClientMessage {
   throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: neither a request, a notification nor a response", id);
 }
 
-/** A message of the gateway's own: it looks for three members and skips the rest. Undefined if it is none. */
+/** Finds the id, method, and kind, and skips other members. Undefined if the text is not a message. */
 function parseServerMessage(text: string): ServerMessage | undefined {
   let idStart = 0;
   let idEnd = 0;
@@ -149,12 +148,12 @@ function parseServerMessage(text: string): ServerMessage | undefined {
   return outcome === undefined ? undefined : { text, idStart, idEnd, kind: outcome, method };
 }
 
-/** The message with another id. Only for messages that have one. */
+/** Replaces the id of a message, which must have one. */
 export function withId(message: Common, id: string): string {
   return message.text.slice(0, message.idStart) + id + message.text.slice(message.idEnd);
 }
 
-/** The message after edits that do not touch its id, which may have moved. */
+/** Applies edits that do not change the id, and updates its position. */
 export function edited(message: ServerMessage, edits: readonly Edit[]): ServerMessage {
   const { kind, method, idEnd } = message;
   const text = splice(message.text, edits);
@@ -168,7 +167,7 @@ export function idOf(message: ServerMessage): string | undefined {
   return message.idEnd === 0 ? undefined : message.text.slice(message.idStart, message.idEnd);
 }
 
-/** A response's id as one of ours; 0 if it is none. No text is made for it: every answer passes here. */
+/** The wire id of a response; 0 if it is none. Avoids allocating a string, because every response passes here. */
 export function wireIdOf(message: Common): number {
   const { text, idStart, idEnd } = message;
   if (idEnd - idStart > 15) return 0;
@@ -193,27 +192,27 @@ export function resultText(id: string, result: string): string {
   return `{"jsonrpc":"2.0","id":${id},"result":${result}}`;
 }
 
-/** `id` is text of JSON; without one it is null (JSON-RPC 2.0 section 5). */
+/** `id` is JSON; without one, the id is null (JSON-RPC 2.0 section 5). */
 export function errorText(id: string | undefined, code: number, message: string, data?: unknown): string {
   const error = data === undefined ? { code, message } : { code, message, data };
   return `{"jsonrpc":"2.0","id":${id ?? "null"},"error":${JSON.stringify(error)}}`;
 }
 
-/** A message of our own in the form of a server's. */
+/** A message that the gateway created, in the form of a server message. */
 export function asServerMessage(text: string): ServerMessage {
   const message = parseServerMessage(text);
   if (message === undefined) throw new Error("not a JSON-RPC message");
   return message;
 }
 
-/** A result of our own, which is well formed and may be large, as if a server had sent it. */
+/** A valid result that the gateway created, in the form of a server message. It may be large, so it is not parsed. */
 export function asResult(result: string): ServerMessage {
   const text = resultText("0", result);
   const idStart = text.indexOf(":0,") + 1;
   return { kind: "result", text, idStart, idEnd: idStart + 1, method: undefined };
 }
 
-/** A request of our own, as if a client had sent it. */
+/** A request that the gateway created, in the form of a client request. */
 export function asClientRequest(method: string, params: string): ClientRequest {
   const text = requestText("0", method, params);
   const idStart = text.indexOf(":0,") + 1;
@@ -243,7 +242,7 @@ function paramsOf(value: unknown, id: string | undefined): Params {
   throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "params" must be an object', id);
 }
 
-/** Also written with escapes (`"\\u0069d"`): the client's parser reads it as the plain word, so we do too. */
+/** Also matches a key with escapes (`"\\u0069d"`), because the client's parser decodes them too. */
 function isKey(text: string, start: number, end: number, key: string): boolean {
   if (end - start === key.length + 2) return text.startsWith(key, start + 1);
   if (end - start < key.length + 7 || !text.slice(start, end).includes("\\")) return false;
@@ -261,7 +260,7 @@ function stringValue(text: string, start: number, end: number): string | undefin
   }
 }
 
-/** `params` says what the new text means, where the edits change them. */
+/** Applies edits to a request. `params` are the new parsed parameters, if the edits change them. */
 export function editedRequest(request: ClientRequest, edits: readonly Edit[], params = request.params): ClientRequest {
   let shift = 0;
   for (const edit of edits) if (edit.end <= request.idStart) shift += edit.text.length - (edit.end - edit.start);

@@ -1,8 +1,7 @@
 /**
- * Whether the answer to a list request is a list: every reader behind (merging, filters, the index of names) relies
- * on it, and a client would only say that it understood nothing. A page that names itself as the next would be read
- * for ever. A key that differs from a known one only in case is refused: a client that ignores case would read it
- * instead of what was filtered, renamed or compared.
+ * Validates the response to a list request, because merging, filters, and the name index rely on its form. A page whose
+ * cursor points to itself is rejected, because it would be read in an endless loop. A key that differs from a known one
+ * only in case is rejected, because a client that ignores case would read it instead of the filtered one.
  */
 import type { Steps } from "../../base/turns.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
@@ -12,7 +11,7 @@ import { type Call, type Failure, runMessageSteps, serverFailure, withAnswer } f
 import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
 import { itemKeyProblem, listKeyProblem } from "./message-rules.ts";
 
-/** Undefined if nothing is wrong, or if the request is not for a list. */
+/** Why the response is not a valid list; undefined if it is valid, or if no list was requested. */
 export function* listProblem(
   request: ClientRequest,
   message: ServerMessage,
@@ -25,7 +24,7 @@ export function* listProblem(
   return serverFailure(`target "${target}" answered ${request.method} with ${what}`);
 }
 
-/** The call, failed where its answer is not the list that it asked for. */
+/** Wraps a call so that it fails if its response is not a valid list. */
 export function checkedList(call: Call, target: string): Call {
   if (LISTS[call.request.method] === undefined) return call;
   return {
@@ -65,7 +64,7 @@ function* problemOf(
   }
   const cursor = top.find(({ key }) => key === "nextCursor");
   const next = cursor && slice(text, cursor);
-  // Some write null where there is none.
+  // Some servers send null instead of omitting the cursor.
   if (next === undefined || next === "null") return undefined;
   if (!next.startsWith('"')) return "a cursor that is not a string";
   return asked && slice(request.text, asked) === next ? "the same cursor again" : undefined;

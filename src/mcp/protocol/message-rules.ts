@@ -1,8 +1,8 @@
 /**
- * What a client's message must be so that the gateway and every server read the same in it. Authorization, limits
- * and the log decide by what is read here; a lenient server could read something else in a name that is a list, in
- * a key of another case (Go's decoder takes `Name` for `name`) or in a call without an id, so these are refused.
- * The rule about keys holds for servers as well: a client that ignores case must not read what the gateway withheld.
+ * Rules that make the gateway and all servers interpret a client's message in the same way. Authorization, limits, and
+ * the log use the values read here. A lenient server could interpret a name that is a list, a key in another case (Go
+ * decodes `Name` as `name`), or a call without an id differently, so these are rejected. The rule about keys also
+ * applies to servers: a client that ignores case must not read items that the gateway withheld.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -10,7 +10,7 @@ import { foldCase } from "../../json/syntax.ts";
 
 type Params = Readonly<Record<string, unknown>>;
 
-/** Everything that a client may ask a server, in any revision. Sent without an id it is no notification. */
+/** The client requests of all protocol versions. Without an id they are invalid, not notifications. */
 const REQUESTS: ReadonlySet<string> = new Set([
   ...["initialize", "ping", "server/discover", "subscriptions/listen", "completion/complete", "logging/setLevel"],
   ...["tools/list", "tools/call", "prompts/list", "prompts/get"],
@@ -18,7 +18,7 @@ const REQUESTS: ReadonlySet<string> = new Set([
   ...["tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/update"],
 ]);
 
-/** The member of `params` that says what a request is about. */
+/** The member of `params` that names the tool, prompt, or resource. */
 export const NAMED_BY = lookupTable<"name" | "uri">({
   "tools/call": "name",
   "prompts/get": "name",
@@ -27,22 +27,22 @@ export const NAMED_BY = lookupTable<"name" | "uri">({
   "resources/unsubscribe": "uri",
 });
 
-/** The same for what a completion refers to, by its type. */
+/** The member that holds the name in a completion's reference, by its type. */
 export const REFERENCES = lookupTable<"name" | "uri">({ "ref/prompt": "name", "ref/resource": "uri" });
 
-/** Names, URIs and methods stand in records of recent requests and in log lines. */
+/** Names, URIs, and methods are stored in request records and log lines. */
 const MAX_NAME_CHARS = 8_192;
 
-/** Cursors, log levels and other texts that are compared, copied to several servers, or kept. */
+/** Limit of cursors, log levels, and other strings that are compared, stored, or sent to several servers. */
 const MAX_PARAM_CHARS = 65_536;
-/** `requestState` carries the state of a server, which may be large; it is neither compared nor kept. */
+/** `requestState` holds the state of a server, which may be large. It is neither compared nor stored. */
 const UNBOUNDED_PARAM = "requestState";
 
 const REMOVED: ReadonlySet<string> = new Set(["resources/subscribe", "resources/unsubscribe"]);
 
 const NOTIFICATION_PREFIX = "notifications/";
 
-/** Keys as they must be written, and by their form without case. */
+/** Known keys, exact and by their case-folded form. */
 interface Keys {
   readonly exact: ReadonlySet<string>;
   readonly withoutCase: ReadonlyMap<string, string>;
@@ -54,35 +54,35 @@ const PARAM_KEYS = keysOf(
 const REFERENCE_KEYS = keysOf("type", "name", "uri");
 const LISTEN_LISTS = ["resourceSubscriptions", "taskIds"] as const;
 const LISTEN_KEYS = keysOf(...LISTEN_LISTS);
-/** Of the result of a list, besides the list itself. */
+/** Keys of a list result other than the list itself. */
 const LIST_KEYS = ["nextCursor", "resultType", "ttlMs", "cacheScope", "_meta"] as const;
 const ITEM_KEYS = keysOf(
   ...["name", "title", "description", "icons", "annotations", "_meta"],
   ...["inputSchema", "outputSchema", "execution", "arguments"],
   ...["uri", "uriTemplate", "mimeType", "size"],
 );
-/** Of the result of `initialize` or `server/discover`. */
+/** Keys of the result of `initialize` or `server/discover`. */
 const ABOUT_KEYS = keysOf(
   ...["protocolVersion", "supportedVersions", "capabilities", "serverInfo", "instructions"],
   ...["resultType", "ttlMs", "cacheScope", "_meta"],
 );
 
-/** Whether the protocol knows the method as a request of clients. */
+/** Whether the protocol defines the method as a client request. */
 export function isRequestMethod(method: string): boolean {
   return REQUESTS.has(method);
 }
 
-/** Whether a message without an id may be one: what a policy cannot judge, it does not let pass. */
+/** Whether a message without an id is a notification. Others are rejected if authorization applies. */
 export function isNotificationMethod(method: string): boolean {
   return method.startsWith(NOTIFICATION_PREFIX);
 }
 
-/** A key of a server's message that could be taken for one of JSON-RPC. */
+/** Why a key of a server's message is ambiguous: it differs from a JSON-RPC key only in case. */
 export function serverKeyProblem(key: string): string | undefined {
   return likeOneOf(TOP_KEYS, [key]);
 }
 
-/** The same for the result of a list whose items stand under `member`. */
+/** Like `serverKeyProblem`, for a list result with its items in `member`. */
 export function listKeyProblem(member: string, keys: readonly string[]): string | undefined {
   let known = listKeys.get(member);
   if (known === undefined) {
@@ -93,17 +93,17 @@ export function listKeyProblem(member: string, keys: readonly string[]): string 
 }
 const listKeys = new Map<string, Keys>();
 
-/** The same for a tool, prompt, resource or template in a list. */
+/** Like `serverKeyProblem`, for a tool, prompt, resource, or template in a list. */
 export function itemKeyProblem(keys: Iterable<string>): string | undefined {
   return likeOneOf(ITEM_KEYS, keys);
 }
 
-/** The same for what a server says of itself. */
+/** Like `serverKeyProblem`, for the server description. */
 export function aboutKeyProblem(keys: Iterable<string>): string | undefined {
   return likeOneOf(ABOUT_KEYS, keys);
 }
 
-/** What is wrong with the message itself. */
+/** Why the top-level members of the message are invalid; undefined if they are valid. */
 export function envelopeProblem(keys: Iterable<string>, method: unknown, hasId: boolean): string | undefined {
   const key = likeOneOf(TOP_KEYS, keys);
   if (key !== undefined) return key;
@@ -114,7 +114,7 @@ export function envelopeProblem(keys: Iterable<string>, method: unknown, hasId: 
     : undefined;
 }
 
-/** What is wrong with the parameters of a message that the protocol knows. */
+/** Why the parameters are invalid; undefined if they are valid or the method is unknown. */
 export function paramsProblem(method: string, params: Params): string | undefined {
   const isRequest = REQUESTS.has(method);
   if (!isRequest && !isNotificationMethod(method)) return undefined;
@@ -126,14 +126,14 @@ export function paramsProblem(method: string, params: Params): string | undefine
   const { _meta: meta } = params;
   if (meta !== undefined && meta !== null && !isObject(meta)) return '"_meta" must be an object';
   const named = NAMED_BY[method];
-  // The 2026 era has no such methods: asked without a URI they are refused as unknown, not for what they lack.
+  // 2026-07-28 removed these methods, so the error must be about the unknown method, not about a missing URI.
   if (REMOVED.has(method) && params.uri === undefined && meta !== undefined) return undefined;
   if (named !== undefined) return textProblem(named, params[named]);
   if (method === "completion/complete") return referenceProblem(params.ref);
   return method === "subscriptions/listen" ? listenProblem(params.notifications) : undefined;
 }
 
-/** Texts that the gateway looks up or sends to several servers are short; contents are in objects. */
+/** Limits strings that the gateway compares or sends to several servers. Content is in objects and not limited here. */
 function longParam(params: Params, keys: readonly string[]): string | undefined {
   for (const key of keys) {
     const value = params[key];
@@ -178,14 +178,14 @@ function listenProblem(wanted: unknown): string | undefined {
   return undefined;
 }
 
-/** A lone surrogate has no UTF-8 form: each server would make another character of it. */
+/** A lone surrogate cannot be encoded as UTF-8, so servers would decode different characters. */
 function textProblem(where: string, value: unknown): string | undefined {
   if (typeof value !== "string") return `"${where}" must be a string`;
   if (value.length > MAX_NAME_CHARS) return `"${where}" is longer than ${MAX_NAME_CHARS} characters`;
   return value.isWellFormed() ? undefined : `"${where}" is not valid Unicode`;
 }
 
-/** A key that a decoder which ignores case takes for a known one. */
+/** A key that a case-insensitive decoder would confuse with a known one. */
 function likeOneOf(known: Keys, keys: Iterable<string>): string | undefined {
   for (const key of keys) {
     if (known.exact.has(key)) continue;

@@ -1,6 +1,6 @@
 /**
- * Values of a message's body that HTTP headers repeat, so that intermediaries need not parse it (2026-07-28,
- * "Request Metadata"). What a header cannot carry is wrapped in base64; compared is always what is inside.
+ * Values of the body that HTTP headers repeat, so that intermediaries need not parse it (2026-07-28, "Request
+ * Metadata"). Values that a header cannot carry are Base64-encoded. Comparisons use the decoded values.
  */
 
 /** Methods whose name or URI a header repeats. */
@@ -14,14 +14,14 @@ const PREFIX = "=?base64?";
 const SUFFIX = "?=";
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
-/** The value as a header carries it. */
+/** Encodes a value for a header. */
 export function mirrorHeader(value: string): string {
   const isPlain =
     /^[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?$/.test(value) && !(value.startsWith(PREFIX) && value.endsWith(SUFFIX));
   return isPlain ? value : `${PREFIX}${Buffer.from(value).toString("base64")}${SUFFIX}`;
 }
 
-/** What a header says; undefined if it is not well formed. */
+/** Decodes the value of a header; undefined if it is malformed. */
 export function readMirrorHeader(header: string): string | undefined {
   if (!header.startsWith(PREFIX) || !header.endsWith(SUFFIX))
     return /^[\x20-\x7e\t]*$/.test(header) ? header : undefined;

@@ -1,7 +1,7 @@
 /**
- * The protocol's two eras. Legacy revisions (2024-11-05 to 2025-11-25) open a session with `initialize`; modern
- * ones (from 2026-07-28) carry version, identity and capabilities in every request. The names that tell them
- * apart, and what each revision allows, stand here.
+ * The two protocol generations. Legacy versions (2024-11-05 to 2025-11-25) open a session with `initialize`; modern
+ * ones (from 2026-07-28) carry the version, identity, and capabilities in every request. Defines their names and the
+ * features of each version.
  */
 
 export const LEGACY_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] as const;
@@ -9,7 +9,7 @@ export const MODERN_VERSIONS = ["2026-07-28"] as const;
 export const LATEST_LEGACY = "2025-11-25";
 export const LATEST_MODERN = "2026-07-28";
 
-/** Assumed for a request that names no version and no session (2025-06-18, transports). */
+/** The version of a request without a version and a session (2025-06-18, transports). */
 export const DEFAULT_VERSION = "2025-03-26";
 
 export const PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion";
@@ -23,10 +23,10 @@ export const SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId";
 export const HEADER_MISMATCH = -32020;
 export const MISSING_CAPABILITY = -32021;
 export const UNSUPPORTED_VERSION = -32022;
-/** Before 2026-07-28: a resource does not exist. */
+/** The error code for an unknown resource before 2026-07-28. */
 export const LEGACY_RESOURCE_NOT_FOUND = -32002;
 
-/** Methods that the modern revisions took out. */
+/** Methods that 2026-07-28 removed. */
 export const REMOVED_METHODS: ReadonlySet<string> = new Set([
   "initialize",
   "ping",
@@ -48,12 +48,12 @@ export function isModernVersion(version: string): boolean {
   return modern.has(version);
 }
 
-/** Only that one revision has JSON-RPC batches (added 2025-03-26, removed 2025-06-18). */
+/** JSON-RPC batches were added in 2025-03-26 and removed in 2025-06-18. */
 export function allowsBatches(version: string): boolean {
   return version === "2025-03-26";
 }
 
-/** An event with an id and no data primes a client for resuming; older clients would stumble over it. */
+/** A priming event has an id and no data, so that a client can resume. Older clients cannot handle it. */
 export function allowsPrimingEvents(version: string): boolean {
   return version >= "2025-11-25";
 }

@@ -1,7 +1,6 @@
 /**
- * What became of a client's request, for the log, the records and the metrics. A failure that travels inside a good
- * HTTP answer (a tool's `isError`, a JSON-RPC error) is read as the text passes: nothing is parsed but the few
- * characters that say why.
+ * The outcome of a client's request, for the log, the request records, and the metrics. A failure inside a successful
+ * HTTP response (a tool's `isError`, a JSON-RPC error) is detected in the message text; only the reason is parsed.
  */
 
 import { surface } from "../../base/errors.ts";
@@ -14,7 +13,7 @@ import type { Span } from "../../json/syntax.ts";
 import { type Failure, type RoutedTarget, type ShadowReporter, serverFailure } from "../protocol/call.ts";
 import { type ClientRequest, INVALID_PARAMS, INVALID_REQUEST, type ServerMessage } from "../protocol/json-rpc.ts";
 
-/** Read of a server's reason; what is shown of it is cut further. */
+/** Characters of a server's reason that are decoded. The displayed reason is shorter. */
 const MAX_REASON_TEXT_CHARS = 4_000;
 
 /** A match inside a string or deeper in the result is possible, so the member itself is checked after a match. */
@@ -25,11 +24,11 @@ export interface CallOutcome {
   readonly problem: BackendProblem | undefined;
 }
 
-/** Told once per request, before its answer goes out, with the text of that where there is one. */
+/** Receives the outcome once per request, before the response is sent, with the response text if there is one. */
 export interface CallReport {
-  /** What expressions may read of the client's HTTP request. */
+  /** The attributes of the client's HTTP request for CEL expressions. */
   readonly caller: AttributeSource;
-  /** Read when the call begins, and only where guards in shadow mode look at its answer. */
+  /** Read at the start of the call, only if guards in shadow mode check its response. */
   readonly watched: ShadowReporter;
   ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome, answer?: string): void;
 }
@@ -46,12 +45,12 @@ export function outcomeOfAnswer(
     const code = Number(textAt(text, find(text, 0, "error", "code")));
     return rpcError(code, shown(target, stringAt(text, find(text, 0, "error", "message"))));
   }
-  // A search of the engine's own comes first: a large result is not walked through only to find that it is one.
+  // A native search is much faster than walking through a large result, and most results are not errors.
   if (request.method !== "tools/call" || !IS_ERROR_TRUE.test(text)) return SUCCEEDED;
   const result = find(text, 0, "result");
   const flag = result && member(text, result.start, "isError");
   if (!result || !flag || slice(text, flag) !== "true") return SUCCEEDED;
-  const reason = shown(target, firstText(text, result)) || "the result says isError and nothing else";
+  const reason = shown(target, firstText(text, result)) || "the result has isError and no text";
   return toolError(reason);
 }
 
@@ -63,7 +62,7 @@ export function outcomeOfFailure(failure: Failure): CallOutcome {
   const { error, message, detail } = failure;
   if (error === undefined) return rpcError(failure.code, message);
   const reason = detail ?? message;
-  // The client must not learn that there is something it may not see.
+  // The client gets the error for an unknown name, so only the records show that access was denied.
   if (error === "authorization_denied" || typeof error === "object")
     return { kind: "denied", problem: { code: "authorization_denied", source: "client", reason } };
   const source = error === "overloaded" ? "gateway" : "upstream";
@@ -93,7 +92,7 @@ function textAt(text: string, span: Span | undefined): string {
   return span === undefined ? "" : slice(text, span);
 }
 
-/** A long one is not decoded: its first characters say enough. */
+/** Decodes only the beginning of a long string. */
 function stringAt(text: string, span: Span | undefined): string {
   if (span === undefined || text[span.start] !== '"') return "";
   if (span.end - span.start > MAX_REASON_TEXT_CHARS)
@@ -106,7 +105,7 @@ const IS_ERROR_CHARS = 9;
 
 export interface LargeAnswer {
   readonly outcome: CallOutcome;
-  /** Under the client's id, without line breaks. */
+  /** The response with the client's id, without line breaks. */
   readonly bytes: readonly Buffer[];
 }
 
@@ -127,7 +126,7 @@ export function readyLargeAnswer(message: ServerMessage, call: Waiting): void {
     .then((answer) => call.ready(answer))
     .catch((error: unknown) => {
       surface(error);
-      call.failed(serverFailure("the answer could not be handled"));
+      call.failed(serverFailure("the response could not be processed"));
     });
 }
 
@@ -146,12 +145,12 @@ function* outcomeInSteps(
   request: ClientRequest,
   target: RoutedTarget | undefined,
 ): Steps<CallOutcome> {
-  // Errors are small.
+  // Errors are small, so they need no slices.
   if (message.kind !== "result") return outcomeOfAnswer(request, target, message);
   if (request.method !== "tools/call") return SUCCEEDED;
-  // A search of the engine's own comes first: a large result is not walked through only to find that it is one.
+  // A native search is much faster than walking through a large result, and most results are not errors.
   if (!(yield* occursInSteps(message.text, IS_ERROR, IS_ERROR_CHARS))) return SUCCEEDED;
   const flag = yield* findInSteps(message.text, 0, "result", "isError");
   if (flag === undefined || slice(message.text, flag) !== "true") return SUCCEEDED;
-  return toolError("a large result says isError");
+  return toolError("a large result has isError");
 }

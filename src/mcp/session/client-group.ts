@@ -1,6 +1,6 @@
 /**
- * The servers of modern clients. That era has no sessions, but a process must be somebody's: clients that show
- * the same identity share one, and nobody else does. It is brought up by the first request and ends when idle.
+ * The servers of modern clients (2026-07-28), which have no sessions. Clients with the same identity share a group and
+ * its server processes; other clients do not. The first request starts the servers, and an idle group ends.
  */
 
 import { createHash } from "node:crypto";
@@ -89,14 +89,14 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
     };
   }
 
-  /** A client's request began or ended. */
+  /** Counts a client's request that started (1) or ended (-1). */
   count(change: 1 | -1): void {
     this.#underWay += change;
     this.lastUsedMs = this.#env.nowMs();
     if (this.#isRetiring && this.#underWay === 0) this.end(REMOVED);
   }
 
-  /** Nobody comes to it any more: it ends when the requests that run are answered. */
+  /** Ends the group after its running requests. It must not get new ones. */
   retire(): void {
     this.#isRetiring = true;
     if (this.#underWay === 0) this.end(REMOVED);
@@ -121,10 +121,9 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
     };
   }
 
-  // What servers report beyond calls: in this era there is nobody to tell.
-
+  // UpstreamListener: modern clients receive no messages outside of calls.
   notified(_upstream: Upstream, _message: ServerMessage): void {
-    // Subscriptions are calls; anything else was not asked for.
+    // Subscriptions are calls, so a notification outside of a call was not requested.
   }
 
   asked(_upstream: Upstream, question: Question): void {
@@ -136,7 +135,7 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
   }
 
   lost(): void {
-    // The calls in flight were answered; the next one brings the server up again.
+    // The pending calls have failed, and the next call connects again.
   }
 }
 
@@ -146,8 +145,8 @@ export function ownerOf(exchange: Exchange): string | undefined {
 }
 
 /**
- * Clients without a session share a group, and so a server, only with themselves. One that was not identified is
- * known by its address and by what servers would be told of it: `headers` names what targets pass on.
+ * Identifies the client of a request without a session. Requests with the same result share servers. A client without
+ * a principal is identified by its address and by the headers that targets forward (`headers`).
  */
 export function clientGroupOwner(exchange: Exchange, headers: readonly string[]): string {
   if (exchange.identity.principal !== undefined) return exchange.identity.principal;

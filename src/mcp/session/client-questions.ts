@@ -1,6 +1,6 @@
 /**
- * The questions of servers that one client has to answer, under ids of our own: several servers may use the same, and so may
- * other replicas that hold the session. An answer to a question that was not asked here is left for them.
+ * Requests of servers ("questions") that wait for a response of one client. The gateway assigns their ids, because
+ * several servers and replicas may use the same ones. A response to an unknown id is forwarded to other replicas.
  */
 import { randomInt } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -13,14 +13,16 @@ import { Vault } from "../logins/vault.ts";
 import type { Question } from "../protocol/call.ts";
 import { type ClientResponse, notificationText, withId } from "../protocol/json-rpc.ts";
 
-/** Ids begin at a random multiple of this, below 2^53: an answer never fits a question of another process. */
+/**
+ * Ids start at a random multiple of this, below 2^53, so that a response never matches a question of another process.
+ */
 const IDS_PER_SESSION = 2_000_000;
 const ID_BASES = 2 ** 32;
 
 export class ClientQuestions implements Waiting {
   readonly record: Recorded | undefined;
   readonly #carried: ForwardedAnswers;
-  /** Made with the first question: most clients are never asked. */
+  /** Created with the first question, because most clients never get one. */
   #open: Map<string, Question> | undefined = undefined;
   #nextId = 0;
   #isClosed = false;
@@ -34,7 +36,7 @@ export class ClientQuestions implements Waiting {
     return this.#open === undefined ? [] : [...this.#open.keys()];
   }
 
-  /** Puts a question on a stream, and takes it back there if the server does. */
+  /** Sends a question on a stream, and its cancellation if the server withdraws it. */
   ask(question: Question, stream: { event(json: string): void }): void {
     if (this.#isClosed) {
       question.answer('"error":{"code":-32603,"message":"The client is gone"}');
@@ -58,7 +60,7 @@ export class ClientQuestions implements Waiting {
     else this.#carried.forward(this.record, response);
   }
 
-  /** An answer to a question that nobody asked, or a second one, is dropped. */
+  /** Delivers a response. Unsolicited and duplicate responses are dropped. */
   carried(response: Answer, wire?: WireTap): void {
     const question = this.#open?.get(response.id);
     this.#open?.delete(response.id);
@@ -66,23 +68,23 @@ export class ClientQuestions implements Waiting {
     if (question && outcome) question.answer(`"${outcome.key}":${slice(response.text, outcome)}`, wire);
   }
 
-  /** The client is gone: whoever asks from now on is told so. */
+  /** Rejects all further questions, because the client is gone. */
   close(): void {
     this.#isClosed = true;
     this.#open = undefined;
   }
 }
 
-/** Whoever asked looks far more often. */
+/** How long a response is stored. The replica that sent the question polls far more often. */
 const KEPT_MS = 30_000;
 const FIRST_LOOK_MS = 50;
-/** People take their time: looking every second is enough then. */
+/** The longest polling interval. A response that a person enters takes several seconds anyway. */
 const LAST_PAUSE_MS = 1_000;
-/** Most answers are forms; a generated text fits too. */
+/** Fits form input and generated text. */
 const MAX_CARRIED_CHARS = 256 * 1024;
-/** Answers that are being written; beyond it the client's answer is lost, as before a failure of the store. */
+/** Limit of concurrent writes to the store. Beyond it, a response is dropped. */
 const MAX_WRITES = 64;
-/** Ids of questions are numbers; what else a client answers was never asked. */
+/** The gateway uses numbers as ids, so a response with another id is unsolicited. */
 const QUESTION_ID = /^\d{1,16}$/;
 
 export interface SharedStore {
@@ -92,17 +94,17 @@ export interface SharedStore {
   readonly key: SigningKey;
 }
 
-/** The session as the store knows it: a name that cannot be guessed. */
+/** The unguessable name of a session in the store. */
 export interface Recorded {
   readonly name: string;
 }
 
 export type Answer = Pick<ClientResponse, "id" | "text">;
 
-/** A session that waits for answers. */
+/** A session with open questions. */
 export interface Waiting {
   readonly record: Recorded | undefined;
-  /** Ids of the questions that its client has not answered. */
+  /** Ids of the questions that wait for a response. */
   readonly openQuestions: readonly string[];
   carried(answer: Answer): void;
 }
@@ -119,11 +121,11 @@ export class ForwardedAnswers {
     this.#store = storeNamespace(env.store, "mcp-answers");
   }
 
-  /** The client's answer to a question that is not of this process. */
+  /** Stores the client's response to a question of another process. */
   forward(record: Recorded | undefined, { id, text }: Answer): void {
     if (record === undefined || !this.#isShared || !QUESTION_ID.test(id)) return;
     if (text.length > MAX_CARRIED_CHARS || this.#writes >= MAX_WRITES) {
-      this.#env.logger.warn("a client's answer did not reach the replica that asked", { characters: text.length });
+      this.#env.logger.warn("client response not forwarded to the replica that sent the question", { characters: text.length });
       return;
     }
     this.#writes += 1;
@@ -135,7 +137,7 @@ export class ForwardedAnswers {
       });
   }
 
-  /** A server has asked the session's client something: looks for the answer until all are there. */
+  /** Polls the store for responses while the session has open questions. */
   watch(session: Waiting): void {
     if (session.record === undefined || !this.#isShared || this.#watched.has(session)) return;
     this.#watched.add(session);
@@ -149,7 +151,7 @@ export class ForwardedAnswers {
   #lookAfter(pauseMs: number, session: Waiting, record: Recorded): void {
     this.#env.clock.after(pauseMs, () => {
       this.#look(session, record)
-        // A store that is away now may be back at the next look.
+        // The store may be available at the next poll.
         .catch(() => undefined)
         .finally(() => {
           if (session.openQuestions.length === 0) this.#watched.delete(session);
@@ -165,7 +167,7 @@ export class ForwardedAnswers {
     }
   }
 
-  /** The key may be read from the store later than the first question is asked. */
+  /** Created on use, because the key may be loaded from the store after the first question. */
   #sealed(): Vault {
     const secret = this.#env.key.sign("mcp answers");
     if (this.#vault?.secret !== secret) this.#vault = { secret, vault: new Vault(this.#store, secret) };

@@ -1,13 +1,13 @@
 /**
- * The last events of one session, so that a client whose connection dropped can ask for what it missed
- * (`Last-Event-ID`). Bounded in number, bytes and age: it is a net under dropped connections, not a mailbox.
+ * The last events of one session, so that a client can resume after a dropped connection (`Last-Event-ID`). The log is
+ * limited in number, bytes, and age.
  */
 
 import type { MemoryAccount } from "../../base/memory-budget.ts";
 
 const MAX_EVENTS = 256;
 const MAX_BYTES = 1024 * 1024;
-/** A client that lost its connection is back long before this. */
+/** Clients reconnect well within this time. */
 const KEPT_MS = 60_000;
 
 export interface LoggedEvent {
@@ -30,10 +30,13 @@ export class EventLog {
     return this.#events.length;
   }
 
-  /** Where the session's client has used up its memory, older events make room, or this one is not logged. */
+  /**
+   * If the client's memory budget is exhausted, older events are dropped. If that is not enough, this one is not
+   * logged.
+   */
   append(event: LoggedEvent): void {
     const { length } = event.bytes;
-    // The newest stays, however large: it may be the one answer that matters.
+    // The newest event is kept regardless of its size, because it may be a response.
     while (this.#events.length > 0 && (this.#events.length >= MAX_EVENTS || this.#bytes + length > MAX_BYTES)) {
       this.#drop();
     }
@@ -68,20 +71,20 @@ export class EventLog {
 
 const EVENT_ID = /^(\d{1,15})-(\d{1,15})(e?)(?:-(?:n(-?\d{1,15})|s([\w-]{1,160})))?$/;
 const WHOLE_NUMBER = /^-?\d{1,15}$/;
-/** A longer id of a request does not travel with its events. */
+/** A longer request id is not part of event ids. */
 const MAX_ID_CHARS = 100;
 
-/** What a client had last of a stream. */
+/** The last event that a client received of a stream. */
 export interface EventPlace {
   readonly stream: number;
   readonly number: number;
-  /** It was the last one: every process knows that nothing is left. */
+  /** It was the last event of its stream, so every process can respond without the log. */
   readonly isLast?: true;
-  /** The id of the only request that the stream answers, as JSON: a process that lost the stream can tell its client. */
+  /** The id of the stream's only request, as JSON. A process without the stream can then send an error for it. */
   readonly answers?: string;
 }
 
-/** For the events of a stream that answers this request; empty if that is not told. */
+/** The suffix of event ids that identifies the request; empty if the id does not fit. */
 export function eventSuffix(answers: string | undefined): string {
   if (answers === undefined || answers.length > MAX_ID_CHARS) return "";
   if (WHOLE_NUMBER.test(answers)) return `-n${answers}`;
@@ -104,7 +107,7 @@ export function parseEventId(text: string): EventPlace | undefined {
   };
 }
 
-/** A JSON text that is a string, and nothing else. */
+/** Returns the text if it is a JSON string. */
 function quoted(text: string): string | undefined {
   try {
     const value: unknown = JSON.parse(text);

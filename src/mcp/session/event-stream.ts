@@ -1,7 +1,7 @@
 /**
- * One server-sent event stream of a session: the answer to a POST, or the general stream of a GET. Events are
- * numbered and logged, so that the stream can go on over another connection; a slow client is waited for in a
- * queue, and whoever feeds the stream is told.
+ * One server-sent event stream of a session: the response to a POST, or the general stream of a GET. Events are
+ * numbered and logged, so that the stream can continue on another connection. Data for a slow client is queued, and the
+ * owner is notified to pause the source.
  */
 
 import type { Linked } from "../../base/linked-list.ts";
@@ -13,15 +13,15 @@ import { sendJson } from "../aggregation/router.ts";
 import { type Failure, failureHeaders } from "../protocol/call.ts";
 import { type EventLog, eventId, eventSuffix } from "./event-log.ts";
 
-/** What a proxy in between may take for dead is kept alive (threats R17). */
+/** Keeps proxies from closing an idle connection (threats R17). */
 export const KEEP_ALIVE_MS = 15_000;
-/** An answer that takes longer gets its head and an event id first, so that the client can resume. */
+/** If a response takes longer, its head and an event id are sent first, so that the client can resume. */
 const PRIME_AFTER_MS = 100;
-/** How long a client should wait before it asks again. */
+/** The reconnection time that clients should use. */
 const RETRY_MS = 1_000;
-/** Queued for a slow client before the server is paused. */
+/** Bytes queued for a slow client before the server is paused. */
 const PAUSE_BYTES = 1024 * 1024;
-/** Beyond this the client is cut off: the server could not be paused. */
+/** Bytes queued before the client is disconnected, if pausing the server had no effect. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 
 const END_OF_EVENT = Buffer.from("\n\n");
@@ -29,16 +29,16 @@ const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
 export interface StreamOwner {
   readonly log: EventLog;
-  /** What waits for slow clients is charged to it. */
+  /** The memory account that queued data is charged to. */
   readonly account: MemoryAccount;
   readonly nowMs: number;
-  /** Sent with every answer of the session. */
+  /** The session id, sent with every response. */
   readonly sessionHeader: string | undefined;
   readonly primesStreams: boolean;
   opened(stream: EventStream): void;
-  /** A client may come back for the rest of it. */
+  /** A client may resume this stream. */
   resumable(stream: EventStream): void;
-  /** No client is connected to it any more, or it is complete. */
+  /** The client disconnected, or the stream is complete. */
   closed(stream: EventStream): void;
   moved(from: EventStream, to: EventStream): void;
   congested(isCongested: boolean): void;
@@ -51,22 +51,22 @@ export class EventStream implements BackendRun, Heartbeat {
   readonly number: number;
   readonly #owner: StreamOwner;
   readonly #primeAfterMs: number;
-  /** Of the ids of its events. */
+  /** The suffix of its event ids. */
   readonly #suffix: string;
   #sink: ResponseReceiver | undefined = undefined;
   #hasHead = false;
   #isComplete = false;
-  /** Whether a client may know an event of it, or one waits for it. */
+  /** Whether an event was sent or logged, so that a client may resume the stream. */
   #isResumable = false;
   #lastEvent: number;
-  /** The last event that a client got, or that waits for it. */
+  /** The last event that was sent to a client or queued for it. */
   #lastSent: number;
   #queue: Buffer[] | undefined = undefined;
   #queuedBytes = 0;
   #attachedMs = 0;
   #lastWriteMs = 0;
 
-  /** `before`: its events have higher numbers. `answers`: the only request that it is for. */
+  /** Event numbers start after `before`. `answers` is the id of the only request that the stream responds to. */
   constructor(number: number, owner: StreamOwner, primeAfterMs = PRIME_AFTER_MS, before = 0, answers?: string) {
     this.number = number;
     this.#suffix = eventSuffix(answers);
@@ -88,7 +88,7 @@ export class EventStream implements BackendRun, Heartbeat {
     return this.#isComplete;
   }
 
-  /** Connects a client. With `after` it gets what it missed since that event, otherwise what nobody got yet. */
+  /** Connects a client. It gets all logged events after `after`, or those that were not sent yet. */
   attach(sink: ResponseReceiver, after?: number): void {
     this.disconnect();
     this.#sink = sink;
@@ -102,7 +102,7 @@ export class EventStream implements BackendRun, Heartbeat {
     if (this.#isComplete) this.#finish();
   }
 
-  /** Sends the head before there is an event: a client that waits for it sees that the stream is open. */
+  /** Sends the head before the first event, so that the client sees that the stream is open. */
   begin(): void {
     if (this.#hasHead || this.#sink === undefined) return;
     this.#head();
@@ -116,12 +116,12 @@ export class EventStream implements BackendRun, Heartbeat {
     }
   }
 
-  /** The first event of the old transport: where its client posts to. */
+  /** Sends the first event of the HTTP+SSE transport: the endpoint for POSTs. */
   announce(endpoint: string): void {
     this.#write(Buffer.from(`event: endpoint\ndata: ${endpoint}\n\n`));
   }
 
-  /** A text, or the bytes of one without line breaks, in pieces. */
+  /** Sends one event: a string, or chunks of bytes without line breaks. */
   event(json: string | readonly Buffer[]): void {
     const bytes = joined(this.#encode(json, this.#nextId()));
     this.#log(bytes);
@@ -131,8 +131,8 @@ export class EventStream implements BackendRun, Heartbeat {
   }
 
   /**
-   * The last event. One that is also the first goes out with its head at once and without an id: nobody could ask for
-   * it again, and some clients would, because they do not count an error as an answer.
+   * Sends the last event. If it is also the first, it has no id: it cannot be resumed, and some clients would try to,
+   * because they do not treat an error as a response.
    */
   last(json: string | readonly Buffer[]): void {
     this.#isComplete = true;
@@ -154,7 +154,7 @@ export class EventStream implements BackendRun, Heartbeat {
     sink.end();
   }
 
-  /** Ends with a status that says why there is no answer; inside the stream, if that has begun. */
+  /** Ends with an error status, or with an error event if the head was sent. */
   refuse(failure: Failure, json: string): void {
     if (this.#hasHead || this.#lastEvent > 0 || this.#sink === undefined) {
       this.last(json);
@@ -168,13 +168,13 @@ export class EventStream implements BackendRun, Heartbeat {
     sendJson(sink, failure.status, json, [...failureHeaders(failure), ...session]);
   }
 
-  /** Nothing more will come. */
+  /** Ends the stream without a further event. */
   complete(): void {
     this.#isComplete = true;
     this.#finish();
   }
 
-  /** The connection's time: primes an answer that takes long, and keeps a silent connection alive. */
+  /** Called periodically: primes a slow response, and keeps an idle connection alive. */
   beat(nowMs: number): void {
     if (this.#sink === undefined) return;
     if (!this.#hasHead && nowMs - this.#attachedMs >= this.#primeAfterMs) this.begin();
@@ -190,7 +190,7 @@ export class EventStream implements BackendRun, Heartbeat {
     sink.end();
   }
 
-  /** Hands its connection, which has its head, to another, which has none. */
+  /** Moves the connection to another stream that has none. */
   moveTo(other: EventStream): void {
     other.#sink = this.#sink;
     other.#hasHead = this.#hasHead;
@@ -203,7 +203,7 @@ export class EventStream implements BackendRun, Heartbeat {
     this.#owner.moved(this, other);
   }
 
-  /** The client left. What comes is kept in the log for it. */
+  /** Called when the client disconnects. Later events are only logged. */
   abort(): void {
     this.#detach();
   }
@@ -241,7 +241,7 @@ export class EventStream implements BackendRun, Heartbeat {
     if (!this.#hasHead) this.#head();
     this.#lastWriteMs = this.#owner.nowMs;
     if (this.#queue !== undefined) {
-      // One message may be larger than what may wait.
+      // The limit is checked before adding, because a single message may exceed it.
       if (this.#queuedBytes > MAX_QUEUED_BYTES || !this.#owner.account.tryGrow(bytes.length)) {
         this.#detach()?.fail(new Error("the client reads too slowly"));
         return;
@@ -256,7 +256,7 @@ export class EventStream implements BackendRun, Heartbeat {
     if (this.#queue !== undefined && this.#queue.length > 0) return;
     const sink = this.#detach();
     if (sink === undefined) {
-      // Nobody is there to take it: it lives on in the log only.
+      // No client is connected, so the events are only in the log.
       this.#owner.closed(this);
       return;
     }
@@ -294,7 +294,7 @@ function joined(pieces: readonly Buffer[]): Buffer {
   return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
 }
 
-/** `x-accel-buffering` asks reverse proxies not to collect the events first. */
+/** `x-accel-buffering` disables buffering in reverse proxies. */
 const COMMON = [
   "content-type",
   "text/event-stream",

@@ -1,6 +1,6 @@
 /**
- * One request of a legacy client while it runs: what the server says about it goes to the stream of the POST it
- * came with, under the client's own id.
+ * One running request of a legacy client. Messages of the server go to the stream of the client's POST, with the
+ * client's own id.
  */
 
 import type { Linked } from "../../base/linked-list.ts";
@@ -29,18 +29,18 @@ import {
 } from "./call-outcome.ts";
 import type { EventStream } from "./event-stream.ts";
 
-/** What a call needs from its session. */
+/** The part of a session that a call uses. */
 export interface CallSession {
   ask(question: Question, stream: EventStream): void;
   finished(call: SessionCall): void;
 }
 
-/** The one stream of the old transport does not end with an answer. */
+/** For the HTTP+SSE transport, whose only stream does not end with a response. */
 export const ENDLESS = { left: Number.POSITIVE_INFINITY };
 
-/** What the requests of one POST have in common. */
+/** Shared by all requests of one POST. */
 export interface CallContext {
-  /** When an answer that takes long gets its head; default: soon. */
+  /** Delay before the head of a slow response is sent. Default: 100 ms. */
   readonly primeAfterMs?: number | undefined;
   readonly access: McpAccess | undefined;
   readonly headers: HeaderList | undefined;
@@ -62,7 +62,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
   #target: RoutedTarget | undefined = undefined;
   #isOver = false;
 
-  /** `group` counts the requests of the same POST: the stream ends with the last. */
+  /** `group` counts the remaining requests of the same POST. The stream ends with the last one. */
   constructor(
     request: ClientRequest,
     session: CallSession,
@@ -119,19 +119,19 @@ export class SessionCall implements Call, Linked<SessionCall> {
     this.#end(outcomeOfFailure(failure), text, failure);
   }
 
-  /** The client wants no answer any more, and gets none (2025-11-25, cancellation). */
+  /** Called when the client cancels the request. No response is sent (2025-11-25, cancellation). */
   cancel(reason: string | undefined): void {
     this.running?.cancel(reason);
     this.#end(CANCELLED, undefined);
   }
 
-  /** The session ends: the client is told. */
+  /** Fails the request because the session ends. */
   abandon(reason: string): void {
     this.running?.cancel(undefined);
     this.#end(CANCELLED, errorText(this.request.id, INTERNAL_ERROR, reason));
   }
 
-  /** `bytes`: those of the answer, where they are known. */
+  /** `bytes` is the encoded response, if it is available. */
   #end(outcome: CallOutcome, text: string | undefined, failure?: Failure, bytes?: readonly Buffer[]): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -143,7 +143,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
     } else if (isLast && failure !== undefined && isChallenge(failure)) this.#stream.refuse(failure, text);
     else if (isLast) this.#stream.last(bytes ?? text);
     else this.#stream.event(bytes ?? text);
-    // Only now: a session that waits for its last answer ends with it.
+    // Called after sending, because a retiring session ends with its last response.
     this.#session.finished(this);
   }
 }

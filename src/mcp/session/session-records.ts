@@ -1,7 +1,7 @@
 /**
- * Which sessions are alive, as all processes that share the store know it. A record lasts as long as a session may be
- * idle, and goes when its client ends it; a session whose id is signed but that has no record is over. It also holds
- * `initialize` parameters that do not fit into the id.
+ * Records of live sessions in the store that all processes share. A record expires with the idle timeout of its session
+ * and is deleted when the client ends the session. A signed session id without a record is no longer valid. The record
+ * also holds `initialize` parameters that do not fit into the id.
  */
 
 import { deflateRawSync, inflateRawSync } from "node:zlib";
@@ -14,20 +14,20 @@ import { endSession, type SessionReplication } from "../replicas/session-peers.t
 import { SessionSettings } from "../replicas/session-settings.ts";
 import { ForwardedAnswers } from "./client-questions.ts";
 
-/** How long an id counts where no record can say whether the session is alive. */
+/** How long an id is valid if no shared record exists, or the store is unavailable. */
 const UNRECORDED_MS = 7 * 24 * 3_600_000;
 const ALIVE = "1";
 const ENDED = "0";
 
 export interface SessionRecord {
   readonly name: string;
-  /** What the store holds: a mark, or the parameters. */
+  /** The stored value: a marker, or the parameters. */
   readonly value: string;
 }
 
 export interface KnownSession {
   readonly record: SessionRecord;
-  /** Of its `initialize`, as JSON. */
+  /** The parameters of its `initialize`, as JSON. */
   readonly params: string;
 }
 
@@ -44,9 +44,9 @@ export interface RecordsEnv {
 export class SessionRecords {
   readonly #env: RecordsEnv;
   readonly #store: Store;
-  /** What clients answer to other replicas that hold their session. */
+  /** Forwards client responses to other replicas that hold the session. */
   readonly answers: ForwardedAnswers;
-  /** What sessions tell other replicas, and what they have set. */
+  /** Synchronizes messages and settings of sessions between replicas. */
   readonly replication: SessionReplication;
 
   constructor(env: RecordsEnv) {
@@ -61,7 +61,7 @@ export class SessionRecords {
     this.#store = storeNamespace(env.store, "mcp-sessions");
   }
 
-  /** For a session that begins with these parameters; `name` is unguessable. */
+  /** Creates the id and the record of a new session with these parameters. `name` must be unguessable. */
   issue(name: string, params: string, owner: string | undefined): { id: string; record: SessionRecord } {
     const { clock, key, backend } = this.#env;
     const isInside = fitsInside(params);
@@ -69,18 +69,18 @@ export class SessionRecords {
     return { id: sessionId(key, identity, { backend, owner }), record: { name, value: isInside ? ALIVE : params } };
   }
 
-  /** The session is open. */
+  /** Stores the record of an open session. */
   begin({ name, value }: SessionRecord): void {
     this.#quietly(this.#store.set(name, value, this.#expiry(0)));
   }
 
-  /** It was used `agoMs` ago. Resolves with false if another process ended it. */
+  /** Extends the record of a session that was used `agoMs` ago. Resolves with false if another process ended it. */
   async touch({ name, value }: SessionRecord, agoMs: number, hasSettings: boolean): Promise<boolean> {
     try {
       if (hasSettings) this.replication.settings.touch(name, this.#expiry(agoMs).expiresAtMs);
       if (await this.#store.replace(name, value, value, this.#expiry(agoMs))) return true;
       if (this.#store.kind === "redis") return false;
-      // Nobody else can have ended it: the store began anew.
+      // No other process can have ended it, so the store lost its data.
       await this.#store.set(name, value, this.#expiry(agoMs));
       return true;
     } catch {
@@ -89,7 +89,7 @@ export class SessionRecords {
   }
 
   end({ name }: SessionRecord): void {
-    // Without a shared store, replicas and later processes know only the id: this process at least remembers its end.
+    // Without a shared store, other processes only have the id. At least this process rejects it after its end.
     const isUnrecorded = this.#store.kind === "memory" && this.#env.key.isGiven;
     this.#quietly(
       isUnrecorded
@@ -100,7 +100,7 @@ export class SessionRecords {
     endSession(this.replication.bus, name);
   }
 
-  /** What the session began with, if it is alive and belongs to this owner. */
+  /** The parameters of the session, if it is valid and belongs to this owner. */
   async find(id: string, owner: string | undefined): Promise<KnownSession | undefined> {
     const { clock, key, backend, logger } = this.#env;
     const found = readSessionId(key, id, { backend, owner });
@@ -116,7 +116,7 @@ export class SessionRecords {
       return mayBeElsewhere && isYoung ? inside : undefined;
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
-      // The signature says whose it is; that it was ended meanwhile cannot be known.
+      // The signature proves the owner. Whether the session was ended cannot be checked without the store.
       logger.debug("MCP session resumed without the store", { reason: error.message });
       return isYoung ? inside : undefined;
     }
@@ -131,9 +131,9 @@ export class SessionRecords {
   }
 }
 
-/** Beyond this the parameters are kept in the store: ids travel with every request. */
+/** Larger parameters are kept in the store, because the id is sent with every request. */
 const MAX_INSIDE_BYTES = 600;
-/** A signed text of ours never unpacks to more. */
+/** Upper bound of parameters in an id after decompression. */
 const MAX_PARAMS_BYTES = 256 * 1024;
 const ID = /^([0-9a-f]{32})\.([A-Za-z0-9_-]{7,1200})\.([A-Za-z0-9_-]{22})$/;
 const TIME_BYTES = 4;
@@ -165,12 +165,12 @@ export function sessionId(
   return `${text}.${key.sign(signedText(text, binding))}`;
 }
 
-/** Whether the parameters travel inside of the id. */
+/** Whether the parameters fit into the id. */
 export function fitsInside(params: string): boolean {
   return params.length <= MAX_PARAMS_BYTES && deflateRawSync(params).length <= MAX_INSIDE_BYTES;
 }
 
-/** Undefined if it is none, was changed, or belongs to another owner or backend. */
+/** Undefined if the id is invalid, was modified, or belongs to another owner or backend. */
 export function readSessionId(key: SigningKey, id: string, binding: SessionBinding): SessionIdentity | undefined {
   const match = ID.exec(id);
   if (match === null) return undefined;
@@ -183,7 +183,7 @@ export function readSessionId(key: SigningKey, id: string, binding: SessionBindi
   return { name, issuedAtMs, params };
 }
 
-/** No part can be taken for another: neither names nor owners hold a line break that JSON does not escape. */
+/** A JSON array, so that the parts cannot be confused with each other. */
 function signedText(text: string, { backend, owner }: SessionBinding): string {
   return JSON.stringify(["mcp session", backend, owner ?? null, text]);
 }

@@ -1,6 +1,6 @@
 /**
- * The sessions and groups of one backend: unguessable ids, a bounded number, an end for those that nobody uses,
- * and the pulse that keeps their streams alive. It outlives reloads.
+ * The sessions and client groups of one backend. The store limits their number and memory, ends idle ones, and sends
+ * keep-alive events on their streams. It survives reloads.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -20,30 +20,33 @@ import type { Heartbeat } from "./event-stream.ts";
 import { Session, type SessionHost, type SessionOrigin } from "./session.ts";
 import type { KnownSession, SessionRecords } from "./session-records.ts";
 
-/** Fast enough to prime a stream in time; runs only while streams are open. */
+/** Short enough to prime streams in time. The timer runs only while streams are open. */
 const BEAT_MS = 100;
 const SWEEP_MS = 1_000;
-/** A session that made room for another was unused at least this long. */
+/** A session is evicted for another only after this idle time. */
 const MIN_EVICTABLE_MS = 10_000;
-/** Sessions of a client that holds this many times as much as the new one's make room as soon as they are idle. */
+/**
+ * Idle sessions of a client with this many times the sessions of the new client are evicted without a minimum idle
+ * time.
+ */
 const CROWDING = 10;
-/** Of the idle sessions of the largest client, this part is ended at a time while memory is short. */
+/** The share of the largest client's idle sessions that is ended at a time to free memory. */
 const RECLAIMED_SHARE = 0.125;
-/** A client's modern requests have a group for each client name and set of capabilities. */
+/** Limit of groups per client. Modern requests have a group per client name and capabilities. */
 const MAX_GROUPS_PER_CLIENT = 64;
-/** What a session or group takes besides what its client sent. */
+/** Estimated memory of a session or group, in addition to the data that its client sent. */
 const SESSION_BYTES = 8 * 1024;
-/** The parameters of `initialize` are retained as text in several places and as objects. */
+/** The parameters of `initialize` are retained several times, as strings and as objects. */
 const RETAINED_COPIES = 4;
 const RETRY_AFTER_SECONDS = "5";
-/** How soon other replicas end a session that was ended here, at the latest; and how often the store is written. */
+/** How often a session's record is refreshed. Other replicas notice within this time that a session was ended. */
 const RECORD_EVERY_MS = 30_000;
 
 export interface StoreSettings {
   readonly maxSessions: number;
   readonly maxSessionsPerClient: number;
   readonly sessionIdleTtlMs: number;
-  /** 0: never. */
+  /** 0 disables parking. */
   readonly parkAfterMs: number;
 }
 
@@ -57,7 +60,7 @@ export interface StoreEnv {
   readonly memory: MemoryBudget;
 }
 
-/** Whose session it is, and how much the session retains of what the client sent. */
+/** The client of a session, and the size of the headers that the session retains. */
 export interface SessionClient {
   readonly client: string;
   /** Undefined for a client that no policy has identified. */
@@ -67,7 +70,7 @@ export interface SessionClient {
 
 interface Held {
   readonly task: Task;
-  /** Undefined for servers that sessions share: they are no client's. */
+  /** Undefined for shared servers, which belong to no client. */
   readonly account: MemoryAccount | undefined;
 }
 
@@ -77,14 +80,14 @@ export class SessionStore implements SessionHost {
   readonly #sessions = new Map<string, Session>();
   readonly #groups = new Map<string, ClientGroup>();
   readonly #holders = new Map<UpstreamHolder, Held>();
-  /** How many sessions and groups each client has. */
+  /** The number of sessions and groups per client. */
   readonly #counts = new Map<string, number>();
   readonly #groupCounts = new Map<string, number>();
   readonly #stopReclaiming: () => void;
   readonly #heartbeats = new LinkedList<Heartbeat>();
   #heartbeatTimer: Timer | undefined = undefined;
   #sweeper: Timer | undefined = undefined;
-  /** The last one, for sessions that open meanwhile. */
+  /** The latest change, for sessions that were opening when it was applied. */
   #change: TargetChange | undefined = undefined;
   readonly #drain: UpstreamDrain;
   /** Connections of ended sessions that are still being closed. */
@@ -113,7 +116,9 @@ export class SessionStore implements SessionHost {
     return this.#holders.size;
   }
 
-  /** A session that is not open yet. Without parameters it cannot go on in another process. Throws `overloaded`. */
+  /**
+   * Creates a session that is not open yet. Without `params`, other processes cannot resume it. Throws `overloaded`.
+   */
   create(from: SessionClient, params?: string): Session {
     const account = this.#admit(from, params?.length ?? 0);
     const name = this.#env.ids.hex(16);
@@ -124,7 +129,7 @@ export class SessionStore implements SessionHost {
     );
   }
 
-  /** A session that began in another process; it is not open yet. Throws `overloaded`. */
+  /** Creates a session that another process opened; it is not open here yet. Throws `overloaded`. */
   adopt(id: string, { record, params }: KnownSession, from: SessionClient): Session {
     const account = this.#admit(from, params.length);
     return this.#add({ id, record, eventsBefore: this.#env.clock.now() }, from, account);
@@ -134,7 +139,10 @@ export class SessionStore implements SessionHost {
     return this.#groups.get(key);
   }
 
-  /** A group that is not open yet. `identityChars`: what servers are told of its client. Throws `overloaded`. */
+  /**
+   * Creates a group that is not open yet. `identityChars` is the size of the retained client identity. Throws
+   * `overloaded`.
+   */
   createGroup(key: string, owner: string, from: SessionClient, identityChars: number): ClientGroup {
     const { client } = from;
     const isCrowded = (this.#groupCounts.get(client) ?? 0) >= MAX_GROUPS_PER_CLIENT;
@@ -154,22 +162,22 @@ export class SessionStore implements SessionHost {
     return group;
   }
 
-  /** The group also serves requests with this key, unless another does. */
+  /** Lets the group also serve requests with this key, unless another group does. */
   addGroupKey(group: ClientGroup, key: string): void {
     if (!this.#groups.has(key)) this.#groups.set(key, group);
   }
 
-  /** A server that sessions share: it ends when nobody has used it for as long as a session may be idle. */
+  /** Adds a shared server. It ends after the idle timeout of sessions. */
   addShared(server: UpstreamHolder, name: string): void {
     this.#settle(server, "mcp shared server", name, undefined);
   }
 
-  /** A holder that the store did not make ended. */
+  /** Removes a shared server that ended. */
   sharedEnded(server: UpstreamHolder, reason: string): void {
     this.#ended(server, reason);
   }
 
-  /** Gives signs of life until it is taken out. */
+  /** Calls `beat` periodically until the entry is removed. */
   startHeartbeat(one: Heartbeat): void {
     this.#heartbeats.add(one);
     this.#heartbeatTimer ??= this.#env.clock.every(BEAT_MS, this.#beat);
@@ -185,15 +193,15 @@ export class SessionStore implements SessionHost {
     return session?.isOpen === true && session.owner === owner ? session : undefined;
   }
 
-  /** The session of the old transport with this id; it may not be initialized yet. */
+  /** The session of the HTTP+SSE transport with this id. It may not be initialized yet. */
   findStream(id: string, owner: string | undefined): Session | undefined {
     const session = this.#sessions.get(id);
     return session !== undefined && session.owner === owner && session.general.isConnected ? session : undefined;
   }
 
   /**
-   * Ends an idle session or group, of those that may go: of the client that holds the most, the one that was idle longest.
-   * False if there is none. `client`: who needs the room.
+   * Evicts an idle session or group that `mayGo` permits: the least recently used one of the client with the most
+   * sessions. `client` is the client that needs the slot. Returns false if there is none.
    */
   makeRoom(mayGo: (holder: UpstreamHolder) => boolean = () => true, client?: string): boolean {
     const nowMs = this.#env.clock.monotonicMs();
@@ -212,12 +220,12 @@ export class SessionStore implements SessionHost {
     return chosen !== undefined;
   }
 
-  /** For a child of this client: only the client's own sessions may go. */
+  /** Evicts an idle session of this client, to free a child process for the same client. */
   makeRoomWithin(client: string, mayGo: (holder: UpstreamHolder) => boolean): boolean {
     return this.#endIdle((holder) => this.#clientOf(holder) === client && mayGo(holder));
   }
 
-  /** Ends the one that was idle longest, and long enough. */
+  /** Ends the least recently used idle holder, if it was idle long enough. */
   #endIdle(mayGo: (holder: UpstreamHolder) => boolean): boolean {
     let oldest: UpstreamHolder | undefined;
     for (const holder of this.#holders.keys())
@@ -228,7 +236,7 @@ export class SessionStore implements SessionHost {
     return true;
   }
 
-  /** Memory is short: ends a part of the idle sessions of the client that holds the most, here or everywhere. */
+  /** Frees memory: ends a share of the idle sessions of the largest client, or of the largest one in this store. */
   #reclaim(largest: string | undefined): boolean {
     const isHere = largest !== undefined && this.#countOf(largest) > 0;
     const client = isHere ? largest : this.#largestClient();
@@ -254,20 +262,20 @@ export class SessionStore implements SessionHost {
     return client === undefined ? 0 : (this.#counts.get(client) ?? 0);
   }
 
-  /** Other targets: sessions go on with them; groups, which hold nothing of their clients, are replaced. */
+  /** Applies new targets. Sessions continue with them; groups are replaced, because they hold no client state. */
   change(change: TargetChange): void {
     this.#change = change;
     for (const session of [...this.#sessions.values()]) this.#changeSession(session, change);
     this.#retireGroups();
   }
 
-  /** Takes nothing new. */
+  /** Ends sessions and groups after their pending calls. */
   retire(): void {
     for (const session of [...this.#sessions.values()]) session.retire();
     this.#retireGroups();
   }
 
-  /** How many of those who hold servers are still at work. */
+  /** The number of sessions, groups, and shared servers that are in use. */
   get busy(): number {
     let busy = 0;
     for (const holder of this.#holders.keys()) if (!holder.isIdle) busy += 1;
@@ -278,13 +286,13 @@ export class SessionStore implements SessionHost {
     return id === undefined ? undefined : this.#sessions.get(id)?.names;
   }
 
-  /** The gateway stops: streams that wait for something to happen end now, calls in flight go on. */
+  /** Shutdown: ends idle streams and subscriptions now. Calls in flight continue. */
   drain(): void {
     for (const session of this.#sessions.values()) session.drain();
     this.#heartbeats.each((one) => one.drain?.());
   }
 
-  /** Ends all sessions. Resolves when their servers are gone. */
+  /** Ends all sessions. Resolves when their servers have stopped. */
   async close(): Promise<void> {
     for (const holder of [...this.#holders.keys()]) holder.end("the gateway closed it", false);
     this.#heartbeatTimer?.cancel();
@@ -301,7 +309,7 @@ export class SessionStore implements SessionHost {
     const groups = new Set(this.#groups.values());
     this.#groups.clear();
     for (const group of groups) group.retire();
-    // Subscriptions would go on for ever; their clients subscribe again.
+    // Subscriptions never end on their own. Their clients subscribe again.
     this.#heartbeats.each((one) => one.drain?.());
   }
 
@@ -328,12 +336,12 @@ export class SessionStore implements SessionHost {
     if (this.#countOf(client) >= maxSessionsPerClient && !this.#endIdle(isOwn))
       throw overloaded(`the limit of ${maxSessionsPerClient} MCP sessions per client is reached`);
     if (!memory.sessions.fitsShare(client, bytes) && !this.#endIdle(isOwn))
-      throw overloaded("the memory for the MCP sessions of one client is used up");
+      throw overloaded("the memory limit for the MCP sessions of one client is reached");
     if (this.#holders.size >= maxSessions && !this.makeRoom(undefined, client))
       throw overloaded(`the limit of ${maxSessions} MCP sessions is reached`);
     const account = new MemoryAccount(memory.sessions, client);
     if (account.tryGrow(bytes) || (memory.reclaimSessions() && account.tryGrow(bytes))) return account;
-    throw overloaded("the memory for MCP sessions is used up");
+    throw overloaded("the memory limit for MCP sessions is reached");
   }
 
   #settle(holder: UpstreamHolder, kind: string, name: string, account: MemoryAccount | undefined): void {
@@ -343,7 +351,7 @@ export class SessionStore implements SessionHost {
     this.#sweeper ??= this.#env.clock.every(SWEEP_MS, this.#sweep);
   }
 
-  /** A session that is in use is told to the store now and then, and ends here if it was ended elsewhere. */
+  /** Refreshes the record of a session in use. Ends the session if another replica ended it. */
   #record(session: Session, nowMs: number): void {
     const { record } = session;
     if (record === undefined || !session.isOpen || nowMs - session.recordedMs < RECORD_EVERY_MS) return;
@@ -373,7 +381,7 @@ export class SessionStore implements SessionHost {
     this.#sweeper = undefined;
   }
 
-  /** `close` waits for it. */
+  /** Makes `close` wait for the promise. */
   waitFor(done: Promise<unknown>): void {
     const closing: Promise<unknown> = done.finally(() => this.#closing.delete(closing));
     this.#closing.add(closing);
@@ -406,7 +414,7 @@ export class SessionStore implements SessionHost {
     for (const holder of this.#holders.keys()) {
       holder.sweep(nowMs);
       if (holder.isIdle && nowMs - holder.lastUsedMs > this.settings.sessionIdleTtlMs) {
-        // Its record ends by itself, unless another replica has used it.
+        // Its record expires on its own, unless another replica uses the session.
         holder.end("it was idle", false);
       }
     }

@@ -1,7 +1,6 @@
 /**
- * The event streams of one session: the general one, the answers that a client may come back for, and the events it
- * may have missed. Numbers go on where an earlier process may have given some, so that `Last-Event-ID` never means two
- * events.
+ * The event streams of one session: the general stream, and the streams of responses that a client may resume. Event
+ * numbers continue after those of an earlier process, so that a `Last-Event-ID` identifies one event.
  */
 import type { MemoryAccount } from "../../base/memory-budget.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
@@ -11,21 +10,20 @@ import type { SessionPeers } from "../replicas/session-peers.ts";
 import { EventLog, type EventPlace } from "./event-log.ts";
 import { EventStream, type StreamOwner } from "./event-stream.ts";
 
-/** Streams whose answer is complete but was not delivered are kept in the log only. */
 const GENERAL_STREAM = 0;
-const LOST = "the rest of this answer is not here any more, or the gateway was restarted; send the request again";
-/** Streams that ended without an answer, whose clients may still ask for the rest. */
+const LOST = "the rest of this response is no longer available, or the gateway was restarted; send the request again";
+/** Number of streams without a response that are remembered, in case their clients resume them. */
 const KEPT_SILENT = 32;
-/** As much as the log of events keeps. */
-const MAX_UNHEARD = 256;
-const MAX_UNHEARD_CHARS = 1024 * 1024;
+/** The same limits as in the event log. */
+const MAX_UNDELIVERED = 256;
+const MAX_UNDELIVERED_CHARS = 1024 * 1024;
 
-/** What the streams need from their session. */
+/** The part of a session that its streams use. */
 export interface StreamSession {
   readonly id: string;
   readonly nowMs: number;
   readonly primesStreams: boolean;
-  /** Other replicas, where the client may listen instead. */
+  /** Other replicas, which the client may be connected to instead. */
   readonly peers: Pick<SessionPeers, "isShared" | "listening" | "notListening" | "pass">;
   streamOpened(stream: EventStream): void;
   streamClosed(stream: EventStream): void;
@@ -37,47 +35,47 @@ export class SessionStreams implements StreamOwner {
   readonly log: EventLog;
   readonly account: MemoryAccount;
   readonly #session: StreamSession;
-  readonly #unheard: Unheard;
+  readonly #undelivered: UndeliveredMessages;
   readonly #listeners = new Listeners(this);
   #resumable: Map<number, EventStream> | undefined = undefined;
-  /** Numbers of streams whose request was cancelled: nothing is lost there. */
+  /** Numbers of streams whose request was canceled, so that there is nothing to resume. */
   #silent: readonly number[] = [];
   #next: number;
 
-  /** `before`: no number up to this one is given. */
+  /** Event numbers start after `before`. */
   constructor(session: StreamSession, account: MemoryAccount, before = 0) {
     this.account = account;
     this.log = new EventLog(account);
-    this.#unheard = new Unheard(account);
+    this.#undelivered = new UndeliveredMessages(account);
     this.#session = session;
     this.general = new EventStream(GENERAL_STREAM, this, undefined, before);
     this.#next = before + 1;
   }
 
-  /** A stream for the answers of one POST; `answers` is the id of the request, if it is one alone. */
+  /** Creates a stream for the responses to one POST. `answers` is the request's id if there is only one. */
   create(primeAfterMs?: number, answers?: string): EventStream {
     return new EventStream(this.#next++, this, primeAfterMs, 0, answers);
   }
 
-  /** Something that belongs to no call, for wherever the client listens. */
+  /** Sends a message that belongs to no call, here or through the replica that the client is connected to. */
   say(text: string): void {
     if (this.general.isConnected || !this.#session.peers.isShared) {
       this.general.event(text);
       return;
     }
-    void this.#session.peers.pass(text).then((isHeard) => {
-      if (isHeard) return;
+    void this.#session.peers.pass(text).then((isDelivered) => {
+      if (isDelivered) return;
       if (this.general.isConnected) this.general.event(text);
-      else this.#unheard.push(text);
+      else this.#undelivered.push(text);
     });
   }
 
-  /** The client listens to another replica now. */
+  /** Sends undelivered messages when the client connects to another replica. */
   listensElsewhere(): void {
-    for (const text of this.#unheard.take()) this.say(text);
+    for (const text of this.#undelivered.take()) this.say(text);
   }
 
-  /** The old transport: everything goes over the general stream. */
+  /** Opens the only stream of the HTTP+SSE transport. */
   openOnly(sink: ResponseReceiver, endpoint: string, closed: () => void): BackendRun {
     this.general.attach(sink);
     this.general.announce(endpoint);
@@ -90,7 +88,10 @@ export class SessionStreams implements StreamOwner {
     };
   }
 
-  /** The rest of an answer that broke off, or that it is lost, or that there is none; undefined: not of an answer. */
+  /**
+   * Resumes the stream of a response: sends the rest of it, an error if it is lost, or a rejection if it is complete.
+   * Undefined if `after` does not belong to a response.
+   */
   takeUp(sink: ResponseReceiver, after: EventPlace, lifeMs?: number): BackendRun | undefined {
     if (after.isLast || this.#silent.includes(after.stream)) return refuseFinished(sink);
     const resumed = this.find(after.stream);
@@ -99,7 +100,7 @@ export class SessionStreams implements StreamOwner {
     return this.#listeners.join(resumed, sink, after.number, lifeMs);
   }
 
-  /** The process that had the answer is gone, or is another replica: nobody should wait for it here. */
+  /** Sends an error for a response that only another process has, so that the client does not wait for it. */
   #lost(sink: ResponseReceiver, { stream, number, answers }: EventPlace): EventStream | undefined {
     if (stream === GENERAL_STREAM || answers === undefined) return undefined;
     const lost = new EventStream(stream, this, undefined, number, answers);
@@ -108,7 +109,7 @@ export class SessionStreams implements StreamOwner {
     return lost;
   }
 
-  /** The stream of an answer that is still open, or that is complete and only in the log. */
+  /** Finds the stream of a response that is open, or complete and in the log. */
   find(number: number): EventStream | undefined {
     if (number === GENERAL_STREAM) return undefined;
     const open = this.#resumable?.get(number);
@@ -119,28 +120,27 @@ export class SessionStreams implements StreamOwner {
     return replay;
   }
 
-  /** Connects a client to the general stream, after the event that it got last. */
+  /** Connects a client to the general stream, after the last event that it received. */
   listen(sink: ResponseReceiver, after: EventPlace | undefined, lifeMs?: number): BackendRun {
     const number = after?.stream === GENERAL_STREAM ? after.number : undefined;
     const run = this.#listeners.join(this.general, sink, number, lifeMs);
-    if (this.general.isConnected) for (const text of this.#unheard.take()) this.general.event(text);
+    if (this.general.isConnected) for (const text of this.#undelivered.take()) this.general.event(text);
     return run;
   }
 
-  /** Called every now and then. */
+  /** Called periodically by the session. */
   sweep(nowMs: number): void {
     this.log.expire(nowMs);
     this.#listeners.expire(nowMs);
   }
 
-  /** Ends the connections that wait for something to happen. */
+  /** Ends the connections of the general stream and all waiting connections. */
   disconnect(): void {
     this.#listeners.close();
     this.general.disconnect();
   }
 
-  // What streams need to know.
-
+  // StreamOwner
   get nowMs(): number {
     return this.#session.nowMs;
   }
@@ -184,8 +184,8 @@ export class SessionStreams implements StreamOwner {
   }
 }
 
-/** What nobody listened to yet, while the client may begin to anywhere. */
-class Unheard {
+/** Messages that were not delivered yet, because the client is connected to no replica. */
+class UndeliveredMessages {
   readonly #account: MemoryAccount;
   #texts: string[] = [];
   #chars = 0;
@@ -198,7 +198,7 @@ class Unheard {
     if (!this.#account.tryGrow(text.length)) return;
     this.#texts.push(text);
     this.#chars += text.length;
-    while (this.#texts.length > MAX_UNHEARD || (this.#chars > MAX_UNHEARD_CHARS && this.#texts.length > 0)) {
+    while (this.#texts.length > MAX_UNDELIVERED || (this.#chars > MAX_UNDELIVERED_CHARS && this.#texts.length > 0)) {
       const dropped = this.#texts.shift()?.length ?? 0;
       this.#chars -= dropped;
       this.#account.shrink(dropped);
@@ -214,15 +214,18 @@ class Unheard {
   }
 }
 
-/** Connections that one stream may have at a time. */
+/** Maximum number of connections per stream. */
 const MAX_LISTENERS = 4;
-/** When all are newer than this, the next one has to wait; otherwise the oldest, which may be dead, makes room. */
+/**
+ * At the limit, the oldest connection is replaced if it is older than this; it may be dead. Otherwise a new one is
+ * rejected.
+ */
 const ESTABLISHED_MS = 30_000;
 const RETRY_AFTER_SECONDS = "30";
 const STREAM_REJECTED = -32000;
 const NO_CALL: BackendRun = { abort: () => undefined, resume: () => undefined };
 
-/** One GET: its connection is the stream's own, or one that waits beside it. */
+/** One GET. Its connection is the active one of the stream, or a waiting one. */
 class Listener implements BackendRun {
   readonly stream: EventStream;
   readonly sinceMs: number;
@@ -248,14 +251,14 @@ class Listener implements BackendRun {
 
 export class Listeners {
   readonly #owner: StreamOwner;
-  /** Oldest first, of all streams. */
+  /** The connections of all streams, oldest first. */
   #all: Listener[] = [];
 
   constructor(owner: StreamOwner) {
     this.#owner = owner;
   }
 
-  /** Connects a client to the stream, after the event that it got last. `lifeMs`: for how long it may listen. */
+  /** Connects a client to the stream, after the last event that it received. `lifeMs` limits the connection. */
   join(
     stream: EventStream,
     sink: ResponseReceiver,
@@ -274,7 +277,7 @@ export class Listeners {
       current.holder = new EventStream(stream.number, this.#owner);
       stream.moveTo(current.holder);
     }
-    // The connection of the POST itself, which the client has given up.
+    // Closes the connection of the original POST, which the client has abandoned.
     stream.disconnect();
     const listener = new Listener(stream, nowMs, nowMs + lifeMs);
     this.#all.push(listener);
@@ -283,7 +286,7 @@ export class Listeners {
     return listener;
   }
 
-  /** A connection ended. True if it was not the stream's own, or if another took its place. */
+  /** Called when a connection ends. Returns true if the stream is still connected. */
   left(holder: EventStream): boolean {
     const gone = this.#all.find((one) => one.holder === holder);
     if (gone === undefined) return false;
@@ -292,7 +295,7 @@ export class Listeners {
     if (holder !== stream) return true;
     const others = this.#of(stream);
     if (stream.isComplete) {
-      // Each asks for the rest once more, and gets it from the log.
+      // These clients resume and get the rest from the log.
       for (const other of others) other.holder.disconnect();
       return false;
     }
@@ -303,12 +306,12 @@ export class Listeners {
     return true;
   }
 
-  /** Ends those whose credential has expired: their clients come back with another one, or are refused. */
+  /** Ends connections whose credential expired. Their clients must reconnect with a valid one. */
   expire(nowMs: number): void {
     for (const { holder } of this.#all.filter((one) => nowMs >= one.untilMs)) holder.disconnect();
   }
 
-  /** Ends those that wait; the streams themselves are the caller's. */
+  /** Ends all waiting connections. The caller ends the active ones. */
   close(): void {
     const all = this.#all;
     this.#all = [];
@@ -320,7 +323,10 @@ export class Listeners {
   }
 }
 
-/** The client has the last event already. Official clients take 405 as the end; after anything else they ask again. */
+/**
+ * Responds to a client that has the last event. Official clients stop resuming after 405 and retry after any other
+ * status.
+ */
 export function refuseFinished(sink: ResponseReceiver): BackendRun {
   const text = errorText(
     undefined,

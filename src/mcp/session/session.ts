@@ -1,8 +1,8 @@
 /**
- * One session of a legacy client: its servers, its event streams, its calls in flight, and the questions of servers that
- * its client has not answered. A session ends by DELETE, when it is idle too long, or when its only server cannot be
- * restarted; the gateway then answers 404 and the client initializes a new session. Several replicas can hold the same
- * session: each forwards the client's notifications and settings to the others.
+ * One session of a legacy client: its servers, event streams, calls in flight, and open questions of servers. A session
+ * ends by DELETE, after the idle timeout, or when its only server cannot be restarted; later requests then get 404, and
+ * the client initializes a new session. Several replicas can hold the same session: each forwards the client's
+ * notifications and settings to the others.
  */
 import { LinkedList } from "../../base/linked-list.ts";
 import type { MemoryAccount } from "../../base/memory-budget.ts";
@@ -45,7 +45,7 @@ const INITIALIZED = "notifications/initialized";
 const CANCELED = "notifications/cancelled";
 const LISTS = ["tools", "prompts", "resources"] as const;
 
-/** What a session needs from the store that holds it. */
+/** The part of the session store that a session uses. */
 export interface SessionHost {
   readonly nowMs: number;
   readonly records: SessionRecords;
@@ -146,7 +146,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return this.#state === "open" && this.pendingCalls === 0 && !this.general.isConnected;
   }
 
-  /** Starts the servers and answers the client's `initialize`. */
+  /** Starts the servers and responds to the client's `initialize`. */
   open(
     router: Router,
     request: ClientRequest,
@@ -216,7 +216,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.#start(new SessionCall(request, this, this.general, ENDLESS, context), context.access);
   }
 
-  /** Answers the requests of one POST on a stream of their own. */
+  /** Runs the requests of one POST. Their responses go to one new stream. */
   request(requests: readonly ClientRequest[], sink: ResponseReceiver, context: CallContext): BackendRun {
     this.#used();
     const stream = this.createStream(context.primeAfterMs, requests.length === 1 ? requests[0]?.id : undefined);
@@ -294,7 +294,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return left;
   }
 
-  /** Takes no new requests, and ends when the calls in flight are answered. */
+  /** Rejects new requests, and ends when the pending calls are complete. */
   retire(): void {
     this.#isRetiring = true;
     if (this.#state === "open" && this.pendingCalls === 0) this.end(REMOVED);
@@ -405,7 +405,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.lastUsedMs = this.nowMs;
   }
 
-  /** Calls `done` unless the session ended meanwhile. A failure ends the session. */
+  /** Calls `done` unless the session has ended. A failure ends the session. */
   #startServers(
     router: Router,
     done: (outcome: RouterOutcome) => void,
@@ -466,7 +466,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     );
   }
 
-  /** Repeats a request that the client sent to another replica. Resolves when it is answered or has failed. */
+  /** Repeats a request that the client sent to another replica. Resolves with its response or failure. */
   #repeat(request: ClientRequest): Promise<void> {
     return new Promise((resolve) => {
       if (this.#router === undefined) return resolve();
@@ -492,8 +492,8 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   /**
-   * Many clients disconnect without DELETE. If a client's stream has ended and it sends nothing, its processes are stopped;
-   * its next request starts them again and repeats the handshake, as after a crash.
+   * Many clients disconnect without DELETE. If a client's stream has ended and it sends nothing, its processes are
+   * stopped; its next request starts them again and repeats the handshake, as after a crash.
    */
   #park(): void {
     if (!this.#hadStream || !this.isIdle || this.#isRetiring || this.#isParked) return;
