@@ -1,6 +1,6 @@
 /**
- * The services and the current configuration of one MCP backend. The hub replaces the configuration on a reload; everything
- * else reads it at the moment of use, so that a change applies at once.
+ * The services and the current configuration of one MCP backend. The hub replaces the configuration on a reload;
+ * everything else reads it at the moment of use, so that a change applies at once.
  */
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget } from "../base/memory-budget.ts";
@@ -14,7 +14,7 @@ import { createNames, type Names } from "./aggregation/names.ts";
 import type { ServerLogin } from "./logins/server-login.ts";
 import type { Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
-import { type ToolProducts, ToolsOfTargets } from "./tools/tool-settings.ts";
+import { TargetTools, type ToolSettingsByTarget } from "./tools/tool-settings.ts";
 import type { Environment } from "./transports/stdio-transport.ts";
 
 export interface BackendServices {
@@ -34,7 +34,7 @@ export interface BackendServices {
 
 /** The compiled parts of a configuration, by target name. */
 export interface CompiledTargets {
-  readonly products: ToolProducts;
+  readonly toolSettings: ToolSettingsByTarget;
   readonly logins: ReadonlyMap<string, ServerLogin>;
   /** Clients log in at the only server themselves, so its login challenges are passed to them. */
   readonly relaysLogin: boolean;
@@ -42,17 +42,17 @@ export interface CompiledTargets {
 
 export class BackendState {
   readonly services: BackendServices;
-  readonly tools: ToolsOfTargets;
+  readonly tools: TargetTools;
   config: McpConfig;
   logins: CompiledTargets["logins"];
   relaysLogin: boolean;
   names: Names;
   targets: readonly Target[] = [];
 
-  constructor(config: McpConfig, { products, logins, relaysLogin }: CompiledTargets, services: BackendServices) {
+  constructor(config: McpConfig, { toolSettings, logins, relaysLogin }: CompiledTargets, services: BackendServices) {
     this.services = services;
     this.config = config;
-    this.tools = new ToolsOfTargets(products, services.logger);
+    this.tools = new TargetTools(toolSettings, services.logger);
     this.logins = logins;
     this.relaysLogin = relaysLogin;
     this.names = namesFor(config);

@@ -1,6 +1,6 @@
 /**
- * The `mcp` backend: MCP servers behind one endpoint, for clients of every protocol revision. It reads the
- * request, finds or opens the session it belongs to, and answers with the streams that the session feeds.
+ * The `mcp` backend: MCP servers behind one endpoint, for clients of all protocol versions. It parses the request,
+ * finds or opens its session, and runs it.
  */
 import { nextTurn, SLICED_BYTES } from "../base/turns.ts";
 import {
@@ -44,7 +44,7 @@ import { ANY_HOST, guardOrigin, trustedHosts } from "./client-side/origin-guard.
 import { readBody } from "./client-side/read-body.ts";
 import { ownResult } from "./client-side/sessionless-call.ts";
 import { withTraceContext } from "./client-side/trace-context.ts";
-import { serverLogins, toolProducts, withResolvedPath } from "./compile-targets.ts";
+import { compileToolSettingsByTarget, serverLogins, withResolvedPath } from "./compile-targets.ts";
 import { Hub } from "./hub.ts";
 import { type LoginRelay, loginRelay, RelayedCall, relayPaths } from "./login-relay.ts";
 import { accountsOf } from "./logins/accounts.ts";
@@ -59,14 +59,14 @@ import { KEEP_ALIVE_MS } from "./session/event-stream.ts";
 import type { Session } from "./session/session.ts";
 import { inspectTargets, withheldOf } from "./tools/inspect-tools.ts";
 
-/** No timer per request: the links to servers have a limit of their own, `requestTimeout` (300 s by default). */
+/** No timeout per request, because connections to servers apply `requestTimeout` (300 s by default). */
 const DEFAULT_TIMEOUT_MS = 0;
 
-/** Where clients look: the endpoint, and the event stream of the old transport. */
+/** The default paths: the endpoint, and the event stream of the HTTP+SSE transport. */
 const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
 
-/** No server is asked. */
-const OURS: ReadonlySet<ClientAction["kind"]> = new Set([
+/** Actions that send no request to a server. */
+const OWN_ACTIONS: ReadonlySet<ClientAction["kind"]> = new Set([
   "listen",
   "delete",
   "openStream",
@@ -87,7 +87,7 @@ export const mcp = defineBackend({
     const relay = loginRelay(resolved, env);
     const identity = callerIdentity(resolved, env);
     const parts = {
-      products: toolProducts(resolved, env),
+      toolSettings: compileToolSettingsByTarget(resolved, env),
       logins: serverLogins(resolved, env),
       relaysLogin: relay !== undefined,
     };
@@ -133,7 +133,7 @@ function createBackend(
   function note(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[] | undefined): void {
     const message = parsed === undefined || isBatch(parsed) ? undefined : parsed;
     const sessionId = exchange.request.headers.get("mcp-session-id");
-    // A session keeps the names that its client has learnt, also when a reload changes them for others.
+    // A session keeps the names that its client has listed, even if a reload changes them for other clients.
     const names = hub.sessions.namesOf(sessionId) ?? hub.names;
     const facts = factsOf(message, sessionId, names);
     exchange.facts.mcp = facts;
@@ -151,7 +151,7 @@ function createBackend(
     if (isOldTransport(request)) {
       const session = requireStream(request, (id) => hub.sessions.findStream(id, ownerOf(exchange)));
       const message = singleMessage(parsed);
-      // A second handshake would put other servers in the place of those that run.
+      // A second handshake would replace the running servers.
       if (message.kind === "request" && message.method === "initialize" && session.upstreams.length > 0)
         throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: this session is already initialized", {
           id: message.id,
@@ -164,7 +164,9 @@ function createBackend(
     return accepted ? { kind: "modern", request: accepted } : { kind: "ignored" };
   }
 
-  /** A large message is parsed in a turn of its own: decoding its bytes has used this one. */
+  /**
+   * Parses a large message in a separate event-loop turn, because decoding its bytes has already used time in this one.
+   */
   function whenDue(exchange: Exchange, text: string): undefined | Promise<void> {
     return text.length > SLICED_BYTES ? nextTurn().then(() => understand(exchange, text)) : understand(exchange, text);
   }
@@ -172,7 +174,7 @@ function createBackend(
   function understand(exchange: Exchange, text: string): undefined | Promise<void> {
     const parsed = readMessages(exchange, text);
     if (exchange.mcp.access !== undefined || exchange.mcp.isJudged) checkNotifications(parsed);
-    // Headers must fit what the client wrote; everything after is about the tool that is really called.
+    // Header checks use the message that the client sent; everything else uses the tool that is called.
     note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
     const toAction = (): ClientAction => {
       const action = checkRetained(actionOf(exchange, parsed), config.maxInitializeBytes);
@@ -187,7 +189,7 @@ function createBackend(
     return undefined;
   }
 
-  /** A GET or DELETE. */
+  /** Prepares a GET or DELETE. */
   function understandOther(exchange: Exchange): undefined | Promise<void> {
     const { request } = exchange;
     note(exchange, undefined);
@@ -224,7 +226,7 @@ function createBackend(
       if (login !== undefined) return login;
       guardOrigin(exchange, trusted);
       try {
-        const prepared = identity ? identity.tell(exchange).then(() => prepare(exchange)) : prepare(exchange);
+        const prepared = identity ? identity.attach(exchange).then(() => prepare(exchange)) : prepare(exchange);
         return prepared?.then(
           () => undefined,
           (error: unknown) => asReply(exchange, error, relay),
@@ -239,7 +241,7 @@ function createBackend(
       if (action === undefined) throw new Error("the request was not prepared");
       const method = exchange.facts.mcp?.methodName;
       if (method !== undefined) metrics.request(method);
-      if (OURS.has(action.kind)) call.attempt(`internal:${env.name}`);
+      if (OWN_ACTIONS.has(action.kind)) call.attempt(`internal:${env.name}`);
       if (relay === undefined) return runAction(hub, action, exchange, call, reports);
       return runAction(
         hub,
@@ -300,7 +302,7 @@ export class PreparedActions {
   }
 }
 
-/** What a request wants, with each call through `call_tool` as the call that it means (`toolMode: search`). */
+/** Replaces calls of `call_tool` with the calls that their arguments name (`toolMode: search`). */
 export function unwrappedAction(action: ClientAction): ClientAction {
   switch (action.kind) {
     case "requests":
@@ -314,7 +316,7 @@ export function unwrappedAction(action: ClientAction): ClientAction {
   }
 }
 
-/** How long after its expiry a token is accepted. */
+/** Tolerance for clock skew after the expiry of a token. */
 const TOLERANCE_MS = 60_000;
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
@@ -329,7 +331,7 @@ export function runAction(
   const forwarded = hub.wantsHeaders ? headers : undefined;
   const wire = exchange.isWatched ? call : undefined;
   const report = new RequestReport(reports, exchange, call, action.kind === "streamMessage");
-  // A challenge needs the head of the answer.
+  // A relayed login challenge must be in the response head, so the head is not sent early.
   const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
   const context = { access: exchange.mcp.access, headers: forwarded, report, wire, primeAfterMs };
   switch (action.kind) {
@@ -385,7 +387,7 @@ function empty(call: ResponseReceiver, status: number): BackendRun {
   return NO_RUN;
 }
 
-/** How long the token of a request is accepted from now on; undefined where there is none. */
+/** The remaining lifetime of the request's token; undefined without one. */
 function tokenLifeMs({ facts, startedAt }: Exchange): number | undefined {
   const exp = facts.jwt?.exp;
   return typeof exp === "number" ? exp * 1000 + TOLERANCE_MS - startedAt : undefined;
@@ -408,7 +410,7 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
   503: "overloaded",
 };
 
-/** Throws whatever else it is given. */
+/** Converts a RequestRejection to a reply. Rethrows other errors. */
 export function asReply(exchange: Exchange, error: unknown, relay: LoginRelay | undefined): Reply {
   if (!(error instanceof RequestRejection)) throw error;
   const challenge = error.reply.headers.get("www-authenticate");

@@ -1,7 +1,7 @@
 /**
- * Tells remote servers who the caller is (`targets[].mcp.identity`): prepares what goes with one request to each of them.
- * Only a token that this request was let in with is passed on or exchanged; where there is none, or it cannot be
- * exchanged, the server is told nothing.
+ * Sends the caller's identity to remote servers (`targets[].mcp.identity`): prepares the headers of one request for
+ * each server. Only the token that authenticated this request is forwarded or exchanged. Without one, or if the
+ * exchange fails, the server gets no identity.
  */
 import type { Expression } from "../cel/expression.ts";
 import type { BackendEnv } from "../core/backend.ts";
@@ -22,17 +22,17 @@ interface CompiledIdentity {
 }
 
 export interface CallerIdentity {
-  /** Rejects with a `RequestRejection` if the only server could not be told. */
-  tell(exchange: Exchange): Promise<void>;
+  /** Attaches the identity headers. Rejects with a `RequestRejection` if this fails for the only server. */
+  attach(exchange: Exchange): Promise<void>;
 }
 
-/** Undefined where no server is told. Throws an Error for a route where callers are not identified. */
+/** Undefined if no target uses `identity`. Throws an Error if the route has no authentication. */
 export function callerIdentity(config: McpConfig, env: BackendEnv): CallerIdentity | undefined {
   const identities = config.targets.flatMap(({ name, mcp }): CompiledIdentity[] => {
     const identity = mcp?.identity;
     if (identity === undefined) return [];
     if (!env.requiresCredential)
-      throw new Error("`identity` tells who the caller is: the route needs an authentication policy");
+      throw new Error("`identity` sends the caller's identity: the route needs an authentication policy");
     const { exchange, token, headers } = identity;
     return [
       {
@@ -46,7 +46,7 @@ export function callerIdentity(config: McpConfig, env: BackendEnv): CallerIdenti
   if (identities.length === 0) return undefined;
   const logger = env.logger.for("mcp");
   const isAlone = config.targets.length === 1;
-  return { tell: (exchange) => tell(exchange, identities, isAlone, logger) };
+  return { attach: (exchange) => attach(exchange, identities, isAlone, logger) };
 }
 
 function keptExchange(name: string, config: ExchangeConfig, env: BackendEnv): TokenExchange {
@@ -57,7 +57,7 @@ function keptExchange(name: string, config: ExchangeConfig, env: BackendEnv): To
   );
 }
 
-async function tell(
+async function attach(
   exchange: Exchange,
   identities: readonly CompiledIdentity[],
   isAlone: boolean,
@@ -90,7 +90,7 @@ async function shownToken(
   token: CallersToken | undefined,
 ): Promise<string | undefined> {
   if (!passesToken && exchange === undefined) return undefined;
-  if (token === undefined) throw new Error("the caller was let in without a token");
+  if (token === undefined) throw new Error("the caller was authenticated without a token");
   return exchange === undefined ? token.text : exchange.token(token.text, token.untilMs);
 }
 
@@ -99,7 +99,7 @@ interface CallersToken {
   readonly untilMs: number;
 }
 
-/** The very token whose claims were verified; another credential of the same request may be an API key. */
+/** The token whose claims were verified. Another credential of the same request may be an API key. */
 function callersToken({ credentials: { presented: credential }, facts }: Exchange): CallersToken | undefined {
   const claims = facts.jwt;
   const text = credential?.value.replace(/^\S+\s+/, "");

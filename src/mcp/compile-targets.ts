@@ -1,6 +1,6 @@
 /**
- * What the configuration makes of the tools of an MCP backend's targets, compiled: changes to single tools, and the lock
- * file that all of them are compared with.
+ * Compiles the targets of an MCP backend: tool settings with the lock file, result guards, paths, OpenAPI descriptions,
+ * and logins.
  */
 
 import { createHash } from "node:crypto";
@@ -17,26 +17,26 @@ import { type OpenApiConfig, openApiSource } from "./openapi/openapi-config.ts";
 import type { McpConfig, ResultGuardConfig } from "./server-side/target-config.ts";
 import { MAX_LOCK_BYTES, parseToolLocks, type ToolLock } from "./tools/tool-lock.ts";
 import {
-  compileToolProduct,
+  compileToolSettings,
   type ResultGuard,
   type ResultWatch,
-  type ToolProduct,
-  type ToolProducts,
+  type ToolSettings,
+  type ToolSettingsByTarget,
   type WatchFinding,
 } from "./tools/tool-settings.ts";
 
 const DEFAULT_REFUSAL = "The result was rejected due to inappropriate content";
 
-/** Throws an Error that says what is wrong with the lock file. */
-export function toolProducts(config: McpConfig, env: BackendEnv): ToolProducts {
+/** Throws an Error with the reason if the lock file is invalid. */
+export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv): ToolSettingsByTarget {
   const { toolsLock } = config;
   const locks = toolsLock === undefined ? undefined : readLocks(toolsLock, env);
-  const products = new Map<string, ToolProduct>();
+  const toolSettings = new Map<string, ToolSettings>();
   for (const { name, tools } of config.targets)
     if (tools !== undefined || locks !== undefined)
-      products.set(
+      toolSettings.set(
         name,
-        compileToolProduct({
+        compileToolSettings({
           tools,
           lock: locks?.(name),
           guard: resultGuardOf(tools?.resultGuard?.filter(({ mode }) => mode !== "shadow")),
@@ -45,10 +45,10 @@ export function toolProducts(config: McpConfig, env: BackendEnv): ToolProducts {
           cel: (source) => env.cel(source),
         }),
       );
-  return products;
+  return toolSettings;
 }
 
-/** The same guards as for texts of LLM responses. Those that reject come first. */
+/** Uses the guards of LLM responses. Guards that reject come first. */
 export function resultGuardOf(configs: readonly ResultGuardConfig[] = []): ResultGuard | undefined {
   if (configs.length === 0) return undefined;
   const guards = compiledGuards(configs);
@@ -96,7 +96,7 @@ function readLocks(path: string, env: BackendEnv): (target: string) => ToolLock 
   }
 }
 
-/** The file comes from a gateway that runs: the first time, from one without it. */
+/** The lock file is written by a running gateway, so the first one must run without `toolsLock`. */
 function lockText(path: string, env: BackendEnv): string {
   try {
     return env.readFile(path, MAX_LOCK_BYTES);
@@ -107,7 +107,7 @@ function lockText(path: string, env: BackendEnv): string {
   }
 }
 
-/** Of an OpenAPI description. */
+/** The largest OpenAPI description in a file. */
 const MAX_DESCRIPTION_FILE_BYTES = 16 * 1024 * 1024;
 
 export function withResolvedPath(target: McpConfig["targets"][number], env: BackendEnv): McpConfig["targets"][number] {
@@ -115,13 +115,13 @@ export function withResolvedPath(target: McpConfig["targets"][number], env: Back
   if (openapi) return { ...target, openapi: withDescription(openapi, env) };
   if (stdio && env.isConfined) throw new Error("a document of a cluster cannot start a process");
   if (stdio?.cwd !== undefined) return { ...target, stdio: { ...stdio, cwd: env.resolvePath(stdio.cwd) } };
-  // Like every path in a file, `./server.sh` is beside it; a unwrapUpstream name is looked up in PATH.
+  // `./server.sh` is relative to the configuration file, like all paths in it. A plain name is looked up in PATH.
   return stdio && /^\.{1,2}[/\\]/.test(stdio.cmd)
     ? { ...target, stdio: { ...stdio, cmd: env.resolvePath(stdio.cmd) } }
     : target;
 }
 
-/** A description in a file is read now, so that a mistake in it stops the load. */
+/** Reads a description file while the configuration loads, so that an invalid one fails the load. */
 function withDescription(config: OpenApiConfig, env: BackendEnv): OpenApiConfig {
   if (config.file === undefined) return config;
   const text = env.readFile(config.file, MAX_DESCRIPTION_FILE_BYTES);
@@ -136,13 +136,15 @@ function withDescription(config: OpenApiConfig, env: BackendEnv): OpenApiConfig 
 
 const MIN_KEY_CHARS = 32;
 
-/** By the names of targets. Throws an Error that says what is missing. */
+/** The logins of targets with `oauth`, by target name. Throws an Error if a required setting is missing. */
 export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<string, ServerLogin> {
   const logins = new Map<string, ServerLogin>();
   const targets = config.targets.filter(({ mcp }) => mcp?.oauth !== undefined);
   if (targets.length === 0) return logins;
   if (!env.requiresCredential)
-    throw new Error("`oauth` keeps tokens per user: the route needs an authentication policy that lets nobody else in");
+    throw new Error(
+      "`oauth` stores tokens per user: the route needs an authentication policy that rejects anonymous clients",
+    );
   const key = vaultKey(config, env);
   const registry = env.acquire("mcp logins", "all", () => new LoginRegistry());
   for (const { name, mcp } of targets) {

@@ -1,6 +1,6 @@
 /**
- * The long-lived part of one MCP backend: its targets, sessions and processes. It survives reloads: the configuration is
- * replaced in place, and sessions continue with the current targets.
+ * The long-lived part of one MCP backend: its targets, sessions and processes. It survives reloads: the configuration
+ * is replaced in place, and sessions continue with the current targets.
  */
 
 import { createIdSource } from "../base/ids.ts";
@@ -33,7 +33,7 @@ import type { Inspection } from "./tools/inspect-tools.ts";
 export class Hub {
   readonly name: string;
   readonly #state: BackendState;
-  /** Called when it has closed. */
+  /** Called after the hub has closed. */
   closed: (() => void) | undefined = undefined;
   readonly sessions: SessionStore;
   readonly resumption: SessionResumption;
@@ -41,11 +41,11 @@ export class Hub {
   readonly #task: Task;
   readonly #services: BackendServices;
   readonly #drain: UpstreamDrain;
-  /** Targets of earlier configurations, until nothing of them is in use. */
+  /** Targets of earlier configurations that are still in use. */
   #removedTargets: Target[] = [];
   readonly #ids = createIdSource();
   readonly #routers: RouterFactory;
-  /** Headers of clients that any target is told. */
+  /** Client headers that any target forwards. */
   #forwarded: readonly string[];
   #isClosed = false;
 
@@ -106,13 +106,19 @@ export class Hub {
     return this.#limiter.running;
   }
 
-  /** Another configuration serves: sessions and children whose definition is the same go on, calls are finished. */
-  configure(config: McpConfig, { products, logins, relaysLogin }: CompiledTargets, tls: TlsOptions | undefined): void {
+  /**
+   * Applies a new configuration. Sessions and processes with an unchanged definition continue, and calls are completed.
+   */
+  configure(
+    config: McpConfig,
+    { toolSettings, logins, relaysLogin }: CompiledTargets,
+    tls: TlsOptions | undefined,
+  ): void {
     const state = this.#state;
     state.relaysLogin = relaysLogin;
     state.config = config;
     state.logins = logins;
-    const hasSameTools = state.tools.configure(products);
+    const hasSameTools = state.tools.configure(toolSettings);
     this.#forwarded = forwardedBy(config);
     this.#limiter.limits = processLimits(config);
     this.sessions.settings = storeSettings(config);
@@ -131,25 +137,25 @@ export class Hub {
     if (this.#drain.isEmpty) this.#closeRemovedTargets();
   }
 
-  /** The configuration serves: children that are to wait for sessions are started. */
+  /** Applies a configuration that is now in effect, and starts spare processes. */
   serve(config: McpConfig, compiled: CompiledTargets, tls: TlsOptions | undefined): void {
     this.configure(config, compiled, tls);
     for (const target of this.targets) target.warmUp();
   }
 
-  /** For a child. Nobody uses a spare: it goes first. A session whose processes are parked would free nothing. */
+  /** Frees a process slot: ends a spare process first, or a session with a running process. */
   #makeRoom(client: string | undefined, isOwn: boolean): boolean {
     if (client !== undefined && isOwn) return this.sessions.makeRoomWithin(client, ownsProcess);
     return this.targets.some((target) => target.dropSpare()) || this.sessions.makeRoom(ownsProcess, client);
   }
 
-  /** Whose session it is. */
+  /** The client of a request, for session limits. */
   clientOf(exchange: Exchange): SessionClient {
     const headerBytes = this.wantsHeaders ? exchange.request.headers.chars : 0;
     return { client: exchange.client, owner: ownerOf(exchange), headerBytes };
   }
 
-  /** The backend is gone from the configuration: requests that run are answered, then everything is closed. */
+  /** Closes the backend after its running requests, because it was removed from the configuration. */
   retire(): Promise<void> {
     this.sessions.retire();
     const { sessions } = this;
@@ -176,13 +182,13 @@ export class Hub {
     return session.open(router, request, sink, report, exchange.isWatched ? sink : undefined);
   }
 
-  /** Opens the event stream of the old transport. Throws `overloaded`. */
+  /** Opens the event stream of the HTTP+SSE transport. Throws `overloaded`. */
   openStream(exchange: Exchange, sink: ResponseReceiver): BackendRun {
     const session = this.sessions.create(this.clientOf(exchange));
     return session.openStream(sink, endpointOf(exchange.request, session));
   }
 
-  /** Brings up the servers of a client of the old transport. */
+  /** Starts the servers of a client of the HTTP+SSE transport. */
   initializeStream(
     session: Session,
     request: ClientRequest,
@@ -193,7 +199,7 @@ export class Hub {
     session.openOnStream(this.#routers.legacy(session, request, headers), request, report, wire);
   }
 
-  /** Serves a request of the modern era. Throws `overloaded`. */
+  /** Serves a modern request. Throws `overloaded`. */
   serveModern(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     return runSessionless(
       this.#group(request, exchange),
@@ -204,7 +210,7 @@ export class Hub {
     );
   }
 
-  /** Serves a request of the legacy era without a session. Throws `overloaded`. */
+  /** Serves a legacy request without a session. Throws `overloaded`. */
   serveStateless(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     const sent = asModernRequest(request);
     return runSessionless(
@@ -220,7 +226,7 @@ export class Hub {
     return { report, sessions: this.sessions, nowMs: () => this.#services.clock.monotonicMs() };
   }
 
-  /** For those who ask servers for their tools outside of any session. */
+  /** Access to the servers' tools outside of any session. */
   inspection(): Inspection {
     return {
       targets: this.targets,
@@ -276,8 +282,8 @@ export class Hub {
   }
 
   /**
-   * Who shows the same credential shares a group; who shows none, with whom calls from the same address. A legacy
-   * server was told who its client is and what it can do, so there these count too.
+   * Requests with the same credential share a group; without a credential, requests from the same address do. A legacy
+   * server is initialized with the client's name and capabilities, so these are then part of the key too.
    */
   #group(request: ClientRequest, exchange: Exchange): ClientGroup {
     const owner = clientGroupOwner(exchange, this.#forwarded);
@@ -295,7 +301,7 @@ export class Hub {
   }
 }
 
-/** Headers of clients that any target is told. */
+/** Client headers that any target forwards. */
 export function forwardedBy({ targets }: McpConfig): readonly string[] {
   return targets.flatMap(({ mcp, sse, openapi }) => (mcp ?? sse ?? openapi)?.forwardHeaders ?? []);
 }
@@ -315,7 +321,7 @@ export function storeSettings(config: McpConfig) {
   return { maxSessions, maxSessionsPerClient, sessionIdleTtlMs: sessionIdleTtl, parkAfterMs: parkAfter };
 }
 
-/** A session that never came about has no task of its own: what its servers said is told by the backend's. */
+/** The failures for the backend's `detail()`, because a session that failed to open has no task of its own. */
 export function failuresOf(targets: readonly Target[]): Record<string, unknown> {
   const failures = targets.flatMap(({ name, failures: of }) => {
     const last = of.last();

@@ -1,7 +1,8 @@
 /**
- * A remote server that wants a login, behind a route without authentication: clients log in there themselves. They
- * compare addresses with the one they called, so the documents name the gateway; authorize and token requests pass
- * through it only to name the server's own resource again, because tokens are for the server. The gateway keeps nothing.
+ * Relays the login of a remote server behind a route without authentication, where clients log in themselves. Clients
+ * compare addresses with the one that they called, so the metadata documents contain the gateway's address. Authorize
+ * and token requests pass through the gateway only to restore the server's own resource, because tokens are issued for
+ * the server. The gateway stores nothing.
  */
 
 import type { Duplex } from "node:stream";
@@ -25,23 +26,25 @@ import { confinedFetch, discoverLogin, type LoginDocuments } from "./logins/oaut
 import type { McpConfig } from "./server-side/target-config.ts";
 
 const DOCUMENTS_MS = 600_000;
-/** A server without metadata is not asked for each client. */
+/** How long a failed discovery is cached. */
 const FAILURE_MS = 10_000;
 const TOKEN_MS = 15_000;
 const MAX_RELAYED_FORM_BYTES = 64 * 1024;
 const MAX_RELAYED_ANSWER_BYTES = 256 * 1024;
 const FORM = "application/x-www-form-urlencoded";
-/** Documents are public and clients run in browsers too. What is said depends on the address that was called. */
+/** The documents are public, clients may run in browsers, and the content depends on the address of the request. */
 const ANY_ORIGIN = { "access-control-allow-origin": "*", "cache-control": "no-store" };
-/** Of a token endpoint's answer (RFC 6749 section 5): nothing else comes through, should it be another page. */
+/**
+ * Members of a token response (RFC 6749 section 5). Others are removed, in case the endpoint is another kind of page.
+ */
 const TOKEN_MEMBERS = [
   ...["access_token", "token_type", "expires_in", "refresh_token", "scope", "id_token"],
   ...["error", "error_description", "error_uri"],
 ];
-/** They speak of the authorization server's own address, or vouch for what is changed here. */
+/** Members that refer to the authorization server's own address, or sign values that are changed here. */
 const NOT_PASSED_ON = ["signed_metadata", "authorization_response_iss_parameter_supported"];
 
-/** The server whose logins are relayed; undefined where they are not. */
+/** The URL of the server whose logins are relayed; undefined if there is none. */
 function relayedServer({ targets }: McpConfig): string | undefined {
   const [target] = targets;
   if (targets.length !== 1 || target?.mcp === undefined || target.mcp.oauth !== undefined) return undefined;
@@ -49,13 +52,13 @@ function relayedServer({ targets }: McpConfig): string | undefined {
   return forwardHeaders.includes("authorization") && !Object.hasOwn(headers, "authorization") ? url : undefined;
 }
 
-/** Where the documents are, for a route with these paths. */
+/** The paths of the documents, for a route with these paths. */
 export function relayPaths(config: McpConfig, paths: readonly string[]): readonly ExtraMatch[] {
   if (relayedServer(config) === undefined) return [];
   return [...endpointsOf(suffixesOf(paths))].map(([exact, { isShared }]) => ({ exact, isShared }));
 }
 
-/** Undefined where clients do not log in at the server themselves. */
+/** Undefined if clients do not log in at the server themselves. */
 export function loginRelay(config: McpConfig, env: BackendEnv): LoginRelay | undefined {
   const url = env.readsCredential === false ? relayedServer(config) : undefined;
   if (url === undefined) return undefined;
@@ -81,13 +84,13 @@ export class LoginRelay {
     this.#endpoints = endpointsOf(this.#suffixes);
   }
 
-  /** The answer to a request at one of the login paths; undefined for every other. */
+  /** Responds to a request at one of the login paths; undefined for other paths. */
   answer(exchange: Exchange): Promise<Reply> | undefined {
     const endpoint = this.#endpoints.get(exchange.originalPath);
     return endpoint && this.#answer(endpoint, exchange);
   }
 
-  /** A challenge of the server, which names the gateway's own document. */
+  /** Rewrites a challenge of the server to refer to the gateway's document. */
   challenge(text: string, exchange: Exchange): string {
     const path = exchange.originalPath;
     const suffix = this.#suffixes.find((one) => path === one || path.startsWith(`${one}/`)) ?? "";
@@ -146,7 +149,7 @@ export class LoginRelay {
     return { ...jsonReply(answer.status, body, ANY_ORIGIN), confidential: true };
   }
 
-  /** Asked for once in a while, however many clients come. */
+  /** The documents of the server, cached for all clients. */
   #discovered(listener: string): Promise<LoginDocuments> {
     const nowMs = this.#env.clock.monotonicMs();
     if (this.#documents && this.#documents.untilMs > nowMs) return this.#documents.found;
@@ -169,7 +172,7 @@ function suffixesOf(paths: readonly string[]): readonly string[] {
 
 function endpointsOf(suffixes: readonly string[]): ReadonlyMap<string, LoginEndpoint> {
   const all = new Map<string, LoginEndpoint>();
-  // Clients register at the authorization server itself.
+  // Clients register directly at the authorization server.
   for (const suffix of suffixes)
     for (const [path, endpoint] of loginEndpoints(`http://gateway${suffix}`, true))
       if (endpoint.kind !== "registration" && (!all.has(path) || !endpoint.isShared)) all.set(path, endpoint);
@@ -207,7 +210,7 @@ function authorize({ server }: LoginDocuments, exchange: Exchange): Reply {
   return emptyReply(302, { location, "cache-control": "no-store", "referrer-policy": "no-referrer" });
 }
 
-/** The same parameters; a resource that is named becomes the server's own. Nothing else may stand twice. */
+/** Replaces `resource` with the server's own. Throws if another parameter is repeated. */
 function withResource(form: string, resource: string): string {
   const pairs = parseForm(form);
   const others = pairs.filter(({ name }) => name.toLowerCase() !== "resource");

@@ -6,7 +6,9 @@ import { test } from "node:test";
 import { rawClient } from "../../test/support/mcp/client.ts";
 import { serveMcp } from "../../test/support/mcp/serve-backend.ts";
 
-/** A server that closes a kept connection instead of reading the next message of a method, once, as an idle limit does. */
+/**
+ * A server that closes a kept connection instead of reading the next message of a method, once, as an idle limit does.
+ */
 async function startClosing() {
   const seen: string[] = [];
   const closing = new Set<string>();

@@ -1,6 +1,6 @@
 /**
- * Where the outcome of an MCP request goes: the facts of its exchange, the failure in its records, the metrics. On the
- * old transport the exchange of a message has ended long before its answer goes out: the log tells of a failure then.
+ * Reports the outcome of an MCP request to the attributes of its exchange, the request records, and the metrics. With
+ * the HTTP+SSE transport, the exchange of a message ends before its response is sent, so a failure is logged instead.
  */
 import type { AttributeSource } from "../cel/expression.ts";
 import type { ResponseReceiver } from "../core/backend.ts";
@@ -21,7 +21,7 @@ export interface ReportEnv {
   names(): Names;
 }
 
-/** A class and no literal with getters: V8 keeps what those know until its next full collection, for each request. */
+/** A class instead of an object literal with getters, because V8 retains the scope of those until a full collection. */
 export class RequestReport implements CallReport {
   readonly #env: ReportEnv;
   readonly #exchange: Exchange;
@@ -41,9 +41,9 @@ export class RequestReport implements CallReport {
 
   get watched(): ShadowReporter {
     const exchange = this.#exchange;
-    // The exchange of a message on the old transport ends before its answer comes.
+    // With the HTTP+SSE transport, the exchange ends before the response is sent.
     if (this.#isOldTransport) exchange.shadow.isPending = true;
-    // A call that a guard rejects has been counted by limits.
+    // Limits have already counted a call whose result a guard rejects.
     return (detail, rule) => exchange.deniedInShadow("mcp", detail, { rule, isCounted: true });
   }
 
@@ -56,7 +56,7 @@ export class RequestReport implements CallReport {
     const exchange = this.#exchange;
     const { metrics, logger, names } = this.#env;
     const facts = exchange.facts.mcp;
-    // The facts of a batch name none of its messages.
+    // The attributes of a batch do not describe its individual messages.
     const own = facts?.methodName === undefined ? factsOf(request, undefined, names()) : facts;
     const target = routed?.name ?? own.tool?.target ?? own.target ?? "";
     exchange.records.audit?.ended(request.id, target, kind, answer);
@@ -90,7 +90,7 @@ export function factsOf(message: ClientMessage | undefined, sessionId: string | 
   const about = message.kind === "request" ? namedIn(message) : undefined;
   if (about === undefined) return facts;
   const found = names.isPrefixed ? names.inward(about.kind, about.name) : { target: only ?? "", name: about.name };
-  // A name that belongs to no target is unknown: it will be refused as such.
+  // A name without a target is unknown and is rejected later.
   if (found === undefined) return facts;
   const { target, name } = found;
   if (target !== "") facts.target = target;
@@ -100,7 +100,7 @@ export function factsOf(message: ClientMessage | undefined, sessionId: string | 
   return facts;
 }
 
-/** The call that these facts are about, with its arguments. */
+/** The tool call that these attributes describe, with its arguments. */
 export function calledTool(message: ClientMessage | undefined, { tool }: McpFacts): CalledTool | undefined {
   if (tool === undefined || message?.kind !== "request") return undefined;
   return { facts: tool, args: message.params.arguments };

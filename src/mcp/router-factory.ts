@@ -1,6 +1,7 @@
 /**
- * Creates the router of a session or client group over the current targets of one backend. Each target gets a connection of
- * its own, or the shared connection if the target is `shared`, wrapped with its login and its tool settings.
+ * Creates the router of a session or client group over the current targets of one backend. Each target gets a
+ * connection of its own, or the shared connection if the target is `shared`, wrapped with its login and its tool
+ * settings.
  */
 
 import { createIdSource } from "../base/ids.ts";
@@ -93,7 +94,7 @@ export class RouterFactory {
     return this.#router(upstreams, "modern", this.#tasks.client(group.owner), neverLate, () => undefined);
   }
 
-  /** A target is gone from the configuration. Returns the server that all shared, to be ended. */
+  /** Forgets a removed target. Returns its shared connection, which the caller must end. */
   forget(target: Target): SharedConnection | undefined {
     this.#connectionOptions.delete(target);
     const server = this.#sharedServers.get(target);
@@ -103,7 +104,7 @@ export class RouterFactory {
 
   #router(
     upstreams: readonly Upstream[],
-    era: McpProtocol,
+    protocol: McpProtocol,
     tasks: ClientTasks,
     late: AddUpstream,
     arrived: (upstream: Upstream) => void,
@@ -115,11 +116,11 @@ export class RouterFactory {
     const router =
       only && upstreams.length === 1 && !names.isPrefixed
         ? new SingleRouter(only, names, late, tasks)
-        : new AggregateRouter(upstreams, { names, failureMode, era, late, clock, arrived });
-    return this.#state.config.toolMode === "search" ? new SearchRouter(router, era) : router;
+        : new AggregateRouter(upstreams, { names, failureMode, protocol, late, clock, arrived });
+    return this.#state.config.toolMode === "search" ? new SearchRouter(router, protocol) : router;
   }
 
-  /** The target with the tools that the configuration makes of its own. */
+  /** Wraps the upstream with the target's tool settings, if it has any. */
   #offered(target: Target, user: UpstreamListener, make: (user: UpstreamListener) => Upstream): Upstream {
     const tools = this.#state.tools.of(target);
     return tools === undefined
@@ -127,11 +128,11 @@ export class RouterFactory {
       : new ToolUpstream({ ...tools, clock: this.#state.services.clock }, user, make);
   }
 
-  /** With the login of the user at the server, where the server wants one. */
+  /** Wraps the upstream with the user's login, if the target has `oauth`. */
   #loggedIn(
     target: Target,
     { owner, client }: { readonly owner: string | undefined; readonly client: string },
-    era: McpProtocol,
+    protocol: McpProtocol,
     version: string,
     user: UpstreamListener,
     make: (user: UpstreamListener, link: ConnectionOptions) => Upstream,
@@ -139,14 +140,14 @@ export class RouterFactory {
     const login = this.#state.logins.get(target.name);
     const link = target.config.stdio === undefined ? this.connectionOptions(target) : this.#childLink(target, client);
     if (login === undefined) return make(user, link);
-    // The route has an authentication policy: whoever comes here without an identity is a defect, and gets nothing.
-    if (owner === undefined) throw new Error("a target with oauth needs users that are identified");
-    return new LoginUpstream({ login, principal: owner, era, version }, user, (own, bearer) =>
+    // The route requires authentication, so a request without an identity is a defect.
+    if (owner === undefined) throw new Error("a target with oauth requires authenticated users");
+    return new LoginUpstream({ login, principal: owner, protocol, version }, user, (own, bearer) =>
       make(own, { ...link, authorization: () => bearer.token }),
     );
   }
 
-  /** Brought up by the first who needs it. */
+  /** The shared connection of a target. The first session creates it. */
   #shared(target: Target): SharedConnection {
     const known = this.#sharedServers.get(target);
     if (known) return known;
@@ -163,7 +164,7 @@ export class RouterFactory {
     return server;
   }
 
-  /** A child process is counted as that of the client whose session starts it. */
+  /** Charges child processes to the client whose session starts them. */
   #childLink(target: Target, client: string): ConnectionOptions {
     return {
       ...this.connectionOptions(target),
@@ -171,7 +172,7 @@ export class RouterFactory {
     };
   }
 
-  /** The same for all sessions: it is made once. */
+  /** Created once per target and used by all sessions. */
   connectionOptions(target: Target): ConnectionOptions {
     const known = this.#connectionOptions.get(target);
     if (known) return known;

@@ -1,6 +1,6 @@
 /**
- * Legacy sessions that another process opened: the gateway before a restart, or another replica. A client that presents a
- * signed session id continues here: requests and streams start the servers and repeat the client's `initialize`;
+ * Legacy sessions that another process opened: the gateway before a restart, or another replica. A client that presents
+ * a signed session id continues here: requests and streams start the servers and repeat the client's `initialize`;
  * notifications and responses are forwarded to the replicas that hold the session; DELETE ends it without resuming it.
  */
 
@@ -43,8 +43,8 @@ export class SessionResumption {
   }
 
   /**
-   * Resolves with the action that replaces the one in the request, or with undefined if the request can be handled as if
-   * the session had always been here. Rejects with RequestRejection if the servers could not be started.
+   * Resolves with the action that replaces the one in the request, or with undefined if the request can be handled as
+   * if the session had always been here. Rejects with RequestRejection if the servers could not be started.
    */
   async prepare(
     exchange: Exchange,
@@ -81,7 +81,9 @@ export class SessionResumption {
     return resuming;
   }
 
-  /** Forwards messages that expect no response to the replicas that hold the session. False if there is no such session. */
+  /**
+   * Forwards messages that expect no response to the replicas that hold the session. False if there is no such session.
+   */
   async #forward(
     id: string,
     owner: string | undefined,

@@ -55,7 +55,7 @@ export interface AggregateOptions {
   readonly names: Names;
   readonly failureMode: () => "failOpen" | "failClosed";
   /** The clients' protocol. Upstreams hide a target that has another one. */
-  readonly era: McpProtocol;
+  readonly protocol: McpProtocol;
   readonly late: AddUpstream;
   readonly clock: Clock;
   /** A slow target is available, so the client should list again. */
@@ -89,7 +89,7 @@ export class AggregateRouter implements Router {
 
   run(call: Call, access: McpAccess | undefined): CallHandle {
     const { method } = call.request;
-    if (this.#options.era === "modern") {
+    if (this.#options.protocol === "modern") {
       if (method === "server/discover") return this.#discover(call);
       if (method === "subscriptions/listen") return this.#listen(call, access);
       if (REMOVED_METHODS.has(method)) return this.#fail(call, unknownMethod(method));
@@ -255,7 +255,7 @@ export class AggregateRouter implements Router {
 
   #answer(call: Call, result: string): CallHandle {
     const message = asResult(result);
-    if (this.#options.era !== "modern") call.answered(message);
+    if (this.#options.protocol !== "modern") call.answered(message);
     else
       runMessageSteps(
         message,

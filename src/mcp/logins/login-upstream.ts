@@ -41,7 +41,7 @@ const CAPABILITIES = { tools: { listChanged: true }, prompts: { listChanged: tru
 export interface LoginUpstreamEnv {
   readonly login: ServerLogin;
   readonly principal: string;
-  readonly era: McpProtocol;
+  readonly protocol: McpProtocol;
   /** The protocol version that the client requested in `initialize`. */
   readonly version: string;
 }
@@ -249,7 +249,9 @@ export class LoginUpstream implements Upstream, UpstreamListener {
 
   #answer(call: Call, result: string): void {
     const message = asServerMessage(resultText("0", result));
-    call.answered(this.#env.era === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message);
+    call.answered(
+      this.#env.protocol === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message,
+    );
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * What replicas tell each other about the sessions and calls that they hold, over the store's bus. Messages are sealed and
- * bound to their channel: whoever can write to Redis can neither read nor invent one. Without a bus nobody is told anything.
+ * Sends messages about sessions and calls between replicas, over the store's bus. Messages are encrypted and bound to
+ * their channel, so access to Redis is not enough to read or forge one. Without a bus, nothing is sent.
  */
 import { randomBytes } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -9,9 +9,9 @@ import { Sealer } from "../../store/sealer.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type Bus, type BusChannel, type Store, storeNamespace } from "../../store/store.ts";
 
-/** Messages that are on their way to Redis; beyond it they are dropped, as while Redis is away. */
+/** Limit of concurrent sends to Redis. Further messages are dropped, as while Redis is unavailable. */
 const MAX_SENDS = 1_000;
-/** How long a replica waits for the others to do what it asked; they do it in milliseconds, if they live. */
+/** Timeout for confirmations of other replicas, which usually take milliseconds. */
 const ASK_MS = 2_000;
 
 export interface ReplicaEnv {
@@ -21,7 +21,7 @@ export interface ReplicaEnv {
   readonly key: SigningKey;
 }
 
-/** A part of what replicas tell each other; each kind of message names its own. */
+/** A message between replicas. Each feature defines its own kinds. */
 export interface ReplicaMessage {
   readonly kind: string;
   readonly text?: string;
@@ -30,11 +30,11 @@ export interface ReplicaMessage {
 interface Envelope {
   readonly from: string;
   readonly message: ReplicaMessage;
-  /** Whoever hears it tells when it is done. */
+  /** The id of a request for confirmation: each receiver replies after processing the message. */
   readonly ask?: number;
 }
 
-export type Heard = (message: ReplicaMessage) => Promise<void> | void;
+export type ReplicaListener = (message: ReplicaMessage) => Promise<void> | void;
 
 export class ReplicaBus {
   readonly #env: ReplicaEnv;
@@ -59,12 +59,15 @@ export class ReplicaBus {
     return this.#store.bus;
   }
 
-  /** Resolves with how many others may have heard it; 0 also if it could not be sent. This process counts if it listens. */
+  /**
+   * Resolves with the number of receivers, including this process if it listens on the channel. Resolves with 0 if the
+   * message could not be sent.
+   */
   async send(channel: string, message: ReplicaMessage, ask?: number): Promise<number> {
     const bus = this.#bus;
     if (bus === undefined) return 0;
     if (this.#sends >= MAX_SENDS) {
-      this.#env.logger.warn("a message to other replicas was dropped", { kind: message.kind });
+      this.#env.logger.warn("message to other replicas dropped: too many in flight", { kind: message.kind });
       return 0;
     }
     this.#sends += 1;
@@ -73,14 +76,14 @@ export class ReplicaBus {
       return await bus.publish(channel, this.#sealed().seal(channel, envelope));
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      this.#env.logger.warn("other replicas could not be told", { kind: message.kind, reason });
+      this.#env.logger.warn("message to other replicas failed", { kind: message.kind, reason });
       return 0;
     } finally {
       this.#sends -= 1;
     }
   }
 
-  /** Resolves when all who heard it have done it, or time is over. */
+  /** Resolves when all receivers have confirmed the message, or after a timeout. */
   async ask(channel: string, message: ReplicaMessage): Promise<void> {
     const bus = this.#bus;
     if (bus === undefined) return;
@@ -99,21 +102,21 @@ export class ReplicaBus {
         done += 1;
         if (done >= expected) end();
       });
-      void this.send(channel, message, id).then((heard) => {
-        expected = heard;
+      void this.send(channel, message, id).then((receivers) => {
+        expected = receivers;
         if (done >= expected) end();
       });
     });
   }
 
-  /** Hears what other processes send, not what this one does. Undefined where there is no bus. */
-  listen(channel: string, heard: Heard): BusChannel | undefined {
+  /** Receives messages of other processes on a channel. Undefined without a bus. */
+  listen(channel: string, received: ReplicaListener): BusChannel | undefined {
     return this.#bus?.listen(channel, (sealed) => {
       const envelope = this.#opened(channel, sealed);
       if (envelope === undefined) return;
       const { from, message, ask } = envelope;
       void Promise.resolve()
-        .then(() => (from === this.#id ? undefined : heard(message)))
+        .then(() => (from === this.#id ? undefined : received(message)))
         .catch((error: Error) => this.#failed(message, error))
         .then(() => (ask === undefined ? 0 : this.send(repliesOf(from), { kind: "done", text: String(ask) })));
     });
@@ -133,10 +136,10 @@ export class ReplicaBus {
   }
 
   #failed({ kind }: ReplicaMessage, error: Error): void {
-    this.#env.logger.warn("a message of another replica could not be followed", { kind, reason: error.message });
+    this.#env.logger.warn("message of another replica could not be processed", { kind, reason: error.message });
   }
 
-  /** The key may be read from the store later than the first message is sent. */
+  /** Created on use, because the key may be loaded from the store after the first message. */
   #sealed(): Sealer {
     const secret = this.#env.key.sign("mcp replicas");
     if (this.#sealer?.secret !== secret) this.#sealer = { secret, sealer: new Sealer(secret, "mcp replicas") };

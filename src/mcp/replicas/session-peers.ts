@@ -1,35 +1,35 @@
 /**
- * One session, as other replicas that hold it too are told of it: behind a load balancer each message of its client may
- * reach any of them. What the client has set is set everywhere before it is answered; what it tells reaches all; what servers
- * tell it reaches the replica that it listens to.
+ * Synchronizes one session between the replicas that hold it, because a load balancer may send each message of the
+ * client to another replica. Settings are applied on all replicas before the client gets the response. Notifications of
+ * the client are sent to all replicas, and those of servers to the replica with the client's stream.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { BusChannel } from "../../store/store.ts";
 import { type Call, withAnswer } from "../protocol/call.ts";
 import { type ClientNotification, type ClientRequest, parseClientMessage } from "../protocol/json-rpc.ts";
-import type { Heard, ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
+import type { ReplicaBus, ReplicaListener, ReplicaMessage } from "./replica-bus.ts";
 import { isSetting, type SessionSettings } from "./session-settings.ts";
 
-/** The rest of what clients tell is small: a reason, a place, a progress. */
+/** Larger messages are not replicated. Notifications of clients are usually small. */
 const MAX_TOLD_CHARS = 256 * 1024;
 
 export interface SessionReplication {
   readonly clock: Clock;
   readonly bus: ReplicaBus;
   readonly settings: SessionSettings;
-  /** When what is kept of a session that is used now may be forgotten. */
+  /** The expiry of stored data for a session that is in use now. */
   expiresAtMs(): number;
 }
 
-/** The session, as far as others reach it. */
+/** The part of a session that receives messages of other replicas. */
 export interface PeerSession {
-  /** Its client has told another replica. */
+  /** The client sent a notification to another replica. */
   toldElsewhere(message: ClientNotification): void;
-  /** Its client has set it at another replica. Resolves when the servers here know it. */
+  /** The client changed a setting at another replica. Resolves when it is applied to the servers here. */
   setElsewhere(request: ClientRequest): Promise<void>;
-  /** A server at another replica has something for whoever listens. */
+  /** A server at another replica sent a message, and the client's stream is here. */
   heardElsewhere(text: string): void;
-  /** Its client has begun to listen to another replica. */
+  /** The client opened its stream at another replica. */
   listensElsewhere(): void;
   endedElsewhere(): void;
 }
@@ -49,17 +49,17 @@ export class SessionPeers {
     this.#session = session;
   }
 
-  /** Others may hold the session too. */
+  /** Whether other replicas may hold the session. */
   get isShared(): boolean {
     return this.#name !== undefined && this.#env.bus.isThere;
   }
 
-  /** Whether there is anything in the store to be kept alive. */
+  /** Whether the session has settings in the store. */
   get hasSettings(): boolean {
     return this.#hasSettings;
   }
 
-  /** Resolves when everything that others tell from now on is heard. */
+  /** Resolves when messages of other replicas are received. */
   async join(): Promise<void> {
     if (this.#name === undefined || this.#channel !== undefined) return;
     this.#channel = this.#env.bus.listen(channelOf(this.#name), follower(this.#session));
@@ -71,7 +71,7 @@ export class SessionPeers {
     this.notListening();
   }
 
-  /** What the client had set before this process got the session. */
+  /** The settings that the client made before this process resumed the session, as requests. */
   async before(): Promise<readonly ClientRequest[]> {
     if (this.#name === undefined) return [];
     const settings = await this.#env.settings.of(this.#name);
@@ -83,7 +83,7 @@ export class SessionPeers {
     if (this.#name !== undefined) tellSession(this.#env.bus, this.#name, message);
   }
 
-  /** A call that may set something: its answer waits until all who hold the session know it. */
+  /** Wraps a call that changes a setting, so that its response waits until all replicas have applied it. */
   spread(call: Call): Call {
     const name = this.#name;
     if (name === undefined || !isSetting(call.request.method)) return call;
@@ -97,12 +97,12 @@ export class SessionPeers {
     };
   }
 
-  /** The client listens here. */
+  /** Called when the client opens its stream here. */
   listening(): void {
     const name = this.#name;
     if (name === undefined || this.#listening !== undefined) return;
     this.#listening = this.#env.bus.listen(listenersOf(name), follower(this.#session));
-    // What others could not tell anybody until now comes after this.
+    // Other replicas now send the messages that they could not deliver.
     void this.#listening?.ready.then(() => this.#env.bus.send(channelOf(name), { kind: "listening" }));
   }
 
@@ -111,7 +111,7 @@ export class SessionPeers {
     this.#listening = undefined;
   }
 
-  /** Resolves with whether the client listens to another replica, which passes it on. */
+  /** Sends a message to the replica with the client's stream. Resolves with false if there is none. */
   async pass(text: string): Promise<boolean> {
     if (this.#name === undefined || text.length > MAX_TOLD_CHARS) return false;
     return (await this.#env.bus.send(listenersOf(this.#name), { kind: "event", text })) > 0;
@@ -125,17 +125,17 @@ export class SessionPeers {
   }
 }
 
-/** A client has told something to a replica that may not hold its session. */
+/** Forwards a client's notification to the replicas that hold the session. */
 export function tellSession(bus: ReplicaBus, name: string, { text }: ClientNotification): void {
   if (bus.isThere && text.length <= MAX_TOLD_CHARS) void bus.send(channelOf(name), { kind: "told", text });
 }
 
-/** A session was ended at a replica that may not hold it. */
+/** Ends a session on all replicas that hold it. */
 export function endSession(bus: ReplicaBus, name: string): void {
   if (bus.isThere) void bus.send(channelOf(name), { kind: "ended" });
 }
 
-function follower(session: PeerSession): Heard {
+function follower(session: PeerSession): ReplicaListener {
   return ({ kind, text = "" }: ReplicaMessage) => {
     switch (kind) {
       case "ended":
@@ -153,7 +153,7 @@ function follower(session: PeerSession): Heard {
         return message.kind === "request" ? session.setElsewhere(message) : undefined;
       }
       default:
-        // A newer release may say more.
+        // A newer version may send other kinds.
         return undefined;
     }
   };

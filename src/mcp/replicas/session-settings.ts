@@ -1,17 +1,17 @@
 /**
- * What the client of a session has set at its servers, log level and subscriptions, kept with the session in the store: a
- * process that takes the session over sets it again. The record is sealed; a list that grows beyond all use is cut.
+ * Stores the log level and the subscriptions of a session, so that a process that resumes the session can restore them.
+ * The record is encrypted, and the number of subscriptions is limited.
  */
 import { Sealer } from "../../store/sealer.ts";
 import { type Store, storeNamespace } from "../../store/store.ts";
 import { asClientRequest, type ClientRequest } from "../protocol/json-rpc.ts";
 import type { ReplicaEnv } from "./replica-bus.ts";
 
-/** Of one session; what a client subscribes to beyond it is not set again in another process. */
+/** Limit per session. Further subscriptions are not restored in another process. */
 const MAX_KEPT_SUBSCRIPTIONS = 500;
 const MAX_KEPT_URI_CHARS = 1_000;
 const MAX_LEVEL_CHARS = 100;
-/** Other replicas may change the record at the same time. */
+/** Number of attempts, because other replicas may change the record at the same time. */
 const TRIES = 5;
 
 const SUBSCRIBE = "resources/subscribe";
@@ -21,7 +21,7 @@ const METHODS: ReadonlySet<string> = new Set([SUBSCRIBE, UNSUBSCRIBE, SET_LEVEL]
 
 interface Settings {
   readonly level?: string;
-  /** In the names that the client knows. */
+  /** URIs with the names that the client sees. */
   readonly uris: readonly string[];
 }
 
@@ -38,7 +38,7 @@ export class SessionSettings {
     this.#store = storeNamespace(env.store, "mcp-settings");
   }
 
-  /** The client's request has succeeded. Never rejects: without the store other processes do not learn of it. */
+  /** Stores the setting of a successful request. Never rejects: without the store, the setting is not shared. */
   async add(name: string, request: ClientRequest, expiresAtMs: number): Promise<void> {
     try {
       for (let tries = 0; tries < TRIES; tries++) {
@@ -47,13 +47,13 @@ export class SessionSettings {
         if (next === undefined) return;
         if (await this.#store.replace(name, before, this.#sealer().seal(name, next), { expiresAtMs })) return;
       }
-      this.#env.logger.warn("what a client has set was not kept", { reason: "others changed it at the same time" });
+      this.#env.logger.warn("MCP session settings could not be stored", { reason: "concurrent changes" });
     } catch (error) {
-      this.#env.logger.warn("what a client has set was not kept", { reason: (error as Error).message });
+      this.#env.logger.warn("MCP session settings could not be stored", { reason: (error as Error).message });
     }
   }
 
-  /** What has to be asked of servers that know nothing of the session. Never rejects. */
+  /** The requests that restore the settings at newly started servers. Never rejects. */
   async of(name: string): Promise<readonly ClientRequest[]> {
     try {
       const { level, uris } = this.#read(name, await this.#store.get(name));
@@ -62,12 +62,12 @@ export class SessionSettings {
         ...uris.map((uri) => asClientRequest(SUBSCRIBE, JSON.stringify({ uri }))),
       ];
     } catch (error) {
-      this.#env.logger.warn("what a client had set could not be read", { reason: (error as Error).message });
+      this.#env.logger.warn("MCP session settings could not be read", { reason: (error as Error).message });
       return [];
     }
   }
 
-  /** The session is in use. */
+  /** Extends the record of a session that is in use. */
   touch(name: string, expiresAtMs: number): void {
     this.#store
       .get(name)
@@ -79,7 +79,7 @@ export class SessionSettings {
     this.#store.delete(name).catch(() => undefined);
   }
 
-  /** A record that cannot be opened is none of ours: it is written anew. */
+  /** A record that cannot be decrypted is replaced. */
   #read(name: string, sealed: string | undefined): Settings {
     return (sealed === undefined ? undefined : this.#sealer().open<Settings>(name, sealed)) ?? { uris: [] };
   }
@@ -89,7 +89,7 @@ export class SessionSettings {
   }
 }
 
-/** Undefined if there is nothing to keep. */
+/** The changed settings; undefined if the request changes nothing that is stored. */
 function changed(settings: Settings, { method, params }: ClientRequest): Settings | undefined {
   if (method === SET_LEVEL) {
     const { level } = params;

@@ -1,7 +1,7 @@
 /**
- * Which tasks a client has created, so that only this client can read, change or cancel them: a remote server often knows
- * the gateway's credential only and cannot tell its users apart. A client has one sealed record for each target, in the
- * store, so that replicas share it. The record is bounded: beyond it, the oldest tasks are forgotten and become unknown.
+ * Records which client created a task, so that only this client can read, change, or cancel it. A remote server often
+ * receives only the gateway's credential and cannot distinguish users. Each client has one encrypted record per target
+ * in the store, which replicas share. The record is limited; the oldest tasks are dropped and become unknown.
  */
 import { createHash } from "node:crypto";
 import { Sealer } from "../../store/sealer.ts";
@@ -10,18 +10,18 @@ import type { ReplicaEnv } from "./replica-bus.ts";
 
 const MAX_TASKS = 500;
 const MAX_RECORD_CHARS = 128 * 1024;
-/** Arguments that are longer are not kept; rules that read them then deny. */
+/** Longer arguments are not stored. Rules that read them then deny access. */
 const MAX_ARGUMENT_CHARS = 4 * 1024;
-/** Since a task of the client was created or used. */
+/** Lifetime of a record after the last creation or use of a task. */
 const KEPT_MS = 24 * 3_600_000;
 const REFRESHED_AFTER_MS = 3_600_000;
-/** Other calls of the same client may change the record at the same time. */
+/** Number of attempts, because other calls of the client may change the record at the same time. */
 const TRIES = 20;
 
-/** The call that created a task, as rules judge it. */
+/** The call that created a task, for authorization rules. */
 export interface TaskOrigin {
   readonly tool: string;
-  /** Undefined where no rule judged them, and where they are too long. */
+  /** Undefined if no rule applies, or if they are too long. */
   readonly arguments?: unknown;
 }
 
@@ -32,7 +32,7 @@ interface KeptTask extends TaskOrigin {
 
 interface Kept {
   readonly atMs: number;
-  /** The oldest first. */
+  /** Oldest first. */
   readonly tasks: readonly KeptTask[];
 }
 
@@ -45,7 +45,7 @@ export interface TaskRecordsEnv extends ReplicaEnv {
   readonly backend: string;
 }
 
-/** The records of one client: a principal, or the session of a client that nobody identified. */
+/** The records of one client: a principal, or the session of an unauthenticated client. */
 export interface ClientTasks {
   /** Rejects if the store is unavailable. */
   add(target: string, taskId: string, origin: TaskOrigin): Promise<void>;
@@ -100,7 +100,7 @@ export class TaskRecords {
     return this.#store.replace(name, before, this.#sealer().seal(name, kept), { expiresAtMs: atMs + KEPT_MS });
   }
 
-  /** A record that cannot be opened was written with another key: its tasks are unknown. */
+  /** A record that cannot be decrypted was written with another key, so its tasks are unknown. */
   #read(name: string, sealed: string | undefined): Kept {
     return (sealed === undefined ? undefined : this.#sealer().open<Kept>(name, sealed)) ?? { atMs: 0, tasks: [] };
   }

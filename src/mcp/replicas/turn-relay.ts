@@ -1,6 +1,7 @@
 /**
- * Calls of modern clients at legacy servers that wait for their client's input (`input_required`): the client's retry may
- * reach another replica than the one where the call waits. That one hands it over and gets what comes of it.
+ * Relays retries of suspended calls between replicas. A call of a modern client at a legacy server is suspended while
+ * it waits for input (`input_required`). If the client's retry arrives at another replica, that replica forwards the
+ * retry to the one that holds the call, and receives its messages and response.
  */
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -9,11 +10,12 @@ import { type Call, type CallHandle, type Failure, refuseQuestion, serverFailure
 import { asServerMessage, INVALID_PARAMS, parseClientMessage } from "../protocol/json-rpc.ts";
 import type { ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
 
-/** A larger answer does not go over the bus. */
+/** Larger responses are not sent over the bus; the call fails. */
 const MAX_RELAYED_CHARS = 2 * 1024 * 1024;
-/** How often the replica that waits looks whether the other one is still there, and how often in vain. */
-const LOOK_MS = 5_000;
-const LOOKS_IN_VAIN = 2;
+/** Interval of the checks whether the replica that holds the call is alive. */
+const PROBE_MS = 5_000;
+/** Consecutive failed checks before the call fails. */
+const FAILED_PROBES = 2;
 
 export const UNKNOWN_STATE: Failure = {
   code: INVALID_PARAMS,
@@ -22,9 +24,9 @@ export const UNKNOWN_STATE: Failure = {
 };
 
 export interface TurnRelay {
-  /** A call waits here under this token; `takeUp` is called with a retry that came to another replica. */
+  /** Registers a suspended call. `takeUp` is called with a retry that arrived at another replica. */
   wait(token: string, takeUp: (call: Call) => CallHandle): { close(): void };
-  /** A retry whose call does not wait here. */
+  /** Forwards a retry whose call is not suspended in this process. */
   takeUp(token: string, call: Call): CallHandle;
 }
 
@@ -39,7 +41,7 @@ interface Retry {
   readonly request: string;
 }
 
-/** The owner and the target are a part of the channel's name: the token of another user leads nowhere. */
+/** The channel name includes the owner and the target, so the token of another user matches no call. */
 export function turnRelays(env: TurnRelayEnv, backend: string) {
   return (target: { readonly name: string }, owner: string): TurnRelay | undefined => {
     if (!env.bus.isThere) return undefined;
@@ -54,7 +56,7 @@ export function turnRelays(env: TurnRelayEnv, backend: string) {
   };
 }
 
-/** Where the call is. */
+/** A suspended call in this process, open for retries of other replicas. */
 class WaitingTurn {
   readonly #bus: ReplicaBus;
   readonly #channel: BusChannel | undefined;
@@ -65,15 +67,15 @@ class WaitingTurn {
   constructor(bus: ReplicaBus, channel: string, takeUp: (call: Call) => CallHandle) {
     this.#bus = bus;
     this.#takeUp = takeUp;
-    this.#channel = bus.listen(channel, (message) => this.#heard(message));
+    this.#channel = bus.listen(channel, (message) => this.#received(message));
   }
 
-  /** The call does not wait any more. One that was handed over is listened to until it ends. */
+  /** Called when the call is no longer suspended. A call that another replica resumed stays connected until it ends. */
   close(): void {
     if (!this.#isTaken) this.#channel?.close();
   }
 
-  #heard({ kind, text = "" }: ReplicaMessage): void {
+  #received({ kind, text = "" }: ReplicaMessage): void {
     if (kind === "cancel") this.#running?.cancel("the client closed the connection");
     if (kind !== "retry" || this.#isTaken) return;
     this.#isTaken = true;
@@ -83,7 +85,7 @@ class WaitingTurn {
     const end = (message: ReplicaMessage): void => {
       this.#channel?.close();
       const isTooLarge = (message.text?.length ?? 0) > MAX_RELAYED_CHARS;
-      void this.#bus.send(reply, isTooLarge ? failed(serverFailure("the answer is too large")) : message);
+      void this.#bus.send(reply, isTooLarge ? failed(serverFailure("the response is too large")) : message);
     };
     this.#running = this.#takeUp({
       request,
@@ -98,14 +100,14 @@ class WaitingTurn {
   }
 }
 
-/** Where the client is. */
+/** A retry of a client in this process, for a call that another replica holds. */
 class RelayedTurn implements CallHandle {
   readonly #env: TurnRelayEnv;
   readonly #channel: string;
   readonly #call: Call;
   readonly #replies: BusChannel | undefined;
   readonly #timers: readonly Timer[];
-  #looksInVain = 0;
+  #failedProbes = 0;
   #isOver = false;
 
   constructor(env: TurnRelayEnv, channel: string, call: Call) {
@@ -113,13 +115,13 @@ class RelayedTurn implements CallHandle {
     this.#channel = channel;
     this.#call = call;
     const reply = `reply/${randomBytes(16).toString("hex")}`;
-    this.#replies = env.bus.listen(reply, (message) => this.#heard(message));
+    this.#replies = env.bus.listen(reply, (message) => this.#received(message));
     this.#timers = [
       env.clock.after(env.requestTimeoutMs(), () => {
         this.cancel();
         call.failed(serverFailure("the server did not answer in time", "backend_timeout"));
       }),
-      env.clock.every(LOOK_MS, () => void this.#look()),
+      env.clock.every(PROBE_MS, () => void this.#probe()),
     ];
     void this.#send(reply);
   }
@@ -133,18 +135,18 @@ class RelayedTurn implements CallHandle {
     await this.#replies?.ready;
     if (this.#isOver) return;
     const retry: Retry = { reply, request: this.#call.request.text };
-    const isHeard = (await this.#env.bus.send(this.#channel, { kind: "retry", text: JSON.stringify(retry) })) > 0;
-    if (!isHeard && this.#end()) this.#call.failed(UNKNOWN_STATE);
+    const isReceived = (await this.#env.bus.send(this.#channel, { kind: "retry", text: JSON.stringify(retry) })) > 0;
+    if (!isReceived && this.#end()) this.#call.failed(UNKNOWN_STATE);
   }
 
-  async #look(): Promise<void> {
+  async #probe(): Promise<void> {
     const isThere = (await this.#env.bus.send(this.#channel, { kind: "look" })) > 0;
-    this.#looksInVain = isThere ? 0 : this.#looksInVain + 1;
-    if (this.#looksInVain >= LOOKS_IN_VAIN && this.#end())
+    this.#failedProbes = isThere ? 0 : this.#failedProbes + 1;
+    if (this.#failedProbes >= FAILED_PROBES && this.#end())
       this.#call.failed(serverFailure("the replica that ran the call is gone"));
   }
 
-  #heard({ kind, text = "" }: ReplicaMessage): void {
+  #received({ kind, text = "" }: ReplicaMessage): void {
     if (this.#isOver) return;
     if (kind === "notified") this.#call.notified(asServerMessage(text));
     else if (kind === "answered" && this.#end()) this.#call.answered(asServerMessage(text));

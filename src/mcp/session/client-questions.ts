@@ -125,7 +125,9 @@ export class ForwardedAnswers {
   forward(record: Recorded | undefined, { id, text }: Answer): void {
     if (record === undefined || !this.#isShared || !QUESTION_ID.test(id)) return;
     if (text.length > MAX_CARRIED_CHARS || this.#writes >= MAX_WRITES) {
-      this.#env.logger.warn("client response not forwarded to the replica that sent the question", { characters: text.length });
+      this.#env.logger.warn("client response not forwarded to the replica that sent the question", {
+        characters: text.length,
+      });
       return;
     }
     this.#writes += 1;

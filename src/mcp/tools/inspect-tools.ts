@@ -22,7 +22,7 @@ import {
   type ToolDefinition,
   type ToolLock,
 } from "./tool-lock.ts";
-import type { ToolsOfTargets } from "./tool-settings.ts";
+import type { TargetTools } from "./tool-settings.ts";
 
 /** Leaves time for `npx` to download the server. */
 const INSPECTION_MS = 60_000;
@@ -30,7 +30,7 @@ const MAX_INSPECTED_PAGES = 100;
 
 export interface Inspection {
   readonly targets: readonly Target[];
-  readonly tools: ToolsOfTargets;
+  readonly tools: TargetTools;
   link(target: Target): ConnectionOptions;
 }
 
@@ -51,7 +51,7 @@ export function inspectTargets(
       .map((target) => {
         const own = tools.of(target);
         const quarantined = own?.quarantine.tools ?? [];
-        return inspectTarget(target, { link: link(target), lock: own?.product.lock, quarantined });
+        return inspectTarget(target, { link: link(target), lock: own?.settings.lock, quarantined });
       }),
   );
 }
@@ -73,7 +73,7 @@ async function inspectTarget(target: Target, env: InspectionEnv): Promise<Inspec
 export function withheldOf({ targets, tools }: Inspection): readonly InspectedTarget[] {
   return targets.map((target) => {
     const own = tools.of(target);
-    return { target: target.name, tools: withheldTools(own?.quarantine.tools ?? [], own?.product.lock) };
+    return { target: target.name, tools: withheldTools(own?.quarantine.tools ?? [], own?.settings.lock) };
   });
 }
 

@@ -44,7 +44,7 @@ export interface WatchFinding {
   readonly action: "mask" | "reject";
 }
 
-export interface ToolProduct {
+export interface ToolSettings {
   /** Changes when any tool setting changes. */
   readonly fingerprint: string;
   readonly lock: ToolLock | undefined;
@@ -62,7 +62,7 @@ interface CompiledOverride extends OfferedTool {
   readonly description: string | undefined;
 }
 
-export interface ProductParts {
+export interface ToolSettingsInput {
   readonly tools: ToolsConfig | undefined;
   readonly lock: ToolLock | undefined;
   readonly guard: ResultGuard | undefined;
@@ -72,7 +72,7 @@ export interface ProductParts {
   cel(source: string): Expression;
 }
 
-export function compileToolProduct({ tools = {}, lock, guard, watch, key, cel }: ProductParts): ToolProduct {
+export function compileToolSettings({ tools = {}, lock, guard, watch, key, cel }: ToolSettingsInput): ToolSettings {
   const overrides = lookupTable(
     Object.fromEntries(
       Object.entries(tools.override ?? {}).map(([name, one]): [string, CompiledOverride] => [
@@ -277,34 +277,34 @@ function filling(
 }
 
 /** Compiled settings by target name. Targets without tool settings have none. */
-export type ToolProducts = ReadonlyMap<string, ToolProduct>;
+export type ToolSettingsByTarget = ReadonlyMap<string, ToolSettings>;
 
-export class ToolsOfTargets {
+export class TargetTools {
   readonly #logger: Logger;
   readonly #quarantines = new Map<Target, Quarantine>();
-  #products: ToolProducts;
+  #settings: ToolSettingsByTarget;
 
-  constructor(products: ToolProducts, logger: Logger) {
-    this.#products = products;
+  constructor(settings: ToolSettingsByTarget, logger: Logger) {
+    this.#settings = settings;
     this.#logger = logger;
   }
 
   /** Applies a new configuration. Returns a function that reports whether a target's settings are unchanged. */
-  configure(products: ToolProducts): (name: string) => boolean {
-    const before = this.#products;
-    this.#products = products;
-    return (name) => products.get(name)?.fingerprint === before.get(name)?.fingerprint;
+  configure(settings: ToolSettingsByTarget): (name: string) => boolean {
+    const before = this.#settings;
+    this.#settings = settings;
+    return (name) => settings.get(name)?.fingerprint === before.get(name)?.fingerprint;
   }
 
-  of(target: Target): { readonly product: ToolProduct; readonly quarantine: Quarantine } | undefined {
-    const product = this.#products.get(target.name);
-    if (product === undefined) return undefined;
+  of(target: Target): { readonly settings: ToolSettings; readonly quarantine: Quarantine } | undefined {
+    const settings = this.#settings.get(target.name);
+    if (settings === undefined) return undefined;
     let quarantine = this.#quarantines.get(target);
     if (quarantine === undefined) {
       quarantine = new Quarantine(target.name, this.#logger);
       this.#quarantines.set(target, quarantine);
     }
-    return { product, quarantine };
+    return { settings, quarantine };
   }
 
   forget(target: Target): void {

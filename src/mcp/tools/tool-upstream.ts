@@ -42,7 +42,7 @@ import type { OpenOutcome, ServerAbout, Upstream, UpstreamListener } from "../se
 import type { Quarantine } from "./quarantine.ts";
 import { guardedMessage, refusedAnswer, watchedMessage } from "./result-guard.ts";
 import { INSTRUCTIONS_ENTRY, instructionsDefinition } from "./tool-lock.ts";
-import { filledRequest, type OfferedTool, type ResultGuard, type ToolProduct } from "./tool-settings.ts";
+import { filledRequest, type OfferedTool, type ResultGuard, type ToolSettings } from "./tool-settings.ts";
 
 /** Limit of pages that are read per list. Tools on later pages cannot be called. */
 const MAX_LIST_PAGES = 50;
@@ -56,7 +56,7 @@ const ABOUT_MEMBERS: ReadonlySet<string> = new Set([
 ]);
 
 export interface ToolUpstreamEnv {
-  readonly product: ToolProduct;
+  readonly settings: ToolSettings;
   readonly quarantine: Quarantine;
   readonly clock: Clock;
 }
@@ -108,19 +108,19 @@ export class ToolUpstream implements Upstream, UpstreamListener {
 
   call(asked: Call): CallHandle {
     const { method, params } = asked.request;
-    const call = checkedCall(asked, this.#env.product);
+    const call = checkedCall(asked, this.#env.settings);
     if (method === "tools/list")
       return this.inner.call(withAnswerInTurns(call, (message) => this.#shownList(call.request, message)));
     if (method === "server/discover")
       return this.inner.call(withAnswer(call, (message) => this.#pinnedAnswer(message)));
     if (method !== "tools/call") return this.inner.call(call);
     const shown = String(params.name);
-    const tool = this.#env.product.called(shown);
+    const tool = this.#env.settings.called(shown);
     if (!tool) {
       call.failed(unknownName("tool", shown));
       return NO_CALL;
     }
-    if (this.#env.product.lock === undefined) return this.#run(call, tool, shown);
+    if (this.#env.settings.lock === undefined) return this.#run(call, tool, shown);
     return this.#compared(call, (names) => {
       if (names.has(tool.name)) return this.#run(call, tool, shown);
       // Reported as an unknown name, like a denied tool. The request record has the reason.
@@ -171,12 +171,12 @@ export class ToolUpstream implements Upstream, UpstreamListener {
 
   notified(_inner: Upstream, message: ServerMessage): void {
     if (message.method === "notifications/tools/list_changed") this.#forget();
-    const passed = checkedNow(message, this.#env.product);
+    const passed = checkedNow(message, this.#env.settings);
     if (passed) this.#user.notified(this, passed);
   }
 
   asked(_inner: Upstream, question: Question): void {
-    const passed = checkedQuestion(question, this.#env.product);
+    const passed = checkedQuestion(question, this.#env.settings);
     if (passed) this.#user.asked(this, passed);
   }
 
@@ -196,7 +196,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
 
   /** Applies the lock file to the server's description, then the guards. */
   #shownOutcome(outcome: OpenOutcome): OpenOutcome {
-    const { guard } = this.#env.product;
+    const { guard } = this.#env.settings;
     if (outcome.answer === undefined) return outcome;
     const pinned = this.#pinnedAnswer(outcome.answer);
     const answer =
@@ -216,7 +216,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   }
 
   #guardedAbout(about: ServerAbout): ServerAbout {
-    const { guard } = this.#env.product;
+    const { guard } = this.#env.settings;
     if (guard === undefined) return about;
     const { instructions, serverInfo } = about;
     const described = { instructions, serverInfo };
@@ -233,7 +233,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
    * not define are removed, because they could carry the same instructions.
    */
   #pinnedAnswer(message: ServerMessage): ServerMessage {
-    if (message.kind !== "result" || this.#env.product.lock?.pinsInstructions !== true) return message;
+    if (message.kind !== "result" || this.#env.settings.lock?.pinsInstructions !== true) return message;
     const { result } = JSON.parse(message.text) as { result: Record<string, unknown> };
     const { _meta: meta } = result;
     const about = Object.fromEntries(Object.entries(result).filter(([key]) => ABOUT_MEMBERS.has(key)));
@@ -245,7 +245,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   }
 
   #passesInstructions(instructions: string | undefined): boolean {
-    const { lock } = this.#env.product;
+    const { lock } = this.#env.settings;
     if (instructions === undefined || lock?.pinsInstructions !== true) return true;
     const text = JSON.stringify(instructionsDefinition(instructions));
     return this.#env.quarantine.passes(INSTRUCTIONS_ENTRY, text, lock);
@@ -258,7 +258,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     if (!list || (yield* listProblem(request, message, this.target.name))) return message;
     const kept: string[] = [];
     yield* this.#eachPassing(text, list, (name, item) => {
-      const listed = this.#env.product.listed(text, item, name);
+      const listed = this.#env.settings.listed(text, item, name);
       if (listed !== undefined) kept.push(listed);
     });
     return yield* listOf(message, "tools", kept);
@@ -275,7 +275,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   }
 
   #passes(name: string, text: string): boolean {
-    const { lock } = this.#env.product;
+    const { lock } = this.#env.settings;
     if (lock === undefined) return true;
     const passes = this.#env.quarantine.passes(name, text, lock);
     // A tool that now differs must not be called based on an earlier list.
@@ -379,7 +379,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   }
 }
 
-type Guards = Pick<ToolProduct, "guard" | "watch">;
+type Guards = Pick<ToolSettings, "guard" | "watch">;
 
 /** Applies guards in shadow mode to messages that the enforced guards let through. */
 export function checkedCall(call: Call, guards: Guards): Call {
