@@ -75,7 +75,7 @@ export function openUiFiles(folder: string | EmbeddedFolder | undefined): UiFile
 
 /** Finds `dist/ui` relative to a module: next to the bundle, or in the package of the module. */
 export function uiFolderNear(moduleUrl: string): string | undefined {
-  for (const relative of ["./ui/", "../dist/ui/", "../../dist/ui/"]) {
+  for (const relative of ["./ui/", "../dist/ui/", "../../dist/ui/", "../../../dist/ui/"]) {
     const folder = fileURLToPath(new URL(relative, moduleUrl));
     if (existsSync(join(folder, PAGE)) && !existsSync(join(folder, "tsconfig.json"))) return folder;
   }
