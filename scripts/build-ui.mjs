@@ -39,7 +39,7 @@ const app = await build({
 // Runs before the first paint, so that a chosen theme does not flash and no key is lost; a module would run after it.
 const boot = await build({ ...common, entryPoints: { boot: "ui/src/boot.ts" }, format: "iife" });
 
-/** What the bundles contain, for the list of licences. */
+/** The contents of the bundles, for the list of licenses. */
 export const metafiles = [app.metafile, boot.metafile];
 
 const icon = readFileSync(join(root, "ui", "favicon.svg"));

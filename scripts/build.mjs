@@ -30,7 +30,7 @@ const { metafile } = await build({
   splitting: true,
   sourcemap: "linked",
   sourcesContent: false,
-  // Libraries in CommonJS form ask for node's own modules through require.
+  // CommonJS libraries load Node's built-in modules through `require`.
   banner: {
     js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
   },

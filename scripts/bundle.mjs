@@ -13,14 +13,14 @@ export const bundleOptions = {
   format: "esm",
   platform: "node",
   target: "node20.19",
-  // Node has them; lowered, each of them would be compiled anew wherever it is used.
+  // Otherwise the bundler rewrites these literals to `new RegExp`, which is compiled at each use.
   supported: { "regexp-unicode-property-escapes": true },
   minifySyntax: true,
   minifyWhitespace: true,
   legalComments: "none",
   metafile: true,
   define: { PACKAGE_VERSION: JSON.stringify(version), "process.env.NODE_ENV": '"production"' },
-  // Native code finds its prebuilt files beside itself; it is loaded only when somebody asks for a profile.
+  // Native code loads its prebuilt files from its own folder, and only when a profile is requested.
   external: ["@datadog/pprof"],
   plugins: [{ name: "left-out", setup: leaveOut }],
   logLevel: "warning",

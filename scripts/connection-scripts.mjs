@@ -38,14 +38,14 @@ const { values: flags } = parseArgs({
 });
 const seed = Number(flags.seed);
 const names = Object.keys(KINDS);
-/** Large bodies cost thirty times as much: they are drawn less often than their weight says. */
+/** Large bodies cost thirty times as much, so they are drawn less often than their weight. */
 const drawn = names.flatMap((name) => Array(KINDS[name][0] * (name.includes("large") ? 1 : 3)).fill(name));
 
 const counts = { scripts: 0, messages: 0, forwarded: 0, resets: 0, repeated: 0 };
 const perKind = new Map(names.map((name) => [name, 0]));
 const complaints = [];
 const open = new Map();
-/** In the order of their ends, for as long as somebody may ask for them. */
+/** Ordered by their ends, kept as long as they may be looked up. */
 const finished = [];
 let forgotten = 0;
 /** Connections that are under way, in the order of their begin: one look at the oldest replaces a timer for each. */
@@ -112,7 +112,7 @@ async function runScript(index, id = index, repeats = 0) {
   }
 }
 
-/** Writes the script, cut at random bytes, and collects what comes until the gateway closes. */
+/** Writes the script, split at random bytes, and collects the output until the gateway closes the connection. */
 function talk(messages, random) {
   const bytes = Buffer.from(messages.map((message) => message.bytes).join(""), "latin1");
   const cuts = Array.from({ length: Math.floor(random() * 8) }, () => Math.floor(random() * bytes.length));

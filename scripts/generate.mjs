@@ -30,7 +30,7 @@ export async function generated() {
     ...others
   } = await loadCode();
   const schemaOf = (schema) => toJSONSchema(schema, { io: "input", target: "draft-7", unrepresentable: "any" });
-  // Policies stand in many places: said once and referred to, the file stays readable for editors.
+  // Policies occur in many places; defined once and referenced, they keep the file readable for editors.
   const compact = (schema) =>
     toJSONSchema(schema, { io: "input", target: "draft-7", unrepresentable: "any", reused: "ref" });
   return new Map([
@@ -87,7 +87,10 @@ export { collectClaims } from "../test/threats/claims.ts";`,
   }
 }
 
-/** As editors need it: a placeholder may stand for any value that is not a text, and resources are another file's. */
+/**
+ * The schema for editors: a placeholder is allowed for any value that is not a string, and resources are in a separate
+ * file.
+ */
 function editorSchema(schema) {
   return {
     ...withPlaceholders(schema),
@@ -259,7 +262,7 @@ function specPage(groups, claims) {
   return `${lines.join("\n").trimEnd()}\n`;
 }
 
-/** The name of a table's test has places to fill, which nobody can read. */
+/** The name of a table-driven test contains placeholders, which are not readable. */
 function plainName(name) {
   return name
     .replace(/\$\{[^}]*\}/g, "…")

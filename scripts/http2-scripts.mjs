@@ -24,7 +24,7 @@ const { values: flags } = parseArgs({
     parallel: { type: "string", default: "32" },
     "hang-seconds": { type: "string", default: "20" },
     only: { type: "string" },
-    /** Only requests that must be answered. */
+    /** Only requests that must get a response. */
     valid: { type: "boolean", default: false },
     /** Does not wait until the gateway has noticed who is gone. */
     leave: { type: "boolean", default: false },
@@ -34,7 +34,7 @@ const { values: flags } = parseArgs({
 const NAMES = Object.fromEntries(Object.entries(TYPE).map(([name, type]) => [type, name]));
 const seed = Number(flags.seed);
 const kinds = Object.keys(HTTP2_KINDS).filter((kind) => !flags.valid || HTTP2_KINDS[kind].from === "backend");
-/** Connections that go on tell more than those that end: what may end them is drawn less often. */
+/** Connections that continue test more than those that end, so messages that may end them are drawn less often. */
 const drawn = kinds.flatMap((kind) =>
   Array(HTTP2_KINDS[kind].isFatal ? 1 : HTTP2_KINDS[kind].from === "backend" ? 12 : 4).fill(kind),
 );
@@ -134,7 +134,7 @@ function talk(messages, random) {
       if (type === TYPE.goaway && payload.readUInt32BE(4) !== 0) socket.destroy();
       if (type === TYPE.goaway) {
         goodbye = `, goaway ${payload.toString("hex")}`;
-        // What was opened after the client's own goodbye is named as not processed (RFC 9113 section 6.8).
+        // Streams opened after the client's GOAWAY are reported as not processed (RFC 9113 section 6.8).
         for (const one of [...waited]) if (one > payload.readUInt32BE(0)) over(one);
       }
       const hasEnd = (type === TYPE.data || type === TYPE.headers) && (flag & FLAG.endStream) !== 0;

@@ -38,7 +38,7 @@ const READ = ["get", "list", "watch"];
 
 function rules() {
   return {
-    /** Reads what it translates, and says what became of it. */
+    /** Permissions to read the translated resources and to write their status. */
     controller: [
       { apiGroups: [""], resources: ["configmaps", "namespaces", "services", "secrets"], verbs: READ },
       { apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: READ },

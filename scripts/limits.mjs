@@ -11,7 +11,7 @@ import { POLICY_LIMITS } from "./limits/policies.mjs";
 import { REQUEST_LIMITS } from "./limits/requests.mjs";
 import { RUNNING_LIMITS } from "./limits/running.mjs";
 
-/** Rows: [constant, file below `src/`, what it bounds, what happens beyond], or [setting, what, beyond]. */
+/** Rows: [constant, file below `src/`, meaning, behavior beyond the limit], or [setting, meaning, behavior beyond]. */
 const LIMITS = { ...REQUEST_LIMITS, ...MCP_LIMITS, ...LLM_LIMITS, ...POLICY_LIMITS, ...RUNNING_LIMITS };
 
 /** Constants that bound nothing that comes from outside: timers' own limits, the demo server, counters that wrap. */
@@ -22,7 +22,7 @@ const NOT_LISTED = new Set([
   "cel/functions/regex.ts MAX_GENERATION",
 ]);
 
-/** The page, and what is wrong with the table. */
+/** Returns the page and the problems of the table. */
 export function limitsPage(root, note, defaultOf) {
   const lines = [
     "# Limits",
@@ -47,7 +47,7 @@ export function limitsPage(root, note, defaultOf) {
   return `${lines.join("\n").trimEnd()}\n`;
 }
 
-/** Constants named as limits that no row tells about. */
+/** Constants named as limits that have no row. */
 export function unlistedLimits(root) {
   const listed = new Set(Object.values(LIMITS).flatMap((rows) => rows.map(([name, file]) => `${file} ${name}`)));
   const source = join(root, "src");

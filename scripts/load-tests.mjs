@@ -10,7 +10,7 @@ import { cpuSeconds, noteCpu } from "./test-cpu.mjs";
 /** Random tests find the same in each run of `npm test`; another seed looks elsewhere. */
 fc.configureGlobal({ seed: Number(process.env.FAST_CHECK_SEED ?? 1) });
 
-/** How long what a file closes at its end may take; nothing else keeps the process alive then. */
+/** The time limit for cleanup at the end of a file; nothing else keeps the process alive then. */
 const CLOSING_MS = 60_000;
 
 /**
@@ -27,7 +27,7 @@ export async function loadTests(entry, files) {
     since = now;
   };
   for (const { name, url } of files) {
-    // One after the other: what a file registers belongs to the suite in which its loading began.
+    // Loaded one after another, because registrations belong to the suite in which loading began.
     await new Promise((loaded) => {
       describe(name, async () => {
         let awake;

@@ -51,8 +51,8 @@ export async function writeOneFile(out) {
 }
 
 /**
- * In two steps: the terminal UI's libraries await at the top level, which CommonJS cannot. Bundled as a module, they
- * become functions that are awaited when they are needed; what is left can be written as a script.
+ * Bundles in two steps: the terminal UI's libraries use top-level await, which CommonJS does not support. Bundled as a
+ * module, they become functions that are awaited on demand; the result can then be written as a script.
  */
 async function bundleAsScript(work, main) {
   const whole = join(work, "whole.mjs");
@@ -69,7 +69,7 @@ async function bundleAsScript(work, main) {
     entryPoints: [whole],
     outfile: main,
     format: "cjs",
-    // Only what is not inside: it is asked for like every other module, and its absence is an error like any other.
+    // Dynamic imports are needed only for modules that are not embedded; a missing one fails with the usual error.
     supported: { "dynamic-import": false },
     banner: { js: 'const __programUrl = require("node:url").pathToFileURL(process.execPath).href;' },
   });

@@ -45,7 +45,7 @@ async function runAgain() {
   return { ...second, counts: merged(first.counts, second.counts) };
 }
 
-/** All tests of the first run, with what the second one says of those that failed in the first. */
+/** All tests of the first run, with the results of the second run for those that failed. */
 function merged(one, other) {
   const counts = new Map(one);
   const failed = (of) => (of.get("fail") ?? 0) + (of.get("cancelled") ?? 0);

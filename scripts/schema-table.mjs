@@ -14,7 +14,7 @@ export function rowsOf(schema, path, whole, depth = 0) {
       if (key === "policies")
         return [{ path: at, type: "policies", required: false, doc: "See [Policies](policies.md)." }];
       const own = { path: at, type: typeOf(inner, whole), required: required.has(key), doc: docOf(field, inner) };
-      // What is inside of a backend is said once, under Backends.
+      // The fields of a backend are documented once, under Backends.
       const isBackend = /(?:backends\[\]|^services\.<name>)$/.test(path);
       return isBackend ? [own] : [own, ...rowsOf(inner, at, whole, depth + 1)];
     });

@@ -15,14 +15,14 @@ const gateway = spawn(
   ["--enable-source-maps", join(root, "dist", "gateway.js"), ...process.argv.slice(2)],
   { stdio: "inherit" },
 );
-// The terminal signals the whole group; from elsewhere a signal reaches only this process and is passed on.
+// In a terminal, signals reach the whole process group; otherwise only this process gets a signal and forwards it.
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"])
   process.on(signal, () => process.stdin.isTTY || gateway.kill(signal));
-// npm's shell dies of a signal without passing it on; whoever ended npm meant the gateway too.
+// npm's shell exits on a signal without forwarding it, so the gateway is stopped when the parent process is gone.
 const parent = process.ppid;
 const watch = setInterval(() => {
   if (process.ppid === parent) return;
-  // Once: a second signal would cut off the requests that the first lets end.
+  // Sent once, because a second signal would abort the requests that are draining.
   clearInterval(watch);
   gateway.kill("SIGTERM");
 }, 500).unref();

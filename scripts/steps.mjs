@@ -11,7 +11,7 @@ export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
 const MIN_NODE = [20, 19];
 
-/** Refuses an old Node with a sentence instead of a syntax error somewhere inside a dependency. */
+/** Rejects an old Node version with a clear message instead of a syntax error inside a dependency. */
 export function requireNode() {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
   if (major < MIN_NODE[0] || (major === MIN_NODE[0] && minor < MIN_NODE[1])) {

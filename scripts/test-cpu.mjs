@@ -11,11 +11,11 @@ const SUFFIX = ".cpu.json";
 const TICKS = 100;
 const SHOWN = 10;
 
-/** Seconds of this process and its ended children; undefined where the system does not tell. */
+/** CPU seconds of this process and its exited children; undefined if the system does not report them. */
 export function cpuSeconds() {
   try {
     const text = readFileSync("/proc/self/stat", "latin1");
-    // The name of the process, in brackets, may hold spaces: what is counted follows it.
+    // The process name, in brackets, may contain spaces; the counters follow it.
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
     return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / TICKS;
   } catch {
@@ -23,12 +23,12 @@ export function cpuSeconds() {
   }
 }
 
-/** Writes what the files of this process have taken beside its entry. */
+/** Writes the CPU time of the files of this process next to its entry. */
 export function noteCpu(entry, secondsByName) {
   writeFileSync(`${entry}${SUFFIX}`, JSON.stringify(Object.fromEntries(secondsByName)));
 }
 
-/** Seconds by file, as the processes of a folder of entries noted them; added to what is known of an earlier run. */
+/** Seconds by file, as written by the processes of a folder of entries, added to those of an earlier run. */
 export function readCpu(folder, known = new Map()) {
   const seconds = new Map(known);
   for (const name of readdirSync(folder).filter((file) => file.endsWith(SUFFIX)))

@@ -58,7 +58,7 @@ const provider = await listen((req, res) => {
   const message = { role: "assistant", content: "Hello." };
   res.end(JSON.stringify({ id: "1", model: "demo", choices: [{ index: 0, message, finish_reason: "stop" }], usage }));
 });
-// Takes traces and metrics, and refuses logs: some are exported, some dropped.
+// Accepts traces and metrics, and rejects logs, so that some are exported and some dropped.
 const collector = await listen((req, res) => res.writeHead(req.url.endsWith("/logs") ? 400 : 200).end());
 const refused = await closedPort();
 

@@ -22,7 +22,7 @@ try {
   const empty = join(folder, "empty");
   mkdirSync(empty);
   writeFileSync(join(empty, "package.json"), "{}");
-  // With the optional profiler if the registry has it: that is what a plain install gives.
+  // Includes the optional profiler if the registry has it, like a plain install.
   const installed = spawnSync(npm(), ["install", "--no-audit", "--no-fund", tarball], { cwd: empty, encoding: "utf8" });
   if (installed.status !== 0) throw new Error(installed.stderr);
   const modules = join(empty, "node_modules");

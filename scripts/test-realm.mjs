@@ -192,7 +192,7 @@ async function use({ client }) {
   assert.match(JSON.stringify(result.content), /hello/);
 }
 
-/** The login must fail in the client, and the gateway's log must say why. */
+/** The login must fail in the client, and the gateway's log must contain the reason. */
 async function refused(what, login, expected, { gateway }, logged) {
   const error = await login.then(
     () => undefined,

@@ -13,7 +13,7 @@ import { chromium } from "playwright-core";
 import { root } from "./steps.mjs";
 
 const MAX_SHARE = 0.005;
-/** Read behind a full collection: what the history of the gateway itself takes in that time, and no more. */
+/** Measured after a full garbage collection; covers only the growth of the gateway's own history in that time. */
 const MAX_GROWTH_BYTES = 1024 * 1024;
 const TICKS_PER_SECOND = 100;
 const SETTLE_MS = 30_000;
@@ -42,7 +42,7 @@ const gateway = spawn(process.execPath, [...flags, join(root, "dist", "gateway.j
 let failed = false;
 try {
   const adminUrl = await adminUrlOf(gateway);
-  // What it still does after its start would count as idle, and no page would cost more than that.
+  // Work that continues after the start would count as idle and hide the cost of the pages.
   await wait(SETTLE_MS);
   const idle = await shareOf(60);
   console.log(`no page open: ${percent(idle)} of a core`);

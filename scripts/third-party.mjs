@@ -8,7 +8,7 @@ import { root } from "./steps.mjs";
 
 const PACKAGE = /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//;
 const LICENCE_FILE = /^(?:licen[cs]e|copying)(?:[.-].*)?$/i;
-/** Licences that ask for nothing but their text and a copyright line. */
+/** Licenses that require only their text and a copyright line. */
 const ACCEPTED = new Set(["MIT", "ISC", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "BlueOak-1.0.0"]);
 
 const MIT = `Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
@@ -78,7 +78,7 @@ function ownTexts(folder) {
     .join("\n");
 }
 
-/** Some packages name their licence and leave its text out. */
+/** Some packages name their license without including its text. */
 function standardText(license, holder, name) {
   if (license === "Apache-2.0")
     return "Licensed under the Apache License, Version 2.0. Its text is in the file LICENSE of this package.";

@@ -19,7 +19,7 @@ const TRAFFIC_MS = 45_000;
 const KEYS = { ada: "ada-0123456789abcdef", ben: "ben-0123456789abcdef", eve: "eve-0123456789abcdef" };
 
 const folder = mkdtempSync(join(tmpdir(), "ui-pictures-"));
-// Beside the configuration, as a team would have its servers.
+// Next to the configuration, like the servers of a team.
 for (const name of ["calendar", "tickets"])
   writeFileSync(
     join(folder, `${name}.mjs`),
@@ -148,7 +148,7 @@ async function takePictures(adminUrl, url) {
   await browser.close();
 }
 
-/** Three people: one chats, one asks for reports that are not for him, agents list and call tools. */
+/** Three users: one chats, one requests reports without permission, and agents list and call tools. */
 async function sendTraffic(url, forMs = TRAFFIC_MS) {
   const untilMs = Date.now() + forMs;
   const people = Object.entries(KEYS);

@@ -1,6 +1,6 @@
 /**
- * The backend of connection scripts: reads strictly what the gateway forwards, reports it, and answers with the id of
- * the request and the hash of its body. It parses by itself, so that it shares no mistake with the gateway's server.
+ * The backend of connection scripts: parses strictly what the gateway forwards, reports it, and responds with the ID of
+ * the request and the hash of its body. It has its own parser, so that it shares no bug with the gateway's server.
  */
 import { createServer } from "node:net";
 import { hashOf } from "./kinds.mjs";
@@ -98,7 +98,7 @@ function serve(socket, report, fault) {
     readTunnel();
   }
 
-  /** Everything up to the last message of the script belongs to the tunnel; its hash is the answer. */
+  /** Everything up to the last message of the script belongs to the tunnel; the response is its hash. */
   function readTunnel() {
     const last = unread.indexOf("X-Last: 1\r\n\r\n");
     if (last < 0) return;

@@ -1,6 +1,6 @@
 /**
- * Judges what came back on one connection: every answer belongs to its request, in order, whole, and nothing follows
- * the last one. Returns a complaint or undefined.
+ * Checks the output of one connection: every response belongs to its request, in order and complete, and nothing
+ * follows the last one. Returns a complaint or undefined.
  */
 import { hashOf } from "./kinds.mjs";
 
@@ -13,7 +13,7 @@ export function checkAnswers(messages, text, wasReset) {
     while (answer?.status === 100 && message.interim) answer = readAnswer(text, answer.end, message);
     if (answer === undefined) {
       const mayHaveEnded = messages[i - 1]?.end === "may" && saidClose;
-      // A reset may take the answer to what the gateway refused with it: only then is silence no fault.
+      // A reset may discard the response to a rejected request; only then is a missing response allowed.
       if (
         (mayHaveEnded || (wasReset && messages.slice(0, i + 1).some(({ end }) => end !== "no"))) &&
         text.length === at
@@ -28,7 +28,7 @@ export function checkAnswers(messages, text, wasReset) {
     if (message.isTunnel) return checkTunnel(messages.slice(i + 1), message, text.slice(at), wasReset);
     if (message.end === "no" && saidClose) return `${name}: the connection ends with it`;
     if (message.end === "yes") break;
-    // After a refusal of what two readers could understand differently, the connection must end.
+    // After rejecting an ambiguous request, the gateway must close the connection.
     if (message.from === "any" && answer.status >= 400) break;
   }
   return text.length === at ? undefined : `bytes after the last answer: ${JSON.stringify(text.slice(at, at + 200))}`;

@@ -1,6 +1,6 @@
 /**
- * HTTP/2 frames as bytes, also those that no library would write: header lists are literals without Huffman coding and
- * without any check. Reading gives frames, not fields: which answer came is told by its body.
+ * Encodes HTTP/2 frames, including those that no library would write: header lists are literals without Huffman coding
+ * and without any check. Reading returns frames, not fields; the body identifies the response.
  */
 export const TYPE = {
   data: 0, headers: 1, priority: 2, reset: 3, settings: 4, push: 5, ping: 6, goaway: 7, window: 8, continuation: 9,
@@ -9,7 +9,7 @@ export const FLAG = { endStream: 1, ack: 1, endHeaders: 4, padded: 8, priority: 
 export const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
 const HEAD_BYTES = 9;
 const LARGEST_WINDOW = 2 ** 31 - 1;
-/** Some room is left for those who want to add. */
+/** Leaves space for additions. */
 const OUR_WINDOW = 2 ** 30;
 const FIRST_WINDOW = 65_535;
 
@@ -28,7 +28,7 @@ export function number(...values) {
   return bytes;
 }
 
-/** Windows so large that answer waits for us. */
+/** Windows so large that no response waits for flow control. */
 export function opening() {
   const settings = Buffer.concat([Buffer.from([0, 4]), number(OUR_WINDOW)]);
   return Buffer.concat([
@@ -54,7 +54,7 @@ function literal(text) {
   return Buffer.concat([Buffer.from([...length, rest]), bytes]);
 }
 
-/** Calls `onFrame(type, flags, stream, payload)` for each whole frame in what is pushed. */
+/** Calls `onFrame(type, flags, stream, payload)` for each complete frame in the pushed bytes. */
 export function frameReader(onFrame) {
   let unread = Buffer.alloc(0);
   return (chunk) => {

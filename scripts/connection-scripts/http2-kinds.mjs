@@ -1,6 +1,6 @@
 /**
- * The kinds of HTTP/2 messages that scripts are made of. A message says which frames make it, whether the backend may see
- * it (`from: "backend"`: must answer it; `"either"`; `"gateway"`: never), and whether it may end the connection.
+ * The kinds of HTTP/2 messages in scripts. A message defines its frames, whether the backend may receive it (`from:
+ * "backend"`: must respond to it; `"either"`; `"gateway"`: never), and whether it may end the connection.
  */
 import { FLAG, fieldBlock, frame, number, TYPE } from "./http2-frames.mjs";
 import { hashOf } from "./kinds.mjs";
@@ -37,7 +37,7 @@ function get(more = [], change = (fields) => fields) {
   });
 }
 
-/** `declared`: the content-length that is said, if any. */
+/** `declared`: the value of `content-length`, if any. */
 function post(declared = () => undefined, more = []) {
   return (stream, id, random) => {
     const body = "b".repeat(Math.floor(random() * 300)) + id;
@@ -80,11 +80,13 @@ const raw = (frames) => (stream) => ({ method: "GET", body: "", frames: frames(s
 const made = (from, build, isFatal = false) => ({ from, build, isFatal });
 const good = (build) => made("backend", build);
 const bad = (build) => made("gateway", build);
-/** The field alone may be left out: then nobody sees it. */
+/** The field alone may be omitted, so that the backend does not receive it. */
 const dropped = (build) => ({ ...made("either", build), unseen: ["a", "a b", "x-a", "x-c"] });
 const fatal = (build) => made("either", build, true);
 
-/** Later versions of Node take more DATA than the length says for an error of the connection, as they may (RFC 9113, 5.4.1). */
+/**
+ * Later versions of Node treat DATA beyond the declared length as a connection error, as they may (RFC 9113, 5.4.1).
+ */
 const ENDS_CONNECTIONS = Number(process.versions.node.split(".")[0]) > 20;
 
 /** By name: weights are equal, valid ones are there several times. */

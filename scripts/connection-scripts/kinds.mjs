@@ -1,13 +1,15 @@
 /**
- * The messages that connection scripts are made of. Each says what a right answer is: from the backend (with the id of
- * the request) or from the gateway itself, with which statuses, and whether the connection ends with it.
+ * The messages of connection scripts. Each defines the correct response: from the backend (with the ID of the request)
+ * or from the gateway itself, the allowed statuses, and whether the connection ends with it.
  */
 import { crc32 } from "node:zlib";
 
-/** Length and checksum: nobody here tries to find a collision, and a cryptographic hash costs ten times as much. */
+/**
+ * Length and checksum are enough, because collisions are not attacked; a cryptographic hash costs ten times as much.
+ */
 export const hashOf = (text) => `${text.length}-${crc32(text).toString(16)}`;
 
-/** `end`: "no", "yes" (nothing after it is answered) or "may". */
+/** `end`: "no", "yes" (no response to later messages) or "may". */
 function message(id, fields) {
   const made = {
     id,

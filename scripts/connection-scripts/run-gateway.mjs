@@ -1,6 +1,6 @@
 /**
- * A gateway in a process of its own, in front of the backend of a script run: where it listens, whether it ended, and
- * what it still holds when all connections are gone.
+ * Runs a gateway in its own process, in front of the backend of a script run. Reports its address, whether it exited,
+ * and the resources it still holds after all connections are closed.
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -32,7 +32,7 @@ routes:
     log += chunk;
     errors = (errors + chunk).slice(-LOG_SHOWN);
   });
-  // When its streams have closed too: what it said last is often why.
+  // Waits until its streams have closed too, because the last output often contains the reason.
   const exited = new Promise((resolve) =>
     child.once("close", (code, signal) => resolve(code === null ? `signal ${signal}` : `exit code ${code}`)),
   );
@@ -41,7 +41,7 @@ routes:
   const adminUrl = await inLog(/admin interface ui=(\S+)\/ui/);
   return { port, pid: child.pid, hasEnded: () => crash !== undefined, whatIsLeft, stop };
 
-  /** What is wrong after all connections were closed, if anything. */
+  /** Returns the problem after all connections were closed, if any. */
   async function* whatIsLeft() {
     let left;
     for (let i = 0; i < LEFT_LOOKS; i++) {
@@ -55,9 +55,10 @@ routes:
       yield `${line}\n${log.slice(-LOG_SHOWN)}`;
   }
 
-  /** What was wrong with its end: it came before this, or not as it should. `atOnce`: nobody waits for a drain. */
+  /** Returns the problem with its exit: too early or abnormal. `atOnce` skips the drain. */
   async function stop(atOnce = false) {
-    // The end of a process may be told after the end of its connections; one that does not answer may be ending.
+    // The exit of a process may be reported after its connections close, so a process that does not respond may be
+    // exiting.
     await Promise.race([exited, isAnswering()]);
     const early = crash;
     child.kill(atOnce ? "SIGKILL" : "SIGTERM");
@@ -68,7 +69,7 @@ routes:
     return atOnce || how === "exit code 0" ? undefined : `after SIGTERM the gateway ended with ${how}${words}`;
   }
 
-  /** Resolves when it is certain that it lives, or after ten seconds. */
+  /** Resolves when the process is confirmed to be running, or after ten seconds. */
   async function isAnswering() {
     const signal = AbortSignal.timeout(10_000);
     const isAlive = await fetch(`${adminUrl}/memory`, { signal }).then(

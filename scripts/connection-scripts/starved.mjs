@@ -1,7 +1,7 @@
 /**
- * Whether this machine had no time for us: how long the main threads of the gateway and of this process were ready to
- * run and had to wait for a processor (Linux, `/proc/<pid>/schedstat`), and how late the timers of this process were. A process
- * that hangs or spins does not wait: what is wrong with it stays a fault.
+ * Detects that this machine had no CPU time for the run: how long the main threads of the gateway and of this process
+ * were runnable and waited for a processor (Linux, `/proc/<pid>/schedstat`), and how late the timers of this process
+ * were. A process that hangs or spins does not wait, so its failures still count.
  */
 import { readFileSync } from "node:fs";
 
@@ -24,7 +24,7 @@ export function watchStarvation(pids) {
   return { waitedMs: () => lateMs + pids.reduce((sum, pid) => sum + queuedMs(pid), 0) };
 }
 
-/** 0 where the system does not tell, and for a process that has ended. */
+/** Returns 0 if the system does not report it, and for a process that has exited. */
 function queuedMs(pid) {
   try {
     const [, queued] = readFileSync(`/proc/${pid}/schedstat`, "utf8").split(" ");

@@ -1,10 +1,11 @@
 /**
- * A gateway in which everything happens that the dashboard shows: calls that succeed, fail, are refused and are retried.
+ * A gateway configuration that produces all events that the dashboard shows: calls that succeed, fail, are rejected and
+ * are retried.
  */
 import { join } from "node:path";
 import { root } from "../steps.mjs";
 
-/** `provider`, `collector` and `refused` are ports; what the gateway writes goes into `folder`. */
+/** `provider`, `collector` and `refused` are ports; the gateway writes its files to `folder`. */
 export function gatewayConfig({ folder, provider, collector, refused }) {
   return {
     config: {

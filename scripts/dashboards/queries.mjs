@@ -1,6 +1,6 @@
 /**
- * What `deploy/` asks Prometheus: the queries of the dashboard, the expressions of the alert rules, and the metrics that they
- * name. For `npm run test:dashboards`, and for the test that every named metric exists.
+ * The Prometheus queries of `deploy/`: the queries of the dashboard, the expressions of the alert rules, and the
+ * metrics that they name. For `npm run test:dashboards`, and for the test that every named metric exists.
  */
 
 /** Labels that look like metrics of ours, but are none. */

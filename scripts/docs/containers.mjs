@@ -1,6 +1,6 @@
 /**
- * The container commands of the pages, with a real engine. `docker run` and `docker compose up` stay in the foreground:
- * they are ended when the gateway has answered.
+ * Runs the container commands of the pages with a real engine. `docker run` and `docker compose up` stay in the
+ * foreground and are stopped when the gateway has responded.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";

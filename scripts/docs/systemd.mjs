@@ -11,7 +11,7 @@ import { root } from "../steps.mjs";
 const SYSTEMD = ["/lib/systemd/systemd", "/usr/lib/systemd/systemd"].find(existsSync);
 const UNIT = "mcp-llm-gateway.service";
 const PATIENCE_MS = 120_000;
-/** What a machine starts with is not needed here. */
+/** The default services of a machine are not needed here. */
 const MASKED = ["systemd-udevd", "systemd-udev-trigger", "systemd-tmpfiles-setup", "systemd-sysctl", "systemd-logind"];
 
 const FIRST = `set -e
@@ -51,7 +51,7 @@ export async function withSystemd(run) {
   }
 }
 
-/** Installs, starts and upgrades as the pages say. */
+/** Installs, starts and upgrades as described in the pages. */
 export async function testSystemd(install, upgrade) {
   await withSystemd(async (inside) => {
     const must = (command) => {

@@ -1,6 +1,6 @@
 /**
- * What the runs of `npm run test:kubernetes` share: the cluster that the variables name, a controller on this machine with
- * the rights of deploy/kubernetes, requests to the API server through `kubectl proxy`, and a list of what held.
+ * Shared by the runs of `npm run test:kubernetes`: the cluster that the variables name, a controller on this machine
+ * with the permissions of deploy/kubernetes, requests to the API server through `kubectl proxy`, and a list of results.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -88,7 +88,7 @@ export async function openApi({ atEnd }, kubeconfig) {
       if (address) resolve(`http://${address}`);
     });
   });
-  /** Status and body; `user` acts with the rights of somebody else. */
+  /** Returns status and body; `user` impersonates another user. */
   const call = async (method, path, body, user) => {
     const isPatch = method === "PATCH";
     const answer = await fetch(`${base}${path}`, {
@@ -113,7 +113,7 @@ export async function openApi({ atEnd }, kubeconfig) {
     call,
     get: async (path) => expectOk(await call("GET", path), path),
     patch: async (path, body) => expectOk(await call("PATCH", path, body), path),
-    /** Makes it, or replaces what is there. */
+    /** Creates the object, or replaces an existing one. */
     async apply(object, user) {
       const path = pathOf(object);
       const made = await call("POST", path, object, user);
@@ -170,7 +170,10 @@ export async function apply(api, object) {
   return value;
 }
 
-/** An HTTP server on this machine as a Service of the cluster. Answers with its name and what it received. */
+/**
+ * Exposes an HTTP server on this machine as a Service of the cluster. It responds with its name and the received
+ * request.
+ */
 export async function serviceHere({ atEnd }, api, namespace, name) {
   const { hostname } = new URL(process.env.GATEWAY_CONTROLLER_URL);
   const received = [];
@@ -207,7 +210,7 @@ export async function addressOf(api, gateway) {
   return address;
 }
 
-/** One request on a connection of its own; undefined if there was no answer. */
+/** Sends one request on its own connection; returns undefined if there was no response. */
 export function ask(host, port, path, headers = {}, timeoutMs = 5_000) {
   return new Promise((resolve) => {
     const request = httpRequest({ host, port, path, headers, agent: false, timeout: timeoutMs }, (response) => {
@@ -236,7 +239,7 @@ export async function until(what, holds, patienceMs = PATIENCE_MS, everyMs = 50)
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** What was found out, one line each; the exit code is 1 if something did not hold. */
+/** Prints the results, one line each; the exit code is 1 if a check failed. */
 export function createFindings() {
   const lines = [];
   return {
@@ -262,7 +265,7 @@ export function fail(message) {
   process.exit(1);
 }
 
-/** The certificate by which data planes know the controller. */
+/** The certificate that data planes use to verify the controller. */
 export async function controllerCertificate(api, gateway) {
   const [namespace, name] = gateway.split("/");
   const { spec } = await api.get(`/apis/apps/v1/namespaces/${namespace}/deployments/${name}-gateway`);

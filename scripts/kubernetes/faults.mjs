@@ -46,7 +46,7 @@ export async function faults(cluster, flags) {
     await sleep((awaySeconds * 1000) / 2);
     await changing?.patch(ROUTE, route("2"));
     await sleep((awaySeconds * 1000) / 2);
-    // Its return is when it answers, not when the command ends.
+    // The API server is back when it responds, not when the command ends.
     const starting = spawn("sh", ["-c", KUBERNETES_API_START], { stdio: "inherit" });
     await until("the API server to answer", api.isReady, 120_000, 20);
     if (!changing) await api.patch(ROUTE, route("2"));

@@ -129,7 +129,7 @@ function cpuMsOf(pid) {
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
-/** In MB, as the kernel says. */
+/** In MB, as reported by the kernel. */
 function memoryOf(pid) {
   const text = readFileSync(`/proc/${pid}/status`, "utf8");
   const megabytes = (field) => Math.round((Number(new RegExp(`${field}:\\s+(\\d+)`).exec(text)?.[1]) * 1024) / 1e6);

@@ -1,5 +1,5 @@
 /**
- * What a tenant tries against another namespace.
+ * The attempts of a tenant against another namespace.
  */
 import {
   at,
@@ -18,8 +18,8 @@ import {
 } from "./tenant-documents.mjs";
 
 /**
- * What is applied, whether the API server refuses it (403) or the gateway does (a condition that is False), and the path
- * of the tenant's own Gateway under which it would show.
+ * The applied object, whether the API server rejects it (403) or the gateway does (a condition that is False), and the
+ * path of the tenant's own Gateway under which it would be visible.
  */
 export function attempts() {
   return {
@@ -194,7 +194,7 @@ export function attempts() {
         backendOf("attempt-q", { host: "127.0.0.1:15000" }),
         routeOf("attempt-q", { matches: at("/attempt-q"), backendRefs: [ownBackend("attempt-q")] }),
       ],
-      // Refused for each connection, because names change their addresses.
+      // Rejected for each connection, because names can change their addresses.
       refused: undefined,
       path: "/attempt-q",
       status: 502,

@@ -49,7 +49,7 @@ export async function tenants(cluster) {
   for (const [what, attempt] of Object.entries(attempts())) await tryOne(api, findings, what, attempt);
   await tryStream(cluster, api, findings);
 
-  // Every attempt has its route: what they answer must not come from there.
+  // Every attempt has its own route, which must not serve the target's response.
   const bodies = [];
   for (const [what, { path }] of Object.entries(attempts()))
     if (path !== undefined) bodies.push([what, await ask(ownAddress, PORT, path)]);
@@ -114,7 +114,7 @@ async function tryOne(api, findings, what, { objects, refused }) {
       20_000,
     );
   } catch {
-    // A Gateway that does not know the route says nothing: then it serves nothing of it, which is looked at below.
+    // A Gateway that ignores the route sets no condition; the check below confirms that it serves nothing of it.
   }
   findings.tell(what, condition?.status === "False", condition ? `${refused} False, ${condition.reason}` : "no status");
 }

@@ -1,5 +1,6 @@
 /**
- * The limits of LLM requests, answers, guards and the response cache. The rows are those of `scripts/limits.mjs`.
+ * The limits of LLM requests, responses, guards and the response cache. The format of the rows is in
+ * `scripts/limits.mjs`.
  */
 
 export const LLM_LIMITS = {
@@ -33,8 +34,8 @@ export const LLM_LIMITS = {
     [
       "MAX_RESPONSES_BYTES",
       "llm/calls/split-request.ts",
-      "the answers to such a list together",
-      "400, as soon as the first answers show it",
+      "the responses to such a list together",
+      "400, as soon as the first responses show it",
     ],
     [
       "MAX_NAMED",
@@ -73,13 +74,13 @@ export const LLM_LIMITS = {
     [
       "MAX_RESPONSE_BYTES",
       "llm/calls/provider-response.ts",
-      "a JSON answer that is translated",
+      "a JSON response that is translated",
       "502 `upstream_error`",
     ],
     [
       "MAX_RESPONSE_OBJECTS",
       "llm/calls/provider-response.ts",
-      "objects of a JSON answer that is translated",
+      "objects of a JSON response that is translated",
       "502 `upstream_error`",
     ],
     [
@@ -88,45 +89,45 @@ export const LLM_LIMITS = {
       "an event that is translated",
       "the stream ends with an error",
     ],
-    ["MAX_RESPONSE_BYTES", "llm/calls/response-guards.ts", "a JSON answer under a guard", "502 `upstream_error`"],
+    ["MAX_RESPONSE_BYTES", "llm/calls/response-guards.ts", "a JSON response under a guard", "502 `upstream_error`"],
     ["MAX_EVENT_BYTES", "llm/calls/response-guards.ts", "an event under a guard", "the stream ends with an error"],
     ["MAX_EVENT_BYTES", "llm/usage/response-usage.ts", "an event that is read for its usage", "it passes on unread"],
     ["MAX_VALUE_BYTES", "llm/usage/response-usage.ts", "a member that is read for its usage", "it passes on unread"],
     [
       "MAX_ENCODED_BYTES",
       "llm/usage/response-usage.ts",
-      "a compressed answer that is read for its usage",
+      "a compressed response that is read for its usage",
       "its usage is estimated",
     ],
     [
       "MAX_CONTENT_BYTES",
       "llm/usage/response-content.ts",
-      "a JSON or compressed answer that is read for its audit record",
-      "the record says `result_unread`",
+      "a JSON or compressed response that is read for its audit record",
+      "the record has `result_unread`",
     ],
     [
       "MAX_CONTENT_EVENT_BYTES",
       "llm/usage/response-content.ts",
       "the same, one event of a stream",
-      "the record says `result_unread`",
+      "the record has `result_unread`",
     ],
     [
       "MAX_DECODED_BYTES",
       "llm/encoding/decode-response.ts",
-      "a compressed answer that is translated, decompressed",
+      "a compressed response that is translated, decompressed",
       "502",
     ],
     [
       "MAX_READ_DECODED_BYTES",
       "llm/usage/response-usage.ts",
-      "a compressed answer that is read for its usage, decompressed",
+      "a compressed response that is read for its usage, decompressed",
       "its usage is estimated",
     ],
     [
       "MAX_CONTENT_TOKENS",
       "llm/usage/response-content.ts",
-      "commas, colons and brackets of a JSON answer that is read for its audit record",
-      "the record says `result_unread`",
+      "commas, colons and brackets of a JSON response that is read for its audit record",
+      "the record has `result_unread`",
     ],
     [
       "MAX_EVENT_TOKENS",
@@ -152,17 +153,17 @@ export const LLM_LIMITS = {
       "bytes that are searched for a usage",
       "the event is read in full",
     ],
-    ["MAX_TOKENS", "llm/usage/usage.ts", "a count of tokens that a provider says", "it is ignored"],
+    ["MAX_TOKENS", "llm/usage/usage.ts", "a token count from a provider", "it is ignored"],
     [
       "MAX_BYTES",
       "llm/credentials/token-request.ts",
-      "an answer of a token endpoint",
+      "a response of a token endpoint",
       "503 `provider_credential_unavailable`",
     ],
     [
       "MAX_BYTES",
       "llm/credentials/aws.ts",
-      "an answer of AWS's credential endpoints",
+      "a response of AWS's credential endpoints",
       "503 `provider_credential_unavailable`",
     ],
     ["MAX_KNOWN_SERIES", "llm/usage/llm-metrics.ts", "series that are kept at hand", "slower, still counted"],

@@ -12,7 +12,7 @@ export const MCP_LIMITS = {
     [
       "mcp.maxChildren",
       "child processes of one backend; one client may have half of them (`mcp.maxChildrenPerClient`)",
-      "an idle session of the client that has the most sessions makes room, else 503",
+      "an idle session of the client that has the most sessions is closed, else 503",
     ],
     [
       "MAX_GROUPS_PER_CLIENT",
@@ -37,7 +37,7 @@ export const MCP_LIMITS = {
       "OPEN_WAIT_MS",
       "mcp/aggregation/aggregate-router.ts",
       "time that a session waits for a slow server with `failOpen`",
-      "it opens without, and is told when the server is up",
+      "it opens without, and is notified when the server is up",
     ],
     ["mcp.requestTimeout", "time that a server is silent about a request", "the call fails"],
     [
@@ -51,7 +51,7 @@ export const MCP_LIMITS = {
     [
       "MAX_DISCARDED_BYTES",
       "mcp/client-side/read-body.ts",
-      "what is read of a larger message to find its id",
+      "the part of a larger message that is searched for its id",
       "413 without the id",
     ],
     [
@@ -75,7 +75,12 @@ export const MCP_LIMITS = {
       "arguments of a tool that `find_tools` reads",
       "the rest is ignored",
     ],
-    ["MAX_REASON_TEXT_CHARS", "mcp/session/call-outcome.ts", "what is read of a server's error message", "cut"],
+    [
+      "MAX_REASON_TEXT_CHARS",
+      "mcp/session/call-outcome.ts",
+      "the part of a server's error message that is read",
+      "cut",
+    ],
     ["MAX_TOOLS", "mcp/server-side/mcp-metrics.ts", "tools of one server with a metric of their own", "`other`"],
     ["MAX_UNPROVEN_TOOLS", "mcp/server-side/mcp-metrics.ts", "of these, tools that never succeeded", "`other`"],
     ["MAX_TOOL_LABEL_CHARS", "mcp/server-side/mcp-metrics.ts", "a tool's name in metrics", "`other`"],
@@ -87,7 +92,7 @@ export const MCP_LIMITS = {
     ],
     ["MAX_INSPECTED_PAGES", "mcp/tools/inspect-tools.ts", "pages of a list that `gwctl mcp lock` reads", "cut"],
     ["MAX_LOCK_BYTES", "mcp/tools/tool-lock.ts", "the lock file of tools", "neither read nor written"],
-    ["MAX_QUARANTINED", "mcp/tools/quarantine.ts", "withheld tools of one server that are told", "not told"],
+    ["MAX_QUARANTINED", "mcp/tools/quarantine.ts", "withheld tools of one server that are reported", "not reported"],
     ["MAX_DEFINITION_CHARS", "mcp/tools/quarantine.ts", "a withheld definition that is kept", "not kept"],
     [
       "MAX_DEFINITION_TOKENS",
@@ -98,7 +103,7 @@ export const MCP_LIMITS = {
     [
       "MAX_ABOUT_TOKENS",
       "mcp/server-side/upstream.ts",
-      "values and names of an answer to `initialize`",
+      "values and names of a response to `initialize`",
       "the server counts as not initialized",
     ],
     ["MAX_DIFF_LINES", "mcp/tools/tool-lock.ts", "lines of a difference", "cut"],
@@ -119,9 +124,9 @@ export const MCP_LIMITS = {
       "tools that `find_tools` shows at a time",
       "asked for with `offset`",
     ],
-    ["MAX_SUMMARY_CHARS", "mcp/aggregation/tool-search.ts", "what `find_tools` shows of a description", "cut"],
+    ["MAX_SUMMARY_CHARS", "mcp/aggregation/tool-search.ts", "the part of a description that `find_tools` shows", "cut"],
     ["MAX_QUESTION_WORDS", "mcp/aggregation/tool-search.ts", "words of a search", "the first count"],
-    ["MAX_READ_CHARS", "mcp/aggregation/tool-search.ts", "what a search reads of a description", "cut"],
+    ["MAX_READ_CHARS", "mcp/aggregation/tool-search.ts", "the part of a description that a search reads", "cut"],
     [
       "MAX_ARGUMENT_CHARS",
       "core/mcp-arguments.ts",
@@ -144,7 +149,7 @@ export const MCP_LIMITS = {
     ["MAX_SCHEMA_DEPTH", "mcp/openapi/operations.ts", "its nesting", "the same"],
     ["MAX_DESCRIPTION_CHARS", "mcp/openapi/operations.ts", "the description of a tool or argument", "cut"],
     ["MAX_OPERATION_NAME_CHARS", "mcp/openapi/operations.ts", "the name of a tool", "cut"],
-    ["MAX_ERROR_CHARS", "mcp/openapi/openapi-channel.ts", "what a client is told of an error response", "cut"],
+    ["MAX_ERROR_CHARS", "mcp/openapi/openapi-channel.ts", "the part of an error response that the client gets", "cut"],
     ["MAX_INSTRUCTIONS_CHARS", "mcp/openapi/openapi-channel.ts", "the API's description as instructions", "cut"],
     ["MAX_API_CALLS", "mcp/openapi/openapi-channel.ts", "calls under way at one API in one session", "calls fail"],
     ["MAX_METADATA_BYTES", "mcp/logins/oauth-client.ts", "metadata of an authorization server", "the login fails"],
@@ -155,7 +160,7 @@ export const MCP_LIMITS = {
       "not passed on",
     ],
     ["MAX_RELAYED_FORM_BYTES", "mcp/login-relay.ts", "a token request that is passed on", "413"],
-    ["MAX_RELAYED_ANSWER_BYTES", "mcp/login-relay.ts", "the answer to it", "503"],
+    ["MAX_RELAYED_ANSWER_BYTES", "mcp/login-relay.ts", "the response to it", "503"],
     [
       "MAX_EXCHANGED_TOKENS",
       "mcp/logins/oauth-client.ts",
@@ -165,7 +170,7 @@ export const MCP_LIMITS = {
     ["MAX_TEST_BYTES", "mcp/logins/accounts.ts", "a response to `gwctl mcp connections --test`", "the test fails"],
     ["MAX_A2A_REQUEST_BYTES", "backends/a2a/backend.ts", "a request to an A2A agent", "413"],
     ["MAX_CARD_BYTES", "backends/a2a/agent-card.ts", "an A2A agent's card", "502"],
-    ["MAX_SKILLS", "backends/a2a/agent-card.ts", "skills of a card in `a2a.skills`", "the rest is left out"],
+    ["MAX_SKILLS", "backends/a2a/agent-card.ts", "skills of a card in `a2a.skills`", "the rest is omitted"],
     ["MAX_TOKEN_BYTES", "mcp/logins/oauth-client.ts", "a response of a token endpoint", "the login fails"],
     [
       "MAX_CACHED_LOGINS",
@@ -180,7 +185,7 @@ export const MCP_LIMITS = {
     [
       "MAX_QUEUED_BYTES",
       "mcp/transports/stdio-transport.ts",
-      "what waits for a server that does not read",
+      "data queued for a server that does not read",
       "calls fail",
     ],
     [
@@ -221,7 +226,7 @@ export const MCP_LIMITS = {
     [
       "PAUSE_BYTES",
       "mcp/session/event-stream.ts",
-      "what waits for a client that does not read",
+      "data queued for a client that does not read",
       "the server is paused",
     ],
     [
@@ -233,14 +238,14 @@ export const MCP_LIMITS = {
     [
       "MAX_QUEUED_BYTES",
       "mcp/client-side/sessionless-call.ts",
-      "what waits for a client that does not read, one call",
+      "data queued for a client that does not read, one call",
       "the client is cut off",
     ],
     [
       "MAX_LISTENERS",
       "mcp/session/session-streams.ts",
       "GET requests open at one event stream of a session",
-      "one that is 30 s old makes room, else 409",
+      "one that is 30 s old is closed, else 409",
     ],
     ["MAX_EVENTS", "mcp/session/event-log.ts", "events kept for a client that resumes", "the oldest is dropped"],
     ["MAX_BYTES", "mcp/session/event-log.ts", "their size", "the oldest is dropped"],
@@ -251,7 +256,7 @@ export const MCP_LIMITS = {
       "calls that wait for their client to come back",
       "the call fails",
     ],
-    ["MAX_SUSPENDED_MS", "mcp/server-side/modern-client-bridge.ts", "how long they wait", "the call is given up"],
+    ["MAX_SUSPENDED_MS", "mcp/server-side/modern-client-bridge.ts", "how long they wait", "the call is aborted"],
     [
       "MAX_PAGES",
       "mcp/aggregation/name-index.ts",
@@ -264,18 +269,23 @@ export const MCP_LIMITS = {
       "open questions of a server",
       "error -32603 to the server",
     ],
-    ["MAX_ID_CHARS", "mcp/transports/server-messages.ts", "the id of a server's request", "the request is refused"],
+    ["MAX_ID_CHARS", "mcp/transports/server-messages.ts", "the id of a server's request", "the request is rejected"],
     [
       "MAX_BATCH_CHARS",
       "mcp/transports/server-messages.ts",
       "a batch of a server, in characters",
-      "its calls get no answer",
+      "its calls get no response",
     ],
     ["MAX_ERROR_CHARS", "mcp/transports/server-messages.ts", "an error of a server, in characters", "the call fails"],
     ["MAX_SERVER_DEPTH", "json/validate-json.ts", "nesting of a server's message", "the call fails"],
     ["MAX_ATOM_CHARS", "json/validate-json.ts", "a name or number in a server's message", "the call fails"],
     ["MAX_OPEN_NAMES", "json/validate-json.ts", "names of one object in a server's message", "the call fails"],
-    ["MAX_ERROR_BODY_CHARS", "mcp/transports/http-transport.ts", "what is read of the body of a failed call", "cut"],
+    [
+      "MAX_ERROR_BODY_CHARS",
+      "mcp/transports/http-transport.ts",
+      "the part of a failed call's body that is read",
+      "cut",
+    ],
     ["MAX_INPUTS", "mcp/server-side/legacy-client-bridge.ts", "questions of one round", "the call fails"],
     [
       "MAX_POSTS",

@@ -1,5 +1,5 @@
 /**
- * The limits of requests, responses and connections, and what happens under overload. The rows are those of `scripts/limits.mjs`.
+ * The limits of requests, responses and connections, and behavior under overload. The format of the rows is in `scripts/limits.mjs`.
  */
 
 export const REQUEST_LIMITS = {
@@ -33,13 +33,13 @@ export const REQUEST_LIMITS = {
     [
       "MAX_PIPELINED_BYTES",
       "pipeline/listen/client-connection.ts",
-      "what a client sends behind a request that is not answered yet",
-      "not read until it is",
+      "data that a client sends before the response to its last request",
+      "not read until the response is complete",
     ],
     [
       "LINGER_SILENCE_MS",
       "pipeline/listen/client-connection.ts",
-      "silence of a client after the last answer of its connection",
+      "idle time of a client after the last response on its connection",
       "the connection is closed",
     ],
     [
@@ -51,7 +51,7 @@ export const REQUEST_LIMITS = {
     [
       "MAX_LINGER_BYTES",
       "pipeline/listen/client-connection.ts",
-      "what a client may send after that; it is thrown away",
+      "data that a client may send after that; it is discarded",
       "the connection is cut",
     ],
     [
@@ -70,12 +70,12 @@ export const REQUEST_LIMITS = {
       "MAX_STREAMS",
       "pipeline/listen/http2/http2-connection.ts",
       "requests of one HTTP/2 connection at once",
-      "refused",
+      "rejected",
     ],
     [
       "MAX_RESETS",
       "pipeline/listen/http2/http2-connection.ts",
-      "HTTP/2 requests that a client gives up in one second",
+      "HTTP/2 requests that a client cancels in one second",
       "the connection is closed (ENHANCE_YOUR_CALM)",
     ],
     [
@@ -93,7 +93,7 @@ export const REQUEST_LIMITS = {
     [
       "MAX_ANSWER_FIELDS",
       "http/h2/http2-pool.ts",
-      "header lines of a backend's answer over HTTP/2",
+      "header lines of a backend's response over HTTP/2",
       "502 `backend_response_invalid`",
     ],
     [
@@ -147,7 +147,7 @@ export const REQUEST_LIMITS = {
     [
       "MAX_SHAPE_DIFFERENCES",
       "policies/request-mirror/json-shape.ts",
-      "differences named of one pair of answers",
+      "differences named of one pair of responses",
       "left out",
     ],
     ["MAX_RECORD_BYTES", "pipeline/records/fact-ring.ts", "a recorded request (head, claims)", "not recorded"],
@@ -184,10 +184,10 @@ export const REQUEST_LIMITS = {
     [
       "MAX_SHOWN_CHARS",
       "pipeline/listen/edge.ts",
-      "host, path or query of a request refused at the edge, in logs and traces",
+      "host, path or query of a request rejected at the edge, in logs and traces",
       "cut",
     ],
-    ["MAX_SHOWN_LINES", "pipeline/listen/edge.ts", "header lines shown of a request refused at the edge", "left out"],
+    ["MAX_SHOWN_LINES", "pipeline/listen/edge.ts", "header lines shown of a request rejected at the edge", "left out"],
     ["IDLE_LIMIT_MS", "pipeline/listen/idle.ts", "time without a byte of a body", "the connection is closed"],
     [
       "MAX_HELD_BODY_BYTES",
@@ -210,7 +210,7 @@ export const REQUEST_LIMITS = {
     [
       "MAX_FAILURES",
       "pipeline/phases/failures.ts",
-      "failures while one request is answered",
+      "failures while one request is handled",
       "the connection is closed",
     ],
     ["MAX_PROBLEM_CHARS", "pipeline/phases/attempt.ts", "the reason of a failed attempt in logs and traces", "cut"],
@@ -240,7 +240,7 @@ export const REQUEST_LIMITS = {
     [
       "MAX_INTERIM",
       "http/h1/response-parser.ts",
-      "interim (1xx) answers before the real one",
+      "interim (1xx) responses before the final one",
       "502 `backend_response_invalid`",
     ],
     [

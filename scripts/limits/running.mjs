@@ -1,5 +1,6 @@
 /**
- * The limits of what runs beside requests: configuration, Kubernetes, trace, logs, metrics, the store, the admin interface. The rows are those of `scripts/limits.mjs`.
+ * The limits outside of requests: configuration, Kubernetes, trace, logs, metrics, the store, the admin interface. The
+ * format of the rows is in `scripts/limits.mjs`.
  */
 
 export const RUNNING_LIMITS = {
@@ -8,9 +9,9 @@ export const RUNNING_LIMITS = {
     ["MAX_SOURCE_FILES", "config/load/load.ts", "configuration files", "the configuration is rejected"],
     ["MAX_DEPTH", "config/text/yaml-source.ts", "nesting of a file", "the configuration is rejected"],
     ["MAX_ALIASES", "config/text/yaml-source.ts", "aliases in a file", "the configuration is rejected"],
-    ["MAX_PROBLEMS", "config/text/yaml-source.ts", "problems that are listed", "the rest is left out"],
-    ["MAX_SYNTAX_PROBLEMS", "config/text/yaml-source.ts", "syntax errors that are listed", "the rest is left out"],
-    ["MAX_PLACES", "config/schema/field-hints.ts", "places that a hint names", "the rest is left out"],
+    ["MAX_PROBLEMS", "config/text/yaml-source.ts", "problems that are listed", "the rest is omitted"],
+    ["MAX_SYNTAX_PROBLEMS", "config/text/yaml-source.ts", "syntax errors that are listed", "the rest is omitted"],
+    ["MAX_PLACES", "config/schema/field-hints.ts", "places that a hint names", "the rest is omitted"],
     [
       "MAX_FILE_BYTES",
       "config/compile/compile.ts",
@@ -23,26 +24,26 @@ export const RUNNING_LIMITS = {
       "targets of a GatewayPolicy",
       "rejected; a protection closes its routes",
     ],
-    ["MAX_ANCESTORS", "config/documents/status.ts", "ancestors in a status", "the rest is left out"],
+    ["MAX_ANCESTORS", "config/documents/status.ts", "ancestors in a status", "the rest is omitted"],
     ["MAX_MESSAGE_BYTES", "config/documents/status.ts", "the message of a condition", "cut"],
   ],
   Kubernetes: [
-    ["MAX_OUTPUT_CHARS", "base/run-program.ts", "what a credential plugin or curl prints", "the rest is left out"],
-    ["MAX_ANSWER_BYTES", "kubernetes/api-client.ts", "an answer of the API server", "the list is tried again"],
+    ["MAX_OUTPUT_CHARS", "base/run-program.ts", "the output of a credential plugin or curl", "the rest is omitted"],
+    ["MAX_ANSWER_BYTES", "kubernetes/api-client.ts", "a response of the API server", "the list is tried again"],
     ["MAX_LINE_BYTES", "kubernetes/api-client.ts", "one event of a watch", "the watch begins again"],
     ["MAX_PAUSE_MS", "kubernetes/cluster-cache.ts", "the pause before a watch is tried again", "it no longer grows"],
     [
       "MAX_PAUSE_MS",
       "kubernetes/follow-controller.ts",
-      "the pause before a data plane asks its controller again",
+      "the pause before a data plane polls its controller again",
       "it no longer grows",
     ],
     ["MAX_STREAMS", "kubernetes/snapshot-server.ts", "data planes of one controller", "503, they try again"],
-    ["MAX_ACK_BYTES", "kubernetes/snapshot-server.ts", "the answer of a data plane", "503"],
+    ["MAX_ACK_BYTES", "kubernetes/snapshot-server.ts", "the response of a data plane", "503"],
     [
       "MAX_BEHIND_BYTES",
       "kubernetes/snapshot-server.ts",
-      "what a data plane has not read yet",
+      "data that a data plane has not read yet",
       "it is disconnected and comes again",
     ],
     ["MAX_KNOWN", "kubernetes/snapshot-server.ts", "tokens whose verdict is remembered", "all are reviewed again"],
@@ -122,7 +123,12 @@ export const RUNNING_LIMITS = {
       "the response cache, at most, unless `config.cacheMaxBytes` is set; else half of the store",
       "responses that were used longest ago are evicted",
     ],
-    ["CLIENT_SHARE", "base/memory-budget.ts", "what one client may use of each of these", "as above, for it alone"],
+    [
+      "CLIENT_SHARE",
+      "base/memory-budget.ts",
+      "the share of each of these that one client may use",
+      "as above, for it alone",
+    ],
   ],
   Store: [
     [
@@ -135,15 +141,20 @@ export const RUNNING_LIMITS = {
     [
       "MAX_CARRIED_CHARS",
       "mcp/session/client-questions.ts",
-      "a client's answer that another replica asked for",
+      "a client's response that another replica requested",
       "dropped, with a warning",
     ],
-    ["MAX_WRITES", "mcp/session/client-questions.ts", "such answers that are being written", "dropped, with a warning"],
+    [
+      "MAX_WRITES",
+      "mcp/session/client-questions.ts",
+      "such responses that are being written",
+      "dropped, with a warning",
+    ],
     [
       "MAX_TOLD_CHARS",
       "mcp/replicas/session-peers.ts",
-      "a client's message that other replicas are told",
-      "they are not told",
+      "a client's message that is sent to other replicas",
+      "it is not sent",
     ],
     ["MAX_SENDS", "mcp/replicas/replica-bus.ts", "messages on their way to other replicas", "dropped, with a warning"],
     ["MAX_TASKS", "mcp/replicas/task-records.ts", "tasks that one client has at one server", "the oldest is forgotten"],
@@ -157,8 +168,8 @@ export const RUNNING_LIMITS = {
     [
       "MAX_RELAYED_CHARS",
       "mcp/replicas/turn-relay.ts",
-      "an answer that another replica's client waits for",
-      "an error that says so",
+      "a response that another replica's client waits for",
+      "an error with the reason",
     ],
     [
       "MAX_SUBSCRIPTIONS",
@@ -189,7 +200,7 @@ export const RUNNING_LIMITS = {
       "MAX_ID_CHARS",
       "mcp/session/event-log.ts",
       "the id of a request that is inside of its events' ids",
-      "left out: a lost answer is not told",
+      "left out: a lost response is not reported",
     ],
     [
       "MAX_UNDELIVERED",
@@ -215,9 +226,9 @@ export const RUNNING_LIMITS = {
     ["MAX_BODY_BYTES", "admin/server/server.ts", "a request body", "413"],
     ["MAX_BUFFERED_BYTES", "admin/server/event-stream.ts", "events that wait for their reader", "the stream is ended"],
     ["MAX_FOLLOWERS", "admin/endpoints/requests.ts", "open pages that follow requests", "429"],
-    ["MAX_REQUESTS", "admin/endpoints/tasks.ts", "requests in an answer", "the oldest are listed, all are counted"],
+    ["MAX_REQUESTS", "admin/endpoints/tasks.ts", "requests in a response", "the oldest are listed, all are counted"],
     ["MAX_IDS", "admin/ui/matching.ts", "requests that one filter call looks at", "400"],
-    ["MAX_BUFFERED_BYTES", "admin/ui/call.ts", "an answer that the page reads slowly", "the backend waits"],
-    ["MAX_BYTES", "admin/ui/token.ts", "an answer of the identity provider", "502"],
+    ["MAX_BUFFERED_BYTES", "admin/ui/call.ts", "a response that the page reads slowly", "the backend waits"],
+    ["MAX_BYTES", "admin/ui/token.ts", "a response of the identity provider", "502"],
   ],
 };

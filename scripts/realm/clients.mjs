@@ -35,8 +35,8 @@ export function installClients() {
 }
 
 /**
- * Programs by name. Each gets the gateway's URL and a fresh home folder, and is done when its last command has ended
- * with 0 and printed what is expected.
+ * Programs by name. Each gets the gateway's URL and a new home folder, and succeeds if its last command exits with 0
+ * and prints the expected output.
  */
 export const CLIENTS = {
   "Python SDK 1.x": (url) => [python("python-1", "official-client.py", url, /hello from Python/)],
@@ -58,7 +58,7 @@ export const CLIENTS = {
   ],
 };
 
-/** Runs a client's commands one after the other; rejects with what it printed. */
+/** Runs a client's commands one after another; rejects with their output. */
 export async function runClient(name, url, { scratch, environment }) {
   const home = join(scratch, name.replaceAll(/\W/g, "-"));
   mkdirSync(home, { recursive: true });
