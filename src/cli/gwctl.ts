@@ -53,7 +53,7 @@ function createProgram(terminal: Terminal, request: readonly string[] | undefine
       "after",
       `
 Common commands:
-  gwctl status                       one screen: what runs, and what is wrong
+  gwctl status                       one screen: the state, and current problems
   gwctl top                          busiest routes, tools, models and keys, live
   gwctl requests --follow            watch requests as they end
   gwctl explain <x-request-id>       explain why a request was rejected or failed
@@ -64,15 +64,15 @@ Common commands:
   addProxyCommands(program, terminal, request);
 
   withTarget(program.command("status [instance]"))
-    .description("show the gateway on one screen: state, traffic, servers, limits, and problems in words")
+    .description("show the gateway on one screen: state, traffic, servers, limits, and problems as sentences")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) => (await import("./commands/status-command.ts")).status(name, flags, terminal));
   withTarget(program.command("top [instance]"))
     .description("show the busiest routes, tools, models and keys of the last minute, live")
     .option("--by <kind>", "only route, tool, model or key")
-    .option("--interval <seconds>", "time between two looks (default 2)")
+    .option("--interval <seconds>", "time between two refreshes (default 2)")
     .option("--once", "print it once")
-    .option("-o, --output <format>", "text or json (one object per look)", "text")
+    .option("-o, --output <format>", "text or json (one object per refresh)", "text")
     .action(async (name, flags) => (await import("./commands/top-command.ts")).top(name, flags, terminal));
   withTarget(program.command("explain <request-id> [instance]"))
     .description("explain what happened to a request, by the x-request-id of its response")
@@ -100,7 +100,7 @@ Common commands:
     .action(async (name, flags) => (await import("./commands/config-command.ts")).policies(name, flags, terminal));
 
   withTarget(program.command("budgets [instance]"))
-    .description("show budgets and what was spent of them")
+    .description("show budgets and their spending")
     .option("--key <text>", "only keys with this text")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) =>
@@ -158,12 +158,12 @@ Common commands:
     );
 
   withTarget(program.command("shadow").description("policies in shadow mode").command("report [instance]"))
-    .description("list whom policies in shadow mode would deny, how often, and by which rule")
+    .description("list requests that policies in shadow mode would deny, by subject and rule")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) => (await import("./commands/report-command.ts")).shadowReport(name, flags, terminal));
 
-  withTarget(program.command("mirror").description("answers of mirrors").command("report [instance]"))
-    .description("list how answers of mirrors differ from the backends', where requestMirror compares them")
+  withTarget(program.command("mirror").description("responses of mirrors").command("report [instance]"))
+    .description("list how responses of mirrors differ from the backends', where requestMirror compares them")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) => (await import("./commands/report-command.ts")).mirrorReport(name, flags, terminal));
 
@@ -177,7 +177,7 @@ Common commands:
     .action(async (name, flags) => (await import("./commands/replay-command.ts")).record(name, flags, terminal));
 
   withTarget(program.command("replay <file>"))
-    .description("send recorded requests to a gateway and compare its answers with the recording")
+    .description("send recorded requests to a gateway and compare its responses with the recording")
     .requiredOption("--to <url>", "the gateway, for example http://localhost:3000")
     .option("--speed <factor>", "1: at the pace of the recording, 2: twice as fast, max: at once", "1")
     .option("--concurrency <n>", "requests at the same time", "16")
@@ -206,9 +206,11 @@ Common commands:
       (await import("./commands/what-if-command.ts")).whatIf(method, url, flags, terminal),
     );
 
-  const mcp = withTarget(program.command("mcp")).enablePositionalOptions().description("manage what MCP servers offer");
+  const mcp = withTarget(program.command("mcp"))
+    .enablePositionalOptions()
+    .description("manage the tools and accounts of MCP servers");
   withTarget(mcp.command("lock [instance]"))
-    .description("write down what the tools of the MCP servers are, and show what changed (see toolsLock)")
+    .description("write the tools of the MCP servers to the lock file, and show changes (see toolsLock)")
     .option("--lock-file <file>", "the lock file", "tools.lock")
     .option("--check", "write nothing; exit with 1 if anything differs")
     .option("--only <target/tool...>", "accept only these tools")
@@ -217,7 +219,7 @@ Common commands:
     .action(async (name, flags) => (await import("./commands/mcp-command.ts")).mcpLock(name, flags, terminal));
   withTarget(mcp.command("connections [instance]"))
     .description("list accounts that users connected at MCP servers; test or revoke one")
-    .option("--test <id>", "ask the server whether it accepts the account's token")
+    .option("--test <id>", "check whether the server accepts the account's token")
     .option("--revoke <id>", "forget the account's tokens, here and at the server")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) => (await import("./commands/mcp-command.ts")).mcpConnections(name, flags, terminal));

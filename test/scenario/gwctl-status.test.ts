@@ -43,15 +43,15 @@ test("status shows the gateway on one screen, with its problems in words", async
   for (let i = 0; i < 3; i++) await call("/limited", { "x-user": "alice" });
   await call("/down");
   const { stdout } = await gwctl(["status", "-p", port]);
-  assert.match(stdout, /^Errors +1 failed \(25\.0 %\), 1 rejected of 4 requests$/m);
+  assert.match(stdout, /^Errors +1 failed \(25\.0%\), 1 rejected of 4 requests$/m);
   assert.match(stdout, /^ {2}✗ 1 request failed in the last [^\n]*: gwctl requests --failed$/m);
-  assert.match(stdout, /^ {2}! Limit of route limited is used up for #\w+; it resets in \d+ (?:s|min)$/m);
+  assert.match(stdout, /^ {2}! Limit of route limited is exhausted for #\w+; it resets in \d+ (?:s|min)$/m);
   assert.match(stdout, /^ {2}route limited +#\w+ +0 of 2 left +resets in \d+ (?:s|min)$/m);
   const { problems, version } = JSON.parse((await gwctl(["status", "-p", port, "-o", "json"])).stdout);
   // A busy machine may have more to tell.
   const told = JSON.stringify(problems);
   assert.match(told, /1 request failed in the last/, told);
-  assert.match(told, /Limit of route limited is used up/, told);
+  assert.match(told, /Limit of route limited is exhausted/, told);
   assert.equal(typeof version, "string");
 });
 
@@ -71,7 +71,7 @@ test("top tells the busiest routes, once or again and again, and refuses what it
   for (let i = 0; i < 5; i++) await call("/down");
   const { stdout } = await gwctl(["top", "--once", "-p", port]);
   assert.match(stdout, /^ROUTE +REQ\/S +REQUESTS +FAILED +REJECTED +P95/m);
-  assert.match(stdout, /^down +\d[\d.]* +\d+ +100 % +- /m);
+  assert.match(stdout, /^down +\d[\d.]* +\d+ +100% +- /m);
   const { route, windowMs } = JSON.parse(
     (await gwctl(["top", "--once", "--by", "route", "-o", "json", "-p", port])).stdout,
   );

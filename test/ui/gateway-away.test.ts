@@ -52,7 +52,7 @@ test("pages say that the gateway went away, and are right again when it is back"
   });
   await banner.waitFor({ state: "detached" });
   for (let i = 0; i < 2; i++) await fetch(`${gateway.url()}/after`);
-  await page.getByText("used up").waitFor();
+  await page.getByText("exhausted").waitFor();
   await page.getByRole("link", { name: "Requests" }).click();
   await page.getByText("/after").first().waitFor();
   assert.equal(await page.getByText("/before").count(), 0);

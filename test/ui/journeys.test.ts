@@ -160,7 +160,7 @@ test("7: the budget of one user is used up and that of another is not", { skip }
 
   await go("limits");
   const bucket = (user: string) => page.locator(".buckets li", { hasText: user });
-  await bucket("dev").getByText("used up").waitFor();
+  await bucket("dev").getByText("exhausted").waitFor();
   await bucket("dev")
     .getByText(/available in \d+ s/)
     .waitFor();
@@ -170,8 +170,8 @@ test("7: the budget of one user is used up and that of another is not", { skip }
   const limits = (await ctl("proxy", "limits")).stdout;
   assert.match(limits, /dev +.* 0\/60 /);
   assert.match(limits, /ada +.* [1-9]\d*\/60 /);
-  assert.match((await ctl("top", "--once", "--by", "key")).stdout, /^dev +.*\d+ %/m);
-  assert.match((await ctl("status")).stdout, /Limit of route chat is used up for dev/);
+  assert.match((await ctl("top", "--once", "--by", "key")).stdout, /^dev +.*\d+%/m);
+  assert.match((await ctl("status")).stdout, /Limit of route chat is exhausted for dev/);
 });
 
 test("2: an own server is added with a form, its mistake is shown, and it works once it is right", {

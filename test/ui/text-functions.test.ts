@@ -15,12 +15,12 @@ import { differences } from "../../ui/src/pages/requests/differences.ts";
 import { bytesText, durationText, visible } from "../../ui/src/parts/format.ts";
 import { blocksOf } from "../../ui/src/parts/markdown-blocks.ts";
 
-test("a canary says what it gets and how it went, or why it was withdrawn", () => {
+test("a canary shows its share and results, or why it was withdrawn", () => {
   const counts = { requests: 40, failed: 1, slow: 0 };
   assert.equal(canaryOf({ name: "a" }), undefined);
   assert.deepEqual(canaryOf({ canary: { share: 5, state: "active", ...counts } }), {
     isWithdrawn: false,
-    text: "5 % of requests · 1 failed of 40",
+    text: "5% of requests · 1 failed of 40",
   });
   assert.match(
     canaryOf({ canary: { when: "true", state: "active", ...counts, slow: 2 } })?.text ?? "",

@@ -149,7 +149,7 @@ export function memoryText(memory: Fields, paint: Paint): string {
     [
       "heap",
       { text: size(used), tone: share > HEAP_WARN_SHARE ? "bad" : undefined },
-      `limit ${size(limit)} (${Math.round(share * 100)} %)`,
+      `limit ${size(limit)} (${Math.round(share * 100)}%)`,
     ],
     ...listOf(heap.spaces)
       .filter((space) => numberOf(space.usedBytes) > 0)

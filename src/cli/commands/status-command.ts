@@ -177,7 +177,7 @@ export function problemsOf({ readiness, dump, report, rules, traffic }: StatusDa
       .filter(({ remaining }) => remaining <= 0)
       .slice(0, MAX_ROWS)
       .map(({ owner, key, resetSeconds }) =>
-        warn(`Limit of ${owner} is used up for ${key}; it resets in ${ageText(resetSeconds * 1000)}`),
+        warn(`Limit of ${owner} is exhausted for ${key}; it resets in ${ageText(resetSeconds * 1000)}`),
       ),
     ...stringsOf(reload.needsRestart).map((field) => warn(`${field} changed: restart the gateway to apply it`)),
     ...stringsOf(reload.warnings).map(warn),
@@ -266,7 +266,7 @@ function errorsCell({ failed, rejected, requests }: Traffic): Cell {
   if (failed + rejected === 0) return "none";
   const share = ((100 * failed) / requests).toFixed(1);
   const tone: Tone = failed > 0 ? "bad" : "warn";
-  return { text: `${failed} failed (${share} %), ${rejected} rejected of ${counted(requests, "request")}`, tone };
+  return { text: `${failed} failed (${share}%), ${rejected} rejected of ${counted(requests, "request")}`, tone };
 }
 
 function problemsText(problems: readonly Problem[], paint: Paint): string {

@@ -230,7 +230,7 @@ function cells(row: TopRow): Cell[] {
 
 function shareText(share: number): string {
   if (share === 0) return "-";
-  return share < 0.01 ? "<1 %" : `${Math.round(share * 100)} %`;
+  return share < 0.01 ? "<1%" : `${Math.round(share * 100)}%`;
 }
 
 function nameOf({ route, mcp, llm, subject }: RequestRecord, kind: TopKind): string | undefined {

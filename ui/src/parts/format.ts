@@ -46,9 +46,9 @@ export function bytesText(bytes: number): string {
 }
 
 export function percentText(share: number): string {
-  if (share <= 0) return "0 %";
+  if (share <= 0) return "0%";
   const percent = share * 100;
-  return percent < 1 ? "<1 %" : `${Math.round(percent)} %`;
+  return percent < 1 ? "<1%" : `${Math.round(percent)}%`;
 }
 
 /** Makes control characters and direction marks in text from traffic visible, because they could disguise a name. */

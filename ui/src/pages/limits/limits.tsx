@@ -172,7 +172,7 @@ function BucketRow({ bucket }: { bucket: Bucket }) {
       </span>
       <span class="number">
         {bucket.remaining <= 0 ? (
-          <Status level="bad">used up</Status>
+          <Status level="bad">exhausted</Status>
         ) : (
           <>
             {wholeText(bucket.remaining)} <span class="muted">of {wholeText(bucket.limit)}</span>

@@ -36,7 +36,7 @@ export function Numbers() {
       <Tile
         title="p95"
         value={total ? (total.p95Ms === null ? "–" : durationText(total.p95Ms)) : "…"}
-        note="95 % of requests are faster"
+        note="95% of requests are faster"
         values={points.map(({ p95Ms }) => p95Ms ?? 0)}
       />
       <Tile
