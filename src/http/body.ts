@@ -237,6 +237,11 @@ export function observeChunks(stream: BodyStream, seen: (chunk: Buffer) => void)
 /** Listens to `data` (a chunk), `error` (an error), `end` or `close` (no value). */
 export type BodyListener = (value: Buffer & Error) => void;
 
+/**
+ * The part of Node's Readable that readers of a request body need, so that the listener can deliver bytes without a
+ * Readable. `data` is emitted any number of times, then `end`; `close` if the body broke off. Reading starts with the
+ * first `data` listener, in a later turn of the event loop.
+ */
 export interface BodyStream {
   on(event: string, listener: BodyListener): unknown;
   once(event: string, listener: BodyListener): unknown;

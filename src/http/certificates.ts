@@ -33,6 +33,10 @@ function check(what: string, read: () => unknown): void {
 /** `DNS:a.example.com, URI:spiffe://x/y`; a value with a comma or a quote is written as a JSON string. */
 const ENTRY = /([A-Za-z][A-Za-z ]*):("(?:[^"\\]|\\.)*"|[^,"]*)(?:, |$)/y;
 
+/**
+ * Whether a certificate has one of the names: DNS names, or URIs such as those of SPIFFE. Only subject alternative
+ * names count. A malformed list has no names.
+ */
 export function hasOneName(raw: Buffer, names: readonly string[]): boolean {
   const certificate = new X509Certificate(raw);
   const known = alternativeNames(certificate.subjectAltName ?? "");

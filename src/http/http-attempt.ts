@@ -12,7 +12,10 @@ export type AttemptState = "asked" | "answering" | "ended" | "failed" | "abandon
 /** `abort` comes from the caller, which does not need the response. All others come from the responding side. */
 export type AttemptEvent = "head" | "data" | "end" | "upgrade" | "error" | "abort";
 
-/** Returns the state after the event; undefined if the event is not valid in this state. */
+/**
+ * The state machine of an attempt, used by every layer that forwards a response because callbacks may be reentrant.
+ * Returns the state after the event; undefined if the event is not valid in this state and must be dropped.
+ */
 export function afterEvent(state: AttemptState, event: AttemptEvent): AttemptState | undefined {
   if (isOver(state)) return undefined;
   switch (event) {

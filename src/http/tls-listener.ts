@@ -8,7 +8,10 @@ export interface NamedEntries<Value> {
   find(servername: string): Value | undefined;
 }
 
-/** The first entry of a name wins. Names are lowercase. */
+/**
+ * Selects an entry by the client's server name (SNI, RFC 6066 section 3): the exact name, then the longest wildcard,
+ * then none. A wildcard matches one or more labels. The first entry of a name wins, and names are lowercase.
+ */
 export function createServerNames<Value>(
   entries: readonly (readonly [name: string, value: Value])[],
 ): NamedEntries<Value> {

@@ -344,6 +344,10 @@ const SHARDS = 256;
 const FEW = 4_096;
 const SEED = randomInt(2 ** 31);
 
+/**
+ * A set of names that may have hundreds of thousands of members. It is split into shards, so that growing one table
+ * does not block the event loop; the seed makes collisions unpredictable.
+ */
 export class NameSet {
   readonly #few = new Set<string>();
   #shards: Set<string>[] | undefined = undefined;

@@ -29,7 +29,10 @@ export interface BodyWriter {
   stop(): void;
 }
 
-/** `chunked` frames every chunk; otherwise exactly `length` bytes must arrive. */
+/**
+ * Writes a request body while it arrives, with back-pressure from the backend. `chunked` frames every chunk; otherwise
+ * exactly `length` bytes must arrive.
+ */
 export function writeBody(
   body: BodyStream,
   socket: Writable,

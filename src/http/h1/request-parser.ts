@@ -15,6 +15,10 @@ import { hexDigit, NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
 
 const MAX_EMPTY_LINES = 8;
 
+/**
+ * Skips empty lines before a request: some clients send one after a body (RFC 9112 section 2.2), and none needs many. A
+ * single CR or LF is rejected, because another parser could read it as part of the request.
+ */
 export class EmptyLines {
   #lines = 0;
   /** A CR was read, and its LF is missing. */

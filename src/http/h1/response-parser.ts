@@ -7,6 +7,10 @@
 import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
 import { hexDigit, NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
 
+/**
+ * Joins the body bytes of one read: chunks that arrived together are moved over the framing between them and forwarded
+ * as one chunk, because the downstream cost is per chunk, not per byte.
+ */
 export class GatheredBody {
   #from = 0;
   /** 0 if there are no bytes. */

@@ -40,6 +40,10 @@ export interface HeadOptions {
   readonly now: number;
 }
 
+/**
+ * Writes the head of a response. Only the gateway sets framing and connection headers. A value that could end its line
+ * early is rejected, as the last check before the client.
+ */
 export function responseHead(status: number, headers: HeaderList, options: HeadOptions): string {
   let text = statusLine(status);
   let hasDate = false;
@@ -98,6 +102,10 @@ function dateLine(now: number): string {
   return dateText;
 }
 
+/**
+ * Writes a large chunk without copying it, in one system call with the text around it. Returns false if the client is
+ * slower.
+ */
 export function writeAround(
   socket: Socket,
   before: string,

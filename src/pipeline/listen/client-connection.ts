@@ -17,6 +17,10 @@ import { Answer, type AnswerCarrier, KEEP_ALIVE_MS, responseHead } from "./answe
 import { type ConnectionOwner, type OpenConnection, SweepDeadline } from "./connection-owner.ts";
 import { Opening } from "./http2/opening.ts";
 
+/**
+ * Receives the events of a client's socket without closures, so that ten thousand idle connections share the same
+ * handler functions. An exception in a method ends that connection only.
+ */
 export interface SocketReceiver {
   received(chunk: Buffer): void;
   /** The client closed its side. */
@@ -105,6 +109,11 @@ export const LINGER_SILENCE_MS = 2_000;
 const LINGER_MS = 30_000;
 const MAX_LINGER_BYTES = 64 * 1024 * 1024;
 
+/**
+ * Closes a connection on which the client may still be sending. The gateway closes its side, and reads and discards
+ * further input, because closing with unread bytes would reset the connection and could lose the last response (RFC
+ * 9112 section 9.6). Time, silence and bytes are limited.
+ */
 export class Linger {
   readonly #socket: Socket;
   readonly #sweepMs: number;

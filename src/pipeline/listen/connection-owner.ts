@@ -20,6 +20,10 @@ export interface Sweeper {
 /** A number of sweeps that is never reached. */
 const NEVER = 2 ** 30;
 
+/**
+ * A deadline that is checked periodically, without its own timer. It counts sweeps, which do not advance while the
+ * process is blocked, so that clients are not blamed for a slow process.
+ */
 export class SweepDeadline {
   readonly #sweeper: Sweeper;
   #last = NEVER;

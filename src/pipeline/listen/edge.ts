@@ -216,7 +216,10 @@ export interface Refusal {
   settle(isComplete: boolean): void;
 }
 
-/** Returns the request of the exchange, shortened. Its headers are redacted where they are shown. */
+/**
+ * Returns the request of a rejection, shortened. Requests rejected before any policy runs are still reported in the
+ * log, metrics, recent requests and the trace. The headers are redacted where they are shown.
+ */
 export function refusedRequest(head: RefusedHead, scheme: "http" | "https"): GatewayRequest {
   const headers = HeaderList.fromRaw(head.rawHeaders.slice(0, MAX_SHOWN_LINES * 2));
   // A fragment or a user name may contain a credential, and neither is valid in a request target.

@@ -24,6 +24,10 @@ export interface AttemptTraceEnv {
   readonly redaction: Redaction;
 }
 
+/**
+ * Reports one attempt to the trace and the spans: each request as sent, each response head as received, each failure.
+ * It costs nothing without a watcher.
+ */
 export class AttemptTrace {
   readonly #exchange: Exchange;
   readonly #env: AttemptTraceEnv;
@@ -100,6 +104,7 @@ export class AttemptTrace {
 
 const NO_HEADERS = new HeaderList();
 
+/** Maps a failure of a backend to a gateway error with its source and status. */
 export function backendError(error: unknown): GatewayError {
   if (error instanceof GatewayError) return error;
   if (!(error instanceof HttpClientError)) return new GatewayError("internal", { cause: error });
@@ -126,7 +131,11 @@ export function deadlineOf({ requestTimeoutMs }: Settings, startedMs: number): n
   return requestTimeoutMs === undefined || requestTimeoutMs === UNLIMITED ? undefined : startedMs + requestTimeoutMs;
 }
 
-/** The limit of the current target, with `spares` that could be tried after it. */
+/**
+ * Returns the time limit until the response head of the current target, with `spares` that could be tried after it.
+ * `backendRequestTimeout` applies to each target, `requestTimeout` to the whole request. Without either, the backend's
+ * default applies to each target.
+ */
 export function headLimitMs(
   settings: Settings,
   defaultMs: number,
@@ -150,6 +159,11 @@ export function isIdempotent({ method }: GatewayRequest): boolean {
   return IDEMPOTENT.has(method);
 }
 
+/**
+ * Decides whether a request may be sent again after a failed attempt. By default, only if it certainly had no effect:
+ * the connection failed, or a reused connection was closed under an idempotent request (RFC 9110 section 9.2.2). A
+ * retry policy extends that.
+ */
 export function mayRepeat(request: GatewayRequest, nothingSent: boolean, error?: unknown): boolean {
   if (request.body.kind === "stream" && request.body.taken) return false;
   if (isIdempotent(request)) return true;

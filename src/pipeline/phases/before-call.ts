@@ -70,6 +70,11 @@ export interface InnerRun extends RequestRun {
   pass(scope: CompiledScope, list: "access" | "shape", next: () => void): void;
 }
 
+/**
+ * Runs the policies of scopes inside a backend, for example of one model, after the body was read and all outer
+ * policies agreed: one scope after the other, each completely (access, limits, transformations, then the rules and
+ * limits that read the body). The rules run for each attempt; a scope's limits are charged once.
+ */
 export function passInner(run: InnerRun, backend: Backend, call: () => void): void {
   const scopes = backend.inner?.(run.exchange) ?? [];
   const passFrom = (at: number): void => {

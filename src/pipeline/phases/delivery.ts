@@ -292,6 +292,10 @@ const NONE: readonly CompiledPolicy[] = [];
 
 export type SettleEnv = Pick<PipelineEnv, "settled" | "defect">;
 
+/**
+ * The last step of every exchange: body observers, settle hooks (inner → outer), the body snapshot, then access log,
+ * metrics and recent requests. Exceptions are logged, and the remaining steps still run.
+ */
 export function settle(
   env: SettleEnv,
   exchange: Exchange,

@@ -28,6 +28,10 @@ import { runAdmission, runRequestHooks } from "./run-hooks.ts";
 
 const STALE_RETRY: RetrySettings = { attempts: 1, backoffMs: 0, codes: new Set() };
 
+/**
+ * Decides whether and after how long a failed attempt is retried. Without a retry policy, only an attempt on a reused
+ * connection that the backend had closed is retried, once.
+ */
 export class Retries {
   #settings: RetrySettings = STALE_RETRY;
   #started = 0;
@@ -81,6 +85,10 @@ export function tellPolicies({ trace }: Exchange, { phase, of, effectivePolicy }
   trace?.point({ type: "policySelection", phase, effectivePolicy, ...(of === undefined ? {} : { of }) });
 }
 
+/**
+ * Removes the credentials that authentication read, because backends get them only if a policy allows it. The same
+ * applies to the cookies of browser sessions, which browsers send to every route of the host.
+ */
 export function withholdCredentials({ credentials, facts, request }: Exchange): void {
   if (facts.backend?.type !== "internal") withholdOwnCookies(request.headers);
   if (credentials.headers) for (const name of credentials.headers) request.headers.delete(name);

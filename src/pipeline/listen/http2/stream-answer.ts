@@ -15,6 +15,10 @@ import { Backlog, type LastingAnswer } from "../answer.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "../idle.ts";
 import type { EnteringHead, EntrySink } from "../request-entry.ts";
 
+/**
+ * Converts a head to HTTP/2 fields. Headers of an HTTP/1.1 connection are omitted (RFC 9113 section 8.2.2), and
+ * repeated names become lists.
+ */
 export function responseFields(status: number, headers: HeaderList): OutgoingHttpHeaders {
   return fieldsOf(headers.pairs, { ":status": status });
 }
@@ -50,7 +54,11 @@ export interface StreamHead extends EnteringHead {
   readonly isGrpc: boolean;
 }
 
-/** `raw` alternates names and values as received. */
+/**
+ * Converts the head of an HTTP/2 request (RFC 9113 section 8.3) to the common form: pseudo-headers become method,
+ * target and host. nghttp2 has rejected malformed heads; this rejects heads that HTTP/1.1 would interpret differently.
+ * `raw` alternates names and values as received.
+ */
 export function readStreamHead(raw: readonly string[]): StreamHead {
   let method = "";
   let path = "";
