@@ -56,7 +56,7 @@ export const REQUEST_LIMITS = {
     ],
     [
       "MAX_STREAM_HEAD_BYTES",
-      "pipeline/listen/http2/stream-answer.ts",
+      "pipeline/listen/http2/stream-response.ts",
       "the head of an HTTP/2 request",
       "431 `too_many_headers`; twice as much: the stream is reset",
     ],

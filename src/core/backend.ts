@@ -49,7 +49,7 @@ export interface BackendRun {
 export interface Backend {
   readonly facts: BackendFacts;
   /** Whether it can be reached: where a route has several, one that cannot is left for a while. */
-  readonly health?: { readonly isResting: boolean };
+  readonly health?: { readonly isEjected: boolean };
   /** Until the response head, where no timeout policy says otherwise. */
   readonly defaultTimeoutMs: number;
   /**

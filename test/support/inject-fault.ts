@@ -7,8 +7,8 @@ import { systemClock } from "../../src/base/clock.ts";
 import { ResponseParser } from "../../src/http/h1/response-parser.ts";
 import { FrameCounter } from "../../src/http/websocket-frames.ts";
 import { LineSplitter, StderrTail, StdioProcess } from "../../src/mcp/transports/stdio-transport.ts";
-import { Answer } from "../../src/pipeline/listen/answer.ts";
 import { ClientConnection } from "../../src/pipeline/listen/client-connection.ts";
+import { ResponseWriter } from "../../src/pipeline/listen/response-writer.ts";
 import { Attempt } from "../../src/pipeline/phases/attempt.ts";
 import { Delivery } from "../../src/pipeline/phases/delivery.ts";
 import { requestHeaderModifier } from "../../src/policies/request-header-modifier/policy.ts";
@@ -62,8 +62,8 @@ function inHook(): void {
 export const STAGES: Readonly<Record<string, () => void>> = {
   "a socket's handler": () => before(ClientConnection.prototype, "received"),
   "the turn of the next request": () => before(ClientConnection.prototype, "answered"),
-  "the head of an answer": () => before(Answer.prototype, "head"),
-  "the end of an answer": () => before(Answer.prototype, "end"),
+  "the head of an answer": () => before(ResponseWriter.prototype, "head"),
+  "the end of an answer": () => before(ResponseWriter.prototype, "end"),
   "a policy": inHook,
   "a backend's head": () => before(Attempt.prototype, "head"),
   "a backend's bytes": () => before(Attempt.prototype, "data"),

@@ -15,7 +15,7 @@ import type { Listener, Route } from "../../core/topology.ts";
 import { type RequestBodyStream, readExactly } from "../../http/body.ts";
 import { type BodyCarrier, RequestBodySource } from "../../http/h1/request-body.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { beginRefusal } from "../../pipeline/listen/edge.ts";
+import { beginRejection } from "../../pipeline/listen/edge.ts";
 import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
 import { handle } from "../../pipeline/phases/pipeline.ts";
 import type { PipelineEnv, Served } from "../../pipeline/phases/pipeline-env.ts";
@@ -543,9 +543,9 @@ class RemoteClient implements ClientSink, BodyCarrier {
 }
 
 function refuse(env: ListenerEnv, exchange: Exchange, sink: ClientSink, error: GatewayError): void {
-  const refusal = beginRefusal(env, exchange, error);
-  const { status, headers, body }: Reply = refusal.reply;
-  sink.onClose = (complete) => refusal.settle(complete);
+  const rejection = beginRejection(env, exchange, error);
+  const { status, headers, body }: Reply = rejection.reply;
+  sink.onClose = (complete) => rejection.settle(complete);
   sink.onStalled = undefined;
   sink.head(status, headers);
   sink.end(body);

@@ -69,19 +69,17 @@ export const host = defineBackend({
 /** Reports health changes in the log and in metrics under the configured name. */
 export function healthEvents(host: string, env: Pick<BackendEnv, "logger" | "metrics">): HealthEvents {
   const logger = env.logger.for("backends");
-  const rests = env.metrics
-    .counter(
-      "gateway_backend_rests_total",
-      "Times that a server was left for a while, because it took no connection.",
-      ["backend"],
-    )
+  const ejections = env.metrics
+    .counter("gateway_backend_rests_total", "Times that a server was ejected because it did not accept a connection.", [
+      "backend",
+    ])
     .labels(host);
   return {
-    rests(reason, forMs) {
-      rests.add();
-      logger.warn("backend cannot be reached; others are asked for a while", { backend: host, forMs, reason });
+    ejected(reason, forMs) {
+      ejections.add();
+      logger.warn("backend cannot be reached and is ejected", { backend: host, forMs, reason });
     },
-    isBack: () => logger.info("backend can be reached again", { backend: host }),
+    recovered: () => logger.info("backend can be reached again", { backend: host }),
   };
 }
 

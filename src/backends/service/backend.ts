@@ -42,10 +42,10 @@ export const service = defineBackend({
       `service ${name}`,
       { target, endpoints },
       () => {
-        const { rests, isBack } = healthEvents(name, env);
+        const { ejected, recovered } = healthEvents(name, env);
         return openEndpointPools(target, env.clock, (address) => ({
-          rests: (reason, forMs) => rests(`${address}: ${reason}`, forMs),
-          isBack,
+          ejected: (reason, forMs) => ejected(`${address}: ${reason}`, forMs),
+          recovered,
         }));
       },
       (open) => open.close(),

@@ -24,12 +24,12 @@ export interface EndpointPools {
   close(): void;
 }
 
-const UNTOLD: HealthEvents = { rests: () => undefined, isBack: () => undefined };
+const IGNORED: HealthEvents = { ejected: () => undefined, recovered: () => undefined };
 
 export function openEndpointPools(
   target: Pick<HttpTarget, "protocol" | "tls" | "http">,
   clock: Clock,
-  events: (address: string) => HealthEvents = () => UNTOLD,
+  events: (address: string) => HealthEvents = () => IGNORED,
   open: (target: HttpTarget, clock: Clock) => HttpPool = openHttpPool,
 ): EndpointPools {
   const pools = new Map<string, Endpoint>();
@@ -63,7 +63,7 @@ export function openEndpointPools(
       for (let i = 0; i < addresses.length; i++) {
         turn = turn + 1 >= addresses.length ? 0 : turn + 1;
         const endpoint = endpointOf(addresses[turn] as string);
-        if (endpoint !== undefined && !endpoint.health.isResting) return endpoint;
+        if (endpoint !== undefined && !endpoint.health.isEjected) return endpoint;
         first ??= endpoint;
       }
       // All addresses are believed unreachable; trying one is better than rejecting the request.

@@ -6,21 +6,21 @@
 import type { Clock } from "../../base/clock.ts";
 
 /** Long enough to notice a restart, short enough not to lose capacity. */
-const FIRST_REST_MS = 1_000;
-const LONGEST_REST_MS = 30_000;
+const FIRST_EJECTION_MS = 1_000;
+const MAX_EJECTION_MS = 30_000;
 /** A trial request without a response by then is inconclusive, and another one may pass. */
 const TRIAL_MS = 10_000;
 
 export interface HealthEvents {
-  rests(reason: string, forMs: number): void;
-  isBack(): void;
+  ejected(reason: string, forMs: number): void;
+  recovered(): void;
 }
 
 export class HostHealth {
   readonly #clock: Clock;
   readonly #events: HealthEvents;
   #failures = 0;
-  #restsUntilMs = 0;
+  #ejectedUntilMs = 0;
   #trialUntilMs = 0;
 
   constructor(clock: Clock, events: HealthEvents) {
@@ -29,10 +29,10 @@ export class HostHealth {
   }
 
   /** Other servers should be preferred, if there are any. */
-  get isResting(): boolean {
+  get isEjected(): boolean {
     if (this.#failures === 0) return false;
     const nowMs = this.#clock.monotonicMs();
-    return nowMs < this.#restsUntilMs || nowMs < this.#trialUntilMs;
+    return nowMs < this.#ejectedUntilMs || nowMs < this.#trialUntilMs;
   }
 
   /** Called when a request is sent to the server. After failures, it is the only one until it completes. */
@@ -44,22 +44,22 @@ export class HostHealth {
     const nowMs = this.#clock.monotonicMs();
     this.#trialUntilMs = 0;
     // Requests that were in flight when the first one failed add no information.
-    if (this.#failures > 0 && nowMs < this.#restsUntilMs) return;
-    const forMs = Math.min(FIRST_REST_MS * 2 ** Math.min(this.#failures, 16), LONGEST_REST_MS);
+    if (this.#failures > 0 && nowMs < this.#ejectedUntilMs) return;
+    const forMs = Math.min(FIRST_EJECTION_MS * 2 ** Math.min(this.#failures, 16), MAX_EJECTION_MS);
     this.#failures += 1;
-    this.#restsUntilMs = nowMs + forMs;
-    this.#events.rests(reason, forMs);
+    this.#ejectedUntilMs = nowMs + forMs;
+    this.#events.ejected(reason, forMs);
   }
 
   worked(): void {
     if (this.#failures === 0) return;
     this.#failures = 0;
     this.#trialUntilMs = 0;
-    this.#events.isBack();
+    this.#events.recovered();
   }
 
   /** Empty while the server is healthy. */
   describe(): { readonly health?: { readonly failures: number; readonly resting: boolean } } {
-    return this.#failures === 0 ? {} : { health: { failures: this.#failures, resting: this.isResting } };
+    return this.#failures === 0 ? {} : { health: { failures: this.#failures, resting: this.isEjected } };
   }
 }

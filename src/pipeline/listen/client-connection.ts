@@ -13,9 +13,9 @@ import { type ParsedRequest, RequestError, type RequestErrorKind } from "../../h
 import { type BodyCarrier, RequestBodySource } from "../../http/h1/request-body.ts";
 import { type RequestEvents, RequestParser } from "../../http/h1/request-parser.ts";
 import { readOpened, socketReader } from "../../http/h1/socket-reads.ts";
-import { Answer, type AnswerCarrier, KEEP_ALIVE_MS, responseHead } from "./answer.ts";
 import { type ConnectionOwner, type OpenConnection, SweepDeadline } from "./connection-owner.ts";
 import { Opening } from "./http2/opening.ts";
+import { KEEP_ALIVE_MS, type ResponseCarrier, ResponseWriter, responseHead } from "./response-writer.ts";
 
 /**
  * Receives the events of a client's socket without closures, so that ten thousand idle connections share the same
@@ -154,7 +154,7 @@ const CODES: Readonly<Record<RequestErrorKind, ErrorCode>> = {
   extensions: "body_too_large",
 };
 
-export function refusalOf({ kind, message }: RequestError): GatewayError {
+export function rejectionOf({ kind, message }: RequestError): GatewayError {
   return new GatewayError(CODES[kind], kind === "bad" ? { message: `bad request: ${message}` } : {});
 }
 
@@ -193,7 +193,7 @@ const EMPTY = Buffer.alloc(0);
  */
 type State = "waiting" | "busy" | "lingering" | "tunnel" | "closed";
 
-export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarrier, SocketReceiver, OpenConnection {
+export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCarrier, SocketReceiver, OpenConnection {
   next: OpenConnection | undefined = undefined;
   previous: OpenConnection | undefined = undefined;
   readonly owner: ConnectionOwner;
@@ -204,7 +204,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   readonly #deadline: SweepDeadline;
   /** At least one request was served, so the keep-alive timeout applies. */
   #isKept = false;
-  #answer: Answer | undefined = undefined;
+  #response: ResponseWriter | undefined = undefined;
   #body: RequestBodySource | undefined = undefined;
   /** Data that arrived after the current request. */
   #held: Buffer | undefined = undefined;
@@ -225,7 +225,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     else if (!this.#deadline.isOver) return;
     else if (this.#state !== "waiting") this.#socket.destroy();
     else if (this.#isKept && this.#parser.isBetween) this.#close();
-    else this.#refuse(new GatewayError("request_timeout"), this.#parser.partialHead);
+    else this.#reject(new GatewayError("request_timeout"), this.#parser.partialHead);
   }
 
   closeIfIdle(): void {
@@ -249,9 +249,9 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   /** The client closed its side, which a client that waits for a response does not do. */
   receivedEnd(): void {
     if (this.#state === "waiting" && !this.#parser.isBetween)
-      this.#refuse(new GatewayError("bad_request"), this.#parser.partialHead);
-    else if (this.#state === "busy" && this.#answer?.hasEnded === true) this.#answer.isLast = true;
-    else if (this.#state === "busy" && this.#parser.isInBody && this.#answer?.hasHead === false)
+      this.#reject(new GatewayError("bad_request"), this.#parser.partialHead);
+    else if (this.#state === "busy" && this.#response?.hasEnded === true) this.#response.isLast = true;
+    else if (this.#state === "busy" && this.#parser.isInBody && this.#response?.hasHead === false)
       this.#broken(new RequestError("bad", "the body ended early"));
     else if (this.#state === "busy") this.#socket.destroy();
     else this.#socket.destroySoon();
@@ -285,7 +285,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     if (next < chunk.length) this.#hold(chunk.subarray(next));
     if (this.#state === "waiting") {
       if (wasBetween && this.#isKept && !this.#parser.isBetween) this.#deadline.in(this.owner.headersTimeoutMs);
-    } else if (this.#state === "busy" && this.#answer === undefined && !this.#parser.isInBody) this.#ready();
+    } else if (this.#state === "busy" && this.#response === undefined && !this.#parser.isInBody) this.#ready();
   }
 
   #hold(chunk: Buffer): void {
@@ -296,15 +296,15 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   head(request: ParsedRequest, bytes: Buffer | undefined): void {
     this.#state = "busy";
     this.#deadline.clear();
-    const answer = new Answer(request, this.#socket, this, isWebSocket(request));
-    this.#answer = answer;
+    const response = new ResponseWriter(request, this.#socket, this, isWebSocket(request));
+    this.#response = response;
     let body: RequestBody = NO_BODY;
     if (bytes !== undefined) body = { kind: "bytes", bytes };
     else if (this.#parser.isInBody) {
       this.#body = new RequestBodySource(this);
       body = { kind: "stream", stream: this.#body, length: request.contentLength, taken: false };
     }
-    this.owner.begin(request, body, answer, this.#socket);
+    this.owner.begin(request, body, response, this.#socket);
   }
 
   data(chunk: Buffer): void {
@@ -330,21 +330,21 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   /** Handles input that is not a valid request or body. */
   #broken(error: RequestError): void {
     // A response is in progress, and a second one would be read as part of it.
-    if (this.#answer?.hasHead === true) this.#socket.destroy();
-    else this.#refuse(refusalOf(error), error.head);
+    if (this.#response?.hasHead === true) this.#socket.destroy();
+    else this.#reject(rejectionOf(error), error.head);
   }
 
   /**
    * Sends the last response: for a head that is not a request, or instead of the response to a request with an invalid
    * body.
    */
-  #refuse(error: GatewayError, bytes: Buffer | undefined): void {
-    const answer = this.#answer;
-    const refusal = this.owner.refuse(answer === undefined ? bytes : undefined, error, this.#socket);
-    this.#socket.write(replyText(refusal.reply, this.owner.clock.now()), "latin1", (failed) => {
-      refusal.settle(!failed);
+  #reject(error: GatewayError, bytes: Buffer | undefined): void {
+    const response = this.#response;
+    const rejection = this.owner.reject(response === undefined ? bytes : undefined, error, this.#socket);
+    this.#socket.write(replyText(rejection.reply, this.owner.clock.now()), "latin1", (failed) => {
+      rejection.settle(!failed);
     });
-    answer?.close(false);
+    response?.close(false);
     this.#close();
   }
 
@@ -360,7 +360,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
 
   get afterLastWrite(): (error?: Error | null) => void {
     this.#afterLastWrite ??= (error) => {
-      if (!error) contain(this, (one) => one.answered());
+      if (!error) contain(this, (one) => one.responded());
     };
     return this.#afterLastWrite;
   }
@@ -376,7 +376,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   #handOver(): void {
     this.#held = undefined;
     this.#state = "tunnel";
-    this.#answer = undefined;
+    this.#response = undefined;
     this.#deadline.clear();
     handOver(this.#socket);
   }
@@ -387,19 +387,19 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   }
 
   drained(): void {
-    this.#answer?.drained();
+    this.#response?.drained();
   }
 
   // Between requests, and after the last one.
 
   /** Called when written bytes may have been the last of a response. */
-  answered(): void {
-    const answer = this.#answer;
-    if (answer === undefined || !answer.hasEnded || this.#state !== "busy") return;
-    this.#answer = undefined;
-    answer.close(true);
+  responded(): void {
+    const response = this.#response;
+    if (response === undefined || !response.hasEnded || this.#state !== "busy") return;
+    this.#response = undefined;
+    response.close(true);
     this.#isKept = true;
-    if (answer.isLast) this.#close();
+    if (response.isLast) this.#close();
     else if (this.#parser.isInBody) this.#discardBody();
     else this.#ready();
   }
@@ -438,7 +438,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     this.#state = "lingering";
     this.#parser.stop();
     this.#held = undefined;
-    this.#answer = undefined;
+    this.#response = undefined;
     const body = this.#body;
     this.#body = undefined;
     body?.abort();
@@ -446,16 +446,16 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   }
 
   closed(): void {
-    const answer = this.#answer;
+    const response = this.#response;
     const body = this.#body;
-    this.#answer = undefined;
+    this.#response = undefined;
     this.#body = undefined;
     this.#held = undefined;
     this.#state = "closed";
     this.#parser.stop();
     this.owner.closed(this);
     // Before the body, so that the end of the body is not reported as a failure of a finished exchange.
-    answer?.close(false);
+    response?.close(false);
     body?.abort();
   }
 }

@@ -7,9 +7,9 @@ import type { Duplex } from "node:stream";
 import type { Linked } from "../../base/linked-list.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { RequestBody } from "../../core/exchange.ts";
-import type { AnswerOwner } from "./answer.ts";
-import type { Refusal } from "./edge.ts";
+import type { Rejection } from "./edge.ts";
 import type { EnteringHead, EntrySink } from "./request-entry.ts";
+import type { ResponseOwner } from "./response-writer.ts";
 
 export interface Sweeper {
   /** The number of sweeps so far. */
@@ -55,7 +55,7 @@ export interface OpenConnection extends Linked<OpenConnection> {
   destroy(): void;
 }
 
-export interface ConnectionOwner extends AnswerOwner, Sweeper {
+export interface ConnectionOwner extends ResponseOwner, Sweeper {
   readonly headersTimeoutMs: number;
   readonly silentPeerMs: number;
   /**
@@ -63,13 +63,13 @@ export interface ConnectionOwner extends AnswerOwner, Sweeper {
    * be in flight.
    */
   closesKept(): boolean;
-  /** A request has arrived. `answer` is notified of its end. */
-  begin(request: EnteringHead, body: RequestBody, answer: EntrySink, socket: Socket): void;
+  /** A request has arrived. `response` is notified of its end. */
+  begin(request: EnteringHead, body: RequestBody, response: EntrySink, socket: Socket): void;
   readonly speaksHttp2: boolean;
   /** The client uses HTTP/2. The socket is paused, and the bytes that were read are unshifted. */
   becomeHttp2(connection: OpenConnection, socket: Socket): void;
   /** Input that cannot become a request. `bytes` is the received part of its head; undefined if there is none. */
-  refuse(bytes: Buffer | undefined, error: GatewayError, socket: Socket): Refusal;
+  reject(bytes: Buffer | undefined, error: GatewayError, socket: Socket): Rejection;
   /** The connection is closed. */
   closed(connection: OpenConnection): void;
   join(client: Duplex, backend: Duplex, firstBytes: Buffer, closed: () => void): void;

@@ -85,7 +85,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
     });
 
   if (raw.length > MAX_HEADER_LINES * 2) throw new GatewayError("too_many_headers");
-  if (read.fault !== undefined) throw refuse(read.fault);
+  if (read.fault !== undefined) throw reject(read.fault);
   // Copied when the first line is removed; usually none is.
   let kept: string[] | undefined;
   let host: string | undefined;
@@ -96,11 +96,11 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
     const value = raw[i + 1] as string;
     const bit = SINGLETONS.get(name);
     if (bit !== undefined) {
-      if ((seen & bit) !== 0) throw refuse(`more than one ${name} header`);
+      if ((seen & bit) !== 0) throw reject(`more than one ${name} header`);
       seen |= bit;
       if (name === "host") host = value;
     } else if (imitatesReservedHeader(name)) {
-      throw refuse(`the header ${name} could be mistaken for ${foldHeaderName(name)}`);
+      throw reject(`the header ${name} could be mistaken for ${foldHeaderName(name)}`);
     }
     if (staysBehind(name, peerIsTrusted, isUpgrade)) {
       kept ??= raw.slice(0, i);
@@ -110,7 +110,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
     kept?.push(name, value);
   }
   const pairs = kept ?? raw;
-  if (version !== "1.0" && host === undefined) throw refuse("no Host header");
+  if (version !== "1.0" && host === undefined) throw reject("no Host header");
 
   const target = readTarget(read.target, method, host);
   return {
@@ -160,36 +160,36 @@ function withoutListed(pairs: readonly string[], listed: string): string[] {
 }
 
 function readTarget(url: string, method: string, hostHeader: string | undefined): Omit<Head, "headers"> {
-  if (url.length > MAX_TARGET_CHARS) throw refuse("the request target is longer than 8 KiB");
+  if (url.length > MAX_TARGET_CHARS) throw reject("the request target is longer than 8 KiB");
   let host = hostHeader ?? "";
   let target = url;
-  if (hostHeader !== undefined && !HOST.test(host)) throw refuse("the Host header is not a host name");
+  if (hostHeader !== undefined && !HOST.test(host)) throw reject("the Host header is not a host name");
   if (target.charCodeAt(0) !== 47 /* / */) {
     if (target === "*" && method === "OPTIONS") return { host, path: "*", rawPath: "*", query: "" };
     const absolute = /^https?:\/\/([^/?#]*)(.*)$/i.exec(target);
-    if (!absolute) throw refuse("the request target is neither a path nor an http URL");
+    if (!absolute) throw reject("the request target is neither a path nor an http URL");
     // RFC 9112 section 3.2.2 gives the target precedence; a mismatch is rejected instead.
     if (hostHeader !== undefined && (absolute[1] as string).toLowerCase() !== host.toLowerCase())
-      throw refuse("the request target and the Host header disagree");
+      throw reject("the request target and the Host header disagree");
     host = absolute[1] as string;
-    if (!HOST.test(host)) throw refuse("the request target has no valid host");
+    if (!HOST.test(host)) throw reject("the request target has no valid host");
     target = (absolute[2] as string).startsWith("/") ? (absolute[2] as string) : `/${absolute[2]}`;
   }
   const question = target.indexOf("?");
   const rawPath = question < 0 ? target : target.slice(0, question);
   const query = question < 0 ? "" : target.slice(question + 1);
-  if (rawPath.includes("#") || query.includes("#")) throw refuse("a fragment in the request target");
+  if (rawPath.includes("#") || query.includes("#")) throw reject("a fragment in the request target");
   const path = isPlainPath(rawPath) ? rawPath : safePath(rawPath);
   return { host, path, rawPath, query };
 }
 
 function safePath(rawPath: string): string {
   const fault = pathFault(rawPath);
-  if (fault !== undefined) throw refuse(fault);
+  if (fault !== undefined) throw reject(fault);
   return canonicalPath(rawPath);
 }
 
-function refuse(reason: string): GatewayError {
+function reject(reason: string): GatewayError {
   return new GatewayError("bad_request", { message: `bad request: ${reason}` });
 }
 
@@ -202,7 +202,7 @@ const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) (\S*)(?: HTTP\/(\d\.\
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 
 /** The parts of the head that could be read. */
-export interface RefusedHead {
+export interface RejectedHead {
   readonly method: string;
   readonly target: string;
   readonly version: string;
@@ -210,7 +210,7 @@ export interface RefusedHead {
   readonly rawHeaders: readonly string[];
 }
 
-export interface Refusal {
+export interface Rejection {
   /** Complete, with its length and `x-request-id`. */
   readonly reply: Reply;
   settle(isComplete: boolean): void;
@@ -220,7 +220,7 @@ export interface Refusal {
  * Returns the request of a rejection, shortened. Requests rejected before any policy runs are still reported in the
  * log, metrics, recent requests and the trace. The headers are redacted where they are shown.
  */
-export function refusedRequest(head: RefusedHead, scheme: "http" | "https"): GatewayRequest {
+export function rejectedRequest(head: RejectedHead, scheme: "http" | "https"): GatewayRequest {
   const headers = HeaderList.fromRaw(head.rawHeaders.slice(0, MAX_SHOWN_LINES * 2));
   // A fragment or a user name may contain a credential, and neither is valid in a request target.
   const target = redactUrl(head.target.split("#", 1)[0] ?? "");
@@ -241,7 +241,7 @@ export function refusedRequest(head: RefusedHead, scheme: "http" | "https"): Gat
 }
 
 /** Parses a head that the parser rejected line by line, as far as possible. */
-export function brokenHead(bytes: Buffer | undefined): RefusedHead {
+export function parseRejectedHead(bytes: Buffer | undefined): RejectedHead {
   const [first = "", ...lines] = (bytes ?? Buffer.alloc(0)).toString("latin1").split(/\r?\n/);
   const [, method = "", target = "", version = ""] = REQUEST_LINE.exec(first) ?? [];
   const rawHeaders: string[] = [];
@@ -255,7 +255,7 @@ export function brokenHead(bytes: Buffer | undefined): RefusedHead {
   return { method: METHODS.has(method) ? method : "", target, version, rawHeaders };
 }
 
-export function beginRefusal(env: PipelineEnv, exchange: Exchange, error: GatewayError): Refusal {
+export function beginRejection(env: PipelineEnv, exchange: Exchange, error: GatewayError): Rejection {
   const { code, source, message, detail } = error;
   const reply = errorReply(error);
   const responseBytes = reply.body?.length ?? 0;

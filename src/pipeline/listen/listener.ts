@@ -19,7 +19,7 @@ import { createTlsAcceptor, type TlsAcceptor } from "./tls-acceptor.ts";
 import { Tunnel } from "./tunnel.ts";
 
 /** Limits the log lines about rejected connections. */
-const SAY_REFUSED_EVERY_MS = 10_000;
+const LOG_REJECTED_EVERY_MS = 10_000;
 
 export interface OpenListener {
   readonly port: number;
@@ -52,8 +52,8 @@ export function openListener(
   let isLingering = false;
   let requests = 0;
   let sweeps = 0;
-  let refused = 0;
-  let sayRefusedMs = 0;
+  let rejected = 0;
+  let nextLogMs = 0;
   let resolveDrained: () => void = ignore;
   const drained = new Promise<void>((resolve) => {
     resolveDrained = resolve;
@@ -84,11 +84,11 @@ export function openListener(
     silentPeerMs: env.limits.silentPeerMs,
     isDraining: () => draining || env.heap.level !== "normal",
     closesKept: () => (draining && !isLingering) || env.heap.level !== "normal",
-    begin(request, body, answer, socket) {
+    begin(request, body, response, socket) {
       requests += 1;
-      entry.begin(served, request, body, answer, socket);
+      entry.begin(served, request, body, response, socket);
     },
-    refuse: (bytes, error, socket) => entry.refuse(served, bytes, error, socket),
+    reject: (bytes, error, socket) => entry.reject(served, bytes, error, socket),
     ended() {
       requests -= 1;
       if (draining && requests === 0 && !isLingering) resolveDrained();
@@ -121,13 +121,13 @@ export function openListener(
     if (draining) tunnel.goAway();
   }
 
-  function sayRefused(message: string, limit: number): void {
-    refused += 1;
+  function logRejected(message: string, limit: number): void {
+    rejected += 1;
     const nowMs = env.clock.monotonicMs();
-    if (nowMs < sayRefusedMs) return;
-    sayRefusedMs = nowMs + SAY_REFUSED_EVERY_MS;
-    env.logger.warn(message, { limit, refused });
-    refused = 0;
+    if (nowMs < nextLogMs) return;
+    nextLogMs = nowMs + LOG_REJECTED_EVERY_MS;
+    env.logger.warn(message, { limit, refused: rejected });
+    rejected = 0;
   }
 
   /**
@@ -171,7 +171,7 @@ export function openListener(
     fairReads.accepted();
     if (!admit(socket)) {
       socket.destroy();
-      sayRefused("connections rejected: one address has too many open", env.limits.maxConnectionsPerAddress);
+      logRejected("connections rejected: one address has too many open", env.limits.maxConnectionsPerAddress);
       return;
     }
     if (door === undefined) {
@@ -185,7 +185,7 @@ export function openListener(
   server.maxConnections = env.limits.maxConnections;
   server.on("drop", () => {
     fairReads.accepted();
-    sayRefused("connections rejected: too many are open", env.limits.maxConnections);
+    logRejected("connections rejected: too many are open", env.limits.maxConnections);
   });
   const sweep = env.clock.every(env.limits.checkIntervalMs, () => {
     sweeps += 1;

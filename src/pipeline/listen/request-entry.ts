@@ -12,7 +12,15 @@ import type { ClientSink } from "../../core/sink.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { handle } from "../phases/pipeline.ts";
 import type { Served } from "../phases/pipeline-env.ts";
-import { beginRefusal, brokenHead, type Head, type ReadHead, type Refusal, readHead, refusedRequest } from "./edge.ts";
+import {
+  beginRejection,
+  type Head,
+  parseRejectedHead,
+  type ReadHead,
+  type Rejection,
+  readHead,
+  rejectedRequest,
+} from "./edge.ts";
 import type { ListenerEnv } from "./listener-env.ts";
 import { forwardedClient } from "./trusted-peers.ts";
 
@@ -24,7 +32,7 @@ export interface EntrySink extends ClientSink {
   /** The request asks for another protocol, and may be upgraded. */
   readonly isUpgrade: boolean;
   /** Responds and closes the connection, because the start of the next request is uncertain. */
-  refuse(reply: Reply): void;
+  reject(reply: Reply): void;
 }
 
 export interface EnteringHead extends ReadHead {
@@ -38,7 +46,7 @@ export interface RequestEntry {
   /**
    * Rejects input that is not a request. `bytes` is the received part of its head; without any, nothing is reported.
    */
-  refuse(served: Served, bytes: Buffer | undefined, error: GatewayError, socket: Socket): Refusal;
+  reject(served: Served, bytes: Buffer | undefined, error: GatewayError, socket: Socket): Rejection;
 }
 
 /** `identityOf` returns the subject of the client's certificate, on listeners with TLS. */
@@ -47,21 +55,21 @@ export function createRequestEntry(
   scheme: "http" | "https",
   identityOf?: (socket: Socket) => string | undefined,
 ): RequestEntry {
-  function refuseAtEdge(
+  function rejectAtEdge(
     served: Served,
     { method, target, version, pairs }: EnteringHead,
     sink: EntrySink,
     socket: Socket,
     error: GatewayError,
   ): void {
-    const request = refusedRequest({ method, target, version, rawHeaders: pairs }, scheme);
-    const refusal = refusalOf(served, request, error, socket);
-    sink.onClose = (complete) => refusal.settle(complete);
-    sink.refuse(refusal.reply);
+    const request = rejectedRequest({ method, target, version, rawHeaders: pairs }, scheme);
+    const rejection = rejectionOf(served, request, error, socket);
+    sink.onClose = (complete) => rejection.settle(complete);
+    sink.reject(rejection.reply);
   }
 
-  function refusalOf(served: Served, request: GatewayRequest, error: GatewayError, socket: Socket): Refusal {
-    return beginRefusal(env, newExchange(served, idFor(request.headers), request, socket), error);
+  function rejectionOf(served: Served, request: GatewayRequest, error: GatewayError, socket: Socket): Rejection {
+    return beginRejection(env, newExchange(served, idFor(request.headers), request, socket), error);
   }
 
   function idFor(headers: HeaderList): string {
@@ -104,7 +112,7 @@ export function createRequestEntry(
           throw new GatewayError("overloaded", { headers: { "retry-after": RETRY_SECONDS } });
         head = readHead(read, isTrusted(peerOf(socket)), sink.isUpgrade);
       } catch (error) {
-        refuseAtEdge(served, read, sink, socket, asGatewayError(error));
+        rejectAtEdge(served, read, sink, socket, asGatewayError(error));
         return;
       }
       const request: GatewayRequest = {
@@ -120,9 +128,9 @@ export function createRequestEntry(
       };
       handle(env, served, newExchange(served, idFor(head.headers), request, socket), sink);
     },
-    refuse(served, bytes, error, socket) {
+    reject(served, bytes, error, socket) {
       if (bytes === undefined) return { reply: errorReply(error), settle: ignore };
-      return refusalOf(served, refusedRequest(brokenHead(bytes), scheme), error, socket);
+      return rejectionOf(served, rejectedRequest(parseRejectedHead(bytes), scheme), error, socket);
     },
   };
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HeaderList } from "../../http/headers.ts";
-import { responseHead, trailerLines } from "./answer.ts";
+import { responseHead, trailerLines } from "./response-writer.ts";
 
 const kept = { isChunked: false, keptSeconds: 65, now: Date.UTC(2026, 0, 1) };
 

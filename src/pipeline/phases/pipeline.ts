@@ -16,7 +16,7 @@ import type { HeaderList } from "../../http/headers.ts";
 import { withholdOwnCookies } from "../../identity/login/browser-flow.ts";
 import type { RequestStage } from "../../observe/trace/events.ts";
 import { chooseBackend } from "../route/choose-backend.ts";
-import { prefaceOf, refuseAmbiguousPath, refuseMisdirected, routeNotFound } from "../route/match-route.ts";
+import { prefaceOf, refuseAmbiguousPath, rejectMisdirected, routeNotFound } from "../route/match-route.ts";
 import { Attempt, type AttemptOwner } from "./attempt.ts";
 import { type BeforeCallRun, beforeCall } from "./before-call.ts";
 import { BodyRules, scoped } from "./body-rules.ts";
@@ -57,23 +57,24 @@ function isStale(error: GatewayError): boolean {
   return (error.cause as { kind?: string } | undefined)?.kind === "stale";
 }
 
-export function tellStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
+export function traceStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
   exchange.trace = env.trace(exchange);
   // A transformation may copy a credential, and another policy may remove the original.
   if (exchange.trace) exchange.credentials.secrets = env.redaction.secrets(exchange.request.headers.pairs);
   exchange.trace?.point({ type: "requestStarted" });
 }
 
-/** The parent of the backend's own spans. */
-export function tellTraceparent(
+/** Sets the parent of the backend's own spans. */
+export function setTraceparent(
   { records: { spans }, traceparent, request }: Exchange,
   protocol: "http" | "mcp" | "llm",
 ): void {
-  const told = spans?.nextCall(protocol) ?? traceparent;
-  if (told !== undefined) request.headers.set("traceparent", told);
+  const value = spans?.nextCall(protocol) ?? traceparent;
+  if (value !== undefined) request.headers.set("traceparent", value);
 }
 
-export function tellCall({ records: { audit, spans }, facts, trace }: Exchange, clock: Clock): void {
+/** Reports a backend call to the spans and the trace. Throws if a required audit record cannot be written. */
+export function reportCall({ records: { audit, spans }, facts, trace }: Exchange, clock: Clock): void {
   spans?.called(clock.monotonicMs());
   if (facts.backend?.protocol !== "http") audit?.check();
   if (trace && facts.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...facts.mcp } });
@@ -81,7 +82,7 @@ export function tellCall({ records: { audit, spans }, facts, trace }: Exchange, 
   if (trace && facts.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...facts.llm } });
 }
 
-export function tellPolicies({ trace }: Exchange, { phase, of, effectivePolicy }: CompiledScope): void {
+export function tracePolicies({ trace }: Exchange, { phase, of, effectivePolicy }: CompiledScope): void {
   trace?.point({ type: "policySelection", phase, effectivePolicy, ...(of === undefined ? {} : { of }) });
 }
 
@@ -135,7 +136,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   start(): void {
     try {
-      tellStart(this.exchange, this.#env);
+      traceStart(this.exchange, this.#env);
       this.#snapshot("initial request");
       this.#gatewayPhase();
     } catch (error) {
@@ -148,7 +149,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   #gatewayPhase(): void {
     const { listener, table } = this.#served;
     const scope = listener.policies;
-    refuseMisdirected(listener.tls?.parts, this.exchange);
+    rejectMisdirected(listener.tls?.parts, this.exchange);
     this.enter(scope);
     if (scope.isTransparent) this.#matchRoute();
     else {
@@ -214,7 +215,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     const scope = chosen.policies;
     this.#held.restore();
     this.exchange.facts.backend = chosen.backend.facts;
-    tellTraceparent(this.exchange, chosen.backend.facts.protocol);
+    setTraceparent(this.exchange, chosen.backend.facts.protocol);
     withholdCredentials(this.exchange);
     if (this.#delivery.entered.length > 2) this.#delivery.entered.length = 2;
     this.enter(scope);
@@ -226,7 +227,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   #call(chosen: WeightedBackend): void {
     if (this.#delivery.isDone) return;
     this.admitted();
-    tellCall(this.exchange, this.clock);
+    reportCall(this.exchange, this.clock);
     const isLast = this.#retries.begin(chosen.policies.settings.retry);
     const attempt = new Attempt(this, this.exchange, this.#delivery, chosen, isLast);
     if (this.exchange.request.body.kind === "stream") this.#sink.askForBody();
@@ -307,7 +308,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.#delivery.entered.push(scope);
     if (!scope.isTransparent || scope.admit.length > 0) this.exchange.keepHeaders();
     this.exchange.records.spans?.enter(scope.phase, this.clock.monotonicMs());
-    tellPolicies(this.exchange, scope);
+    tracePolicies(this.exchange, scope);
   }
 
   pass(scope: CompiledScope | undefined, list: "access" | "shape", next: () => void): void {

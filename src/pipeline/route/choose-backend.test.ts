@@ -34,7 +34,7 @@ test("skips ejected backends unless there is no other", () => {
     const plain = weighted(...weights);
     const backends = plain.backends.map((one, i) => ({
       ...one,
-      backend: { ...one.backend, health: { isResting: resting.includes(i) } },
+      backend: { ...one.backend, health: { isEjected: resting.includes(i) } },
     }));
     return { ...plain, backends } as Route;
   };

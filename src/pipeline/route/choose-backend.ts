@@ -10,22 +10,22 @@ export function chooseBackend(route: Route, random: () => number, exchange?: Exc
   if (backends.length === 1) return totalWeight > 0 ? backends[0] : undefined;
   if (exchange !== undefined)
     for (const one of backends)
-      if (one.canary?.takes(exchange, random) && one.backend.health?.isResting !== true) return one;
+      if (one.canary?.takes(exchange, random) && one.backend.health?.isEjected !== true) return one;
   if (totalWeight <= 0) return undefined;
   const resting = restingWeight(backends);
   // If all backends are ejected, trying one is better than failing.
   const passesOver = resting > 0 && resting < totalWeight;
   let rest = random() * (passesOver ? totalWeight - resting : totalWeight);
   for (const one of backends) {
-    if (passesOver && one.backend.health?.isResting) continue;
+    if (passesOver && one.backend.health?.isEjected) continue;
     rest -= one.weight;
     if (rest < 0) return one;
   }
-  return backends.findLast((one) => one.weight > 0 && !(passesOver && one.backend.health?.isResting));
+  return backends.findLast((one) => one.weight > 0 && !(passesOver && one.backend.health?.isEjected));
 }
 
 function restingWeight(backends: readonly WeightedBackend[]): number {
   let weight = 0;
-  for (const one of backends) if (one.backend.health?.isResting) weight += one.weight;
+  for (const one of backends) if (one.backend.health?.isEjected) weight += one.weight;
   return weight;
 }

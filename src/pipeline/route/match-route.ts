@@ -204,7 +204,7 @@ function isCatchAll(one: Candidate): boolean {
   );
 }
 
-export function refuseMisdirected(
+export function rejectMisdirected(
   parts: NamedEntries<string> | undefined,
   { source: { serverName }, request }: Pick<Exchange, "source" | "request">,
 ): void {

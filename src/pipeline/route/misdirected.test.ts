@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { createServerNames } from "../../http/tls-listener.ts";
-import { refuseMisdirected } from "./match-route.ts";
+import { rejectMisdirected } from "./match-route.ts";
 
 const NAMES = ["second.org", "*.wild.org", "fourth.wild.org"];
 const parts = createServerNames(NAMES.map((name) => [name, name]));
@@ -11,7 +11,7 @@ const parts = createServerNames(NAMES.map((name) => [name, name]));
 function outcome(serverName: string | undefined, host: string, names: typeof parts | undefined = parts): string {
   const exchange = { source: { address: "", port: 0, serverName }, request: { host } } as unknown as Exchange;
   try {
-    refuseMisdirected(names, exchange);
+    rejectMisdirected(names, exchange);
     return "passes";
   } catch (error) {
     assert.ok(error instanceof GatewayError);

@@ -7,9 +7,9 @@ import type { Socket } from "node:net";
 import { NO_BODY } from "../../../core/exchange.ts";
 import { endSessionLater } from "../../../http/h2/later-ends.ts";
 import { LifeSigns } from "../../../http/h2/life-signs.ts";
-import { KEEP_ALIVE_MS } from "../answer.ts";
 import type { ConnectionOwner, OpenConnection } from "../connection-owner.ts";
-import { MAX_STREAM_HEAD_BYTES, readStreamHead, StreamAnswer, type StreamOwner } from "./stream-answer.ts";
+import { KEEP_ALIVE_MS } from "../response-writer.ts";
+import { MAX_STREAM_HEAD_BYTES, readStreamHead, type StreamOwner, StreamResponse } from "./stream-response.ts";
 
 /** Concurrent requests of one connection. */
 const MAX_STREAMS = 100;
@@ -129,12 +129,12 @@ export class Http2Connection implements OpenConnection, StreamOwner {
       const request = readStreamHead(raw);
       this.#open += 1;
       this.#served += 1;
-      const answer = new StreamAnswer(stream, request, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, this);
+      const response = new StreamResponse(stream, request, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, this);
       const body =
-        answer.body === undefined
+        response.body === undefined
           ? NO_BODY
-          : { kind: "stream" as const, stream: answer.body, length: request.contentLength, taken: false };
-      this.#owner.begin(request, body, answer, this.#socket);
+          : { kind: "stream" as const, stream: response.body, length: request.contentLength, taken: false };
+      this.#owner.begin(request, body, response, this.#socket);
     } catch (error) {
       this.unexpected(error);
     }

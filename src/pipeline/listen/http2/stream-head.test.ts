@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readStreamHead } from "./stream-answer.ts";
+import { readStreamHead } from "./stream-response.ts";
 
 const head = (...more: string[]): string[] => [":method", "GET", ":scheme", "http", ":path", "/a?b", ...more];
 

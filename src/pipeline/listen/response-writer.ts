@@ -130,8 +130,8 @@ const ONE_WRITE_BYTES = 16 * 1024;
 const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 
 /** The part of the connection that a response uses, in addition to its socket. */
-export interface AnswerCarrier {
-  readonly owner: AnswerOwner;
+export interface ResponseCarrier {
+  readonly owner: ResponseOwner;
   /** The request body has arrived completely. */
   readonly hasBody: boolean;
   /** No received part of the request body waits to be read. */
@@ -143,7 +143,7 @@ export interface AnswerCarrier {
 }
 
 /** A response without a defined end. */
-export interface LastingAnswer extends Linked<LastingAnswer> {
+export interface OpenEndedResponse extends Linked<OpenEndedResponse> {
   finishStream(): void;
 }
 
@@ -176,22 +176,22 @@ export class Backlog {
 }
 
 /** The state that responses share with the other connections of their listener. */
-export interface AnswerOwner {
+export interface ResponseOwner {
   readonly clock: Clock;
   readonly idle: IdleConnections;
   /** The pool to which unread bytes are charged. */
   readonly responses: MemoryPool;
   /** Responses without a defined end. They are ended, not cut off, when the listener shuts down. */
-  readonly streams: LinkedList<LastingAnswer>;
+  readonly streams: LinkedList<OpenEndedResponse>;
   /** Responses close their connections, because the listener shuts down or memory is short. */
   isDraining(): boolean;
   /** Called once, after the exchange was notified of the end. */
   ended(): void;
 }
 
-export class Answer implements ClientSink, Watched, LastingAnswer {
-  next: LastingAnswer | undefined = undefined;
-  previous: LastingAnswer | undefined = undefined;
+export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
+  next: OpenEndedResponse | undefined = undefined;
+  previous: OpenEndedResponse | undefined = undefined;
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
@@ -202,7 +202,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   readonly isUpgrade: boolean;
   readonly #request: ParsedRequest;
   readonly #socket: Socket;
-  readonly #carrier: AnswerCarrier;
+  readonly #carrier: ResponseCarrier;
   /** Text that is written at the end of this turn at the latest: the head and small chunks of the body. */
   #unsent = "";
   #flushesLater = false;
@@ -218,7 +218,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   #watched: WatchedPlace | undefined = undefined;
   #backlog: Backlog | undefined = undefined;
 
-  constructor(request: ParsedRequest, socket: Socket, carrier: AnswerCarrier, isUpgrade: boolean) {
+  constructor(request: ParsedRequest, socket: Socket, carrier: ResponseCarrier, isUpgrade: boolean) {
     this.#request = request;
     this.#socket = socket;
     this.#carrier = carrier;
@@ -352,7 +352,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   }
 
   /** Responds before there is an exchange, because the head was not acceptable. */
-  refuse(reply: Reply): void {
+  reject(reply: Reply): void {
     this.isLast = true;
     this.head(reply.status, reply.headers);
     this.end(reply.body);
@@ -434,10 +434,10 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   }
 }
 
-function flush(answer: Answer): void {
-  answer.flush();
+function flush(response: ResponseWriter): void {
+  response.flush();
 }
 
-function watchUnlessComplete(answer: Answer): void {
-  answer.watchUnlessComplete();
+function watchUnlessComplete(response: ResponseWriter): void {
+  response.watchUnlessComplete();
 }

@@ -11,9 +11,9 @@ import { type BodyCarrier, RequestBodySource } from "../../../http/h1/request-bo
 import { closeStreamLater } from "../../../http/h2/later-ends.ts";
 import { HOP_BY_HOP_HEADERS } from "../../../http/header-rules.ts";
 import type { HeaderList } from "../../../http/headers.ts";
-import { Backlog, type LastingAnswer } from "../answer.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "../idle.ts";
 import type { EnteringHead, EntrySink } from "../request-entry.ts";
+import { Backlog, type OpenEndedResponse } from "../response-writer.ts";
 
 /**
  * Converts a head to HTTP/2 fields. Headers of an HTTP/1.1 connection are omitted (RFC 9113 section 8.2.2), and
@@ -147,15 +147,15 @@ export interface StreamOwner {
   /** The pool to which unread bytes are charged. */
   readonly responses: MemoryPool;
   /** Responses without a defined end. They are ended, not cut off, when the listener shuts down. */
-  readonly streams: LinkedList<LastingAnswer>;
+  readonly streams: LinkedList<OpenEndedResponse>;
   /** Called once. `wasReset`: the client reset the stream before its response was sent. */
   streamEnded(wasReset: boolean): void;
   unexpected(error: unknown): void;
 }
 
-export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAnswer {
-  next: LastingAnswer | undefined = undefined;
-  previous: LastingAnswer | undefined = undefined;
+export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEndedResponse {
+  next: OpenEndedResponse | undefined = undefined;
+  previous: OpenEndedResponse | undefined = undefined;
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
@@ -323,7 +323,7 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
     this.destroy();
   }
 
-  refuse(reply: Reply): void {
+  reject(reply: Reply): void {
     this.head(reply.status, reply.headers);
     this.end(reply.body);
   }
@@ -393,12 +393,12 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
   }
 }
 
-function flushHead(answer: StreamAnswer): void {
-  answer.flushHead();
+function flushHead(response: StreamResponse): void {
+  response.flushHead();
 }
 
-function flushBody(answer: StreamAnswer): void {
-  answer.flushBody();
+function flushBody(response: StreamResponse): void {
+  response.flushBody();
 }
 
 function ignore(): void {
