@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { InOrder } from "./in-order.ts";
-import type { Steps } from "./turns.ts";
+import type { Steps } from "./sliced-work.ts";
 
 function* work<T>(steps: number, result: T): Steps<T> {
   for (let i = 0; i < steps; i++) yield;

@@ -1,9 +1,9 @@
 /**
  * Processes the messages of one connection in the order of their arrival. Small work is done immediately; large work is
- * done in slices (`turns.ts`), and messages that arrive in the meantime wait behind it.
+ * done in slices (`sliced-work.ts`), and messages that arrive in the meantime wait behind it.
  */
 import { contain } from "./errors.ts";
-import { finish, inTurns, type Steps } from "./turns.ts";
+import { finish, runInSlices, type Steps } from "./sliced-work.ts";
 
 export interface InOrderEvents {
   /** Work is waiting; the caller should stop reading until `idle`. */
@@ -49,7 +49,7 @@ export class InOrder {
     this.#isBusy = true;
     if (isFirst) this.#events.busy();
     const { isOver, failed } = this.#events;
-    inTurns(steps, isOver).then(
+    runInSlices(steps, isOver).then(
       (result) =>
         contain(() => {
           done(result);

@@ -6,7 +6,7 @@
  * terminate and stay within the text. The `...InSteps` variants give the same result in slices, for large text.
  */
 
-import type { Steps } from "../base/turns.ts";
+import type { Steps } from "../base/sliced-work.ts";
 import {
   BACKSLASH,
   CLOSE_BRACE,

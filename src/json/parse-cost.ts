@@ -5,7 +5,7 @@
  *
  * A token is a comma or an opening bracket; a colon counts twice because a name costs more than a value.
  */
-import type { Steps } from "../base/turns.ts";
+import type { Steps } from "../base/sliced-work.ts";
 import { COLON, COMMA, endOfString, OPEN_BRACE, OPEN_BRACKET, QUOTE, stringEnd } from "./syntax.ts";
 
 /** The number of bytes counted in one step, which takes about 0.3 ms. */

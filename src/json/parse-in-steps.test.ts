@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { finish } from "../base/turns.ts";
+import { finish } from "../base/sliced-work.ts";
 import { parseMembers } from "./json.ts";
 import { parseMembersInSteps, stringifyInSteps } from "./parse-in-steps.ts";
 

@@ -3,7 +3,7 @@
  * the same as that of one call on the whole.
  */
 
-import type { Steps } from "../base/turns.ts";
+import type { Steps } from "../base/sliced-work.ts";
 import { isMembers, type Members, putMember } from "./json.ts";
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, endOfString, isSpace, OPEN_BRACE, OPEN_BRACKET, QUOTE } from "./syntax.ts";
 

@@ -3,7 +3,7 @@
  * (DEL, the C1 range, line and paragraph separators) could move a cursor or begin a line, and what is shown here comes
  * from requests and child processes.
  */
-/** The steps that `base/turns.ts` runs. */
+/** The steps that `base/sliced-work.ts` runs. */
 type Steps = Generator<undefined, string, undefined>;
 
 const UNSAFE = /[\u007f-\u009f\u2028\u2029]/g;

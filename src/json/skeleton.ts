@@ -3,7 +3,7 @@
  * changed or translated, and restored when the tree is written. The tree of a 20 MB request is then as small as its text.
  */
 
-import { finish, type Steps } from "../base/turns.ts";
+import { finish, type Steps } from "../base/sliced-work.ts";
 import type { Members } from "./json.ts";
 import { exceedsTokensInSteps } from "./parse-cost.ts";
 import { parseMembersInSteps } from "./parse-in-steps.ts";

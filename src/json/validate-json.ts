@@ -5,7 +5,7 @@
  */
 
 import { randomInt } from "node:crypto";
-import { finish, type Steps } from "../base/turns.ts";
+import { finish, type Steps } from "../base/sliced-work.ts";
 import type { Member } from "./json-text.ts";
 import {
   BACKSLASH,

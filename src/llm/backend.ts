@@ -4,7 +4,7 @@
  */
 
 import { createIdSource } from "../base/ids.ts";
-import { finish, inTurns, SLICED_BYTES } from "../base/turns.ts";
+import { finish, runInSlices, SLICED_BYTES } from "../base/sliced-work.ts";
 import {
   type Backend,
   type BackendEnv,
@@ -148,9 +148,9 @@ class ModelCall {
     const applying = applyPolicies(this.#llm, failover, createShadowGuards(this.#exchange, "request"));
     if (this.#llm.bytes.length > SLICED_BYTES)
       return this.#startLater(
-        inTurns(applying, isAborted)
+        runInSlices(applying, isAborted)
           .then((prepared) => applyWebhooks(prepared, failover, isAborted))
-          .then((prepared) => inTurns(withTree(prepared, table.possible(prepared.model), failover), isAborted)),
+          .then((prepared) => runInSlices(withTree(prepared, table.possible(prepared.model), failover), isAborted)),
       );
     try {
       const prepared = finish(applying);

@@ -2,7 +2,7 @@
  * The `mcp` backend: MCP servers behind one endpoint, for clients of all protocol versions. It parses the request,
  * finds or opens its session, and runs it.
  */
-import { nextTurn, SLICED_BYTES } from "../base/turns.ts";
+import { nextTurn, SLICED_BYTES } from "../base/sliced-work.ts";
 import {
   type Backend,
   type BackendEnv,

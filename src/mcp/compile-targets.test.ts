@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { finish } from "../base/turns.ts";
+import { finish } from "../base/sliced-work.ts";
 import { resultGuardOf, resultWatchOf } from "./compile-targets.ts";
 import { asServerMessage, resultText } from "./protocol/json-rpc.ts";
 import { guardedMessage, watchedMessage } from "./tools/result-guard.ts";

@@ -3,7 +3,7 @@
  * with its value; credentials are redacted as in the trace. `/config_dump` returns the loaded configuration (spec 4.2).
  */
 
-import { inTurns } from "../../base/turns.ts";
+import { runInSlices } from "../../base/sliced-work.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import { celHeaders } from "../../cel/values/headers.ts";
 import { safeJsonInSteps } from "../../json/safe-json.ts";
@@ -104,7 +104,7 @@ export function configDumpEndpoint(dump: () => Readonly<Record<string, unknown>>
     path: ADMIN_PATHS.configDump,
     doc: "The loaded configuration (binds, listeners, routes, backends, policies) and the last reload, as JSON.",
     async GET() {
-      const body = `${await inTurns(safeJsonInSteps(dump()), () => false)}\n`;
+      const body = `${await runInSlices(safeJsonInSteps(dump()), () => false)}\n`;
       return { status: 200, type: "application/json", body };
     },
   };

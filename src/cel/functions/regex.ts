@@ -6,7 +6,7 @@
  * read by an automaton (`regex-automaton.ts`), and the machine runs only where that finds a match.
  */
 import { RE2JS } from "@bufbuild/re2";
-import { finish, type Steps } from "../../base/turns.ts";
+import { finish, type Steps } from "../../base/sliced-work.ts";
 import { type Budget, CHARACTERS_PER_UNIT, spend } from "./budget.ts";
 import { isWord, RegexAutomaton, type Scan } from "./regex-automaton.ts";
 

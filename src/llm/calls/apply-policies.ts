@@ -3,7 +3,7 @@
  * with rewritten bytes.
  */
 
-import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Members } from "../../json/json.ts";
 import { type Skeleton, skeletonSteps } from "../../json/skeleton.ts";
@@ -116,7 +116,7 @@ export async function applyWebhooks(
   const { llm, model, rules } = policed;
   if (rules.requestWebhooks === undefined || llm.scan.isForm) return policed;
   const run = <T>(steps: Steps<T>): T | Promise<T> =>
-    llm.bytes.length > SLICED_BYTES ? inTurns(steps, isOver) : finish(steps);
+    llm.bytes.length > SLICED_BYTES ? runInSlices(steps, isOver) : finish(steps);
   const tree = await run(treeOf(llm, env, "pass the guards"));
   rejectTokenNumbers(tree.value);
   const found = new BodyTexts(tree.value, { direction: "request", resolve: tree.resolve });

@@ -2,7 +2,7 @@
  * Reads a request before a target is chosen: validates the body, extracts the LLM call, answers model lists and
  * WebSocket upgrades, and detects requests that are forwarded unread. Errors use the client's dialect.
  */
-import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
 import type { LlmFacts, ModelAccess } from "../../core/facts.ts";
 import type { HookResult } from "../../core/policy.ts";
@@ -93,7 +93,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   const understood = (bytes: Buffer): Reply | undefined | Promise<Reply | undefined> =>
     bytes.length <= SLICED_BYTES
       ? finish(understand(exchange, bytes, reading, isJudged))
-      : inTurns(understand(exchange, bytes, reading, isJudged), () => exchange.isOver);
+      : runInSlices(understand(exchange, bytes, reading, isJudged), () => exchange.isOver);
   if (body.kind === "stream") return readBody(exchange, body, maxBodyBytes).then(understood);
   return understood(body.kind === "bytes" ? body.bytes : NO_BYTES);
 }

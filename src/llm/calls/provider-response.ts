@@ -7,7 +7,7 @@
  * the client's error format. If an event stream breaks off, the client receives an error event in its dialect.
  */
 
-import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -216,7 +216,7 @@ export class TranslatedResponse implements ProviderResponse {
       if (this.#translation.counts === undefined || this.#status >= 400) this.#settle(true);
       // Small responses are sent synchronously, before the connection is reused.
       if (this.#heldBytes <= SLICED_BYTES) finish(this.#sendWhole());
-      else inTurns(this.#sendWhole(), () => this.#source.isClientGone()).catch((error) => this.#call.fail(error));
+      else runInSlices(this.#sendWhole(), () => this.#source.isClientGone()).catch((error) => this.#call.fail(error));
       return;
     }
     try {

@@ -7,7 +7,7 @@
  * Large events are processed in slices while the provider waits.
  */
 import { InOrder } from "../../base/in-order.ts";
-import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -104,7 +104,7 @@ export class GuardedResponse extends ResponseFilter {
         this.call.end(trailers);
       });
     } else if (this.#heldBytes <= SLICED_BYTES) finish(this.#endWhole());
-    else inTurns(this.#endWhole(), this.#isClientGone).catch((error) => this.call.fail(error));
+    else runInSlices(this.#endWhole(), this.#isClientGone).catch((error) => this.call.fail(error));
   }
 
   fail(error: unknown): void {
@@ -316,7 +316,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
   }
 
   #run<T>(steps: Steps<T>): T | Promise<T> {
-    return this.#bytes > SLICED_BYTES ? inTurns(steps, this.#isClientGone) : finish(steps);
+    return this.#bytes > SLICED_BYTES ? runInSlices(steps, this.#isClientGone) : finish(steps);
   }
 
   async #judgeJson(bytes: Buffer): Promise<Buffer | undefined> {
@@ -518,7 +518,7 @@ class ShadowGuardedResponse extends ResponseFilter {
       end: (looked) => {
         const looking = this.#lookAtWhole(Buffer.concat(held));
         if (bytes > SLICED_BYTES)
-          inTurns(looking, this.#isClientGone)
+          runInSlices(looking, this.#isClientGone)
             .catch(() => this.#unreadable())
             .finally(looked);
         else {

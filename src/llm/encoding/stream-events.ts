@@ -3,7 +3,7 @@
  * event with too many values is rejected, because parsing it would block the event loop; models do not send such events.
  */
 import { ExpectedError } from "../../base/errors.ts";
-import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { type Members, parseMembers } from "../../json/json.ts";
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";

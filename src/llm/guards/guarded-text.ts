@@ -6,7 +6,7 @@
  * reject. Matches that overlap are masked once.
  */
 import { ExpectedError } from "../../base/errors.ts";
-import type { Steps } from "../../base/turns.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { TextGuard, TextMatch } from "../request/llm-call.ts";
 

@@ -3,7 +3,7 @@
  * after, guards. The model was resolved before.
  */
 
-import type { Steps } from "../../base/turns.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import type { Format } from "../request/dialect.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { finish } from "../../base/turns.ts";
+import { finish } from "../../base/sliced-work.ts";
 import type { TextGuard } from "../request/llm-call.ts";
 import { GuardRejection, guardParts } from "./guarded-text.ts";
 import { compileTextGuard } from "./text-guard.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { finish } from "../../base/turns.ts";
+import { finish } from "../../base/sliced-work.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import { GuardedText, GuardRejection, guardParts } from "./guarded-text.ts";
 import { createStreamGuard, TooManyChannels } from "./stream-guard.ts";

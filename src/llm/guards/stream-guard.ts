@@ -7,7 +7,7 @@
  * be megabytes of text.
  */
 import { ExpectedError } from "../../base/errors.ts";
-import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { parseEventInSteps, writeEventInSteps } from "../encoding/stream-events.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
-import { finish } from "../../base/turns.ts";
+import { finish } from "../../base/sliced-work.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import type { Members } from "../../json/json.ts";
 import type { TextGuard } from "../request/llm-call.ts";

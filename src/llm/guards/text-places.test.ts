@@ -10,7 +10,7 @@ import type Anthropic from "@anthropic-ai/sdk";
 import type { ConverseCommandInput, ConverseCommandOutput } from "@aws-sdk/client-bedrock-runtime";
 import type { GenerateContentParameters, GenerateContentResponse } from "@google/genai";
 import type OpenAI from "openai";
-import { finish } from "../../base/turns.ts";
+import { finish } from "../../base/sliced-work.ts";
 import type { Members } from "../../json/json.ts";
 import { createStreamGuard } from "./stream-guard.ts";
 import { compileTextGuard } from "./text-guard.ts";

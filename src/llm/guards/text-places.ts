@@ -10,7 +10,7 @@
  * - Token probabilities and token ids repeat a response token by token. They are withheld.
  */
 import { decodeText, isBinary, isTextType, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
-import type { Steps } from "../../base/turns.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import { isMembers, type Members, putMember } from "../../json/json.ts";
 import type { TextGuard } from "../request/llm-call.ts";
 import { type GuardFound, guardParts, spreadText } from "./guarded-text.ts";

@@ -4,7 +4,7 @@
  * is reported as unclear.
  */
 import { isUtf8 } from "node:buffer";
-import type { Steps } from "../../base/turns.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { LlmRequestFacts } from "./llm-facts.ts";
 import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery } from "./named-models.ts";

@@ -3,7 +3,7 @@
  * access it through `LlmRequestFacts.callOf`.
  */
 
-import type { Steps } from "../../base/turns.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import type { Members } from "../../json/json.ts";
 import type { NoSkeleton, Skeleton } from "../../json/skeleton.ts";
 import type { Dialect } from "./dialect.ts";

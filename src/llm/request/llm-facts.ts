@@ -3,7 +3,7 @@
  * because most requests have no token limit. Fields for the backend and policies only are private. Requests that a token
  * limit counts but that cannot be read as LLM calls (forms, uploads, compressed or ambiguous bodies) are charged by size.
  */
-import { finish, type Steps } from "../../base/turns.ts";
+import { finish, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { LlmFacts } from "../../core/facts.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { finish } from "../../base/turns.ts";
+import { finish } from "../../base/sliced-work.ts";
 import { beginningOf } from "./detect-llm-request.ts";
 import { LlmRequestFacts } from "./llm-facts.ts";
 import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery, namesModel } from "./named-models.ts";

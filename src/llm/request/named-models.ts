@@ -8,7 +8,7 @@
  * the conversation itself and JSON schemas, which contain arbitrary user text, are not searched.
  */
 
-import { finish, type Steps } from "../../base/turns.ts";
+import { finish, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { decodeKey, endOfString, foldCase } from "../../json/syntax.ts";
 

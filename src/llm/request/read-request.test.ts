@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { finish } from "../../base/turns.ts";
+import { finish } from "../../base/sliced-work.ts";
 import { detectLlmRequest, mayNameModel } from "./detect-llm-request.ts";
 import { LlmRequestFacts } from "./llm-facts.ts";
 import { scanRequest } from "./read-request.ts";

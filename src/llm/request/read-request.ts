@@ -5,7 +5,7 @@
  * disagree, or forms that servers parse in different ways.
  */
 import { isUtf8 } from "node:buffer";
-import { finish, type Steps } from "../../base/turns.ts";
+import { finish, type Steps } from "../../base/sliced-work.ts";
 import { parseValue } from "../../json/json.ts";
 import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
 import { foldCase, type Span } from "../../json/syntax.ts";

@@ -6,7 +6,7 @@
  */
 
 import { isUtf8 } from "node:buffer";
-import { finish, type Steps } from "../../base/turns.ts";
+import { finish, type Steps } from "../../base/sliced-work.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import { endOfString } from "../../json/syntax.ts";
 

@@ -2,7 +2,7 @@
  * Reads the maximum output of a request in any dialect, for limits that reserve it. If several parameters set it, the
  * largest counts, because providers differ in which one they use. It is multiplied by the number of requested choices.
  */
-import { finish, type Steps } from "../../base/turns.ts";
+import { finish, type Steps } from "../../base/sliced-work.ts";
 import { parseValue } from "../../json/json.ts";
 import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
 

@@ -3,7 +3,7 @@
  * get the names that clients see; items that the client may not use are omitted. A target that failed recently is
  * skipped instead of delaying the page.
  */
-import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import {
   elementsInSteps,

@@ -3,7 +3,7 @@
  * lists, which are cached until they change. A resource may match a template, so the targets are tried in order.
  */
 
-import { SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, findInSteps, memberOf, slice } from "../../json/json-text.ts";
 import type { Named } from "../protocol/access.ts";
 import { deniedName, LISTS, unknownName } from "../protocol/access.ts";

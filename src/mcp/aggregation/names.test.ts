@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { finish } from "../../base/turns.ts";
+import { finish } from "../../base/sliced-work.ts";
 import { elements, find } from "../../json/json-text.ts";
 import { asClientRequest, asServerMessage } from "../protocol/json-rpc.ts";
 import { createNames, renamedItem, renamedNotification, renamedRequest, renamedResult } from "./names.ts";

@@ -4,7 +4,7 @@
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
-import type { Steps } from "../../base/turns.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, find, findInSteps, member, memberOf, slice, splice } from "../../json/json-text.ts";
 import type { Edit, Span } from "../../json/syntax.ts";
 import { LISTS, type NamedKind } from "../protocol/access.ts";

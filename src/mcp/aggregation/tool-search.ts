@@ -2,7 +2,7 @@
  * Tool search (`toolMode: search`): clients get three tools to find, describe, and call the others, instead of a long
  * list. A search covers exactly the tools that `tools/list` would return for the same request.
  */
-import type { Steps } from "../../base/turns.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { elementsInSteps, find, findInSteps, member, slice, withMembers } from "../../json/json-text.ts";

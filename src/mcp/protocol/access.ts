@@ -4,7 +4,7 @@
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
-import type { Steps } from "../../base/turns.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import { elementsInSteps, findInSteps, memberOf, membersInSteps, slice } from "../../json/json-text.ts";
 import { type Call, type Failure, withAnswerInTurns } from "./call.ts";

@@ -4,7 +4,7 @@
  */
 
 import { surface } from "../../base/errors.ts";
-import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -144,7 +144,7 @@ export function runSteps<T>(
     done(finish(work()));
     return;
   }
-  inTurns(work(), () => false)
+  runInSlices(work(), () => false)
     .then(done)
     .catch((error: unknown) => {
       surface(error);

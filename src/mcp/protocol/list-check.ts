@@ -3,7 +3,7 @@
  * cursor points to itself is rejected, because it would be read in an endless loop. A key that differs from a known one
  * only in case is rejected, because a client that ignores case would read it instead of the filtered one.
  */
-import type { Steps } from "../../base/turns.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
 import { LISTS } from "./access.ts";

@@ -2,7 +2,7 @@
  * The fields that 2026-07-28 adds to messages: the envelope in a request's `_meta`, and the type, cache hints, and
  * server identity in a result. The functions add and remove them in place.
  */
-import { finish, type Steps } from "../../base/turns.ts";
+import { finish, type Steps } from "../../base/sliced-work.ts";
 import {
   find,
   findInSteps,

@@ -4,7 +4,7 @@
  */
 
 import { surface } from "../../base/errors.ts";
-import { inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { BackendProblem } from "../../core/backend.ts";
 import type { McpOutcome } from "../../core/facts.ts";
@@ -122,7 +122,7 @@ export function isLargeAnswer({ text }: ServerMessage): boolean {
 }
 
 export function readyLargeAnswer(message: ServerMessage, call: Waiting): void {
-  inTurns(readyInSteps(message, call), () => call.isOver())
+  runInSlices(readyInSteps(message, call), () => call.isOver())
     .then((answer) => call.ready(answer))
     .catch((error: unknown) => {
       surface(error);

@@ -3,7 +3,7 @@
  * the lock file, and suspicious content.
  */
 
-import { finish } from "../../base/turns.ts";
+import { finish } from "../../base/sliced-work.ts";
 import { VERSION } from "../../base/version.ts";
 import type { InspectedTarget, InspectedTool } from "../../core/backend.ts";
 import { refuseQuestion } from "../protocol/call.ts";

@@ -8,7 +8,7 @@
  */
 
 import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
-import type { Steps } from "../../base/turns.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, findInSteps, slice, splice } from "../../json/json-text.ts";
 import { type Edit, keyAt, type Span, skipSpace, stringEnd } from "../../json/syntax.ts";
 import { LISTS } from "../protocol/access.ts";

@@ -4,7 +4,7 @@
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
-import type { Steps } from "../../base/turns.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import type { AttributeSource, Expression } from "../../cel/expression.ts";
 import { elements, find, insertMembers, member, slice, splice, withMembers } from "../../json/json-text.ts";
 import { type Edit, foldCase, type Span } from "../../json/syntax.ts";

@@ -3,7 +3,7 @@
  * lock file, a tool is listed or called only after its current definition was compared with the accepted one.
  */
 import type { Clock } from "../../base/clock.ts";
-import { finish, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { finish, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { elementsInSteps, find, findInSteps, memberOf, slice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";

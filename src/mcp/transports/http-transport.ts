@@ -5,7 +5,7 @@
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import { InOrder, type InOrderEvents } from "../../base/in-order.ts";
-import { finish, SLICED_BYTES } from "../../base/turns.ts";
+import { finish, SLICED_BYTES } from "../../base/sliced-work.ts";
 import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import type { SseEvent } from "../../http/sse.ts";

@@ -4,7 +4,7 @@
  * responds to, so that the call fails instead of waiting.
  */
 
-import { finish, type Steps } from "../../base/turns.ts";
+import { finish, type Steps } from "../../base/sliced-work.ts";
 import { elements, type Member, members, slice } from "../../json/json-text.ts";
 import { keyAt, skipSpace } from "../../json/syntax.ts";
 import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "../../json/validate-json.ts";

@@ -5,7 +5,7 @@
 
 import type { Clock, Timer } from "../../base/clock.ts";
 import { InOrder } from "../../base/in-order.ts";
-import { SLICED_BYTES } from "../../base/turns.ts";
+import { SLICED_BYTES } from "../../base/sliced-work.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import type { RemoteServer } from "./remote-server.ts";

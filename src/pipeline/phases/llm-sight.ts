@@ -6,7 +6,7 @@
  * are rejected and forms are read too. Only these forms and bodies that may be JSON are buffered; uploads are streamed.
  */
 
-import { finish, inTurns, SLICED_BYTES, type Steps } from "../../base/turns.ts";
+import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayResponse, RequestBody } from "../../core/exchange.ts";
 import type { LlmFacts } from "../../core/facts.ts";
@@ -89,7 +89,7 @@ export function lookAtBody(
       if (body.kind !== "bytes") next(scopes);
       else if (body.bytes.length <= SLICED_BYTES) next(finish(readCall(exchange, body.bytes, scopes, wants.model)));
       else
-        inTurns(readCall(exchange, body.bytes, scopes, wants.model), () => exchange.isOver)
+        runInSlices(readCall(exchange, body.bytes, scopes, wants.model), () => exchange.isOver)
           .then(next)
           .catch((error) => run.fail(error));
     });

@@ -4,7 +4,7 @@
  * a reference masks as a whole. Texts without a match arrive complete; a guard that rejects lets no match through.
  */
 
-import { finish } from "../../../src/base/turns.ts";
+import { finish } from "../../../src/base/sliced-work.ts";
 import type { SseEvent } from "../../../src/http/sse.ts";
 import { GuardRejection } from "../../../src/llm/guards/guarded-text.ts";
 import { createStreamGuard, streamTexts } from "../../../src/llm/guards/stream-guard.ts";

@@ -3,7 +3,7 @@
  * for the member that was meant.
  */
 
-import { finish } from "../../../src/base/turns.ts";
+import { finish } from "../../../src/base/sliced-work.ts";
 import { insertMembers, members, removeMembers, splice } from "../../../src/json/json-text.ts";
 import {
   createNames,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { finish, inTurns, type Steps } from "./turns.ts";
+import { finish, runInSlices, type Steps } from "./sliced-work.ts";
 
 const never = (): boolean => false;
 
@@ -34,7 +34,7 @@ test("the event loop runs between slices, however much work is queued", async ()
   };
   setImmediate(turn);
   const order: string[] = [];
-  const names = await Promise.all(["a", "b", "c"].map((name) => inTurns(busy(30, order, name), never)));
+  const names = await Promise.all(["a", "b", "c"].map((name) => runInSlices(busy(30, order, name), never)));
   isDone = true;
   assert.deepEqual(names, ["a", "b", "c"]);
   // 90 ms of work in slices of 8 ms, one per turn of the event loop.
@@ -44,8 +44,8 @@ test("the event loop runs between slices, however much work is queued", async ()
 });
 
 test("work that throws rejects, and the others continue", async () => {
-  const other = inTurns(busy(3, [], "b"), never);
-  await assert.rejects(inTurns(failing(), never), /on purpose/);
+  const other = runInSlices(busy(3, [], "b"), never);
+  await assert.rejects(runInSlices(failing(), never), /on purpose/);
   assert.equal(await other, "b");
 });
 
@@ -60,11 +60,11 @@ test("canceled work stops, and its memory is released", async () => {
       isCleared = true;
     }
   }
-  const abandoned = inTurns(work(), () => isOver);
-  await inTurns(busy(1), never);
+  const abandoned = runInSlices(work(), () => isOver);
+  await runInSlices(busy(1), never);
   isOver = true;
   const before = done.length;
-  await inTurns(busy(20), never);
+  await runInSlices(busy(20), never);
   assert.equal(done.length, before);
   assert.ok(before > 0 && isCleared);
   assert.equal(await Promise.race([abandoned, Promise.resolve("unsettled")]), "unsettled");
@@ -72,12 +72,12 @@ test("canceled work stops, and its memory is released", async () => {
 
 test("work whose isOver throws fails alone, and the others continue", async () => {
   let isGone = false;
-  const asked = inTurns(busy(1_000, [], "a"), () => {
+  const asked = runInSlices(busy(1_000, [], "a"), () => {
     if (isGone) throw new Error("gone");
     return false;
   });
-  const other = inTurns(busy(3, [], "b"), never);
-  await inTurns(busy(1), never);
+  const other = runInSlices(busy(3, [], "b"), never);
+  await runInSlices(busy(1), never);
   isGone = true;
   await assert.rejects(asked, /gone/);
   assert.equal(await other, "b");

@@ -35,7 +35,7 @@ export function finish<T>(steps: Steps<T>): T {
 }
 
 /** Rejects with the error of the work. Once `isOver` returns true, the work stops, and the promise is never settled. */
-export function inTurns<T>(steps: Steps<T>, isOver: () => boolean): Promise<T> {
+export function runInSlices<T>(steps: Steps<T>, isOver: () => boolean): Promise<T> {
   return new Promise((resolve, reject) => {
     waiting.push({
       step() {
