@@ -91,7 +91,7 @@ export const REQUEST_LIMITS = {
       "new streams are refused",
     ],
     [
-      "MAX_ANSWER_FIELDS",
+      "MAX_RESPONSE_FIELDS",
       "http/h2/http2-pool.ts",
       "header lines of a backend's response over HTTP/2",
       "502 `backend_response_invalid`",

@@ -8,7 +8,7 @@ import { type ProgramRun, runProgram } from "./run-program.ts";
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Longer than systemd takes to respond. A manager that does not respond must not delay an upgrade. */
-const ANSWER_LIMIT_SECONDS = 10;
+const RESPONSE_LIMIT_SECONDS = 10;
 const PROGRAM = "systemd-notify";
 
 export interface ServiceManager {
@@ -33,7 +33,7 @@ export function openServiceManager({
   const { NOTIFY_SOCKET, PATH } = environment;
   if (NOTIFY_SOCKET === undefined || NOTIFY_SOCKET === "") return undefined;
   const tell = async (...args: string[]): Promise<void> => {
-    const { code, stderr } = await run(PROGRAM, args, { NOTIFY_SOCKET, PATH }, wait(ANSWER_LIMIT_SECONDS)).catch(
+    const { code, stderr } = await run(PROGRAM, args, { NOTIFY_SOCKET, PATH }, wait(RESPONSE_LIMIT_SECONDS)).catch(
       (error: NodeJS.ErrnoException) => {
         throw new Error(error.code === "ENOENT" ? `the program ${PROGRAM} is missing` : error.message);
       },

@@ -261,7 +261,7 @@ export class Exchange implements Linked<Exchange> {
 
   readonly #memory: MemoryBudget | undefined;
   #heldResponse: MemoryAccount | undefined = undefined;
-  #bodyRoom: BodyReservation | undefined = undefined;
+  #bodyReservation: BodyReservation | undefined = undefined;
   #smallBodyBytes = 0;
 
   constructor(start: ExchangeStart) {
@@ -278,7 +278,7 @@ export class Exchange implements Linked<Exchange> {
     this.#memory = start.memory;
   }
 
-  /** For a small body that has arrived. False if there is no room without a reservation (`bodyRoom`). */
+  /** For a small body that has arrived. False if there is no room without a reservation (`bodyReservation`). */
   holdSmallBody(bytes: number): boolean {
     if (this.#memory === undefined || bytes === 0) return true;
     if (!this.#memory.bodies.holdSmall(bytes)) return false;
@@ -287,9 +287,9 @@ export class Exchange implements Linked<Exchange> {
   }
 
   /** The memory for the body, charged to the client; undefined where none is charged. */
-  bodyRoom(): BodyReservation | undefined {
-    this.#bodyRoom ??= this.#memory?.bodies.open(this.client);
-    return this.#bodyRoom;
+  bodyReservation(): BodyReservation | undefined {
+    this.#bodyReservation ??= this.#memory?.bodies.open(this.client);
+    return this.#bodyReservation;
   }
 
   /** The client that shares of limits are counted by. */
@@ -306,12 +306,12 @@ export class Exchange implements Linked<Exchange> {
 
   /** A response has begun: what was made of the body to find and call the backend is not needed any more. */
   dropBodyCopies(): void {
-    this.#bodyRoom?.dropCopies();
+    this.#bodyReservation?.dropCopies();
   }
 
   /** The exchange has ended: nothing of its bodies is held any more. */
   releaseMemory(): void {
-    this.#bodyRoom?.release();
+    this.#bodyReservation?.release();
     this.#heldResponse?.close();
     if (this.#smallBodyBytes > 0) this.#memory?.bodies.releaseSmall(this.#smallBodyBytes);
     this.#smallBodyBytes = 0;

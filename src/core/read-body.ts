@@ -15,7 +15,7 @@ const RETRY_SECONDS = "5";
 export function readBody(exchange: Exchange, body: StreamedBody, maxBytes: number): Promise<Buffer> {
   if (body.length !== undefined && body.length > maxBytes) return Promise.reject(new GatewayError("body_too_large"));
   body.taken = true;
-  return readAll(body.stream, maxBytes, body.length, { room: exchange.bodyRoom() }).catch((error: unknown) => {
+  return readAll(body.stream, maxBytes, body.length, { memory: exchange.bodyReservation() }).catch((error: unknown) => {
     throw error instanceof MemoryExhausted ? noMemoryFor(error) : asGatewayError(error);
   });
 }

@@ -57,23 +57,23 @@ export function followBody(stream: BodyStream, events: BodyEvents): () => void {
  * Reserves memory for a body (`BodyReservation`). `granted` is called immediately or later; `rejected` may also follow
  * it, until `finish`.
  */
-export interface BodyRoom {
+export interface BodyMemory {
   reserve(bytes: number, granted: () => void, rejected: (error: Error) => void): void;
   /** The body is complete. */
   finish(): void;
 }
 
 export interface ReadOptions {
-  readonly room?: BodyRoom | undefined;
+  readonly memory?: BodyMemory | undefined;
   /** Receives the body so far and the chunk that exceeds the limit, instead of a rejection with BodyTooLarge. */
   tooLarge?(kept: Buffer, chunk: Buffer): Promise<Buffer>;
 }
 
 /** For readers without a memory limit other than the body's own. */
-const UNLIMITED: BodyRoom = { reserve: (_bytes, granted) => granted(), finish: () => undefined };
+const UNLIMITED: BodyMemory = { reserve: (_bytes, granted) => granted(), finish: () => undefined };
 
 /** Memory for a body of unknown length is reserved in growing steps, starting with this one. */
-const FIRST_ROOM_BYTES = 64 * 1024;
+const FIRST_RESERVED_BYTES = 64 * 1024;
 
 /** Collects a body in one buffer, because many tiny chunks would take many times the memory of their bytes. */
 export class BodyBuffer {
@@ -119,7 +119,7 @@ export function readAll(
   stream: BodyStream,
   maxBytes: number,
   length?: number,
-  { room = UNLIMITED, tooLarge }: ReadOptions = {},
+  { memory = UNLIMITED, tooLarge }: ReadOptions = {},
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     let reservedBytes = length ?? 0;
@@ -132,14 +132,14 @@ export function readAll(
       reject(error);
     };
     const reserveMore = (): void => {
-      reservedBytes = Math.min(maxBytes, Math.max(2 * reservedBytes, body.bytes, FIRST_ROOM_BYTES));
+      reservedBytes = Math.min(maxBytes, Math.max(2 * reservedBytes, body.bytes, FIRST_RESERVED_BYTES));
       let isGranted = false;
       let isPaused = false;
       const granted = (): void => {
         isGranted = true;
         if (isPaused) stream.resume();
       };
-      room.reserve(reservedBytes, granted, fail);
+      memory.reserve(reservedBytes, granted, fail);
       if (isGranted) return;
       isPaused = true;
       stream.pause();
@@ -159,7 +159,7 @@ export function readAll(
           if (body.bytes > reservedBytes) reserveMore();
         },
         end() {
-          room.finish();
+          memory.finish();
           if (length !== undefined && body.bytes !== length) reject(new BodyIncomplete());
           else resolve(body.take());
         },
@@ -168,7 +168,7 @@ export function readAll(
     };
     if (length !== undefined && length > maxBytes) reject(new BodyTooLarge(maxBytes));
     else if (length === undefined) read();
-    else room.reserve(length, read, fail);
+    else memory.reserve(length, read, fail);
   });
 }
 

@@ -34,7 +34,7 @@ export interface ConfigurableStore extends Store {
   /** Rejects if the store is unusable. A Redis that is unavailable is not an error. */
   open(settings: StoreSettings): Promise<void>;
   /** Switches to another store, for example that of the next process, and returns the previous one. */
-  turnTo(store: Store): Store | undefined;
+  switchTo(store: Store): Store | undefined;
 }
 
 type Operation = "get" | "set" | "delete" | "replace" | "add" | "list" | "sync";
@@ -84,7 +84,7 @@ export function createConfigurableStore(env: StoreEnv): ConfigurableStore {
         [{ kind: inner?.kind ?? "memory" }, inner?.health().state === "up" ? 1 : 0],
       ]);
     },
-    turnTo(store) {
+    switchTo(store) {
       const before = inner;
       inner = store;
       return before;

@@ -25,11 +25,11 @@ export interface ClosableBus extends Bus {
   close(): void;
 }
 
-type Heard = (text: string) => void;
+type Receiver = (text: string) => void;
 
 export function createRedisBus(env: BusEnv): ClosableBus {
   const { clock, prefix, timeoutMs } = env;
-  const listeners = new Map<string, Set<Heard>>();
+  const listeners = new Map<string, Set<Receiver>>();
   let redis: Redis | undefined;
   let pings: Timer | undefined;
 
@@ -38,7 +38,7 @@ export function createRedisBus(env: BusEnv): ClosableBus {
     const own = env.connection();
     redis = own;
     own.on("message", (channel: string, text: string) => {
-      for (const heard of [...(listeners.get(channel) ?? [])]) heard(text);
+      for (const receive of [...(listeners.get(channel) ?? [])]) receive(text);
     });
     own.on("ready", () => void listenAgain(own));
     // The store's own connection reports errors of Redis.
@@ -83,13 +83,13 @@ export function createRedisBus(env: BusEnv): ClosableBus {
         throw new RangeError(`a message to other replicas has at most ${MAX_MESSAGE_BYTES} bytes`);
       return env.publish(prefix + channel, text);
     },
-    listen(channel, heard): BusChannel {
+    listen(channel, receive): BusChannel {
       const name = prefix + channel;
       const own = connected();
       const known = listeners.get(name);
-      const all = known ?? new Set<Heard>();
+      const all = known ?? new Set<Receiver>();
       // The wrapper makes registrations distinct, because the same function may be registered twice.
-      const one: Heard = (text) => heard(text);
+      const one: Receiver = (text) => receive(text);
       all.add(one);
       listeners.set(name, all);
       return {

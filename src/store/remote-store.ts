@@ -12,14 +12,14 @@ const MAX_SENT_BYTES = 8 * 1024 * 1024;
 const OPERATIONS = ["get", "set", "delete", "replace", "add", "list", "sync"] as const;
 type Operation = (typeof OPERATIONS)[number];
 
-export interface StoreQuestion {
+export interface StoreRequest {
   readonly type: "store operation";
   readonly id: number;
   readonly operation: Operation;
   readonly args: readonly unknown[];
 }
 
-export interface StoreAnswer {
+export interface StoreResponse {
   readonly type: "store result";
   readonly id: number;
   readonly value?: unknown;
@@ -28,7 +28,7 @@ export interface StoreAnswer {
 }
 
 export interface RemoteStore extends Store {
-  answered(answer: StoreAnswer): void;
+  answered(answer: StoreResponse): void;
   /** The other process is gone: pending operations are rejected. */
   gone(reason: string): void;
 }
@@ -45,7 +45,7 @@ interface Waiting {
 export function createRemoteStore(
   kind: StoreKind,
   clock: Clock,
-  send: (question: StoreQuestion) => void,
+  send: (question: StoreRequest) => void,
   isShort: () => boolean = () => false,
 ): RemoteStore {
   const waiting = new Map<number, Waiting>();
@@ -116,7 +116,7 @@ export function createRemoteStore(
 }
 
 /** Runs an operation of the other process. */
-export async function answerStore(store: Store, { id, operation, args }: StoreQuestion): Promise<StoreAnswer> {
+export async function serveStoreRequest(store: Store, { id, operation, args }: StoreRequest): Promise<StoreResponse> {
   try {
     if (!OPERATIONS.includes(operation)) throw new TypeError("unknown operation");
     // JSON has no undefined and omits trailing arguments.

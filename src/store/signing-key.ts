@@ -34,19 +34,19 @@ export function createSigningKey(store: Store, clock: Clock, logger: Logger): Co
   let all: readonly Buffer[] = [randomBytes(KEY_BYTES)];
   let isGiven = false;
   let retrying: Timer | undefined;
-  let isTold = false;
+  let isWarned = false;
 
   async function fetchKey(): Promise<void> {
     try {
       const kept = Buffer.from(await keptKey(), "base64url");
       all = [kept, ...all];
-      if (isTold) logger.info("the signing key was read");
+      if (isWarned) logger.info("the signing key was read");
     } catch (error) {
-      if (!isTold)
+      if (!isWarned)
         logger.warn("no signing key; sessions opened now end with this process", {
           reason: (error as Error).message,
         });
-      isTold = true;
+      isWarned = true;
       retrying = clock.after(RETRY_MS, () => void fetchKey());
     }
   }

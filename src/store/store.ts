@@ -63,7 +63,7 @@ export interface Bus {
   /** Resolves with the number of listeners. Rejects with StoreUnavailable. */
   publish(channel: string, text: string): Promise<number>;
   /** Never fails. While Redis is unavailable, no messages arrive. */
-  listen(channel: string, heard: (text: string) => void): BusChannel;
+  listen(channel: string, receive: (text: string) => void): BusChannel;
 }
 
 export interface BusChannel {
@@ -160,7 +160,7 @@ export function storeNamespace(store: Store, name: string): Store {
       return (
         bus && {
           publish: (channel: string, text: string) => bus.publish(inner(channel), text),
-          listen: (channel: string, heard: (text: string) => void) => bus.listen(inner(channel), heard),
+          listen: (channel: string, receive: (text: string) => void) => bus.listen(inner(channel), receive),
         }
       );
     },
@@ -180,18 +180,18 @@ export function storeNamespace(store: Store, name: string): Store {
   };
 }
 
-const refuse = (): Promise<never> => Promise.reject(new StoreUnavailable("this configuration does not serve"));
+const reject = (): Promise<never> => Promise.reject(new StoreUnavailable("this configuration does not serve"));
 
 /** For configurations that are only checked. All operations reject. */
 export const noStore: Store = {
   kind: "memory",
-  get: refuse,
-  set: refuse,
-  delete: refuse,
-  replace: refuse,
-  add: refuse,
-  list: refuse,
-  sync: refuse,
+  get: reject,
+  set: reject,
+  delete: reject,
+  replace: reject,
+  add: reject,
+  list: reject,
+  sync: reject,
   health: () => ({ state: "degraded", reason: "not open" }),
   close: async () => undefined,
 };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { fakeClock } from "../../test/support/fake-clock.ts";
-import { createRemoteStore, type StoreQuestion } from "./remote-store.ts";
+import { createRemoteStore, type StoreRequest } from "./remote-store.ts";
 import { StoreUnavailable } from "./store.ts";
 import { type Change, Table } from "./table.ts";
 
@@ -95,7 +95,7 @@ test("a journal of a process with more memory is loaded within the limits, with 
 });
 
 test("a thread sends no entries that can be rejected while the main thread is short of memory or behind [R54]", async () => {
-  const sent: StoreQuestion[] = [];
+  const sent: StoreRequest[] = [];
   let isShort = false;
   const store = createRemoteStore(
     "memory",

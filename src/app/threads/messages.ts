@@ -6,7 +6,7 @@ import type { MessagePort } from "node:worker_threads";
 import type { RemoteRequest } from "../../admin/merge/remote-call.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
-import type { StoreAnswer, StoreQuestion } from "../../store/remote-store.ts";
+import type { StoreRequest, StoreResponse } from "../../store/remote-store.ts";
 
 /** The data that a worker thread starts with. */
 export interface ThreadData {
@@ -52,7 +52,7 @@ export type ToThread =
   | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort }
   /** The port to another thread; replaces an earlier one. */
   | { readonly kind: "peer"; readonly thread: number; readonly port: MessagePort }
-  | { readonly kind: "store"; readonly answer: StoreAnswer };
+  | { readonly kind: "store"; readonly answer: StoreResponse };
 
 export interface Report {
   /** Why the order failed. */
@@ -64,5 +64,5 @@ export type FromThread =
   | { readonly kind: "report"; readonly id: number; readonly report: Report }
   | { readonly kind: "log"; readonly text: string }
   /** An in-memory store is in the main thread, so that all threads share it. */
-  | { readonly kind: "store"; readonly question: StoreQuestion }
+  | { readonly kind: "store"; readonly question: StoreRequest }
   | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort };

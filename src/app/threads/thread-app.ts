@@ -20,7 +20,7 @@ import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
 import { createListeners, type Listeners, servedOf } from "../../pipeline/listen/listeners.ts";
 import { trustedPeers } from "../../pipeline/listen/trusted-peers.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
-import { createRemoteStore, type StoreQuestion } from "../../store/remote-store.ts";
+import { createRemoteStore, type StoreRequest } from "../../store/remote-store.ts";
 import { fittingLimits, watchHeapAndLog } from "../capacity.ts";
 import { createConfigLoader, type Loaded } from "../config-loader.ts";
 import { openConfiguredStore } from "../load-at-start.ts";
@@ -46,7 +46,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const services = openServices({ clock, environment, output, color, threads });
   const { logging, logger, unexpected, tasks, resources } = services;
   const mainLevel = sharedHeapLevel(data.mainHeapLevel);
-  const askMain = (question: StoreQuestion): void => send({ kind: "store", question });
+  const askMain = (question: StoreRequest): void => send({ kind: "store", question });
   const mainStore = createRemoteStore("memory", clock, askMain, () => mainLevel() !== "normal");
   const startedMs = clock.monotonicMs();
   const shutdown = createShutdown(clock, logger);
@@ -126,7 +126,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   async function openState(config: Loaded): Promise<void> {
     const { store } = config.process;
     // All threads must share an in-memory store.
-    if (store === undefined || store === "memory") services.store.turnTo(mainStore);
+    if (store === undefined || store === "memory") services.store.switchTo(mainStore);
     else await openConfiguredStore(services.store, config);
     shutdown.at("store", services.store.close);
     await services.signingKey.open(config.process.sessionKey ?? []);

@@ -17,7 +17,7 @@ import type { Listener, Topology } from "../../core/topology.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { bindError, type Listeners } from "../../pipeline/listen/listeners.ts";
-import { answerStore, type StoreAnswer, type StoreQuestion } from "../../store/remote-store.ts";
+import { type StoreRequest, type StoreResponse, serveStoreRequest } from "../../store/remote-store.ts";
 import type { Store } from "../../store/store.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
 
@@ -86,7 +86,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     const thread = openThread(parts.start(data), {
       log: (text) => parts.output.write(text),
       admin: (request, port) => void handleRemote(request, parts.endpoints(), port),
-      store: (question) => answerStore(parts.store, question),
+      store: (question) => serveStoreRequest(parts.store, question),
       ended(reason) {
         memory.died(number);
         endListedChildren(children);
@@ -224,7 +224,7 @@ export interface ThreadHandlers {
   log(text: string): void;
   /** An admin request from the thread to the main thread. */
   admin(request: RemoteRequest, port: MessagePort): void;
-  store(question: StoreQuestion): Promise<StoreAnswer>;
+  store(question: StoreRequest): Promise<StoreResponse>;
   /** Called once. */
   ended(reason: string): void;
 }

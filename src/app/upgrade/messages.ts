@@ -2,7 +2,7 @@
  * Messages between the old and the new process of an upgrade.
  */
 import type { UsedBucket } from "../../core/policy.ts";
-import type { StoreAnswer, StoreQuestion } from "../../store/remote-store.ts";
+import type { StoreRequest, StoreResponse } from "../../store/remote-store.ts";
 import type { Change } from "../../store/table.ts";
 
 /** The environment variable with the handed-over sockets; the value is `HandedSocket[]` as JSON. */
@@ -25,7 +25,7 @@ export type FromSuccessor =
   /** The new process serves. */
   | { readonly type: "ready"; readonly version: string }
   | { readonly type: "failed"; readonly reason: string }
-  | StoreAnswer;
+  | StoreResponse;
 
 export type FromPredecessor =
   /** `content` is that of an in-memory store. */
@@ -33,4 +33,4 @@ export type FromPredecessor =
   /** The buckets of one rule, by name: first all, later those used since. */
   | { readonly type: "buckets used"; readonly name: string; readonly buckets: readonly UsedBucket[] }
   | { readonly type: "buckets given" }
-  | StoreQuestion;
+  | StoreRequest;

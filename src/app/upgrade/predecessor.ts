@@ -4,7 +4,7 @@
  */
 import type { Environment } from "../../config/text/env.ts";
 import type { LimitRegistry } from "../../core/policy.ts";
-import { answerStore } from "../../store/remote-store.ts";
+import { serveStoreRequest } from "../../store/remote-store.ts";
 import type { Store } from "../../store/store.ts";
 import type { Change } from "../../store/table.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
@@ -45,7 +45,7 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
         ?.handed()
         .find(({ name }) => name === message.name)
         ?.add(message.buckets);
-    else if (store !== undefined) void answerStore(store, message).then((answer) => channel.send(answer));
+    else if (store !== undefined) void serveStoreRequest(store, message).then((answer) => channel.send(answer));
     else channel.send({ type: "store result", id: message.id, error: ["StoreUnavailable", "it is not open yet"] });
   });
   return {

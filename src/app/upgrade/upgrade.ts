@@ -102,7 +102,7 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
         } else {
           const to = successor as Successor;
           remote = createRemoteStore(env.store.kind, clock, (question) => to.send(question));
-          before = env.store.turnTo(remote);
+          before = env.store.switchTo(remote);
           void letGo(before).then((content) => to.send({ type: "store given", ...(content ? { content } : {}) }));
         }
       };
@@ -122,7 +122,7 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
 
   async function takeBack(before: Store): Promise<void> {
     // An in-memory store still has its content; other stores were closed.
-    if (before.kind === "memory") env.store.turnTo(before);
+    if (before.kind === "memory") env.store.switchTo(before);
     else
       await env
         .reopenStore()

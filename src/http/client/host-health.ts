@@ -7,7 +7,7 @@ import type { Clock } from "../../base/clock.ts";
 
 /** Long enough to notice a restart, short enough not to lose capacity. */
 const FIRST_EJECTION_MS = 1_000;
-const MAX_EJECTION_MS = 30_000;
+const LONGEST_EJECTION_MS = 30_000;
 /** A trial request without a response by then is inconclusive, and another one may pass. */
 const TRIAL_MS = 10_000;
 
@@ -45,7 +45,7 @@ export class HostHealth {
     this.#trialUntilMs = 0;
     // Requests that were in flight when the first one failed add no information.
     if (this.#failures > 0 && nowMs < this.#ejectedUntilMs) return;
-    const forMs = Math.min(FIRST_EJECTION_MS * 2 ** Math.min(this.#failures, 16), MAX_EJECTION_MS);
+    const forMs = Math.min(FIRST_EJECTION_MS * 2 ** Math.min(this.#failures, 16), LONGEST_EJECTION_MS);
     this.#failures += 1;
     this.#ejectedUntilMs = nowMs + forMs;
     this.#events.ejected(reason, forMs);

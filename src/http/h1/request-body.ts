@@ -22,7 +22,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
   readonly #carrier: BodyCarrier;
   #held: Buffer[] = [];
   /** The buffer in which tiny chunks are joined. */
-  #room: Buffer | undefined = undefined;
+  #joinBuffer: Buffer | undefined = undefined;
   /** Undefined until a reader is attached. */
   #isFlowing: boolean | undefined = undefined;
   #isComplete = false;
@@ -84,16 +84,16 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
   /** Appends in place while there is capacity after the bytes that were joined last. */
   #joined(last: Buffer, chunk: Buffer): Buffer {
     const length = last.length + chunk.length;
-    const room = this.#room;
-    if (room !== undefined && last.buffer === room.buffer && length <= room.length) {
-      chunk.copy(room, last.length);
-      return room.subarray(0, length);
+    const buffer = this.#joinBuffer;
+    if (buffer !== undefined && last.buffer === buffer.buffer && length <= buffer.length) {
+      chunk.copy(buffer, last.length);
+      return buffer.subarray(0, length);
     }
     const grown = Buffer.allocUnsafeSlow(JOINED_BYTES + TINY_BYTES);
     if (length > grown.length) return Buffer.concat([last, chunk]);
     last.copy(grown);
     chunk.copy(grown, last.length);
-    this.#room = grown;
+    this.#joinBuffer = grown;
     return grown.subarray(0, length);
   }
 

@@ -27,7 +27,7 @@ const LOOK_EVERY_MS = 5_000;
 /** Used until the server sends its limit (RFC 9113 section 6.5.2 recommends at least this value). */
 const FIRST_STREAMS = 100;
 /** The maximum number of lines in a response head or trailers. */
-const MAX_ANSWER_FIELDS = 256;
+const MAX_RESPONSE_FIELDS = 256;
 /**
  * Since Node 24, bodies that wait for the server's window count against this limit, above which streams are closed. The
  * gateway holds these bodies anyway; data from the server is bounded by windows and by the limit of header lines.
@@ -62,7 +62,7 @@ export function openHttp2Pool(
     const socket = openSocket(target, lookup, fallback === undefined ? ["h2"] : ["h2", "http/1.1"]);
     const session = connect(`${target.protocol}://${target.socketPath === undefined ? "backend" : "localhost"}`, {
       createConnection: () => socket,
-      maxHeaderListPairs: MAX_ANSWER_FIELDS,
+      maxHeaderListPairs: MAX_RESPONSE_FIELDS,
       maxSessionMemory: SESSION_MB,
       settings: { enablePush: false },
     });

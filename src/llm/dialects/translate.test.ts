@@ -205,7 +205,7 @@ const broken: [client: Format, provider: Format, events: [string, Members][], me
   ["messages", "chat", [["", { choices: [{ delta: { content: "a" } }] }]], /ended early/],
   ["messages", "generateContent", [["", { error: { message: "boom" } }]], /boom/],
   ["messages", "invoke", [["exception", { message: "throttled" }]], /throttled/],
-  ["messages", "invoke", [["chunk", { bytes: "bm8ganNvbg==" }]], /no event/],
+  ["messages", "invoke", [["chunk", { bytes: "bm8ganNvbg==" }]], /invalid event/],
   ["messages", "invoke", [], /ended early/],
 ];
 for (const [client, provider, events, message] of broken) {

@@ -34,7 +34,7 @@ export class LlmRequestFacts implements LlmFacts {
   cost?: number;
   providerCalls?: number;
   #unread: Buffer | undefined;
-  #asked: Buffer | undefined;
+  #maximumSource: Buffer | undefined;
   #maximum: number | undefined;
   #estimate = 0;
   #call: LlmCall | undefined;
@@ -57,7 +57,7 @@ export class LlmRequestFacts implements LlmFacts {
     this.#others = others;
     this.streaming = streaming;
     this.#unread = bytes;
-    this.#asked = bytes;
+    this.#maximumSource = bytes;
     this.#call = call;
   }
 
@@ -75,9 +75,9 @@ export class LlmRequestFacts implements LlmFacts {
   }
 
   get maxOutputTokens(): number | undefined {
-    if (this.#asked !== undefined) {
-      this.#maximum = maxOutputTokens(this.#asked);
-      this.#asked = undefined;
+    if (this.#maximumSource !== undefined) {
+      this.#maximum = maxOutputTokens(this.#maximumSource);
+      this.#maximumSource = undefined;
     }
     return this.#maximum;
   }
@@ -85,9 +85,9 @@ export class LlmRequestFacts implements LlmFacts {
   /** Computes both counts above in steps. */
   *count(): Steps<void> {
     if (this.#unread !== undefined) this.estimatedTokens = yield* estimateSteps(this.#unread);
-    if (this.#asked === undefined) return;
-    this.#maximum = yield* maxOutputTokensSteps(this.#asked);
-    this.#asked = undefined;
+    if (this.#maximumSource === undefined) return;
+    this.#maximum = yield* maxOutputTokensSteps(this.#maximumSource);
+    this.#maximumSource = undefined;
   }
 
   /** Finds the models of `modelsOf` in steps. */

@@ -99,21 +99,21 @@ export function* scanSteps(bytes: Buffer, keyCase: KeyCase = "exact"): Steps<Sca
   for (let from = 0; from < bytes.length; from += SCANNED_PIECE_BYTES) {
     if (from > 0) yield;
     scanner.push(bytes.subarray(from, from + SCANNED_PIECE_BYTES));
-    if (scanner.syntaxBytes > MAX_SYNTAX_BYTES) return refused("the JSON body has more than 2 MiB outside of strings");
+    if (scanner.syntaxBytes > MAX_SYNTAX_BYTES) return rejected("the JSON body has more than 2 MiB outside of strings");
   }
-  if (scanner.invalid !== undefined) return refused(`the JSON body is ${scanner.invalid}`);
-  if (!scanner.wellFormed || scanner.bodyStart < 0) return refused("the body must be one JSON object");
-  if (bytes.includes(0)) return refused("the body contains NUL bytes; it must be UTF-8");
-  if (!isUtf8(bytes)) return refused("the body is not valid UTF-8");
-  if (repeated !== undefined) return refused(`the body has more than one '${repeated}'`);
+  if (scanner.invalid !== undefined) return rejected(`the JSON body is ${scanner.invalid}`);
+  if (!scanner.wellFormed || scanner.bodyStart < 0) return rejected("the body must be one JSON object");
+  if (bytes.includes(0)) return rejected("the body contains NUL bytes; it must be UTF-8");
+  if (!isUtf8(bytes)) return rejected("the body is not valid UTF-8");
+  if (repeated !== undefined) return rejected(`the body has more than one '${repeated}'`);
   if (scanner.otherCase !== undefined && keyCase === "exact")
-    return refused(`the key ${JSON.stringify(scanner.otherCase)} must be written in lower case`);
+    return rejected(`the key ${JSON.stringify(scanner.otherCase)} must be written in lower case`);
 
   const name = model && parseValue(model.bytes);
   const problem = model && modelProblem(name);
-  if (problem !== undefined) return refused(problem);
+  if (problem !== undefined) return rejected(problem);
   const streams = (stream && parseValue(stream.bytes)) ?? undefined;
-  if (streams !== undefined && typeof streams !== "boolean") return refused("'stream' must be true or false");
+  if (streams !== undefined && typeof streams !== "boolean") return rejected("'stream' must be true or false");
   return {
     ok: true,
     scan: {
@@ -140,7 +140,7 @@ function isBraceNext(bytes: Buffer, from: number): boolean {
   return bytes[i] === 125;
 }
 
-function refused(reason: string): ScanResult {
+function rejected(reason: string): ScanResult {
   return { ok: false, reason };
 }
 
@@ -177,46 +177,46 @@ export function scanForm(bytes: Buffer, contentType: string): ScanResult {
   const match = BOUNDARY.exec(contentType);
   const boundary = match?.[1] ?? match?.[2];
   if (boundary === undefined || contentType.toLowerCase().split("boundary").length !== 2)
-    return refused("the form has no boundary, or not a plain one");
+    return rejected("the form has no boundary, or not a plain one");
   const delimiter = Buffer.from(`--${boundary}`, "latin1");
   const others = new ModelNames();
   const fields = new Map<string, { text: string; start: number; end: number }>();
-  if (bytes.indexOf(delimiter) !== 0) return refused("the form does not begin with its boundary");
+  if (bytes.indexOf(delimiter) !== 0) return rejected("the form does not begin with its boundary");
   let at = 0;
   for (let parts = 0; !isLast(bytes, at + delimiter.length); parts++) {
-    if (parts >= MAX_PARTS) return refused(`the form has more than ${MAX_PARTS} parts`);
+    if (parts >= MAX_PARTS) return rejected(`the form has more than ${MAX_PARTS} parts`);
     const start = at + delimiter.length;
     const blank = bytes.indexOf(BLANK_LINE, start);
     // The boundary must not occur elsewhere, so that all parsers agree on where a part ends.
     const next = bytes.indexOf(delimiter, start);
     const end = next - 2;
     if (!isLineEnd(bytes, start) || blank < 0 || next < 0 || !isLineEnd(bytes, end) || blank + BLANK_LINE.length > end)
-      return refused("the form is not valid");
-    if (blank - start > MAX_PART_HEAD_BYTES) return refused("a part of the form has too long a head");
+      return rejected("the form is not valid");
+    if (blank - start > MAX_PART_HEAD_BYTES) return rejected("a part of the form has too long a head");
     const part = readHead(bytes.toString("latin1", start + 2, blank));
-    if (part === undefined) return refused("a part of the form has a head that is not plain");
+    if (part === undefined) return rejected("a part of the form has a head that is not plain");
     const { isFile, isPlain } = part;
     const value = { start: blank + BLANK_LINE.length, end };
     const name = foldCase(part.name);
     if (name === "model" || name === "stream" || name === "_charset_") {
-      if (name !== part.name) return refused(`the field ${JSON.stringify(part.name)} must be written in lower case`);
-      if (isFile || !isPlain || name === "_charset_") return refused(`'${name}' must be a plain text`);
-      if (fields.has(name)) return refused(`the form has more than one '${name}'`);
+      if (name !== part.name) return rejected(`the field ${JSON.stringify(part.name)} must be written in lower case`);
+      if (isFile || !isPlain || name === "_charset_") return rejected(`'${name}' must be a plain text`);
+      if (fields.has(name)) return rejected(`the form has more than one '${name}'`);
       fields.set(name, { text: bytes.toString("utf8", value.start, value.end), ...value });
     } else if (namesModel(part.name)) {
-      if (isFile || !isPlain) return refused(`${JSON.stringify(part.name)} must be a plain text`);
+      if (isFile || !isPlain) return rejected(`${JSON.stringify(part.name)} must be a plain text`);
       others.add(bytes.toString("utf8", value.start, value.end).trim());
     } else if (!isContent(part.name) && isJson(bytes, value.start, end)) {
       if (end - value.start > MAX_JSON_FIELD_BYTES)
-        return refused(`the field ${JSON.stringify(part.name)} is too large`);
+        return rejected(`the field ${JSON.stringify(part.name)} is too large`);
       finish(modelsInJson(bytes.subarray(value.start, end), true, others));
     }
     at = next;
   }
-  if (!endsHere(bytes, at + delimiter.length + 2)) return refused("the form goes on after its end");
+  if (!endsHere(bytes, at + delimiter.length + 2)) return rejected("the form goes on after its end");
   const model = fields.get("model");
   const problem = model && (/[\r\n]/.test(model.text) ? "'model' is not valid" : modelProblem(model.text));
-  if (problem !== undefined) return refused(problem);
+  if (problem !== undefined) return rejected(problem);
   const stream = fields.get("stream");
   const scan: RequestScan = {
     model: model?.text,

@@ -43,7 +43,7 @@ async function readUpTo(exchange: Exchange, body: StreamedBody, maxBytes: number
   body.taken = true;
   try {
     return await readAll(stream, maxBytes, length === undefined || length > maxBytes ? undefined : length, {
-      room: exchange.bodyRoom(),
+      memory: exchange.bodyReservation(),
       tooLarge: (kept, chunk) => discardRest(stream, maxBytes, kept, chunk),
     });
   } catch (error) {

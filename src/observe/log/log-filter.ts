@@ -19,17 +19,17 @@ export interface LogFilter {
 export type ParsedFilter = { ok: true; filter: LogFilter } | { ok: false; error: string };
 
 export function parseLogFilter(text: string): ParsedFilter {
-  if (text.length > MAX_FILTER_CHARS) return refused("the filter is longer than 1024 characters");
+  if (text.length > MAX_FILTER_CHARS) return rejected("the filter is longer than 1024 characters");
   let base: Level | undefined;
   const modules = new Map<string, Level>();
   for (const clause of text.split(",").map((part) => part.trim())) {
     const equals = clause.indexOf("=");
     const name = equals < 0 ? undefined : clause.slice(0, equals).trim();
     const level = (equals < 0 ? clause : clause.slice(equals + 1).trim()).toLowerCase();
-    if (!isLevel(level)) return refused(`${JSON.stringify(level)} is not a level`);
+    if (!isLevel(level)) return rejected(`${JSON.stringify(level)} is not a level`);
     if (name === undefined) base = level;
     else if (MODULE.test(name)) modules.set(name, level);
-    else return refused(`${JSON.stringify(name)} is not a module name`);
+    else return rejected(`${JSON.stringify(name)} is not a module name`);
   }
   return { ok: true, filter: createFilter(base ?? "info", modules) };
 }
@@ -41,7 +41,7 @@ function createFilter(base: Level, modules: Map<string, Level>): LogFilter {
   };
 }
 
-function refused(reason: string): ParsedFilter {
+function rejected(reason: string): ParsedFilter {
   return { ok: false, error: `${reason}; use ${LEVELS.join(", ")}, or module=level, separated by commas` };
 }
 

@@ -200,7 +200,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
   readonly #isLast: boolean;
   readonly #startedMs: number;
   #targets = 0;
-  readonly #told: AttemptTrace;
+  readonly #trace: AttemptTrace;
   #timer: Timer | undefined;
   #run: BackendRun | undefined;
   #state: AttemptState = "asked";
@@ -222,7 +222,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#defaultTimeoutMs = chosen.backend.defaultTimeoutMs;
     this.#isLast = isLast;
     this.#startedMs = owner.clock.monotonicMs();
-    this.#told = new AttemptTrace(exchange, owner);
+    this.#trace = new AttemptTrace(exchange, owner);
   }
 
   start(backend: Backend): void {
@@ -259,15 +259,15 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#targets += 1;
     // Each target has its own time limit.
     if (this.#targets > 1 && this.#run?.tryNext !== undefined && this.#state === "asked") this.#arm(false);
-    if (!isOver(this.#state)) this.#told.asked(target, sent);
+    if (!isOver(this.#state)) this.#trace.asked(target, sent);
   }
 
   received(status: number, headers: HeaderList, target?: string): void {
-    if (!isOver(this.#state)) this.#told.received(status, headers, target);
+    if (!isOver(this.#state)) this.#trace.received(status, headers, target);
   }
 
   missed(reason: string, target?: string): void {
-    if (!isOver(this.#state)) this.#told.missed(reason, target);
+    if (!isOver(this.#state)) this.#trace.missed(reason, target);
   }
 
   head(status: number, headers: HeaderList): void {
@@ -352,7 +352,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
       this.#delivery.breakOff();
       return;
     }
-    this.#told.failed(failure.detail ?? failure.message);
+    this.#trace.failed(failure.detail ?? failure.message);
     this.#owner.attemptFailed(
       failure,
       mayRepeat(this.#exchange.request, error instanceof HttpClientError && error.kind === "connect", error),
@@ -406,7 +406,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     }
     this.abort();
     const error = new GatewayError("backend_timeout", { detail });
-    this.#told.failed(detail);
+    this.#trace.failed(detail);
     this.#owner.attemptFailed(error, isIdempotent(this.#exchange.request) && mayRepeat(this.#exchange.request, false));
   }
 
@@ -425,6 +425,6 @@ export class Attempt implements ResponseReceiver, BackendRun {
   }
 
   #tellHead(status: number, headers: HeaderList): void {
-    if (!isOver(this.#state) && this.#targets > 0) this.#told.head(status, headers);
+    if (!isOver(this.#state) && this.#targets > 0) this.#trace.head(status, headers);
   }
 }

@@ -93,12 +93,12 @@ export class Delivery {
     const response: GatewayResponse = { status, headers, source: "upstream" };
     this.#exchange.response = response;
     this.#exchange.observeResponse?.(response);
-    const heard = this.#exchange.records.audit?.answered(
+    const observer = this.#exchange.records.audit?.answered(
       status,
       headers.get("content-type"),
       headers.get("content-encoding"),
     );
-    if (heard !== undefined) response.observers = [...(response.observers ?? []), heard];
+    if (observer !== undefined) response.observers = [...(response.observers ?? []), observer];
     if (this.#mustHold(headers)) this.#state = "holding";
     else this.#respond(response, undefined);
   }

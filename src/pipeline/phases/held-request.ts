@@ -6,7 +6,7 @@ import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
 import { noMemoryFor, readBody } from "../../core/read-body.ts";
 import type { ClientSink } from "../../core/sink.ts";
-import { type BodyRoom, peekFirst, type RequestBodyStream, readExactly } from "../../http/body.ts";
+import { type BodyMemory, peekFirst, type RequestBodyStream, readExactly } from "../../http/body.ts";
 
 /** A body of known length up to this size is read before the backend is called, so that it can be sent again. */
 const SMALL_BODY_BYTES = 64 * 1024;
@@ -45,38 +45,38 @@ export class HeldRequest {
     if (body.kind === "none") next();
     else if (body.kind === "bytes") {
       if (this.#exchange.holdSmallBody(body.bytes.length)) next();
-      else this.#reserve(body.bytes.length, (room) => this.#resume(undefined, () => this.#finish(room, next)));
+      else this.#reserve(body.bytes.length, (memory) => this.#resume(undefined, () => this.#finish(memory, next)));
     } else if (body.length === undefined || body.length > SMALL_BODY_BYTES) next();
-    else this.#reserve(body.length, (room) => this.#readSmall(body.stream, body.length ?? 0, room, next));
+    else this.#reserve(body.length, (memory) => this.#readSmall(body.stream, body.length ?? 0, memory, next));
   }
 
   /** Calls `granted` when memory for a body of this length is available, or fails. */
-  #reserve(length: number, granted: (room: BodyRoom | undefined) => void): void {
-    const room = this.#exchange.bodyRoom();
-    if (room === undefined) granted(undefined);
+  #reserve(length: number, granted: (memory: BodyMemory | undefined) => void): void {
+    const memory = this.#exchange.bodyReservation();
+    if (memory === undefined) granted(undefined);
     else
-      room.reserve(
+      memory.reserve(
         length,
-        () => granted(room),
+        () => granted(memory),
         (error) => {
           if (!this.#waiter.isDone) this.#waiter.fail(noMemoryFor(error));
         },
       );
   }
 
-  #readSmall(stream: RequestBodyStream, length: number, room: BodyRoom | undefined, next: () => void): void {
+  #readSmall(stream: RequestBodyStream, length: number, memory: BodyMemory | undefined, next: () => void): void {
     if (this.#waiter.isDone) return;
     this.#sink.askForBody();
     readExactly(stream, length, (error, bytes) => {
       this.#resume(error, () => {
         this.#keep(bytes);
-        this.#finish(room, next);
+        this.#finish(memory, next);
       });
     });
   }
 
-  #finish(room: BodyRoom | undefined, next: () => void): void {
-    room?.finish();
+  #finish(memory: BodyMemory | undefined, next: () => void): void {
+    memory?.finish();
     next();
   }
 

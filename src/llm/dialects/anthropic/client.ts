@@ -272,17 +272,17 @@ const STOP: Readonly<Record<Finish, string>> = {
   filter: "refusal",
 };
 
-export function writeMessagesResponse(answer: CompleteResponse, context: TranslationContext): Members {
-  const choice = answer.choices[0];
+export function writeMessagesResponse(response: CompleteResponse, context: TranslationContext): Members {
+  const choice = response.choices[0];
   return {
-    id: answer.id ?? `msg_${context.newId()}`,
+    id: response.id ?? `msg_${context.newId()}`,
     type: "message",
     role: "assistant",
-    model: answer.model ?? context.model,
+    model: response.model ?? context.model,
     content: choice?.parts.map((part) => block(part, context)) ?? [],
     stop_reason: STOP[choice?.finish ?? "stop"],
     stop_sequence: null,
-    usage: messagesUsage(answer.counted),
+    usage: messagesUsage(response.counted),
   };
 }
 

@@ -29,30 +29,32 @@ import type { StreamReader, TranslationContext } from "../../canonical/translati
 import { errorMessage } from "../../request/llm-errors.ts";
 import { mergeUsage, readUsage } from "../../usage/usage.ts";
 
-export function writeMessagesRequest(asked: Conversation, context: TranslationContext): Members {
+export function writeMessagesRequest(conversation: Conversation, context: TranslationContext): Members {
   const { losses, model } = context;
-  const turns = keepSupportedParts(asked.turns, isForClaude);
-  const { thinking, effort, minTokens } = claudeThinking(asked.thinking, model, losses, lacksThoughts(turns));
-  const format = asked.format?.kind === "schema" ? asked.format : undefined;
-  if (asked.format?.kind === "json")
+  const turns = keepSupportedParts(conversation.turns, isForClaude);
+  const { thinking, effort, minTokens } = claudeThinking(conversation.thinking, model, losses, lacksThoughts(turns));
+  const format = conversation.format?.kind === "schema" ? conversation.format : undefined;
+  if (conversation.format?.kind === "json")
     losses.lose(
-      asked.format.param,
+      conversation.format.param,
       { type: "json_object" },
       "json_object is not supported by the provider of this model; use json_schema",
     );
   const output = compact({ effort, format: format && { type: "json_schema", schema: format.schema } });
   return compact({
     model,
-    max_tokens: Math.max(asked.maxTokens ?? claudeMaxTokens(model), minTokens),
+    max_tokens: Math.max(conversation.maxTokens ?? claudeMaxTokens(model), minTokens),
     system:
-      asked.system.length === 0
+      conversation.system.length === 0
         ? undefined
-        : asked.system.map((part) => compact({ type: "text", text: part.text, cache_control: part.cacheControl })),
+        : conversation.system.map((part) =>
+            compact({ type: "text", text: part.text, cache_control: part.cacheControl }),
+          ),
     messages: turns.map(({ role, parts }) => ({ role, content: parts.map(blockOf) })),
     tools:
-      asked.tools.length === 0
+      conversation.tools.length === 0
         ? undefined
-        : asked.tools.map(({ name, description, parameters, strict, cacheControl }) =>
+        : conversation.tools.map(({ name, description, parameters, strict, cacheControl }) =>
             compact({
               name,
               description,
@@ -61,12 +63,12 @@ export function writeMessagesRequest(asked: Conversation, context: TranslationCo
               cache_control: cacheControl,
             }),
           ),
-    tool_choice: toolChoice(asked),
+    tool_choice: toolChoice(conversation),
     thinking,
     output_config: Object.keys(output).length === 0 ? undefined : output,
-    stop_sequences: asked.stop.length === 0 ? undefined : asked.stop,
-    metadata: asked.user === undefined ? undefined : { user_id: asked.user },
-    ...writeSettings(asked.settings, { temperature: "temperature", topP: "top_p", topK: "top_k" }, losses),
+    stop_sequences: conversation.stop.length === 0 ? undefined : conversation.stop,
+    metadata: conversation.user === undefined ? undefined : { user_id: conversation.user },
+    ...writeSettings(conversation.settings, { temperature: "temperature", topP: "top_p", topK: "top_k" }, losses),
     stream: context.stream ? true : undefined,
   });
 }
@@ -179,7 +181,7 @@ const EFFORTS: Readonly<Record<string, string>> = {
 };
 const MIN_BUDGET = 1024;
 /** Tokens reserved for the output after the reasoning. */
-const ANSWER_TOKENS = 1024;
+const OUTPUT_TOKENS = 1024;
 
 export interface ClaudeThinking {
   readonly thinking: Members | undefined;
@@ -192,13 +194,13 @@ const NOTHING: ClaudeThinking = { thinking: undefined, effort: undefined, minTok
 
 /** `isUnsigned`: the history lacks the signed reasoning that Anthropic requires. */
 export function claudeThinking(
-  asked: Thinking | undefined,
+  requested: Thinking | undefined,
   model: string,
   losses: Losses,
   isUnsigned: boolean,
 ): ClaudeThinking {
-  if (asked === undefined || asked.effort === "none" || asked.budgetTokens === 0) return NOTHING;
-  const { effort, budgetTokens, isAdaptive, param } = asked;
+  if (requested === undefined || requested.effort === "none" || requested.budgetTokens === 0) return NOTHING;
+  const { effort, budgetTokens, isAdaptive, param } = requested;
   const word = effort === undefined ? undefined : EFFORTS[effort];
   if (effort !== undefined && word === undefined) {
     losses.lose(param, effort, `${JSON.stringify(effort)} ${NOT_SUPPORTED}`);
@@ -212,12 +214,12 @@ export function claudeThinking(
   const byEffort = isByBudget ? undefined : word;
   if (budgetTokens === undefined && !isByBudget)
     return { thinking: isAdaptive ? { type: "adaptive" } : undefined, effort: byEffort, minTokens: 0 };
-  const budget = Math.max(MIN_BUDGET, thinkingBudget(asked) ?? MIN_BUDGET);
+  const budget = Math.max(MIN_BUDGET, thinkingBudget(requested) ?? MIN_BUDGET);
   if (isUnsigned) return { thinking: undefined, effort: byEffort, minTokens: 0 };
   return {
     thinking: compact({ type: "enabled", budget_tokens: budget }),
     effort: byEffort,
-    minTokens: budget + ANSWER_TOKENS,
+    minTokens: budget + OUTPUT_TOKENS,
   };
 }
 

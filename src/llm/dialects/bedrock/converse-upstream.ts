@@ -55,37 +55,37 @@ const CACHES = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)|amazon
 const CACHE_POINT = { cachePoint: { type: "default" } };
 const NO_OUTPUT = "(no output)";
 
-export function writeConverseRequest(asked: Conversation, context: TranslationContext): Members {
+export function writeConverseRequest(conversation: Conversation, context: TranslationContext): Members {
   const { losses, model } = context;
   const marked = markerFor(model);
   const isClaude = /anthropic\.claude/.test(model);
   const turns = keepSupportedParts(
-    asked.turns,
+    conversation.turns,
     (part) => part.kind !== "thought" || (isClaude && part.signature.signer === "anthropic"),
   );
-  const { topK, ...settings } = asked.settings;
+  const { topK, ...settings } = conversation.settings;
   const inference = compact({
-    maxTokens: asked.maxTokens,
-    stopSequences: asked.stop.length === 0 ? undefined : asked.stop,
+    maxTokens: conversation.maxTokens,
+    stopSequences: conversation.stop.length === 0 ? undefined : conversation.stop,
     ...writeSettings(settings, { temperature: "temperature", topP: "topP" }, losses),
   });
   const betas = isClaude ? bedrockBetas(context.betas) : [];
   const additional = compact({
     top_k: topK?.value,
-    ...thinkingFields(asked, model, losses),
+    ...thinkingFields(conversation, model, losses),
     anthropic_beta: betas.length === 0 ? undefined : betas,
   });
   return compact({
     system:
-      asked.system.length === 0
+      conversation.system.length === 0
         ? undefined
-        : asked.system
+        : conversation.system
             .filter(({ text }) => text !== "")
             .flatMap(({ text, cacheControl }) => marked({ text }, cacheControl)),
     messages: turns.map(({ role, parts }) => ({ role, content: parts.flatMap((part) => blocksOf(part, marked)) })),
     inferenceConfig: Object.keys(inference).length === 0 ? undefined : inference,
-    toolConfig: toolConfig(asked, turns, marked, losses),
-    outputConfig: outputConfig(asked, losses),
+    toolConfig: toolConfig(conversation, turns, marked, losses),
+    outputConfig: outputConfig(conversation, losses),
     additionalModelRequestFields: Object.keys(additional).length === 0 ? undefined : additional,
   });
 }
@@ -152,11 +152,16 @@ function documentName(name: string | undefined): string {
   return cleaned === "" ? "document" : cleaned;
 }
 
-function toolConfig(asked: Conversation, turns: readonly Turn[], marked: Marked, losses: Losses): Members | undefined {
-  const { toolChoice: choice } = asked;
+function toolConfig(
+  conversation: Conversation,
+  turns: readonly Turn[],
+  marked: Marked,
+  losses: Losses,
+): Members | undefined {
+  const { toolChoice: choice } = conversation;
   const hasUsedTools = usesTools(turns);
-  if (asked.parallelTools === false && asked.tools.length > 0) losses.lose("parallel_tool_calls", false);
-  if (asked.tools.length === 0 && !hasUsedTools) return undefined;
+  if (conversation.parallelTools === false && conversation.tools.length > 0) losses.lose("parallel_tool_calls", false);
+  if (conversation.tools.length === 0 && !hasUsedTools) return undefined;
   if (choice === "none") {
     // The provider cannot forbid tools; without their definitions the model cannot call them.
     if (!hasUsedTools) return undefined;
@@ -166,7 +171,7 @@ function toolConfig(asked: Conversation, turns: readonly Turn[], marked: Marked,
       "none is not supported by the provider of this model after tools have been used",
     );
   }
-  const tools = asked.tools.flatMap(({ name, description, parameters, strict, cacheControl }) =>
+  const tools = conversation.tools.flatMap(({ name, description, parameters, strict, cacheControl }) =>
     marked(
       {
         toolSpec: compact({

@@ -310,16 +310,16 @@ const FINISH: Readonly<Record<Finish, string>> = {
   filter: "SAFETY",
 };
 
-export function writeGeminiResponse(answer: CompleteResponse, context: TranslationContext): Members {
+export function writeGeminiResponse(response: CompleteResponse, context: TranslationContext): Members {
   return compact({
-    candidates: answer.choices.map(({ parts, finish }, index) => ({
+    candidates: response.choices.map(({ parts, finish }, index) => ({
       content: { role: "model", parts: parts.flatMap(partOf) },
       finishReason: FINISH[finish],
       index,
     })),
-    usageMetadata: usageMetadata(answer.counted),
-    modelVersion: answer.model ?? context.model,
-    responseId: answer.id ?? context.newId(),
+    usageMetadata: usageMetadata(response.counted),
+    modelVersion: response.model ?? context.model,
+    responseId: response.id ?? context.newId(),
   });
 }
 

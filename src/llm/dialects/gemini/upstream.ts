@@ -38,26 +38,27 @@ const MEDIA_TYPES = lookupTable<string>({
   pdf: "application/pdf",
 });
 
-export function writeGeminiRequest(asked: Conversation, context: TranslationContext): Members {
+export function writeGeminiRequest(conversation: Conversation, context: TranslationContext): Members {
   const { losses, model } = context;
   return compact({
-    systemInstruction: asked.system.length === 0 ? undefined : { parts: asked.system.map(({ text }) => ({ text })) },
-    contents: keepSupportedParts(asked.turns, isForGemini).map(({ role, parts }) => ({
+    systemInstruction:
+      conversation.system.length === 0 ? undefined : { parts: conversation.system.map(({ text }) => ({ text })) },
+    contents: keepSupportedParts(conversation.turns, isForGemini).map(({ role, parts }) => ({
       role: role === "assistant" ? "model" : "user",
       parts: partsOf(parts, model),
     })),
     tools:
-      asked.tools.length === 0
+      conversation.tools.length === 0
         ? undefined
         : [
             {
-              functionDeclarations: asked.tools.map(({ name, description, parameters }) =>
+              functionDeclarations: conversation.tools.map(({ name, description, parameters }) =>
                 compact({ name, description, parametersJsonSchema: parameters }),
               ),
             },
           ],
-    toolConfig: asked.tools.length === 0 ? undefined : toolConfig(asked.toolChoice),
-    generationConfig: generationConfig(asked, losses),
+    toolConfig: conversation.tools.length === 0 ? undefined : toolConfig(conversation.toolChoice),
+    generationConfig: generationConfig(conversation, losses),
   });
 }
 
@@ -145,9 +146,9 @@ function toolConfig(choice: ToolChoice | undefined): Members | undefined {
   };
 }
 
-function generationConfig(asked: Conversation, losses: Losses): Members | undefined {
-  const { format, maxTokens, stop, settings } = asked;
-  if (asked.parallelTools === false && asked.tools.length > 0) losses.lose("parallel_tool_calls", false);
+function generationConfig(conversation: Conversation, losses: Losses): Members | undefined {
+  const { format, maxTokens, stop, settings } = conversation;
+  if (conversation.parallelTools === false && conversation.tools.length > 0) losses.lose("parallel_tool_calls", false);
   const config = compact({
     ...writeSettings(
       settings,
@@ -166,7 +167,7 @@ function generationConfig(asked: Conversation, losses: Losses): Members | undefi
     stopSequences: stop.length === 0 ? undefined : stop,
     responseMimeType: format === undefined ? undefined : "application/json",
     responseJsonSchema: format?.kind === "schema" ? format.schema : undefined,
-    thinkingConfig: thinkingConfig(asked, losses),
+    thinkingConfig: thinkingConfig(conversation, losses),
   });
   return Object.keys(config).length === 0 ? undefined : config;
 }

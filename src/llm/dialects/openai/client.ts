@@ -342,19 +342,19 @@ const FINISH: Readonly<Record<Finish, string>> = {
   filter: "content_filter",
 };
 
-export function writeChatResponse(answer: CompleteResponse, context: TranslationContext): Members {
+export function writeChatResponse(response: CompleteResponse, context: TranslationContext): Members {
   return compact({
-    id: answer.id ?? `chatcmpl-${context.newId()}`,
+    id: response.id ?? `chatcmpl-${context.newId()}`,
     object: "chat.completion",
     created: context.createdSeconds,
-    model: answer.model ?? context.model,
-    choices: answer.choices.map((choice, index) => ({
+    model: response.model ?? context.model,
+    choices: response.choices.map((choice, index) => ({
       index,
       message: message(choice, context),
       logprobs: null,
       finish_reason: FINISH[choice.finish],
     })),
-    usage: answer.counted && chatUsage(answer.counted),
+    usage: response.counted && chatUsage(response.counted),
   });
 }
 

@@ -32,32 +32,32 @@ import { readUsage } from "../../usage/usage.ts";
 /** OpenAI's highest effort level is `xhigh`. */
 const EFFORT_NAMES: Readonly<Record<string, string>> = { max: "xhigh" };
 
-export function writeChatRequest(asked: Conversation, context: TranslationContext): Members {
+export function writeChatRequest(conversation: Conversation, context: TranslationContext): Members {
   const { chat, losses } = context;
-  const system = asked.system.map(({ text }) => text).join("\n\n");
-  const effort = asked.thinking && thinkingEffort(asked.thinking);
+  const system = conversation.system.map(({ text }) => text).join("\n\n");
+  const effort = conversation.thinking && thinkingEffort(conversation.thinking);
   return compact({
     model: context.model,
     messages: [
       ...(system === "" ? [] : [{ role: "system", content: system }]),
-      ...keepSupportedParts(asked.turns, ({ kind }) => kind !== "thought").flatMap(messagesOf),
+      ...keepSupportedParts(conversation.turns, ({ kind }) => kind !== "thought").flatMap(messagesOf),
     ],
-    [chat.maxTokens]: asked.maxTokens,
-    stop: asked.stop.length === 0 ? undefined : asked.stop,
+    [chat.maxTokens]: conversation.maxTokens,
+    stop: conversation.stop.length === 0 ? undefined : conversation.stop,
     tools:
-      asked.tools.length === 0
+      conversation.tools.length === 0
         ? undefined
-        : asked.tools.map(({ name, description, parameters, strict }) => ({
+        : conversation.tools.map(({ name, description, parameters, strict }) => ({
             type: "function",
             function: compact({ name, description, parameters, strict: strict === true ? true : undefined }),
           })),
-    tool_choice: asked.toolChoice && toolChoice(asked.toolChoice, chat.required),
-    parallel_tool_calls: asked.parallelTools === false && asked.tools.length > 0 ? false : undefined,
-    user: chat.user ? asked.user : undefined,
+    tool_choice: conversation.toolChoice && toolChoice(conversation.toolChoice, chat.required),
+    parallel_tool_calls: conversation.parallelTools === false && conversation.tools.length > 0 ? false : undefined,
+    user: chat.user ? conversation.user : undefined,
     reasoning_effort: effort === undefined ? undefined : (EFFORT_NAMES[effort] ?? effort),
-    response_format: asked.format && responseFormat(asked.format),
+    response_format: conversation.format && responseFormat(conversation.format),
     ...writeSettings(
-      asked.settings,
+      conversation.settings,
       {
         temperature: "temperature",
         topP: "top_p",

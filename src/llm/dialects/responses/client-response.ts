@@ -9,14 +9,14 @@ import { type OrderedCall, ToolCallSequencer } from "../../canonical/tool-call-o
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
 import type { Usage } from "../../usage/usage.ts";
 
-export function writeResponsesResponse(answer: CompleteResponse, context: TranslationContext): Members {
-  const choice = answer.choices[0] ?? { parts: [], finish: "stop" as const };
+export function writeResponsesResponse(response: CompleteResponse, context: TranslationContext): Members {
+  const choice = response.choices[0] ?? { parts: [], finish: "stop" as const };
   return responseObject(context, {
-    id: `resp_${answer.id ?? context.newId()}`,
-    model: answer.model,
+    id: `resp_${response.id ?? context.newId()}`,
+    model: response.model,
     output: choice.parts.map((part) => itemOf(part, context)),
     finish: choice.finish,
-    usage: answer.counted,
+    usage: response.counted,
   });
 }
 
