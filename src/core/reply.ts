@@ -1,6 +1,6 @@
 /**
  * A response of the gateway itself: returned by a hook (preflight, metadata, direct response) or rendered from an error.
- * This is the only place where an error becomes a response.
+ * Every GatewayError that is not rendered in a protocol's own form (JSON-RPC, LLM dialects) becomes a response here.
  */
 import { BodyIncomplete, BodyTooLarge } from "../http/body.ts";
 import { HeaderList } from "../http/headers.ts";

@@ -192,7 +192,7 @@ for (const [what, change, problem] of [
     (text: string) => text.replace(/"policies":\{.*?\]\}\}\}\},/, ""),
     /authentication policy/,
   ],
-  ["a shared target", (text: string) => text.replace('"name":"srv"', '"name":"srv","shared":true'), /no caller/],
+  ["a shared target", (text: string) => text.replace('"name":"srv"', '"name":"srv","shared":true'), /no single caller/],
   ["two tokens", (text: string) => text.replace('"identity":{', '"identity":{"token":true,'), /only one of/],
   [
     "a header that clients set",

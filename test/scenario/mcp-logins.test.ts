@@ -328,7 +328,7 @@ for (const [what, change, problem] of [
   [
     "a forwarded authorization header",
     (text: string) => text.replace('"oauth":', '"forwardHeaders":["authorization"],"oauth":'),
-    /writes the authorization header itself/,
+    /the gateway sets the authorization header/,
   ],
 ] as const)
   test(`${what} stops the load`, async (t) => {

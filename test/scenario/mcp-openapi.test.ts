@@ -191,9 +191,9 @@ test("2 MB with 800 operations: every one is a tool, page by page", async (t) =>
 
 for (const [what, spec, openapi, problem] of [
   ["Swagger 2.0", { swagger: "2.0", paths: {} }, {}, /convert the description to OpenAPI 3/],
-  ["YAML that is too large", `openapi: 3.1.0\npaths: {}\n# ${"x".repeat(1_100_000)}`, {}, /convert it to JSON/],
+  ["YAML that is too large", `openapi: 3.1.0\npaths: {}\n# ${"x".repeat(1_100_000)}`, {}, /Convert it to JSON/],
   ["no OpenAPI", { hello: 1 }, {}, /not an OpenAPI 3 description/],
-  ["a description without a server", { openapi: "3.1.0", paths: {} }, { server: undefined }, /set `server`/],
+  ["a description without a server", { openapi: "3.1.0", paths: {} }, { server: undefined }, /Set `server`/],
   [
     "a URL without a server",
     PETSTORE,
