@@ -5,7 +5,7 @@ import { stdioFixture } from "./fixture.ts";
 
 export function mcpConfig(targets: readonly object[], settings: object = {}, route: object = {}): string {
   return JSON.stringify({
-    config: { logging: { level: "info,access=off" } },
+    config: { adminAddr: "127.0.0.1:0", logging: { level: "info,access=off" } },
     gateways: { default: { port: 0, address: "127.0.0.1" } },
     routes: [{ name: "tools", backends: [{ mcp: { targets, ...settings } }], ...route }],
   });
