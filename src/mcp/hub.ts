@@ -19,6 +19,7 @@ import type { ClientRequest } from "./protocol/json-rpc.ts";
 import { TaskRecords } from "./replicas/task-records.ts";
 import { identityOf, RouterFactory } from "./router-factory.ts";
 import { ProcessLimiter } from "./server-side/process-pool.ts";
+import { type ServerState, serverState } from "./server-side/server-state.ts";
 import { defaultConcurrentStarts, Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 import { ownsProcess, UpstreamDrain } from "./server-side/upstream.ts";
@@ -57,6 +58,7 @@ export class Hub {
     this.#task = env.tasks.start("mcp backend", env.name, () => ({
       children: this.#limiter.running,
       sessions: this.sessions.size,
+      servers: this.#serverStates(),
       ...failuresOf(this.targets),
       ...this.#state.tools.report(),
     }));
@@ -248,6 +250,11 @@ export class Hub {
     for (const target of this.targets) target.close();
     this.#task.end();
     this.closed?.();
+  }
+
+  #serverStates(): ServerState[] {
+    const details = this.sessions.connectionDetails();
+    return this.targets.map(({ name, failures }) => serverState(name, details, failures.last()));
   }
 
   #target(config: McpConfig["targets"][number], tls: TlsOptions | undefined): Target {

@@ -6,6 +6,7 @@ import { type FakeClock, fakeClock } from "../../test/support/fake-clock.ts";
 import { type RawClient, rawClient } from "../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../test/support/mcp/fixture.ts";
 import { type ServedBackend, serveMcp } from "../../test/support/mcp/serve-backend.ts";
+import type { ServerState } from "./server-side/server-state.ts";
 
 async function withServer(
   options: { flags?: string[]; settings?: object; clock?: FakeClock },
@@ -241,9 +242,15 @@ test("the admin interface sees sessions, their processes and what runs, but no s
     const running = client.stream({ jsonrpc: "2.0", id: 5, method: "tools/call", params: { name: "silent" } });
     await client.call("stderr", { lines: 3 });
     const [backend] = served.tasks.report();
-    assert.equal(backend?.kind, "mcp backend");
-    assert.deepEqual(backend?.detail, { children: 1, sessions: 1 });
-    const [session] = backend?.children ?? [];
+    assert.ok(backend);
+    assert.equal(backend.kind, "mcp backend");
+    const { servers, ...counts } = backend.detail as { servers: ServerState[] };
+    assert.deepEqual(counts, { children: 1, sessions: 1 });
+    assert.deepEqual(
+      servers.map((server) => [server.state, server.sessions, server.lostSessions]),
+      [["up", 1, 0]],
+    );
+    const [session] = backend.children ?? [];
     assert.equal(session?.kind, "mcp session");
     const detail = session?.detail as {
       pendingCalls: number;

@@ -140,41 +140,20 @@ test("durations and sizes have a fitting precision", () => {
   assert.deepEqual([512, 1536, 5 * 1024 * 1024].map(bytesText), ["512 B", "1.5 KiB", "5.0 MiB"]);
 });
 
-const up = { target: "a", state: "up", stderr: ["hello"] };
-const down = { target: "a", state: "down", lastError: "exited with code 1", stderr: ["no key"] };
-const failed = { target: "a", reason: "exited with code 2", stderr: ["bye"], agoMs: 60_000, times: 1, isOver: false };
-const session = (...targets: object[]) => ({ detail: { targets } });
-const quiet = { up: 0, isFailing: false, lastError: "", agoMs: undefined, stderr: [] };
-for (const [name, backend, state] of [
-  ["of which nothing is known", undefined, quiet],
-  ["that no session uses", { detail: {}, children: [] }, quiet],
-  ["of which another of the backend failed", { detail: { failures: [{ ...failed, target: "b" }] } }, quiet],
-  ["that is up", { children: [session(up), session(up)] }, { ...quiet, up: 2, stderr: ["hello"] }],
-  ["that is being started", { children: [session({ ...up, state: "connecting" })] }, { ...quiet, stderr: ["hello"] }],
-  [
-    "that is down in one session",
-    { children: [session(up), session(down)] },
-    { up: 1, isFailing: true, lastError: "exited with code 1", agoMs: undefined, stderr: ["no key"] },
-  ],
-  [
-    "that never came up",
-    { detail: { failures: [failed] } },
-    { up: 0, isFailing: true, lastError: "exited with code 2", agoMs: 60_000, stderr: ["bye"] },
-  ],
-  [
-    "that failed and is up again",
-    { detail: { failures: [{ ...failed, isOver: true }] }, children: [session({ ...up, stderr: [] })] },
-    { up: 1, isFailing: false, lastError: "exited with code 2", agoMs: 60_000, stderr: ["bye"] },
-  ],
-  [
-    "that sessions share",
-    { children: [{ detail: { seats: 1, ...up } }, session({ target: "a", shared: true })] },
-    { ...quiet, up: 1, stderr: ["hello"] },
-  ],
-] as const)
-  test(`the state of a server ${name}`, () => {
-    assert.deepEqual(targetState(backend, "a"), state);
+test("the state of an MCP server is the one that its backend reports", () => {
+  const quiet = { up: 0, isFailing: false, lastError: "", agoMs: undefined, stderr: [] };
+  const failing = { target: "a", state: "failing", sessions: 1, lastError: "exited", agoMs: 60_000, stderr: ["bye"] };
+  assert.deepEqual(targetState(undefined, "a"), quiet);
+  assert.deepEqual(targetState({ detail: {} }, "a"), quiet);
+  assert.deepEqual(targetState({ detail: { servers: [{ ...failing, target: "b" }] } }, "a"), quiet);
+  assert.deepEqual(targetState({ detail: { servers: [failing] } }, "a"), {
+    up: 1,
+    isFailing: true,
+    lastError: "exited",
+    agoMs: 60_000,
+    stderr: ["bye"],
   });
+});
 
 test("what a model says is taken apart into blocks; a fence that does not end holds the rest", () => {
   const text =

@@ -4,6 +4,7 @@
  * is the largest of the threads, an upper bound. All metrics are additive: counters, histogram buckets, and gauges that
  * count.
  */
+import { mergeServerStates, type ServerState } from "../../mcp/server-side/server-state.ts";
 import type { HistoryPoint, HistoryReport } from "../../observe/trace/request-record.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -31,9 +32,16 @@ export function mergeTasks(own: Json, reports: readonly Json[]): Json {
   for (const task of [own, ...reports].flatMap((report) => listOf(report.tasks))) {
     const key = `${String(task.kind)} ${String(task.name)}`;
     const known = merged.get(key);
-    merged.set(key, known ? added(known, task) : task);
+    merged.set(key, known ? withServerStates(added(known, task)) : task);
   }
   return { ...own, requestsInFlight: sum(reports, "requestsInFlight"), tasks: [...merged.values()] };
+}
+
+/** Each thread reports the state of the same MCP servers. */
+function withServerStates(task: Json): Json {
+  const detail = recordOf(task.detail);
+  if (!Array.isArray(detail.servers)) return task;
+  return { ...task, detail: { ...detail, servers: mergeServerStates(detail.servers as ServerState[]) } };
 }
 
 export function mergeMemory(own: Json, reports: readonly Json[]): Json {

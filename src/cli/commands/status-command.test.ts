@@ -34,7 +34,7 @@ const FACTS: StatusData = {
       {
         kind: "mcp backend",
         name: "tools",
-        detail: { failures: [{ target: "broken", reason: "exited with code 3", isOver: false }] },
+        detail: { servers: [{ target: "broken", state: "failing", sessions: 0, lastError: "exited with code 3" }] },
       },
     ],
   },

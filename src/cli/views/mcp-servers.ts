@@ -1,8 +1,7 @@
 /**
- * The state of the MCP servers behind a gateway, from its configuration and its tasks. If no session has reached a
- * server, only its last failure is available.
+ * The state of the MCP servers behind a gateway, as its MCP backends report it in `/debug/tasks`.
  */
-import { type Fields, fieldsOf, listOf, stringsOf } from "./units.ts";
+import { type Fields, fieldsOf, listOf, numberOf, stringsOf } from "./units.ts";
 
 export interface McpServer {
   readonly backend: string;
@@ -18,8 +17,8 @@ export interface McpServer {
 export function mcpServersOf(dump: Fields, tasks: readonly Fields[]): McpServer[] {
   return listOf(dump.backends).flatMap((backend) => {
     const name = String(backend.name);
-    const living = tasks.find((task) => task.kind === "mcp backend" && task.name === name);
-    return listOf(backend.type === "mcp" ? backend.targets : []).map((one) => stateOf(name, String(one.name), living));
+    const task = tasks.find((one) => one.kind === "mcp backend" && one.name === name);
+    return listOf(backend.type === "mcp" ? backend.targets : []).map((one) => serverOf(name, String(one.name), task));
   });
 }
 
@@ -28,29 +27,16 @@ export function stateText({ state, sessions }: McpServer): string {
   return state === "failing" ? "failed" : "not started";
 }
 
-function stateOf(backend: string, target: string, living: Fields | undefined): McpServer {
-  const links = listOf(living?.children).flatMap((task) => linksOf(task, target));
-  const sessions = links.filter(({ state }) => state === "up").length;
-  const down = links.find(({ state }) => state === "down");
-  // Failures recorded by the backend, because a session that failed to open has no task.
-  const failure = listOf(fieldsOf(living?.detail).failures).find((one) => one.target === target);
-  const isFailing = down !== undefined || (sessions === 0 && failure !== undefined && failure.isOver !== true);
-  const lastError = down?.lastError ?? failure?.reason;
+function serverOf(backend: string, target: string, task: Fields | undefined): McpServer {
+  const reported = listOf(fieldsOf(task?.detail).servers).find((one) => one.target === target) ?? {};
+  const { state, lastError, agoMs } = reported;
   return {
     backend,
     target,
-    state: isFailing ? "failing" : sessions > 0 ? "up" : "idle",
-    sessions,
+    state: state === "up" || state === "failing" ? state : "idle",
+    sessions: numberOf(reported.sessions),
     ...(typeof lastError === "string" ? { lastError } : {}),
-    ...(typeof failure?.agoMs === "number" ? { agoMs: failure.agoMs } : {}),
-    stderr: stringsOf((down ?? failure)?.stderr),
+    ...(typeof agoMs === "number" ? { agoMs } : {}),
+    stderr: typeof lastError === "string" ? stringsOf(reported.stderr) : [],
   };
-}
-
-/** Connections to the target, without slots of shared servers, which have no state of their own. */
-function linksOf(task: Fields, target: string): Fields[] {
-  const detail = fieldsOf(task.detail);
-  return [detail, ...listOf(detail.targets)]
-    .filter((link) => link.target === target && typeof link.state === "string")
-    .concat(listOf(task.children).flatMap((child) => linksOf(child, target)));
 }

@@ -14,6 +14,7 @@ import type { Logger } from "../../observe/log/logger.ts";
 import { shortSessionId } from "../../observe/trace/redact.ts";
 import type { Names } from "../aggregation/names.ts";
 import type { TargetChange } from "../aggregation/router.ts";
+import type { ConnectionDetail } from "../server-side/server-state.ts";
 import type { UpstreamDrain, UpstreamHolder } from "../server-side/upstream.ts";
 import { ClientGroup } from "./client-group.ts";
 import type { Heartbeat } from "./event-stream.ts";
@@ -280,6 +281,11 @@ export class SessionStore implements SessionHost {
     let busy = 0;
     for (const holder of this.#holders.keys()) if (!holder.isIdle) busy += 1;
     return busy;
+  }
+
+  /** The details of all connections to servers, and of upstreams that share one. */
+  connectionDetails(): readonly ConnectionDetail[] {
+    return [...this.#holders.keys()].flatMap(({ upstreams }) => upstreams.map((upstream) => upstream.detail()));
   }
 
   namesOf(id: string | undefined): Names | undefined {

@@ -1,6 +1,5 @@
 /**
- * The state of an MCP server, from the tasks below its backend: up or down in the sessions that use it, its last
- * failure, and its last stderr output. If no session has reached a server, only its failure is available.
+ * The state of an MCP server, as its backend reports it in `/debug/tasks`.
  */
 
 export interface TargetState {
@@ -13,35 +12,22 @@ export interface TargetState {
   readonly stderr: readonly string[];
 }
 
-/** The fields of a `/debug/tasks` entry that are read here. */
+/** The field of a `/debug/tasks` entry that is read here. */
 export interface Reported {
   readonly detail?: Readonly<Record<string, unknown>>;
-  readonly children?: readonly Reported[];
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
 export function targetState(backend: Reported | undefined, target: string): TargetState {
-  const links = (backend?.children ?? []).flatMap((task) => linksOf(task, target));
-  const up = links.filter(({ state }) => state === "up").length;
-  const down = links.find(({ state }) => state === "down");
-  const failure = fieldsOf(backend?.detail?.failures).find((one) => one.target === target);
-  const isFailing = down !== undefined || (up === 0 && failure !== undefined && failure.isOver !== true);
-  const source = down ?? failure;
+  const server = fieldsOf(backend?.detail?.servers).find((one) => one.target === target);
   return {
-    up,
-    isFailing,
-    lastError: textOf(down?.lastError ?? failure?.reason),
-    agoMs: typeof failure?.agoMs === "number" ? failure.agoMs : undefined,
-    stderr: linesOf(source?.stderr ?? links[0]?.stderr),
+    up: typeof server?.sessions === "number" ? server.sessions : 0,
+    isFailing: server?.state === "failing",
+    lastError: textOf(server?.lastError),
+    agoMs: typeof server?.agoMs === "number" ? server.agoMs : undefined,
+    stderr: linesOf(server?.stderr),
   };
-}
-
-/** Returns the connections to the target, without slots of shared servers, which have no state. */
-function linksOf({ detail = {}, children = [] }: Reported, target: string): Fields[] {
-  return [detail, ...fieldsOf(detail.targets)]
-    .filter((link) => link.target === target && typeof link.state === "string")
-    .concat(children.flatMap((child) => linksOf(child, target)));
 }
 
 function fieldsOf(value: unknown): Fields[] {
