@@ -49,7 +49,7 @@ test("several servers look like one", async () => {
   });
 });
 
-test("calls go to the target that the name says, and come back under the client's names", async () => {
+test("calls go to the target in the name, and results have the client's names", async () => {
   await withTargets({ targets: [odd("a"), odd("b")] }, async (client, served) => {
     await client.initialize();
     assert.equal(JSON.parse((await client.call("b_state")).result.content[0].text).name, "b");
@@ -142,7 +142,7 @@ test("what concerns all goes to all", async () => {
   });
 });
 
-test("servers that ask under equal ids each get their own answer", async () => {
+test("servers that send requests with equal ids each get their own response", async () => {
   await withTargets({ targets: [odd("a"), odd("b")] }, async (client) => {
     await client.initialize({ capabilities: { sampling: {} } });
     const streams = await Promise.all(
@@ -191,7 +191,7 @@ test("one failing target leaves the rest working, and is named [R7]", async () =
   });
 });
 
-test("one failing target fails the whole where the configuration says so", async () => {
+test("one failing target fails the request with failClosed", async () => {
   await withTargets({ targets: [odd("a"), broken], failureMode: "failClosed" }, async (client, served) => {
     const { status, message } = await client.initialize();
     assert.equal(status, 200);
@@ -222,7 +222,7 @@ test("a target that crashes fails its own calls only, and comes back", async () 
   });
 });
 
-test("names carry no target where the configuration says so: the first that has a name owns it", async () => {
+test("names have no prefix with prefixMode never: the first target with a name owns it", async () => {
   await withTargets({ targets: [odd("a"), odd("b")], prefixMode: "never" }, async (client) => {
     await client.initialize();
     assert.equal((await client.request("tools/list")).result.tools.length, 13);
@@ -232,7 +232,7 @@ test("names carry no target where the configuration says so: the first that has 
   });
 });
 
-test("names of a single target carry it where the configuration says so", async () => {
+test("names of a single target have a prefix with prefixMode always", async () => {
   await withTargets({ targets: [odd("a")], prefixMode: "always" }, async (client) => {
     await client.initialize();
     assert.equal((await client.request("tools/list")).result.tools[0].name, "a_echo");

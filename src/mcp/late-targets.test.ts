@@ -91,7 +91,7 @@ test("without prefixes its names are unknown until it is there", async (t) => {
   assert.equal((await client.call("echo", { message: "x" })).result.content[0].text, "x");
 });
 
-test("a client of the modern era is served too, and its subscription hears of the change", async (t) => {
+test("a modern client is served too, and its subscription gets the list change", async (t) => {
   const served = await serve(t);
   const listed = await without(served, modernPost(served.url, "tools/list"));
   assert.ok(listed.message.result.tools.every(({ name }: { name: string }) => name.startsWith("fast_")));

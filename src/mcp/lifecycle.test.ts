@@ -38,7 +38,7 @@ async function state(client: RawClient) {
   return JSON.parse((await client.call("state")).result.content[0].text);
 }
 
-test("a server that dies in the middle of calls: each gets an error that says why, and the session goes on [R8]", async () => {
+test("after a server crash, each call gets an error with the reason, and the session continues [R8]", async () => {
   await withServer({}, async (_served, open) => {
     const client = await open();
     const first = await state(client);
@@ -59,7 +59,7 @@ test("a server that dies in the middle of calls: each gets an error that says wh
   });
 });
 
-test("what the client had set is set again in the new process", async () => {
+test("the client's settings are restored in the new process", async () => {
   await withServer({}, async (_served, open) => {
     const client = await open();
     await client.request("logging/setLevel", { level: "warning" });
@@ -100,7 +100,7 @@ test("a client that listens gets its server back without asking", async () => {
   });
 });
 
-test("a server that cannot be started again ends the session, so that the client begins anew", async () => {
+test("a server that cannot be restarted ends the session, so that the client initializes a new one", async () => {
   const clock = fakeClock();
   await withServer({ clock }, async (served, open) => {
     const client = await open();
@@ -118,7 +118,7 @@ test("a server that cannot be started again ends the session, so that the client
   });
 });
 
-test("a silent server gets a time limit and is told that the call is over [R13]", async () => {
+test("a call to a server that does not respond times out and is canceled at the server [R13]", async () => {
   const clock = fakeClock();
   await withServer({ clock, settings: { requestTimeout: "30s" } }, async (_served, open) => {
     const client = await open();
@@ -151,7 +151,7 @@ test("a connection without events is kept alive [R17]", async () => {
   });
 });
 
-test("a session that nobody uses ends, with its process; one that somebody listens to does not [R37]", async () => {
+test("an idle session ends with its process; a session with an open stream does not [R37]", async () => {
   const clock = fakeClock();
   await withServer({ clock, settings: { sessionIdleTtl: "30m" } }, async (served, open) => {
     const idle = await open();
@@ -172,7 +172,7 @@ test("a session that nobody uses ends, with its process; one that somebody liste
   });
 });
 
-test("sessions beyond the limit are refused with 503 while all are in use [A12]", async () => {
+test("sessions beyond the limit are rejected with 503 while all are in use [A12]", async () => {
   const clock = fakeClock();
   await withServer({ clock, settings: { maxSessions: 2, maxSessionsPerClient: 2 } }, async (served, open) => {
     const first = await open();
@@ -192,7 +192,7 @@ test("sessions beyond the limit are refused with 503 while all are in use [A12]"
   });
 });
 
-test("children beyond the limit are refused with 503, and the rest goes on [A12]", async () => {
+test("children beyond the limit are rejected with 503, and other sessions continue [A12]", async () => {
   await withServer({ settings: { maxChildren: 1 } }, async (served, open) => {
     const client = await open();
     const refused = await rawClient(served.url).initialize();
@@ -265,7 +265,7 @@ test("the admin interface sees sessions, their processes and what runs, but no s
   });
 });
 
-test("a child gets only what it may see, in its own folder [P2]", async () => {
+test("a child gets only permitted environment variables and its own working directory [P2]", async () => {
   const served = await serveMcp(
     { targets: [{ name: "odd", stdio: { ...stdioFixture("odd-server"), env: { GIVEN: "1" }, cwd: "/tmp" } }] },
     { environment: { PATH: "/usr/bin:/bin", OPENAI_API_KEY: "s3cret", HTTPS_PROXY: "http://p" } },

@@ -108,7 +108,7 @@ for (const header of ["mcp-method", "mcp-protocol-version"]) {
   });
 }
 
-test("a name that no header can carry is compared by what it means", async () => {
+test("a name that a header cannot carry is compared by its decoded value", async () => {
   const { message } = await modernPost(
     served.url,
     "tools/call",
@@ -118,7 +118,7 @@ test("a name that no header can carry is compared by what it means", async () =>
   assert.equal(message.error.message, "Unknown tool: ümlaut");
 });
 
-test("a batch, a response and a notification of the era", async () => {
+test("a batch, a response, and a notification of a modern client", async () => {
   const { body, headers } = modernRequest("tools/list");
   const post = async (text: string) => readAnswer(await fetch(served.url, { method: "POST", headers, body: text }));
   assert.equal((await post(`[${body}]`)).message.error.code, -32600);

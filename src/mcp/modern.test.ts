@@ -30,7 +30,7 @@ test("a legacy server is discovered as if it were modern", async () => {
   assert.equal(typeof message.result.ttlMs, "number");
 });
 
-test("requests lose their envelope on the way, results gain what the era wants", async () => {
+test("requests lose their envelope, and results gain the fields of 2026-07-28", async () => {
   const { message } = await modernPost(served.url, "tools/list");
   assert.equal(message.result.resultType, "complete");
   assert.equal(message.result.ttlMs, 0);
@@ -39,7 +39,7 @@ test("requests lose their envelope on the way, results gain what the era wants",
   assert.equal(await modernCall(served.url, "echo", { message: "hi" }), "hi");
 });
 
-test("progress makes the answer a stream, without event ids", async () => {
+test("progress makes the response a stream, without event ids", async () => {
   const { headers, events, messages } = await modernPost(
     served.url,
     "tools/call",
@@ -54,7 +54,7 @@ test("progress makes the answer a stream, without event ids", async () => {
   assert.ok(events.every((event) => event.id === undefined));
 });
 
-test("log messages come only for a request that asks for them, and loud enough", async () => {
+test("log messages are sent only for a request with a log level, from that level on", async () => {
   assert.equal((await modernPost(served.url, "tools/call", { name: "log" })).messages.length, 0);
   const loud = await modernPost(
     served.url,
@@ -72,7 +72,7 @@ test("log messages come only for a request that asks for them, and loud enough",
   assert.equal(quiet.messages.length, 0);
 });
 
-test("a question of the server becomes input_required, and the retry goes on with the same call", async () => {
+test("a request of the server becomes input_required, and the retry continues the same call", async () => {
   const options = { capabilities: { sampling: {} } };
   const args = { name: "ask", arguments: { params: { maxTokens: 5 } } };
   const first = await modernPost(served.url, "tools/call", args, options);
@@ -102,7 +102,7 @@ test("a question of the server becomes input_required, and the retry goes on wit
   assert.equal(again.message.error.code, -32602);
 });
 
-test("state that was made up, or belongs to another, is refused", async () => {
+test("invented or foreign request state is rejected", async () => {
   const args = { name: "ask", arguments: {} };
   served.facts = { jwt: { iss: "i", sub: "alice" } };
   const { message } = await modernPost(served.url, "tools/call", args, { capabilities: { sampling: {} } });
@@ -128,7 +128,7 @@ test("state that was made up, or belongs to another, is refused", async () => {
   assert.equal(madeUp.message.error.code, -32602);
 });
 
-test("a client that cannot be asked is not", async () => {
+test("a client without the capability gets no requests of servers", async () => {
   const { message } = await modernPost(
     served.url,
     "tools/call",
@@ -154,7 +154,7 @@ test("closing the stream cancels the call at the server [R15]", async () => {
   });
 });
 
-test("a subscription is acknowledged, hears what it asked for, and nothing else", async () => {
+test("a subscription is acknowledged and gets only the requested notifications", async () => {
   const stream = await modernStream(
     served.url,
     "subscriptions/listen",

@@ -161,7 +161,7 @@ test("capabilities of any shape are merged", async () => {
   );
 });
 
-test("a server that answers server/discover with legacy versions only is a legacy server", async () => {
+test("a server that returns only legacy versions for server/discover is a legacy server", async () => {
   const script = once("old", "server/discover", [
     { message: '{"id":$ID,"result":{"supportedVersions":["2025-11-25"],"capabilities":{"tools":{}}}}' },
   ]);
@@ -185,7 +185,7 @@ test("a server that answers server/discover with legacy versions only is a legac
   }
 });
 
-test("a server that asks instead of listing its tools does not hold up a call of another", async () => {
+test("a server that sends a request instead of its tool list does not delay calls to others", async () => {
   const question = { message: '{"jsonrpc":"2.0","id":"q","method":"roots/list"}' };
   for (const transport of ["stdio", "sse"] as const) {
     const script = once("bad", "tools/list", [question]);
@@ -203,7 +203,7 @@ test("a server that asks instead of listing its tools does not hold up a call of
   }
 });
 
-test("without prefixes a modern client reaches modern servers: their lists are asked for in its name", async () => {
+test("without prefixes, a modern client reaches modern servers: lists are read with its envelope", async () => {
   const strict = [{ message: '{"jsonrpc":"2.0","id":$ID,"error":{"code":-32602,"message":"no envelope"}}' }];
   for (const transport of ["stdio", "http"] as const) {
     const one: Script = { name: "one", era: "modern", steps: {}, withoutEnvelope: strict };

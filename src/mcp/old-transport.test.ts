@@ -56,7 +56,7 @@ test("a client of the old transport works: stream, endpoint, initialize, call, q
   stream.close();
 });
 
-test("a second initialize is refused: the servers that run stay the session's", async () => {
+test("a second initialize is rejected, and the session keeps its servers", async () => {
   const { stream, post } = await open();
   const params = { protocolVersion: "2024-11-05", capabilities: {}, clientInfo: { name: "c", version: "1" } };
   const initialize = { jsonrpc: "2.0", id: 0, method: "initialize", params };
@@ -84,7 +84,7 @@ test("the session ends with its stream", async () => {
   assert.equal((await post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 404);
 });
 
-test("messages that make no sense are refused, and the stream goes on", async () => {
+test("invalid messages are rejected, and the stream continues", async () => {
   const { stream, post } = await open();
   assert.equal((await post("{")).status, 400);
   assert.equal((await post("[]")).status, 400);

@@ -34,7 +34,7 @@ async function listenAndLeave(served: ServedBackend, client: RawClient): Promise
   await eventually("nobody listens", () => served.tasks.report()[0]?.children?.[0]?.detail?.listening === false);
 }
 
-test("a session whose stream closed is parked after a minute, and goes on with the next request", async (t) => {
+test("a session whose stream closed is parked after a minute and continues with the next request", async (t) => {
   const { served, client, clock } = await open(t);
   const before = await state(client);
   await client.request("logging/setLevel", { level: "warning" });

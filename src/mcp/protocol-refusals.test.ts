@@ -69,7 +69,7 @@ for (const { name, body, status, code, id } of bodies) {
   });
 }
 
-test("a body of more than four megabytes is refused with 413", async () => {
+test("a body of more than 4 MiB is rejected with 413", async () => {
   const body = JSON.stringify({
     jsonrpc: "2.0",
     id: 1,

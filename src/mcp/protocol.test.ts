@@ -13,7 +13,7 @@ before(async () => {
 });
 after(() => served.close());
 
-test("initialize is answered with an event stream, a session id, and the server's own words", async () => {
+test("the response to initialize is an event stream with a session id and the server's result", async () => {
   const fresh = rawClient(served.url);
   const answer = await fresh.initialize({ capabilities: { roots: { listChanged: true }, x: 1 } });
   assert.equal(answer.status, 200);
@@ -51,7 +51,7 @@ for (const id of ["7", '"seven"', "9007199254740993", "1.0", "-0", '"\\u00e9"', 
   });
 }
 
-test("what the gateway does not know passes unchanged, numbers beyond 2^53 too", async () => {
+test("unknown content passes unchanged, including numbers beyond 2^53", async () => {
   const { text } = await client.post('{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":{"y":[1]}}}');
   assert.ok(text.includes("9223372036854775807"));
   const unknown = await client.request("no/such/method");
@@ -85,7 +85,7 @@ test("a notification is accepted without a body", async () => {
   assert.ok(state.seen.includes("notifications/roots/list_changed"));
 });
 
-test("the revision that has batches answers them on one stream", async () => {
+test("the protocol version with batches returns all responses on one stream", async () => {
   const fresh = rawClient(served.url);
   fresh.version = "2025-03-26";
   await fresh.initialize();
@@ -106,7 +106,7 @@ test("the revision that has batches answers them on one stream", async () => {
   await fresh.delete();
 });
 
-test("two requests under one id at the same time both get their own answer", async () => {
+test("two concurrent requests with the same id both get their own response", async () => {
   const [slow, fast] = await Promise.all([
     client.post({
       jsonrpc: "2.0",
@@ -125,7 +125,7 @@ test("two requests under one id at the same time both get their own answer", asy
   assert.equal(fast.message.result.content[0].text, "second");
 });
 
-test("a server that lies about ids reaches nobody [P4]", async () => {
+test("responses with wrong ids reach no client [P4]", async () => {
   const { messages } = await client.post({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "lie" } });
   assert.equal(messages.length, 1);
   assert.equal(messages[0].result.content[0].text, "truth");
@@ -158,7 +158,7 @@ test("what CEL, the log and the trace may read of a request", async () => {
   assert.deepEqual(served.last?.facts.mcp?.tool, { name: "echo", target: "odd" });
 });
 
-test("a server that refuses to initialize is heard, and leaves no session", async () => {
+test("an error response to initialize reaches the client, and no session is left", async () => {
   const refusing = await serveMcp({ targets: [{ name: "odd", stdio: stdioFixture("odd-server", "--refuse") }] });
   const answer = await rawClient(refusing.url).initialize();
   assert.deepEqual(answer.message, { jsonrpc: "2.0", id: "init", error: { code: -32000, message: "not today" } });

@@ -51,7 +51,7 @@ async function startClosing() {
   return { url: `http://127.0.0.1:${port}/mcp`, closing, times, close };
 }
 
-test("a connection that the server closed meanwhile costs no session and no list; a tool call is not sent twice", async () => {
+test("a closed pooled connection fails no session and no list; a tool call is not sent twice", async () => {
   const remote = await startClosing();
   const served = await serveMcp({ targets: [{ name: "remote", mcp: { url: remote.url } }] });
   try {

@@ -107,7 +107,7 @@ test("a client's session id is never a server's [V26]", async () => {
   });
 });
 
-test("headers that the configuration names are passed on, also with what the gateway sends by itself", async () => {
+test("configured headers are forwarded, also with requests of the gateway itself", async () => {
   await withRemote("http", {}, { forwardHeaders: ["X-Tenant", "authorization"] }, async (client, remote) => {
     const initialize = {
       jsonrpc: "2.0",
@@ -128,7 +128,7 @@ test("headers that the configuration names are passed on, also with what the gat
   });
 });
 
-test("a server that is not there is an error that says so", async () => {
+test("an unreachable server is reported in the error", async () => {
   const remote = await startRemote("http");
   await remote.close();
   const served = await serveMcp({ targets: [{ name: "away", mcp: { url: remote.url } }] });
@@ -138,7 +138,7 @@ test("a server that is not there is an error that says so", async () => {
   await served.close();
 });
 
-test("a server that answers with an error status is quoted", async () => {
+test("the error quotes the body of a response with an error status", async () => {
   const remote = await startRemote("http");
   const served = await serveMcp({ targets: [{ name: "wrong", mcp: { url: remote.url.replace("/mcp", "/mcp?x=1") } }] });
   const client = rawClient(served.url);
@@ -163,7 +163,7 @@ test("a server of the old transport is passed through", async () => {
   });
 });
 
-test("an endpoint of another origin is refused", async () => {
+test("an endpoint of another origin is rejected", async () => {
   await withRemote("sse", { endpoint: "http://evil.example/messages" }, {}, async (client) => {
     const { status, message } = await client.initialize();
     assert.equal(status, 200);

@@ -14,7 +14,7 @@ async function open(url: string, version = "2025-11-25") {
   return { client, answer: await client.initialize({ capabilities: { sampling: {} } }) };
 }
 
-test("sessions share one process, which knows no client's abilities", async () => {
+test("sessions share one process, which gets no client capabilities", async () => {
   const served = await serveMcp(SHARED);
   const [a, b] = await Promise.all([open(served.url), open(served.url, "2025-03-26")]);
   assert.equal(served.hub.children, 1);
@@ -29,7 +29,7 @@ test("sessions share one process, which knows no client's abilities", async () =
   await served.close();
 });
 
-test("two clients with equal ids, five hundred calls each in any order: no answer crosses [V9]", async () => {
+test("two clients with equal ids and 500 calls each, in any order, get only their own responses [V9]", async () => {
   const served = await serveMcp(SHARED);
   const clients = await Promise.all(["a", "b"].map(async (name) => ({ name, ...(await open(served.url)) })));
   const crossed = await Promise.all(
@@ -68,7 +68,7 @@ test("two clients with equal ids, five hundred calls each in any order: no answe
   await served.close();
 });
 
-test("a log line is nobody's, a changed list everybody's, an update theirs who subscribed", async () => {
+test("log messages go to no session, list changes to all, and updates to subscribers", async () => {
   const served = await serveMcp(SHARED);
   const [a, b] = await Promise.all([open(served.url), open(served.url)]);
   const [ga, gb] = await Promise.all([a.client.listen(), b.client.listen()]);
@@ -83,7 +83,7 @@ test("a log line is nobody's, a changed list everybody's, an update theirs who s
   await served.close();
 });
 
-test("a server that asks although it may not is refused, and no client sees it", async () => {
+test("requests of a shared server are rejected and reach no client", async () => {
   const served = await serveMcp(SHARED);
   const { client } = await open(served.url);
   const answer = await client.call("ask", { method: "sampling/createMessage" });
@@ -120,7 +120,7 @@ test("a crash fails the calls of all, and all go on with the new process", async
   await served.close();
 });
 
-test("the process ends when nobody has used it for as long as a session may be idle", async () => {
+test("the process ends after the idle timeout of sessions", async () => {
   const clock = fakeClock();
   const served = await serveMcp({ ...SHARED, sessionIdleTtl: "10m" }, { clock });
   const { client } = await open(served.url);

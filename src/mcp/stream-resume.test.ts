@@ -15,7 +15,7 @@ after(() => served.close());
 
 const open = (capabilities: object = {}): Promise<RawClient> => openOdd(served, capabilities);
 
-test("an answer that takes long primes its stream with an event id", async () => {
+test("a slow response primes its stream with an event id", async () => {
   const client = await open();
   const { events } = await client.post(toolCall("slow", { ms: 400, steps: 1 }));
   assert.equal(events.length, 2);
@@ -30,7 +30,7 @@ test("an answer that takes long primes its stream with an event id", async () =>
   await client.delete();
 });
 
-test("an answer that comes at once has no event id, because nobody can ask for it again", async () => {
+test("an immediate response has no event id, because it cannot be resumed", async () => {
   const client = await open();
   for (const tool of ["echo", "nothing"])
     assert.deepEqual(
@@ -52,7 +52,7 @@ test("a client of an older revision is not sent an event without data", async ()
   await client.delete();
 });
 
-test("a dropped connection loses no answer: the client comes back for it", async () => {
+test("a client resumes a response after a dropped connection", async () => {
   const client = await open();
   const stream = await client.stream(toolCall("slow", { ms: 400, steps: 4 }, 5, { progressToken: 9 }));
   const { event } = await stream.next((message) => message.params?.progress === 1);
@@ -72,7 +72,7 @@ test("a dropped connection loses no answer: the client comes back for it", async
   await client.delete();
 });
 
-test("an answer that came while nobody was connected waits", async () => {
+test("a response is kept while no client is connected", async () => {
   const client = await open();
   const stream = await client.stream(toolCall("slow", { ms: 250, steps: 2 }, 6, { progressToken: 1 }));
   const { event } = await stream.next((message) => message.params?.progress === 1);
@@ -95,7 +95,7 @@ for (const lastEventId of ["nonsense", "999-1", "0-0"]) {
   });
 }
 
-test("events of another session cannot be asked for", async () => {
+test("events of another session cannot be resumed", async () => {
   const [a, b] = await Promise.all([open(), open()]);
   await a.post(toolCall("slow", { ms: 300, steps: 1, message: "secret of a" }));
   const stream = await b.listen({ "last-event-id": "1-0" });

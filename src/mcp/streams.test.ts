@@ -17,7 +17,7 @@ after(() => served.close());
 
 const open = (capabilities: object = {}): Promise<RawClient> => openOdd(served, capabilities);
 
-test("progress comes on the stream of its own request, under the client's own token", async () => {
+test("progress goes to the stream of its request, with the client's token", async () => {
   const client = await open();
   const [a, b] = await Promise.all([
     client.post(toolCall("slow", { ms: 30, steps: 3 }, 1, { progressToken: "same" })),
@@ -76,7 +76,7 @@ for (const method of ["sampling/createMessage", "elicitation/create", "roots/lis
   });
 }
 
-test("a client's refusal of a question reaches the server, and a second answer nobody", async () => {
+test("a client's error response reaches the server, and a duplicate response is dropped", async () => {
   const client = await open();
   const stream = await client.stream(toolCall("ask", {}));
   const { message: question } = await stream.next((message) => message.method !== undefined);
@@ -103,7 +103,7 @@ test("a question that the server takes back is taken back from the client", asyn
   await client.delete();
 });
 
-test("questions of several calls come on the general stream, each under an id of its own", async () => {
+test("questions during several calls go to the general stream, each with its own id", async () => {
   const client = await open();
   const general = await client.listen();
   const calls = [1, 2, 3].map((id) => client.post(toolCall("ask", { params: { n: id } }, id)));
@@ -116,7 +116,7 @@ test("questions of several calls come on the general stream, each under an id of
   await client.delete();
 });
 
-test("a cancelled request gets no answer, and the server hears of it under its own id", async () => {
+test("a canceled request gets no response, and the server gets the cancellation with its own id", async () => {
   const client = await open();
   const stream = await client.stream(toolCall("silent", {}, "mine"));
   await eventually("its stream has begun", () => stream.events.length > 0);
@@ -134,7 +134,7 @@ test("a cancelled request gets no answer, and the server hears of it under its o
   await client.delete();
 });
 
-test("nobody can cancel the request of another session [A15]", async () => {
+test("a client cannot cancel the request of another session [A15]", async () => {
   const [a, b] = await Promise.all([open(), open()]);
   const running = a.post(toolCall("slow", { ms: 50 }, 77));
   await b.post({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 77 } });
@@ -143,7 +143,7 @@ test("nobody can cancel the request of another session [A15]", async () => {
   await Promise.all([a.delete(), b.delete()]);
 });
 
-test("several general streams stay open: the newest hears, and another takes over when it leaves", async () => {
+test("several general streams stay open: the newest gets events, and another takes over when it closes", async () => {
   const client = await open();
   const streams = [await client.listen(), await client.listen(), await client.listen(), await client.listen()];
   const [first, second, third, fourth] = streams;
@@ -168,7 +168,7 @@ test("several general streams stay open: the newest hears, and another takes ove
   await Promise.all([first.ended, third.ended]);
 });
 
-test("two connections to one answer: neither ends the other, and both may have the answer", async () => {
+test("two connections to one response do not end each other, and both can get the response", async () => {
   const client = await open({ sampling: {} });
   const post = await client.stream(toolCall("ask", {}, 9));
   const { message: question, event } = await post.next((message) => message.method !== undefined);
@@ -234,7 +234,7 @@ test("a client that leaves in the middle of a call in a session does not cancel 
   await client.delete();
 });
 
-test("the end of a session ends its streams, and calls in flight are told", async () => {
+test("the end of a session ends its streams and fails calls in flight", async () => {
   const client = await open();
   const general = await client.listen();
   const running = client.post(toolCall("silent", {}, 3));

@@ -9,7 +9,7 @@ import {
   routable,
 } from "./merge-responses.ts";
 
-test("capabilities are what any of the servers can do", () => {
+test("capabilities are the union of all servers", () => {
   assert.deepEqual(
     {
       ...mergeCapabilities([
@@ -52,7 +52,7 @@ test("the lowest version is the oldest", () => {
   assert.equal(lowestVersion(["2025-11-25", "2025-03-26", "2025-06-18"]), "2025-03-26");
 });
 
-test("a cursor is read back, and what is none of ours is not", () => {
+test("a cursor is decoded, and foreign cursors are rejected", () => {
   assert.deepEqual(decodeCursor(encodeCursor({ a: "1", b: "é" })), { a: "1", b: "é" });
   for (const text of [
     "",

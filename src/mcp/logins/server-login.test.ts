@@ -85,7 +85,7 @@ async function connect({ login, registry }: ReturnType<typeof logins>, principal
   await returned.login.finish(returned.flow, { code: user, issuer: undefined });
 }
 
-test("500 users: each gets the own token and nobody another's, also after a restart and with records moved", async () => {
+test("500 users get only their own tokens, even after a restart and with moved records", async () => {
   const { store, records } = memory();
   const before = logins(store);
   const users = Array.from({ length: 500 }, (_, i) => `user${i}`);
@@ -161,7 +161,7 @@ for (const [what, change] of [
     await assert.rejects(discoverLogin(SERVER, undefined, fetch));
   });
 
-test("what a server names is asked confined; the server itself and servers of this network are not", async () => {
+test("requests to URLs from a server's metadata are confined; those to the server itself and to local servers are not", async () => {
   const asked: (boolean | undefined)[] = [];
   const fetch: Fetch = async (request) => {
     asked.push(request.isConfined);

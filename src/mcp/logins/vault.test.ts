@@ -6,7 +6,7 @@ import { Vault } from "./vault.ts";
 
 const SECRET = "a secret of at least thirty-two characters";
 
-test("what is taken is gone, and one of several gets it", async () => {
+test("only one of several concurrent callers takes a record", async () => {
   const vault = new Vault(createMemoryStore(systemClock), SECRET);
   await vault.put("place", "value");
   const taken = await Promise.all([vault.take("place"), vault.take("place"), vault.take("place")]);
@@ -17,7 +17,7 @@ test("what is taken is gone, and one of several gets it", async () => {
   assert.equal(await vault.get("place"), undefined);
 });
 
-test("what is put while somebody looks in vain is there for the next look", async () => {
+test("a record stored during an unsuccessful take is found by the next one", async () => {
   const store = createMemoryStore(systemClock);
   const writer = new Vault(store, SECRET);
   const reader = new Vault(

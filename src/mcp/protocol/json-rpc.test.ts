@@ -95,7 +95,7 @@ for (const id of ['"5"', "5.0", "-5", "null", "12345678901234567890", "[5]"]) {
   });
 }
 
-test("an error without an id says null", () => {
+test("an error without an id has the id null", () => {
   assert.deepEqual(JSON.parse(errorText(undefined, -32700, "x")), {
     jsonrpc: "2.0",
     id: null,

@@ -53,7 +53,7 @@ test("changes at the same time are all kept", async () => {
   assert.equal((await settingsIn(store).of("s")).length, 3);
 });
 
-test("a record of another session, or of nobody, is none", async () => {
+test("a record of another session or with another key is ignored", async () => {
   const store = createMemoryStore(systemClock);
   const settings = settingsIn(store);
   await settings.add("s", subscribe("a:1"), never);

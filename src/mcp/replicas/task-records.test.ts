@@ -37,7 +37,7 @@ test("the store shows neither ids nor arguments", async () => {
   assert.doesNotMatch(JSON.stringify(store.content()), /the-|alice/);
 });
 
-test("the oldest tasks of a client are forgotten, and arguments that are too long", async () => {
+test("the oldest tasks of a client and too long arguments are dropped", async () => {
   const store = createMemoryStore(clock);
   const tasks = recordsIn(store).client("alice");
   for (let i = 0; i < 510; i++) await tasks.add("t", String(i), { tool: "read" });

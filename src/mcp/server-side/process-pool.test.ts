@@ -32,7 +32,7 @@ test("only so many start at a time, the others follow in order [R47]", () => {
   assert.equal(it.running, 3);
 });
 
-test("whoever waits too long is refused [R47]", async () => {
+test("a request that waits too long is rejected [R47]", async () => {
   const { clock, slots, refusals, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 1 });
   enter();
   enter();
@@ -44,7 +44,7 @@ test("whoever waits too long is refused [R47]", async () => {
   assert.equal(slots.length, 1);
 });
 
-test("a burst of a hundred is served in order; only a line of more than a thousand is refused [R47]", () => {
+test("a burst of 100 is served in order; only a queue of more than 1,000 rejects [R47]", () => {
   const { slots, refusals, enter } = gate({ maxChildren: 5_000, maxConcurrentStarts: 4 });
   for (let i = 0; i < 100; i++) enter();
   for (let i = 0; i < 100; i++) slots[i]?.started();
@@ -56,7 +56,7 @@ test("a burst of a hundred is served in order; only a line of more than a thousa
   ]);
 });
 
-test("at the limit of children a new one is refused at once if nothing can go", () => {
+test("at the limit of children, a new one is rejected at once if no session can be evicted", () => {
   const { refusals, enter } = gate({ maxChildren: 1, maxConcurrentStarts: 5 });
   enter();
   enter();
@@ -77,7 +77,7 @@ test("at the limit of children an idle session makes room", () => {
   assert.deepEqual(refusals, []);
 });
 
-test("whoever leaves the line is not started", () => {
+test("a request that leaves the queue is not started", () => {
   const { slots, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 1 });
   enter();
   const leave = enter();
@@ -97,7 +97,7 @@ test("a slot that is given back twice counts once", () => {
   assert.equal(it.running, 1);
 });
 
-test("who waits in line when the last place is taken is refused at once too, not after a minute [R47]", () => {
+test("a queued request is rejected at once when the last slot is taken, not after a minute [R47]", () => {
   const { it, slots, refusals, enter } = gate({ maxChildren: 2, maxConcurrentStarts: 1 });
   for (let i = 0; i < 4; i++) enter();
   assert.deepEqual(refusals, []);
@@ -107,7 +107,7 @@ test("who waits in line when the last place is taken is refused at once too, not
   assert.deepEqual(refusals, Array(2).fill("the limit of 2 child processes is reached"));
 });
 
-test("who waits in line when the last place is taken gets the place of an idle session, and is not refused", () => {
+test("a queued request gets the slot of an idle session when the last slot is taken", () => {
   let idle = 1;
   const { it, slots, refusals, enter } = gate({ maxChildren: 2, maxConcurrentStarts: 1 }, () => idle-- > 0);
   for (let i = 0; i < 4; i++) enter();
@@ -121,7 +121,7 @@ test("who waits in line when the last place is taken gets the place of an idle s
   assert.equal(it.running, 2);
 });
 
-test("a refusal that makes others leave the line, or enter it, disturbs nobody", () => {
+test("a rejection during which other requests leave or enter the queue affects only itself", () => {
   const clock = fakeClock();
   const told: string[] = [];
   const slots: ProcessSlot[] = [];
@@ -158,7 +158,7 @@ test("a refusal that makes others leave the line, or enter it, disturbs nobody",
   assert.equal(it.running, 0);
 });
 
-test("one client cannot take the places of all: its share is refused to it alone [A30]", () => {
+test("one client cannot take all slots: only its own requests are rejected at its limit [A30]", () => {
   const { it, slots, refusals, enter } = gate({ maxChildren: 4, maxChildrenPerClient: 2, maxConcurrentStarts: 9 });
   for (let i = 0; i < 5; i++) enter("greedy");
   assert.deepEqual(refusals, Array(3).fill("the limit of 2 child processes per client is reached"));

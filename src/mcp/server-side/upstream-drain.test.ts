@@ -23,7 +23,7 @@ function setUp() {
   return { clock, closed, drain, one, emptied: () => emptied };
 }
 
-test("who has nothing to do is closed at once, who has is waited for and swept", async () => {
+test("an idle upstream is closed at once; a busy one is swept until its calls end", async () => {
   const { clock, closed, drain, one, emptied } = setUp();
   const busy = one("busy", 1);
   drain.add(one("idle", 0));
@@ -40,7 +40,7 @@ test("who has nothing to do is closed at once, who has is waited for and swept",
   assert.ok(emptied() >= 1);
 });
 
-test("at the end nobody is waited for", async () => {
+test("close does not wait for calls", async () => {
   const { closed, drain, one } = setUp();
   drain.add(one("busy", 3));
   await drain.close();

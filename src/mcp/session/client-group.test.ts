@@ -7,7 +7,7 @@ test("without authentication a session has no owner, whatever headers say", () =
   assert.equal(ownerOf(anExchange({ headers: { authorization: "Bearer one" } })), undefined);
 });
 
-test("who was let in by two policies is somebody else than who was by one of them", () => {
+test("a client with two principals differs from a client with one of them", () => {
   const one = anExchange();
   one.authenticated("a");
   const both = anExchange();
@@ -16,7 +16,7 @@ test("who was let in by two policies is somebody else than who was by one of the
   assert.notEqual(ownerOf(one), ownerOf(both));
 });
 
-test("a group of clients that nobody knows is one per address and credential", () => {
+test("unauthenticated clients have a group per address and credential", () => {
   const group = (headers: Record<string, string>, forwarded: string[] = []): string =>
     clientGroupOwner(anExchange({ headers }), forwarded);
   assert.equal(group({}), group({ "x-tenant": "t" }));

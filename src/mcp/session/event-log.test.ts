@@ -40,7 +40,7 @@ test("it is bounded in number and in bytes, but the newest always stays [P5]", (
   );
 });
 
-test("what is old goes", () => {
+test("old events are dropped", () => {
   const log = new EventLog(account());
   log.append(event(1, 1, 10, 0));
   log.append(event(1, 2, 10, 50_000));

@@ -32,7 +32,7 @@ for (const [name, schema] of [
   });
 }
 
-test("a long definition is told again only when its difference changes", () => {
+test("a long definition is logged again only if its difference changes", () => {
   const { quarantine, warnings } = setUp();
   const text = (letter: string): string => `{"name":"a","description":"${letter.repeat(70_000)}"}`;
   for (const letter of ["x", "x", "y"]) assert.equal(quarantine.passes("a", text(letter), lock), false);

@@ -35,21 +35,21 @@ test("a child gets what programs need, and no secret [P2]", () => {
   });
 });
 
-test("what the configuration names is added, and wins", () => {
+test("configured variables are added and take precedence", () => {
   const env = childEnvironment(own, { env: { GITHUB_TOKEN: "given", PATH: "/opt" }, inheritEnv: false });
   assert.equal(env.GITHUB_TOKEN, "given");
   assert.equal(env.PATH, "/opt");
   assert.equal(env.OPENAI_API_KEY, undefined);
 });
 
-test("everything is inherited only where the configuration says so", () => {
+test("all variables are inherited only with inheritEnv", () => {
   const env = childEnvironment(own, { env: { X: "1" }, inheritEnv: true });
   assert.equal(env.OPENAI_API_KEY, "s3cret");
   assert.equal(env.X, "1");
   assert.equal("GONE" in env, false);
 });
 
-test("what a child may print and nobody may read: what the configuration sets, and keys that it inherits", () => {
+test("configured values and inherited keys are redacted from the output of a child", () => {
   const own = { PATH: "/bin", OPENAI_API_KEY: "sk-1", db_password: "p", CITY: "Rome" };
   assert.deepEqual(childSecrets(own, { env: { ANY: "set" }, inheritEnv: false }), ["set"]);
   assert.deepEqual(childSecrets(own, { env: { ANY: "set" }, inheritEnv: true }), ["set", "sk-1", "p"]);

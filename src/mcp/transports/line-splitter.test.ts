@@ -39,7 +39,7 @@ test("however the bytes are cut, the lines are the same", () => {
   );
 });
 
-test("a line over the limit is refused as soon as it is too long", () => {
+test("a line over the limit is rejected as soon as it is too long", () => {
   assert.throws(() => split([Buffer.alloc(600, 97), Buffer.alloc(600, 97)]), LineTooLong);
   assert.throws(() => split([Buffer.from(`${"a".repeat(1001)}\n`)]), LineTooLong);
   assert.deepEqual(split([Buffer.from(`${"a".repeat(1000)}\n`)]), ["a".repeat(1000)]);

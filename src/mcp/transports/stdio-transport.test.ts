@@ -144,7 +144,7 @@ test("a child that cannot be started for want of descriptors leaves none open, h
   }
 });
 
-test("a file that may not be run is said to be so [R7]", async (t) => {
+test("a file without execute permission is reported [R7]", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "stdio-process-"));
   t.after(() => rmSync(folder, { recursive: true }));
   writeFileSync(join(folder, "server.sh"), "#!/bin/sh\n", { mode: 0o644 });
@@ -152,14 +152,14 @@ test("a file that may not be run is said to be so [R7]", async (t) => {
   assert.match(await exited, /EACCES \(in .*\): it is not executable$/);
 });
 
-test("a child with a working directory runs there, and nothing is said of how to start it", async () => {
+test("a child runs in its working directory, without a start hint", async () => {
   const { child, line, exited } = start(process.execPath, ["-e", "console.log(process.cwd())"], "/");
   assert.equal(await line(), "/");
   assert.equal(await exited, "exited with code 0");
   await child.stop();
 });
 
-test("a child that exits says how, with the last line of its stderr", async () => {
+test("the exit reason of a child has the last line of its stderr", async () => {
   const { exited, line } = run(
     "console.error('first'); console.error('the reason'); console.log('last words'); process.exitCode = 3",
   );
@@ -188,7 +188,7 @@ test("a child that ignores the end of stdin and TERM is killed, with everything 
   assert.equal(isAlive(pid), false);
 });
 
-test("what a child leaves behind when it exits follows it", async () => {
+test("processes that a child leaves behind are ended after it exits", async () => {
   const { child, line, exited } = run(
     `require('node:child_process').spawn(process.execPath, ['-e', 'console.log(process.pid); setInterval(() => undefined, 1000)'], { stdio: ['ignore', 'inherit', 'inherit'] });
      process.stdin.on('data', () => process.exit(0))`,
@@ -209,7 +209,7 @@ test("one endless line ends the child instead of filling the memory [R10]", asyn
   assert.equal(isAlive(child.pid), false);
 });
 
-test("what the child was given to keep is in no line of its stderr, and not in the reason of its end", async () => {
+test("secrets of a child are redacted from its stderr and its exit reason", async () => {
   const { child, exited } = run("process.stderr.write('no given-secret\\nbad given-secret'); process.exitCode = 1");
   assert.match(await exited, /: bad <redacted>$/);
   assert.deepEqual(child.stderrLines(), ["no <redacted>", "bad <redacted>"]);
@@ -234,14 +234,14 @@ test("a child that does not read is noticed", async () => {
   await child.stop();
 });
 
-test("a child that goes on without reading is stopped before it fills our memory", async () => {
+test("a child that sends without reading is stopped before it exhausts memory", async () => {
   const { child, exited } = run("setInterval(() => undefined, 1000)");
   for (let i = 0; i < 1_000; i++) child.write("x".repeat(100_000));
   assert.equal(await exited, "was stopped because it does not read its input");
   await child.stop();
 });
 
-test("its memory can be asked for while it lives", { skip: process.platform !== "linux" }, async () => {
+test("the memory of a running child is available", { skip: process.platform !== "linux" }, async () => {
   const { child, line } = run("console.log('up'); process.stdin.resume()");
   await line();
   assert.ok((child.memoryBytes() ?? 0) > 1_000_000);
