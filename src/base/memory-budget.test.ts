@@ -10,7 +10,7 @@ import {
   type MemoryBudget,
   MemoryPool,
   MessagePool,
-  type MessageRoom,
+  type MessageReservation,
   memoryLimits,
   type ServerMessages,
 } from "./memory-budget.ts";
@@ -249,7 +249,7 @@ test("under pressure caches are freed first, then idle sessions, then bodies wai
 });
 
 interface TestMessage {
-  readonly room: MessageRoom;
+  readonly room: MessageReservation;
   readonly server: number;
   bytes: number;
   mayRead: boolean;

@@ -30,7 +30,10 @@ const MAX_BODY_WAIT_MS = 10_000;
 /** A large message that grows by less than 64 KiB in this time has stalled. */
 const MAX_STALL_MS = 10_000;
 const STALL_CHECK_MS = 1_000;
-/** Messages are charged three times their size, so at this multiple of the limit the waiting ones hold as much as the limit. */
+/**
+ * Messages are charged three times their size, so at this multiple of the limit the waiting ones hold as much as the
+ * limit.
+ */
 const WAITING_LIMIT_FACTOR = 3;
 /** Bodies up to this size are read even while memory is short. */
 const SMALL_BODY_BYTES = 64 * 1024;
@@ -429,15 +432,15 @@ export class BodyReservation {
  * so that its server waits. The oldest message always proceeds, so that messages cannot block each other; it is charged
  * at most one server's share, so that it cannot block the others either. While a message waits, servers above their
  * share are not read, and two kinds of messages are rejected: stalled ones, and those of servers above their share once
- * a message has waited for 10 s. Waiting messages hold the bytes that arrived before they were paused, so the newest are
- * rejected when too many wait.
+ * a message has waited for 10 s. Waiting messages hold the bytes that arrived before they were paused, so the newest
+ * are rejected when too many wait.
  */
 export class MessagePool {
   readonly limitBytes: number;
   readonly #clock: Clock;
   #usedBytes = 0;
   /** The oldest is first. */
-  readonly #rooms = new Set<MessageRoom>();
+  readonly #reservations = new Set<MessageReservation>();
   /** Servers with at least one message in the pool. */
   readonly #servers = new Set<ServerMessages>();
   #waiting = 0;
@@ -462,49 +465,49 @@ export class MessagePool {
   }
 
   /** Called by the server account. */
-  add(room: MessageRoom): void {
-    this.#rooms.add(room);
-    this.#servers.add(room.server);
-    room.server.rooms += 1;
-    room.progressed(this.#clock.monotonicMs());
+  add(reservation: MessageReservation): void {
+    this.#reservations.add(reservation);
+    this.#servers.add(reservation.server);
+    reservation.server.reservations += 1;
+    reservation.progressed(this.#clock.monotonicMs());
   }
 
   /**
    * Called by the message when it grows by `bytes`. Returns false if reading must pause until the message is resumed.
    */
-  resize(room: MessageRoom, bytes: number): boolean {
-    this.#charge(room, bytes);
-    if (bytes < 0 || room.grownBytes >= SMALL_MESSAGE_BYTES * MESSAGE_COPIES)
-      room.progressed(this.#clock.monotonicMs());
-    this.#setWaiting(room, !this.#mayGoOn(room));
+  resize(reservation: MessageReservation, bytes: number): boolean {
+    this.#charge(reservation, bytes);
+    if (bytes < 0 || reservation.grownBytes >= SMALL_MESSAGE_BYTES * MESSAGE_COPIES)
+      reservation.progressed(this.#clock.monotonicMs());
+    this.#setWaiting(reservation, !this.#mayGoOn(reservation));
     if (bytes < 0) this.#resumeWaiting();
     else this.#rejectExcess();
-    return !room.isWaiting;
+    return !reservation.isWaiting;
   }
 
   /** Called by the message. */
-  remove(room: MessageRoom): void {
-    const { server } = room;
-    this.#setWaiting(room, false);
-    this.#charge(room, -room.chargedBytes);
-    this.#rooms.delete(room);
-    server.rooms -= 1;
-    if (server.rooms === 0) this.#servers.delete(server);
+  remove(reservation: MessageReservation): void {
+    const { server } = reservation;
+    this.#setWaiting(reservation, false);
+    this.#charge(reservation, -reservation.chargedBytes);
+    this.#reservations.delete(reservation);
+    server.reservations -= 1;
+    if (server.reservations === 0) this.#servers.delete(server);
     this.#resumeWaiting();
   }
 
-  #charge(room: MessageRoom, bytes: number): void {
-    room.chargedBytes += bytes;
-    room.server.bytes += bytes;
+  #charge(reservation: MessageReservation, bytes: number): void {
+    reservation.chargedBytes += bytes;
+    reservation.server.bytes += bytes;
     this.#usedBytes += bytes;
   }
 
-  #setWaiting(room: MessageRoom, isWaiting: boolean): void {
-    if (room.isWaiting === isWaiting) return;
-    room.isWaiting = isWaiting;
-    room.server.waiting += isWaiting ? 1 : -1;
+  #setWaiting(reservation: MessageReservation, isWaiting: boolean): void {
+    if (reservation.isWaiting === isWaiting) return;
+    reservation.isWaiting = isWaiting;
+    reservation.server.waiting += isWaiting ? 1 : -1;
     this.#waiting += isWaiting ? 1 : -1;
-    room.progressed(this.#clock.monotonicMs());
+    reservation.progressed(this.#clock.monotonicMs());
     if (this.#waiting > 0) this.#timer ??= this.#clock.every(STALL_CHECK_MS, () => this.#rejectStalled());
     else {
       this.#timer?.cancel();
@@ -512,8 +515,8 @@ export class MessagePool {
     }
   }
 
-  get #oldest(): MessageRoom | undefined {
-    return this.#rooms.values().next().value;
+  get #oldest(): MessageReservation | undefined {
+    return this.#reservations.values().next().value;
   }
 
   get #shareBytes(): number {
@@ -530,17 +533,17 @@ export class MessagePool {
     return server.bytes - uncountedBytes > this.#shareBytes;
   }
 
-  #mayGoOn(room: MessageRoom): boolean {
-    if (room === this.#oldest) return true;
+  #mayGoOn(reservation: MessageReservation): boolean {
+    if (reservation === this.#oldest) return true;
     if (this.#usedBytes - this.#uncountedBytes > this.limitBytes) return false;
-    const doOthersWait = this.#waiting > room.server.waiting;
-    return !doOthersWait || !this.#isAboveShare(room.server);
+    const doOthersWait = this.#waiting > reservation.server.waiting;
+    return !doOthersWait || !this.#isAboveShare(reservation.server);
   }
 
   /** Resumes the oldest first. A message that proceeds may be what others waited for. */
   #resumeWaiting(): void {
     while (this.#waiting > 0) {
-      const next = [...this.#rooms].find((room) => room.isWaiting && this.#mayGoOn(room));
+      const next = [...this.#reservations].find((reservation) => reservation.isWaiting && this.#mayGoOn(reservation));
       if (next === undefined) return;
       this.#setWaiting(next, false);
       next.resume();
@@ -549,30 +552,32 @@ export class MessagePool {
 
   #rejectStalled(): void {
     const beforeMs = this.#clock.monotonicMs() - MAX_STALL_MS;
-    for (const room of [...this.#rooms]) {
+    for (const reservation of [...this.#reservations]) {
       if (this.#waiting === 0) return;
-      if (!room.isWaiting && !room.isReceived && room.progressedAtMs <= beforeMs) room.reject("stalled");
+      if (!reservation.isWaiting && !reservation.isReceived && reservation.progressedAtMs <= beforeMs)
+        reservation.reject("stalled");
     }
-    for (const room of [...this.#rooms])
-      if (room.isWaiting && room.progressedAtMs <= beforeMs && !this.#isAboveShare(room.server)) this.#makeRoom(room);
+    for (const reservation of [...this.#reservations])
+      if (reservation.isWaiting && reservation.progressedAtMs <= beforeMs && !this.#isAboveShare(reservation.server))
+        this.#makeRoom(reservation);
   }
 
   /** Rejects the newest messages while all together are charged far more than the limit. */
   #rejectExcess(): void {
     if (this.#usedBytes - this.#uncountedBytes <= this.limitBytes * WAITING_LIMIT_FACTOR) return;
-    for (const room of [...this.#rooms].reverse()) {
+    for (const reservation of [...this.#reservations].reverse()) {
       if (this.#usedBytes - this.#uncountedBytes <= this.limitBytes * WAITING_LIMIT_FACTOR) return;
-      if (room !== this.#oldest && !room.isReceived) room.reject("excess");
+      if (reservation !== this.#oldest && !reservation.isReceived) reservation.reject("excess");
     }
   }
 
   /** Rejects messages of servers above their share: the largest server first, its newest message first. */
-  #makeRoom(waiting: MessageRoom): void {
+  #makeRoom(waiting: MessageReservation): void {
     while (waiting.isWaiting) {
-      let rejected: MessageRoom | undefined;
-      for (const room of this.#rooms) {
-        if (room === this.#oldest || room.isReceived || !this.#isAboveShare(room.server)) continue;
-        if (rejected === undefined || room.server.bytes >= rejected.server.bytes) rejected = room;
+      let rejected: MessageReservation | undefined;
+      for (const reservation of this.#reservations) {
+        if (reservation === this.#oldest || reservation.isReceived || !this.#isAboveShare(reservation.server)) continue;
+        if (rejected === undefined || reservation.server.bytes >= rejected.server.bytes) rejected = reservation;
       }
       if (rejected === undefined) return;
       rejected.reject("stalled");
@@ -582,7 +587,7 @@ export class MessagePool {
 
 export type MessageRejection = "stalled" | "excess";
 
-export interface MessageRoomHandlers {
+export interface MessageReservationHandlers {
   /** Reading of a waiting message may continue. */
   resume(): void;
   /** The memory was released for other messages, because this one stalled or because too many are waiting. */
@@ -593,7 +598,7 @@ export interface MessageRoomHandlers {
 export class ServerMessages {
   /** Maintained by the pool. */
   bytes = 0;
-  rooms = 0;
+  reservations = 0;
   waiting = 0;
   readonly #pool: MessagePool;
 
@@ -601,15 +606,15 @@ export class ServerMessages {
     this.#pool = pool;
   }
 
-  open(handlers: MessageRoomHandlers): MessageRoom {
-    const room = new MessageRoom(this.#pool, this, handlers);
-    this.#pool.add(room);
-    return room;
+  open(handlers: MessageReservationHandlers): MessageReservation {
+    const reservation = new MessageReservation(this.#pool, this, handlers);
+    this.#pool.add(reservation);
+    return reservation;
   }
 }
 
 /** The memory of one message, until it is handed on. */
-export class MessageRoom {
+export class MessageReservation {
   readonly server: ServerMessages;
   /** Maintained by the pool. */
   isWaiting = false;
@@ -617,11 +622,11 @@ export class MessageRoom {
   progressedAtMs = 0;
   isReceived = false;
   readonly #pool: MessagePool;
-  readonly #handlers: MessageRoomHandlers;
+  readonly #handlers: MessageReservationHandlers;
   #progressBytes = 0;
   #isOver = false;
 
-  constructor(pool: MessagePool, server: ServerMessages, handlers: MessageRoomHandlers) {
+  constructor(pool: MessagePool, server: ServerMessages, handlers: MessageReservationHandlers) {
     this.#pool = pool;
     this.server = server;
     this.#handlers = handlers;

@@ -82,7 +82,9 @@ const FOLDED = Uint8Array.from({ length: 128 }, (_, code) => {
   return /[a-z0-9]/.test(letter) ? letter.charCodeAt(0) : HYPHEN;
 });
 
-/** Whether a server may take the two names for the same header. Folding keeps the length, so most names differ at once. */
+/**
+ * Whether a server may take the two names for the same header. Folding keeps the length, so most names differ at once.
+ */
 export function isSameHeader(one: string, other: string): boolean {
   return one === other || (one.length === other.length && areFoldedAlike(one, other));
 }

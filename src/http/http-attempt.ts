@@ -1,6 +1,7 @@
 /**
- * One outgoing HTTP call: the guard between a connection (the carrier) and the receiver of the response. It enforces the contract
- * of `HttpResponseReceiver` for every carrier, so the receiver may abort, resume or throw inside any callback.
+ * One outgoing HTTP call: the guard between a connection (the carrier) and the receiver of the response. It enforces
+ * the contract of `HttpResponseReceiver` for every carrier, so the receiver may abort, resume or throw inside any
+ * callback.
  */
 import type { Duplex } from "node:stream";
 import { surface } from "../base/errors.ts";

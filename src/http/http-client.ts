@@ -1,7 +1,7 @@
 /**
- * The interface of outgoing HTTP: a pool sends a request and calls a receiver (`head`, `data`, `end`, `fail`). Backends depend only on
- * this, not on the connections behind it. Promises, streams and abort controllers per request would each cost 1.1 to
- * 2.2 times the CPU (docs/adr/0003).
+ * The interface of outgoing HTTP: a pool sends a request and calls a receiver (`head`, `data`, `end`, `fail`). Backends
+ * depend only on this, not on the connections behind it. Promises, streams and abort controllers per request would each
+ * cost 1.1 to 2.2 times the CPU (docs/adr/0003).
  */
 import type { Duplex } from "node:stream";
 import { ExpectedError } from "../base/errors.ts";
@@ -51,11 +51,11 @@ export interface OutgoingRequest {
 /**
  * The receiver of the response to one call. `HttpAttempt` enforces this contract for every connection:
  * - Nothing is called before `send` has returned. After that, several methods may be called in one turn.
- * - `head` is called once, then `data` any number of times, then `end`; or `upgraded` alone; or `fail` at any point. `end`,
- *   `upgraded` and `fail` are final.
+ * - `head` is called once, then `data` any number of times, then `end`; or `upgraded` alone; or `fail` at any point.
+ *   `end`, `upgraded` and `fail` are final.
  * - Nothing is called after `abort`, also if `abort` is called inside a callback.
- * - `abort` and `resume` may be called inside any callback and at any later time; they do nothing once the call is over.
- *   A `resume` inside `data` takes effect even if that `data` then returns false.
+ * - `abort` and `resume` may be called inside any callback and at any later time; they do nothing once the call is
+ *   over. A `resume` inside `data` takes effect even if that `data` then returns false.
  * - After `data` has returned false, bytes that were already read (at most one read of the socket) may still follow.
  * - A callback that throws fails its own call: the connection is closed and `fail` follows with the kind `internal`,
  *   also after an `end` that threw. An exception of `fail` becomes a process warning.

@@ -1,8 +1,8 @@
 /**
- * Finds the values of a few keys in a JSON object without building its tree, in bytes (`Buffer`) that may arrive in chunks,
- * and replaces them in place. A chat request can carry 30 MB of images, and `JSON.parse` of 10 MB blocks the process for a
- * third of a second; the scanner skips strings at memory speed and keeps only the requested values. It checks structure
- * (strings closed, brackets balanced, depth), not grammar, because the receiver parses the bytes.
+ * Finds the values of a few keys in a JSON object without building its tree, in bytes (`Buffer`) that may arrive in
+ * chunks, and replaces them in place. A chat request can carry 30 MB of images, and `JSON.parse` of 10 MB blocks the
+ * process for a third of a second; the scanner skips strings at memory speed and keeps only the requested values. It
+ * checks structure (strings closed, brackets balanced, depth), not grammar, because the receiver parses the bytes.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
- * Parses and writes large JSON in steps, with `JSON.parse` and `JSON.stringify` on a few kilobytes at a time. The result is
- * the same as that of one call on the whole.
+ * Parses and writes large JSON in steps, with `JSON.parse` and `JSON.stringify` on a few kilobytes at a time. The
+ * result is the same as that of one call on the whole.
  */
 
 import type { Steps } from "../base/sliced-work.ts";

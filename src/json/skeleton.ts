@@ -1,6 +1,7 @@
 /**
  * A request as a tree without its encoded images and files. Each is replaced by a short placeholder while the tree is
- * changed or translated, and restored when the tree is written. The tree of a 20 MB request is then as small as its text.
+ * changed or translated, and restored when the tree is written. The tree of a 20 MB request is then as small as its
+ * text.
  */
 
 import { finish, type Steps } from "../base/sliced-work.ts";

@@ -105,8 +105,8 @@ export function keyAt(text: string, start: number, end: number): string {
 }
 
 /**
- * Decodes the escapes of a key (`"m\u006fdel"`). A JSON parser reads the plain word, so the gateway must as well. Invalid
- * escapes are left in place.
+ * Decodes the escapes of a key (`"m\u006fdel"`). A JSON parser reads the plain word, so the gateway must as well.
+ * Invalid escapes are left in place.
  */
 export function decodeKey(raw: string): string {
   if (!raw.includes("\\")) return raw;

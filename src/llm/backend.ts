@@ -1,6 +1,6 @@
 /**
- * `ai`: LLM providers as a backend. The backend reads a request, applies the prompt policies, selects targets for its model,
- * and forwards the request unchanged if the provider has the client's dialect, otherwise translated.
+ * `ai`: LLM providers as a backend. The backend reads a request, applies the prompt policies, selects targets for its
+ * model, and forwards the request unchanged if the provider has the client's dialect, otherwise translated.
  */
 
 import { createIdSource } from "../base/ids.ts";

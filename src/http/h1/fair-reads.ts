@@ -1,7 +1,8 @@
 /**
  * Keeps turns of the loop short and accepts waiting connections in time, however much other sockets send. libuv accepts
  * one connection in each turn, in the order in which they came, and reads a socket up to 32 times in a turn while each
- * read fills the buffer. With turns of 20 ms, 300 connections of one client would delay the next client by 6 s. Therefore:
+ * read fills the buffer. With turns of 20 ms, 300 connections of one client would delay the next client by 6 s.
+ * Therefore:
  *
  * - After 32 reads that filled the buffer in one turn, each socket is read at most once more in that turn.
  * - When a long turn has accepted a connection, sockets are not read again until the backlog is empty or 20 ms have

@@ -1,10 +1,12 @@
 /**
- * How the engine reads sockets. By default all sockets of a thread read into one shared buffer: Node allocates 64 KiB for each read
- * and passes the bytes through a stream, while copying a small read out of a fixed buffer costs a fraction of that. Accepted sockets and
- * pipes of children have no documented option for this, so `readOpened` sets the properties that Node's own `onread` option sets.
+ * How the engine reads sockets. By default all sockets of a thread read into one shared buffer: Node allocates 64 KiB
+ * for each read and passes the bytes through a stream, while copying a small read out of a fixed buffer costs a
+ * fraction of that. Accepted sockets and pipes of children have no documented option for this, so `readOpened` sets the
+ * properties that Node's own `onread` option sets.
  *
- * `setFastReads(false)`, or `GATEWAY_FAST_READS=off` in the environment of the gateway, reads every socket through its `data` events instead.
- * The behavior is the same; `test/scenario/plain-reads.test.ts` runs the engine's tests that way.
+ * `setFastReads(false)`, or `GATEWAY_FAST_READS=off` in the environment of the gateway, reads every socket through its
+ * `data` events instead. The behavior is the same; `test/scenario/plain-reads.test.ts` runs the engine's tests that
+ * way.
  */
 import { type OnReadOpts, Socket } from "node:net";
 import { fairReads } from "./fair-reads.ts";
@@ -57,8 +59,8 @@ interface Handle {
 }
 
 /**
- * For a socket that Node opened (accepted, or a pipe of a child). Returns false if fast reads are off, the socket uses TLS, or this version of Node
- * lacks one of the properties; the caller then listens to `data` events.
+ * For a socket that Node opened (accepted, or a pipe of a child). Returns false if fast reads are off, the socket uses
+ * TLS, or this version of Node lacks one of the properties; the caller then listens to `data` events.
  */
 export function readOpened(socket: Socket, reader: SocketReader): boolean {
   const { _handle: handle } = socket as unknown as { _handle?: Handle | null };

@@ -1,13 +1,14 @@
 /**
- * One LLM call with failover: a state machine over the targets that can serve it. The gateway calls the targets in order and
- * moves on to the next one when a target is unreachable, too slow, or responds with a status in `failoverOn`, as long as no
- * byte has reached the client. The last response goes to the client whatever it is.
+ * One LLM call with failover: a state machine over the targets that can serve it. The gateway calls the targets in
+ * order and moves on to the next one when a target is unreachable, too slow, or responds with a status in `failoverOn`,
+ * as long as no byte has reached the client. The last response goes to the client whatever it is.
  *
- * A response is committed to the client with its head. Two exceptions hold the head back: a target with a first-byte timeout
- * commits with its first byte, and a possible context-length error commits only after its body was read. Redirects are never
- * followed, because a provider key must not be sent to an address from a response.
+ * A response is committed to the client with its head. Two exceptions hold the head back: a target with a first-byte
+ * timeout commits with its first byte, and a possible context-length error commits only after its body was read.
+ * Redirects are never followed, because a provider key must not be sent to an address from a response.
  *
- * `HttpResponseReceiver` guarantees that a call makes no callbacks after `abort()`, so every callback belongs to `#attempt`.
+ * `HttpResponseReceiver` guarantees that a call makes no callbacks after `abort()`, so every callback belongs to
+ * `#attempt`.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
@@ -448,8 +449,8 @@ interface PlannedTarget {
 }
 
 /**
- * The targets of one call in the order to try them, each planned when its turn comes. Targets whose translation drops part of
- * the request come after those that keep all of it. Targets that cannot serve the request are skipped.
+ * The targets of one call in the order to try them, each planned when its turn comes. Targets whose translation drops
+ * part of the request come after those that keep all of it. Targets that cannot serve the request are skipped.
  */
 class TargetQueue {
   /** Why the first skipped target cannot serve the request. */
@@ -534,8 +535,8 @@ function tokenCountFormat({ free, format, suffix }: Dialect): Format | undefined
 }
 
 /**
- * The timeouts of one target: until the first byte of its response body, and between two chunks. Time during which the client
- * is not reading does not count. There is one timer at most, and each chunk costs one read of the clock.
+ * The timeouts of one target: until the first byte of its response body, and between two chunks. Time during which the
+ * client is not reading does not count. There is one timer at most, and each chunk costs one read of the clock.
  */
 class ResponseTimer {
   readonly #clock: Clock;

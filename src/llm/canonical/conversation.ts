@@ -142,8 +142,8 @@ export class TurnList {
 }
 
 /**
- * Removes the parts that a provider does not support. A turn that becomes empty is removed as well: every provider rejects
- * an empty turn, and the client could never continue the conversation.
+ * Removes the parts that a provider does not support. A turn that becomes empty is removed as well: every provider
+ * rejects an empty turn, and the client could never continue the conversation.
  */
 export function keepSupportedParts(turns: readonly Turn[], isSupported: (part: Part) => boolean): readonly Turn[] {
   const kept = new TurnList();

@@ -1,6 +1,6 @@
 /**
- * Adds prompt-cache markers for `ai.promptCaching`: Anthropic's `cache_control` and Bedrock's `cachePoint`, at the end of
- * the tools, the system prompt and the conversation. Requests that have markers already, or that are too short to be
+ * Adds prompt-cache markers for `ai.promptCaching`: Anthropic's `cache_control` and Bedrock's `cachePoint`, at the end
+ * of the tools, the system prompt and the conversation. Requests that have markers already, or that are too short to be
  * cached, stay unchanged.
  */
 

@@ -1,6 +1,7 @@
 /**
- * Reads the fields of a client's request and reports the ones that cannot be translated: type checks with errors that name
- * the parameter, settings under the provider's names, and the fields that a provider does not support (`unsupported`).
+ * Reads the fields of a client's request and reports the ones that cannot be translated: type checks with errors that
+ * name the parameter, settings under the provider's names, and the fields that a provider does not support
+ * (`unsupported`).
  */
 
 import { ExpectedError } from "../../base/errors.ts";

@@ -7,7 +7,9 @@ import type { Signature } from "./conversation.ts";
 
 export type Finish = "stop" | "length" | "toolCalls" | "filter";
 
-/** `choice` is the index among several requested choices, otherwise 0. `call` numbers the tool calls of a choice from 0. */
+/**
+ * `choice` is the index among several requested choices, otherwise 0. `call` numbers the tool calls of a choice from 0.
+ */
 export interface ResponseSink {
   begin(id: string | undefined, model: string | undefined): void;
   text(choice: number, text: string): void;

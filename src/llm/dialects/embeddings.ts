@@ -1,7 +1,7 @@
 /**
  * Translates OpenAI embeddings requests for providers with their own formats: Titan, Cohere and Nova on Bedrock
- * (`invoke`), Gemini (`batchEmbedContents`) and Vertex (`predict`). Unsupported parameters are rejected or reported. Vectors
- * are returned as numbers or base64, as the client requested.
+ * (`invoke`), Gemini (`batchEmbedContents`) and Vertex (`predict`). Unsupported parameters are rejected or reported.
+ * Vectors are returned as numbers or base64, as the client requested.
  */
 
 import { isMembers, type Members } from "../../json/json.ts";

@@ -1,6 +1,6 @@
 /**
- * Decompresses a response for reading, never for forwarding. The output is bounded, because a few kilobytes can expand into
- * gigabytes; larger responses are not read.
+ * Decompresses a response for reading, never for forwarding. The output is bounded, because a few kilobytes can expand
+ * into gigabytes; larger responses are not read.
  */
 import { brotliDecompressSync, constants, gunzipSync, inflateSync } from "node:zlib";
 

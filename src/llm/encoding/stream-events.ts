@@ -1,6 +1,7 @@
 /**
  * Parses and writes the JSON of one stream event, in steps if it is large, and finds where a server-sent event ends. An
- * event with too many values is rejected, because parsing it would block the event loop; models do not send such events.
+ * event with too many values is rejected, because parsing it would block the event loop; models do not send such
+ * events.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";

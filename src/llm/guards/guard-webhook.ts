@@ -1,6 +1,7 @@
 /**
- * An external guard: it receives the texts of a request or response as JSON and returns pass, mask (with replacement texts)
- * or reject. A timeout or an invalid verdict is a failure; `failureMode` decides whether a failure rejects or passes.
+ * An external guard: it receives the texts of a request or response as JSON and returns pass, mask (with replacement
+ * texts) or reject. A timeout or an invalid verdict is a failure; `failureMode` decides whether a failure rejects or
+ * passes.
  */
 
 import { z } from "zod";

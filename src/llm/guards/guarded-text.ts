@@ -1,6 +1,6 @@
 /**
- * Applies guards to a text. A text may arrive in pieces (the deltas of a stream) or be split over several strings that a
- * reader sees as one (the parts of a message): a match that crosses such a border is found, too.
+ * Applies guards to a text. A text may arrive in pieces (the deltas of a stream) or be split over several strings that
+ * a reader sees as one (the parts of a message): a match that crosses such a border is found, too.
  *
  * The guards run in their order. A match of an earlier guard that masks hides its characters from later guards that
  * reject. Matches that overlap are masked once.

@@ -1,6 +1,6 @@
 /**
- * Applies `ai` policies to a request in the client's dialect, in this order: defaults and overrides, messages before and
- * after, guards. The model was resolved before.
+ * Applies `ai` policies to a request in the client's dialect, in this order: defaults and overrides, messages before
+ * and after, guards. The model was resolved before.
  */
 
 import type { Steps } from "../../base/sliced-work.ts";
@@ -18,7 +18,9 @@ export function mergeRules(rules: readonly PromptRules[]): PromptRules {
   return merged;
 }
 
-/** The rules for requests that are not read as LLM calls: lists, stored responses, WebSockets. Outermost scope first. */
+/**
+ * The rules for requests that are not read as LLM calls: lists, stored responses, WebSockets. Outermost scope first.
+ */
 const rulesOfUnread = new WeakMap<Exchange, PromptRules[]>();
 
 export function noteUnreadRules(exchange: Exchange, rules: PromptRules): void {

@@ -1,10 +1,10 @@
 /**
- * Guards over a stream, where a match may begin in one event and end in another. Each channel has its
- * own text: the gateway holds back its last characters until more of the same channel follows or the channel ends. Events of
- * other channels, pings, usage and empty deltas release nothing. Complete strings are guarded in place.
+ * Guards over a stream, where a match may begin in one event and end in another. Each channel has its own text: the
+ * gateway holds back its last characters until more of the same channel follows or the channel ends. Events of other
+ * channels, pings, usage and empty deltas release nothing. Complete strings are guarded in place.
  *
- * Held text of a channel goes out before the event that ends the channel. All of it is done in steps, because one event may
- * be megabytes of text.
+ * Held text of a channel goes out before the event that ends the channel. All of it is done in steps, because one event
+ * may be megabytes of text.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -16,7 +16,9 @@ import { GuardedText, type GuardFound, guardParts, spreadText } from "./guarded-
 import { isStructural, labelOf, mapTexts, readPath, type TextPlace } from "./text-places.ts";
 
 export interface StreamGuard {
-  /** Returns the events to send now. Throws GuardRejection, EventTooComplex or TooManyChannels. Calls must not overlap. */
+  /**
+   * Returns the events to send now. Throws GuardRejection, EventTooComplex or TooManyChannels. Calls must not overlap.
+   */
   event(event: SseEvent): Steps<SseEvent[]>;
   /** Returns the events that were held back. */
   end(): Steps<SseEvent[]>;

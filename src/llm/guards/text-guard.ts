@@ -1,7 +1,7 @@
 /**
- * Compiles the patterns of a guard. They are RE2 (no look-around, no back references) and run with a budget, so a search
- * takes time linear in the text. A text that exceeds its budget counts as a match: a guard that could not read a text must
- * not let it pass.
+ * Compiles the patterns of a guard. They are RE2 (no look-around, no back references) and run with a budget, so a
+ * search takes time linear in the text. A text that exceeds its budget counts as a match: a guard that could not read a
+ * text must not let it pass.
  */
 import { compileRegex, type Regex } from "../../cel/functions/regex.ts";
 import type { TextGuard, TextMatch } from "../request/llm-call.ts";

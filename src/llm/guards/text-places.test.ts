@@ -1,7 +1,7 @@
 /**
- * Every string position of the dialects: a secret is planted in one position after the other of typed samples and of all
- * golden translations, and each position is guarded unless it is on the list of structural ones here. A new member of a
- * dialect is a position like any other: it is guarded without a change to the code.
+ * Every string position of the dialects: a secret is planted in one position after the other of typed samples and of
+ * all golden translations, and each position is guarded unless it is on the list of structural ones here. A new member
+ * of a dialect is a position like any other: it is guarded without a change to the code.
  */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
@@ -20,7 +20,10 @@ const SECRET = "secret-123";
 const GUARDS = [compileTextGuard("mask", [{ pattern: "(?i)secret-\\d+" }], { status: 403, message: "no" })];
 const GOLDENS = "test/golden/llm";
 
-/** Members whose strings pass if they have no white space. Each is an identifier, a word of the protocol, or sealed data. */
+/**
+ * Members whose strings pass if they have no white space. Each is an identifier, a word of the protocol, or sealed
+ * data.
+ */
 const STRUCTURAL = new Set([
   ...["id", "type", "role", "model", "object", "status", "event_type"],
   ...["tool_call_id", "call_id", "tool_use_id", "toolUseId", "item_id", "file_id", "container_id", "response_id"],

@@ -1,11 +1,11 @@
 /**
- * Finds every text in the body of a request, a response or a stream event, in any dialect. It denies by default: a string
- * is a text unless its member is on the short list of structural members below, so a member that a provider adds tomorrow is
- * guarded as well. Regular expressions and webhooks read the same texts.
+ * Finds every text in the body of a request, a response or a stream event, in any dialect. It denies by default: a
+ * string is a text unless its member is on the short list of structural members below, so a member that a provider adds
+ * tomorrow is guarded as well. Regular expressions and webhooks read the same texts.
  *
  * - Members that hold arbitrary JSON (tool arguments, schemas, metadata) are texts with all their strings and names.
- * - Encoded data (base64, data URLs) that decodes to text is guarded decoded and encoded again. Images, audio, and other
- *   binary data pass.
+ * - Encoded data (base64, data URLs) that decodes to text is guarded decoded and encoded again. Images, audio, and
+ *   other binary data pass.
  * - The parts of one message are joined: they are one text to the model.
  * - Token probabilities and token ids repeat a response token by token. They are withheld.
  */

@@ -1,6 +1,6 @@
 /**
- * Amazon Bedrock: converse and invoke are native, other dialects become converse; so do Anthropic's messages, unless the
- * model is a Claude, which reads them through invoke. So do models for embeddings. The model is in the path.
+ * Amazon Bedrock: converse and invoke are native, other dialects become converse; so do Anthropic's messages, unless
+ * the model is a Claude, which reads them through invoke. So do models for embeddings. The model is in the path.
  */
 import { pathSegment, slashedName } from "../../http/request-path.ts";
 import { type Format, isConversation } from "../request/dialect.ts";

@@ -1,7 +1,7 @@
 /**
- * Recognizes an LLM request to a plain HTTP backend: JSON that names a model, a form that does, or a known path. The server
- * is unknown, so the request is read as leniently as any server might, and text that two servers could read differently
- * is reported as unclear.
+ * Recognizes an LLM request to a plain HTTP backend: JSON that names a model, a form that does, or a known path. The
+ * server is unknown, so the request is read as leniently as any server might, and text that two servers could read
+ * differently is reported as unclear.
  */
 import { isUtf8 } from "node:buffer";
 import type { Steps } from "../../base/sliced-work.ts";
@@ -80,8 +80,8 @@ function* detectInList(bytes: Buffer, others: readonly string[]): Steps<Detected
 }
 
 /**
- * Classifies the start of a body: `json` is UTF-8, `foreign` is JSON in UTF-16 or UTF-32, which servers detect by the first
- * bytes, `other` is not JSON, and `open` needs more bytes.
+ * Classifies the start of a body: `json` is UTF-8, `foreign` is JSON in UTF-16 or UTF-32, which servers detect by the
+ * first bytes, `other` is not JSON, and `open` needs more bytes.
  */
 export function beginningOf(bytes: Buffer): "json" | "foreign" | "other" | "open" {
   const first = firstByte(bytes);

@@ -1,6 +1,6 @@
 /**
- * Determines the API dialect of a request from the end of its path, because clients may use any base path. For Gemini and
- * Bedrock the path also names the model.
+ * Determines the API dialect of a request from the end of its path, because clients may use any base path. For Gemini
+ * and Bedrock the path also names the model.
  */
 
 /** The format of request, response and stream. */
@@ -37,8 +37,8 @@ export interface Dialect {
   /** The path belongs to an LLM API. On other paths a request is read as OpenAI chat. */
   readonly isKnown: boolean;
   /**
-   * False if the request's model is not the one that runs: batches, files and fine-tuning use stored requests, so an allowed
-   * model in the request proves nothing.
+   * False if the request's model is not the one that runs: batches, files and fine-tuning use stored requests, so an
+   * allowed model in the request proves nothing.
    */
   readonly goesByModel: boolean;
 }

@@ -84,8 +84,8 @@ export interface TextGuard {
   readonly action: "mask" | "reject";
   readonly rejection: { readonly status: number; readonly message: string };
   /**
-   * Finds the matches at or after `from`. The text before it is context for `^` and `\b`. Runs in steps, because text may be
-   * long. A text that exceeds the budget counts as one match.
+   * Finds the matches at or after `from`. The text before it is context for `^` and `\b`. Runs in steps, because text
+   * may be long. A text that exceeds the budget counts as one match.
    */
   finding(text: string, from: number): Steps<readonly TextMatch[]>;
 }

@@ -1,7 +1,8 @@
 /**
- * The attributes of one LLM request, as one object shape for every request. The token estimate is computed on first use,
- * because most requests have no token limit. Fields for the backend and policies only are private. Requests that a token
- * limit counts but that cannot be read as LLM calls (forms, uploads, compressed or ambiguous bodies) are charged by size.
+ * The attributes of one LLM request, as one object shape for every request. The token estimate is computed on first
+ * use, because most requests have no token limit. Fields for the backend and policies only are private. Requests that a
+ * token limit counts but that cannot be read as LLM calls (forms, uploads, compressed or ambiguous bodies) are charged
+ * by size.
  */
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -145,14 +146,20 @@ export class LlmRequestFacts implements LlmFacts {
 const NO_BYTES = Buffer.alloc(0);
 const NO_MODELS: readonly string[] = [];
 
-/** Sets the attributes, unless an earlier attempt did. `models` are those of the URL or a form, the request's model first. */
+/**
+ * Sets the attributes, unless an earlier attempt did. `models` are those of the URL or a form, the request's model
+ * first.
+ */
 export function noteSizedRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): LlmFacts {
   const facts = exchange.facts.llm ?? sizedFacts(exchange.request, models);
   exchange.facts.llm = facts;
   return facts;
 }
 
-/** Sets attributes for a request that only stores something: it requires a budget that is not exhausted, and costs nothing. */
+/**
+ * Sets attributes for a request that only stores something: it requires a budget that is not exhausted, and costs
+ * nothing.
+ */
 export function noteFreeRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): void {
   if (exchange.facts.llm !== undefined) return;
   const facts = new LlmRequestFacts(models[0], false, NO_BYTES, undefined, models);

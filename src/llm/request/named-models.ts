@@ -29,7 +29,9 @@ const MAX_KNOWN_KEY_BYTES = 64;
 /** Takes about 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
 
-/** Suffixes of keys that name models, without case and separators: `draft_model`, `modelId`, `context_window_fallbacks`. */
+/**
+ * Suffixes of keys that name models, without case and separators: `draft_model`, `modelId`, `context_window_fallbacks`.
+ */
 const NAMING =
   /(?:(?:model|fallback)(?:s|ids?|names?|arns?|ur[il]s?|lists?|groups?|deployments?|alias(?:es)?|aliasmap|maps?|slugs?|versions?|identifiers?)?|^(?:azure)?(?:deployment|engine)(?:id|name)?|^preset)$/;
 

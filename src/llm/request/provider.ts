@@ -1,7 +1,7 @@
 /**
  * The description of an LLM provider: data and pure functions, without I/O or state. A format that is absent is not
- * supported. Differences between providers belong in their own files, not in shared code. Also reads the response headers
- * that providers share: `retry-after` (RFC 9110 section 10.2.3, or OpenAI's `retry-after-ms`) and request ids.
+ * supported. Differences between providers belong in their own files, not in shared code. Also reads the response
+ * headers that providers share: `retry-after` (RFC 9110 section 10.2.3, or OpenAI's `retry-after-ms`) and request ids.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";

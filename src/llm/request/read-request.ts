@@ -1,8 +1,8 @@
 /**
- * Reads an LLM request from its path and body, JSON or multipart: model, stream, options, and their positions, so that one
- * of them can be changed without parsing the rest. Routing, model access, limits, prices and the log use this result.
- * Ambiguous requests are rejected, because the provider might read them differently: repeated keys, a path and a body that
- * disagree, or forms that servers parse in different ways.
+ * Reads an LLM request from its path and body, JSON or multipart: model, stream, options, and their positions, so that
+ * one of them can be changed without parsing the rest. Routing, model access, limits, prices and the log use this
+ * result. Ambiguous requests are rejected, because the provider might read them differently: repeated keys, a path and
+ * a body that disagree, or forms that servers parse in different ways.
  */
 import { isUtf8 } from "node:buffer";
 import { finish, type Steps } from "../../base/sliced-work.ts";
@@ -157,8 +157,8 @@ const [CR, LF, DASH] = [13, 10, 45];
 /** A part header without control characters or line folding. */
 const HEAD_LINE = /^([\w!#$%&'*+.^`|~-]+):[ \t]*([ -~\x80-\xff]*)$/;
 /**
- * One spelling per parameter, in any order; `filename` makes a part a file. Servers disagree on whether `\"` ends a string,
- * so it is allowed only in a file name in which no parser could find another parameter.
+ * One spelling per parameter, in any order; `filename` makes a part a file. Servers disagree on whether `\"` ends a
+ * string, so it is allowed only in a file name in which no parser could find another parameter.
  */
 const DISPOSITION =
   /^form-data((?:; ?name=(?:"[\w.[\]-]+"|[\w.[\]-]+)|; ?filename=(?:"(?:[^"\\]|\\(?!"))*"|"(?:[^"\\;=]|\\[^";=])*\\"(?:[^"\\;=]|\\[^;=])*"|[\w.-]+)|; ?filename\*=[\w.%'!#$&+^`|~-]+)+)$/i;

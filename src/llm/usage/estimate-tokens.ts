@@ -1,8 +1,8 @@
 /**
  * Estimates token counts without a tokenizer: of requests at admission, of responses that end before they report usage,
- * and of bodies that are charged by size. Byte-pair tokenizers can be blocked for seconds by 50 KB of hostile text; this
- * estimate adds one table entry per byte and only samples long text. It is within 25% of the real count on ordinary
- * English, code and CJK text, and the real count replaces it when the provider reports one.
+ * and of bodies that are charged by size. Byte-pair tokenizers can be blocked for seconds by 50 KB of hostile text;
+ * this estimate adds one table entry per byte and only samples long text. It is within 25% of the real count on
+ * ordinary English, code and CJK text, and the real count replaces it when the provider reports one.
  */
 
 import { isUtf8 } from "node:buffer";

@@ -26,8 +26,8 @@ const NAME_TO_BRACE_BYTES = 24;
 const BLANK_LINE = Buffer.from("\n\n");
 
 /**
- * The same test on the bytes of server-sent events, without decoding them. Returns the offset of the first event that may
- * hold usage, or -1. `bytes` must start with an event.
+ * The same test on the bytes of server-sent events, without decoding them. Returns the offset of the first event that
+ * may hold usage, or -1. `bytes` must start with an event.
  */
 export function usageEventAt(bytes: Buffer): number {
   for (let at = bytes.indexOf(NAME); at >= 0; at = bytes.indexOf(NAME, at + NAME.length)) {

@@ -1,6 +1,6 @@
 /**
- * Removes the usage chunk from a chat stream whose client did not request it: the last chunk, the one without choices. All
- * other bytes pass unchanged; only an incomplete event at the end of a chunk is buffered.
+ * Removes the usage chunk from a chat stream whose client did not request it: the last chunk, the one without choices.
+ * All other bytes pass unchanged; only an incomplete event at the end of a chunk is buffered.
  */
 
 import { isMembers, parseMembers } from "../../json/json.ts";

@@ -1,6 +1,6 @@
 /**
- * Metrics of LLM calls under the OpenTelemetry semantic conventions for generative AI. The model label is the name from the
- * provider or the configuration, so that clients cannot create series with invented names.
+ * Metrics of LLM calls under the OpenTelemetry semantic conventions for generative AI. The model label is the name from
+ * the provider or the configuration, so that clients cannot create series with invented names.
  */
 import type { LlmFacts } from "../../core/facts.ts";
 import type { Histogram, Metrics } from "../../observe/log/metrics.ts";

@@ -1,6 +1,6 @@
 /**
- * Price catalogues: US dollars per million tokens by provider and model, from the shipped list or the operator's file. The
- * cost of a model without an entry is unknown, not zero.
+ * Price catalogues: US dollars per million tokens by provider and model, from the shipped list or the operator's file.
+ * The cost of a model without an entry is unknown, not zero.
  */
 import { z } from "zod";
 import type { LlmFacts } from "../../core/facts.ts";
@@ -137,7 +137,9 @@ export function priceOf(
   return rates && (inputTokens * rates.input + outputTokens * rates.output) / 1_000_000;
 }
 
-/** The cost in US dollars; undefined if the model has no price. `asked` is the model name that was sent to the provider. */
+/**
+ * The cost in US dollars; undefined if the model has no price. `asked` is the model name that was sent to the provider.
+ */
 export function costOf(catalogue: PriceCatalogue, facts: LlmFacts, asked?: string): number | undefined {
   const { provider = "", inputTokens, outputTokens } = facts;
   if (inputTokens === undefined || outputTokens === undefined) return undefined;

@@ -1,10 +1,10 @@
 /**
- * Reads usage and model from a response while it is delivered, in any provider's format: JSON, server-sent events and AWS
- * event streams, compressed or not. It changes nothing, buffers one event at a time, and estimates the tokens of delivered
- * text that no usage counts, so that an interrupted response can be settled too.
+ * Reads usage and model from a response while it is delivered, in any provider's format: JSON, server-sent events and
+ * AWS event streams, compressed or not. It changes nothing, buffers one event at a time, and estimates the tokens of
+ * delivered text that no usage counts, so that an interrupted response can be settled too.
  *
- * JSON is searched from its ends before it is parsed. The bytes `"usage":` cannot occur inside a JSON string, because the
- * quotes would be escaped, so they are always a member's name. Ambiguous cases are left to the parser.
+ * JSON is searched from its ends before it is parsed. The bytes `"usage":` cannot occur inside a JSON string, because
+ * the quotes would be escaped, so they are always a member's name. Ambiguous cases are left to the parser.
  */
 import type { LlmFacts } from "../../core/facts.ts";
 import { createSseParser, type SseEvent } from "../../http/sse.ts";

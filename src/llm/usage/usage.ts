@@ -1,7 +1,8 @@
 /**
- * Token usage in one format, read from any provider's usage object, and the counts that a call is charged. Cached tokens
- * count as input; providers that exclude them (Anthropic, Bedrock) are corrected. Values that are not counts are treated
- * as absent, so that a faulty upstream can neither raise a budget nor distort a metric. Zero is a count; absent is not.
+ * Token usage in one format, read from any provider's usage object, and the counts that a call is charged. Cached
+ * tokens count as input; providers that exclude them (Anthropic, Bedrock) are corrected. Values that are not counts are
+ * treated as absent, so that a faulty upstream can neither raise a budget nor distort a metric. Zero is a count; absent
+ * is not.
  */
 import type { LlmFacts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
@@ -215,8 +216,8 @@ export function usedTokens(llm: LlmFacts | undefined, outcome: Outcome): number 
 }
 
 /**
- * A rejection or an unreachable provider used no tokens. After a timeout or a client disconnect the provider may still have
- * generated output.
+ * A rejection or an unreachable provider used no tokens. After a timeout or a client disconnect the provider may still
+ * have generated output.
  */
 function answeredWithoutWork(outcome: Outcome): boolean {
   return outcome.end === "complete" && outcome.status !== undefined && outcome.status >= 400 && outcome.status !== 504;

@@ -5,7 +5,7 @@
 
 import {
   type MessageRejection,
-  type MessageRoom,
+  type MessageReservation,
   type ServerMessages,
   SMALL_MESSAGE_BYTES,
 } from "../../base/memory-budget.ts";
@@ -166,9 +166,9 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
   readonly #maxBytes: number;
   readonly #messages: ServerMessages;
   /** Memory of a large message that is being received. */
-  #room: MessageRoom | undefined = undefined;
+  #room: MessageReservation | undefined = undefined;
   /** Memory of the last large message until it is parsed. */
-  #parsing: MessageRoom | undefined = undefined;
+  #parsing: MessageReservation | undefined = undefined;
   #status = 0;
   #parser: SseParser | undefined = undefined;
   #body: TextPieces | undefined = undefined;

@@ -15,7 +15,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import { contain, ExpectedError } from "../../base/errors.ts";
 import { checkSpareDescriptors } from "../../base/file-descriptors.ts";
 import { InOrder } from "../../base/in-order.ts";
-import { type MessageRoom, type ServerMessages, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
+import { type MessageReservation, type ServerMessages, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
 import { SLICED_BYTES } from "../../base/sliced-work.ts";
 import { TextPieces } from "../../base/text-pieces.ts";
 import { borrowingReader, readOpened } from "../../http/h1/socket-reads.ts";
@@ -155,8 +155,8 @@ export class StdioProcess {
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable> | undefined;
   #stderr: StderrTail | undefined = undefined;
   /** Memory of a long line that is being received. */
-  #room: MessageRoom | undefined = undefined;
-  #parsing: MessageRoom | undefined = undefined;
+  #room: MessageReservation | undefined = undefined;
+  #parsing: MessageReservation | undefined = undefined;
   #isPaused = false;
   #batch = "";
   #isBatching = false;

@@ -1,6 +1,6 @@
 /**
- * The report of a dry run: the listener, the route, each policy with its verdict, the limits, the backend, and the status.
- * Credentials are redacted.
+ * The report of a dry run: the listener, the route, each policy with its verdict, the limits, the backend, and the
+ * status. Credentials are redacted.
  */
 import type { Exchange, Failure, LimitReading, ShadowDenial, Step } from "../../core/exchange.ts";
 import { shownPrincipal } from "../../core/principal.ts";
@@ -21,7 +21,10 @@ export interface DryReport {
   readonly route: string | null;
   /** 200 if a backend would be called; its actual response is not known. */
   readonly status: number;
-  /** `forwarded`: a backend is called. `answered`: the gateway responds, for example with a redirect. `refused`: it rejects. */
+  /**
+   * `forwarded`: a backend is called. `answered`: the gateway responds, for example with a redirect. `refused`: it
+   * rejects.
+   */
   readonly outcome: "forwarded" | "answered" | "refused";
   readonly reason?: Pick<Failure, "code" | "message" | "detail">;
   /** The authenticated user. */

@@ -164,7 +164,10 @@ function listed(listeners: readonly Listener[]): string {
 }
 
 export interface DryMessage {
-  /** Default: `tools/call` with a tool, `prompts/get` with a prompt, `resources/read` with a resource, else `tools/list`. */
+  /**
+   * Default: `tools/call` with a tool, `prompts/get` with a prompt, `resources/read` with a resource, else
+   * `tools/list`.
+   */
   readonly method?: string | undefined;
   readonly tool?: string | undefined;
   readonly arguments?: Readonly<Record<string, unknown>> | undefined;

@@ -1,6 +1,7 @@
 /**
- * Runs a described or recorded request through the real pipeline without sending anything. Charges of a described request
- * are refunded. Most runs finish synchronously, without a promise or a timer, because rehearsals make thousands of them.
+ * Runs a described or recorded request through the real pipeline without sending anything. Charges of a described
+ * request are refunded. Most runs finish synchronously, without a promise or a timer, because rehearsals make thousands
+ * of them.
  */
 import type { Clock } from "../../base/clock.ts";
 import { ERRORS, GatewayError } from "../../core/errors.ts";
@@ -205,7 +206,9 @@ function unwalked(error: unknown): Verdict {
   return { ...nothing, status: 0, code: "not_served", reason: (error as Error).message };
 }
 
-/** The verdict at the time of the recording. Failures of backends do not depend on the configuration and are ignored. */
+/**
+ * The verdict at the time of the recording. Failures of backends do not depend on the configuration and are ignored.
+ */
 export function recordedVerdict({ route, status, code }: RecordedRequest): Verdict {
   const isRefused = code !== null && ERRORS[code as keyof typeof ERRORS]?.source === "client";
   return {

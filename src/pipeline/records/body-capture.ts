@@ -1,6 +1,6 @@
 /**
- * Captures the first 64 KiB of a body for the trace without delaying it. Tokens and secrets of OAuth endpoints are redacted
- * when it is shown.
+ * Captures the first 64 KiB of a body for the trace without delaying it. Tokens and secrets of OAuth endpoints are
+ * redacted when it is shown.
  */
 
 import type { RequestBody } from "../../core/exchange.ts";

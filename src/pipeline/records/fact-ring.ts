@@ -1,6 +1,6 @@
 /**
- * The facts of the last requests, for rehearsals and recordings: texts in buffers of their own, which the collector does
- * not walk through. Memory is taken as requests come and bounded; the oldest go first.
+ * The facts of the last requests, for rehearsals and recordings: texts in buffers of their own, which the collector
+ * does not walk through. Memory is taken as requests come and bounded; the oldest go first.
  */
 import { Buffer } from "node:buffer";
 import type { Exchange } from "../../core/exchange.ts";
@@ -9,7 +9,9 @@ import type { Redaction } from "../../observe/trace/redact.ts";
 import { type RecordedRequest, readRecord, recordText, timeOf } from "./recorded-request.ts";
 
 export const RECORDED_REQUESTS = 10_000;
-/** Of more, these are kept: the last requests reach back 20 seconds at least, and a busy gateway does not pay for each. */
+/**
+ * Of more, these are kept: the last requests reach back 20 seconds at least, and a busy gateway does not pay for each.
+ */
 const RECORDED_PER_SECOND = 500;
 const WINDOW_MS = 100;
 /** A request with more (long claims, many headers) is left out. */

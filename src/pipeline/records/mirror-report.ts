@@ -1,6 +1,6 @@
 /**
- * The results of comparing mirror responses since the start: the differences by route and mirror, with counts and examples.
- * All lists are bounded; anything beyond is only counted.
+ * The results of comparing mirror responses since the start: the differences by route and mirror, with counts and
+ * examples. All lists are bounded; anything beyond is only counted.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Metrics } from "../../observe/log/metrics.ts";

@@ -1,6 +1,7 @@
 /**
- * Requests that the short memory has forgotten, read from the facts that are kept for rehearsals: who asked for what, where
- * it went and how it ended, up to ten thousand requests back. What a rule saw, headers and times of single policies are gone.
+ * Requests that the short memory has forgotten, read from the facts that are kept for rehearsals: who asked for what,
+ * where it went and how it ended, up to ten thousand requests back. What a rule saw, headers and times of single
+ * policies are gone.
  */
 
 import { Buffer } from "node:buffer";

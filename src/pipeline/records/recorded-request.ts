@@ -1,7 +1,7 @@
 /**
  * The record of a request for rehearsals: its head without credentials, the identity, the attributes of its MCP or LLM
- * message, and the outcome; never a body, a token or a key. Records are serialized as text, because 10,000 objects would
- * slow down garbage collection and text in buffers does not.
+ * message, and the outcome; never a body, a token or a key. Records are serialized as text, because 10,000 objects
+ * would slow down garbage collection and text in buffers does not.
  */
 
 import type { Exchange } from "../../core/exchange.ts";

@@ -1,6 +1,6 @@
 /**
- * Counts requests and their durations per gateway, route, backend, method and status. A series is looked up by a key that is
- * built from existing strings of the request.
+ * Counts requests and their durations per gateway, route, backend, method and status. A series is looked up by a key
+ * that is built from existing strings of the request.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";

@@ -1,6 +1,6 @@
 /**
- * The requests that policies in `mode: shadow` would have denied since the start: by route, policy and rule, with subjects,
- * counts and examples. All lists are bounded; anything beyond is only counted.
+ * The requests that policies in `mode: shadow` would have denied since the start: by route, policy and rule, with
+ * subjects, counts and examples. All lists are bounded; anything beyond is only counted.
  */
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
 import type { Metrics } from "../../observe/log/metrics.ts";

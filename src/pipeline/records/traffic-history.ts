@@ -1,7 +1,7 @@
 /**
- * Traffic statistics of the last day, in memory: requests, failures, durations, tokens and cost. There are two ring buffers
- * of time slots, fine for half an hour and coarse for a day. Slots are reset lazily, so an idle gateway does no work. The
- * statistics can be serialized to a string, so that a store can keep them across restarts.
+ * Traffic statistics of the last day, in memory: requests, failures, durations, tokens and cost. There are two ring
+ * buffers of time slots, fine for half an hour and coarse for a day. Slots are reset lazily, so an idle gateway does no
+ * work. The statistics can be serialized to a string, so that a store can keep them across restarts.
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";

@@ -1,8 +1,8 @@
 /**
  * Route matching. The routes of a listener are sorted once, at configuration load, by precedence (hostname, exact path,
- * longest prefix, regex, method, headers, query, order), and a request takes the first match. A request is rejected if the
- * match depends on a header or query parameter that a backend could read differently: a repeated one, or another spelling
- * of the name.
+ * longest prefix, regex, method, headers, query, order), and a request takes the first match. A request is rejected if
+ * the match depends on a header or query parameter that a backend could read differently: a repeated one, or another
+ * spelling of the name.
  */
 import { linearRegex } from "../../base/regex.ts";
 import { GatewayError } from "../../core/errors.ts";

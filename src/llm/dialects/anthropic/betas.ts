@@ -1,6 +1,6 @@
 /**
- * Anthropic's beta features on other hosts (Bedrock, Vertex AI). There the client's `anthropic-beta` header becomes a body
- * member, and an unknown name fails the whole request, so only names that the host supports are forwarded.
+ * Anthropic's beta features on other hosts (Bedrock, Vertex AI). There the client's `anthropic-beta` header becomes a
+ * body member, and an unknown name fails the whole request, so only names that the host supports are forwarded.
  */
 
 /** The names that Bedrock accepts in `anthropic_beta`. */

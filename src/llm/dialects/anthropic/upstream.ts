@@ -1,6 +1,7 @@
 /**
  * The provider side of Anthropic's Messages API: writes requests from the canonical format and reads responses and
- * streams, including the output limits and thinking modes of each Claude model. Unknown model names count as new models.
+ * streams, including the output limits and thinking modes of each Claude model. Unknown model names count as new
+ * models.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {

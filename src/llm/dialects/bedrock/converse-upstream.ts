@@ -1,6 +1,6 @@
 /**
- * The provider side of Amazon Bedrock's Converse API. Converse rejects empty text, descriptions and results, and a history
- * whose tools are not defined.
+ * The provider side of Amazon Bedrock's Converse API. Converse rejects empty text, descriptions and results, and a
+ * history whose tools are not defined.
  */
 import { lookupTable } from "../../../base/lookup-table.ts";
 import { isMembers, type Members } from "../../../json/json.ts";

@@ -1,7 +1,7 @@
 /**
  * The client side of Gemini's generateContent: parses requests into the canonical format and writes responses and
- * streams. Google's API accepts camelCase and snake_case names. Tool calls often have no ids: the gateway numbers them and
- * matches results to calls of the same name in order. Unknown parts are rejected by name.
+ * streams. Google's API accepts camelCase and snake_case names. Tool calls often have no ids: the gateway numbers them
+ * and matches results to calls of the same name in order. Unknown parts are rejected by name.
  */
 import { isMembers, type Members, putMember } from "../../../json/json.ts";
 import {

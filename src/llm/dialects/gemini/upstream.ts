@@ -1,5 +1,6 @@
 /**
- * The provider side of Gemini's generateContent: writes requests from the canonical format and reads responses and streams.
+ * The provider side of Gemini's generateContent: writes requests from the canonical format and reads responses and
+ * streams.
  */
 import { lookupTable } from "../../../base/lookup-table.ts";
 import { isMembers, type Members } from "../../../json/json.ts";

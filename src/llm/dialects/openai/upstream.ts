@@ -1,7 +1,7 @@
 /**
- * The provider side of OpenAI's Chat Completions API. Servers of this dialect vary: parameter names (`ChatHabits`), reasoning
- * under three names or inside the content, tool calls without an index or with a new id on an old index, and `stop` as the
- * finish reason of a tool call.
+ * The provider side of OpenAI's Chat Completions API. Servers of this dialect vary: parameter names (`ChatHabits`),
+ * reasoning under three names or inside the content, tool calls without an index or with a new id on an old index, and
+ * `stop` as the finish reason of a tool call.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {

@@ -1,5 +1,6 @@
 /**
- * Writes OpenAI Responses output from the canonical format, complete or as a stream: reasoning, messages and tool calls.
+ * Writes OpenAI Responses output from the canonical format, complete or as a stream: reasoning, messages and tool
+ * calls.
  */
 import { type Members, parseMembers } from "../../../json/json.ts";
 import { type Signature, writeSignature } from "../../canonical/conversation.ts";
