@@ -167,7 +167,7 @@ function keyOf(listener: Listener): string {
   return `${listener.address ?? "*"}:${listener.port === 0 ? `0/${listener.name}` : listener.port}`;
 }
 
-/** The bound address and the paths of the routes; `*` for paths that are not a single prefix. */
+/** The bound address and the paths of the routes; `*` for paths that are neither exact nor a prefix. */
 function whereOf(listener: Listener, port: number): { url: string; paths: string[] } {
   const paths = listener.routes.flatMap(({ matches }) =>
     matches.map(({ path }) =>
