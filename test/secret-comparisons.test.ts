@@ -34,6 +34,7 @@ const NO_SECRET: Readonly<Record<string, string>> = {
     "two tokens of the gateway's own vault",
   "src/mcp/session/client-questions.ts: this.#vault?.secret !== secret": "two values of the gateway's own signing key",
   "src/mcp/replicas/replica-bus.ts: this.#sealer?.secret !== secret": "two values of the gateway's own signing key",
+  "src/mcp/session/session-store.ts: shortSessionId(session.id) === shown": "the short id that operators see",
   "src/policies/rate-limit/bucket-store.ts: this.#hashes[slot] === hash": "where a bucket lies in a table",
 };
 
