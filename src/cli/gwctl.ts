@@ -265,7 +265,7 @@ function inheritFlags(command: Command): void {
       if (command.getOptionValue(name) === undefined) command.setOptionValueWithSource(name, value, "cli");
 }
 
-/** `gwctl proxy …`: the commands for one running gateway, with their help. Each command is loaded when it is called. */
+// `gwctl proxy …`: the commands for one running gateway, with their help. Each command is loaded when it is called.
 
 const INSTANCE = "gateway/<name> or pod/<name> in a cluster; default: the gateway on this machine";
 
@@ -351,7 +351,7 @@ function addProfile(proxy: Command, terminal: Terminal): void {
     );
 }
 
-/** Suggests the full command for a shortened one: `gwctl proxy trace` for `gwctl trace`. */
+// Suggests the full command for a shortened one: `gwctl proxy trace` for `gwctl trace`.
 
 /** Returns the full commands that end with the first word, unless any argument is a top-level command. */
 function misplacedCommand(program: Command, argv: readonly string[]): readonly string[] {

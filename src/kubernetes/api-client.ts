@@ -205,7 +205,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** An error response of the API server. */
+// An error response of the API server.
 
 export class ApiError extends Error {
   readonly status: number;

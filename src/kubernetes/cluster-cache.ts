@@ -48,10 +48,8 @@ export function openClusterCache(kinds: readonly WatchedKind[], parts: CachePart
   };
 }
 
-/**
- * Lists one kind in pages and then watches it. A watch that ends resumes at its last version, with backoff; a 410 starts
- * a new list. The objects stay cached while the server is unavailable.
- */
+// Lists one kind in pages and then watches it. A watch that ends resumes at its last version, with backoff; a 410
+// starts a new list. The objects stay cached while the server is unavailable.
 
 const PAGE = 500;
 /** The server ends a watch after this time, before load balancers drop idle connections. */

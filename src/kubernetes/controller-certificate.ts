@@ -67,7 +67,7 @@ function isUsable({ cert }: Certificate, names: readonly string[], nowMs: number
   }
 }
 
-/** Encodes X.509 v3 with ECDSA P-256 in DER, because Node.js has no API to create certificates. */
+// Encodes X.509 v3 with ECDSA P-256 in DER, because Node.js has no API to create certificates.
 
 interface Certificate {
   readonly cert: string;

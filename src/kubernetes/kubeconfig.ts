@@ -114,10 +114,8 @@ function isPrivate({ protocol, hostname }: URL): boolean {
   return protocol === "https:" || /^(?:localhost|\[::1\]|127(?:\.\d{1,3}){3})$/.test(hostname);
 }
 
-/**
- * Credentials of a kubeconfig user: a token or a password, a client certificate in addition, the result of a credential
- * plugin, and impersonation headers.
- */
+// Credentials of a kubeconfig user: a token or a password, a client certificate in addition, the result of a
+// credential plugin, and impersonation headers.
 
 async function userCredentials(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Credentials> {
   const { title, fields } = user;
@@ -179,10 +177,8 @@ function providerMend(fields: Entry["fields"]): string {
   return `the auth-provider ${String(name)} is not supported; use a credential plugin (exec), as newer versions of kubectl do`;
 }
 
-/**
- * Credential plugins (client.authentication.k8s.io): programs of cloud providers that print a token or a certificate.
- * Their prompts go to standard error while they run, as with kubectl.
- */
+// Credential plugins (client.authentication.k8s.io): programs of cloud providers that print a token or a certificate.
+// Their prompts go to standard error while they run, as with kubectl.
 
 const VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 /** The cluster extension with settings for credential plugins. */
@@ -319,7 +315,7 @@ function text(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/** The kubeconfig cannot be used; the message is one line and says how to fix it. */
+// The kubeconfig cannot be used; the message is one line and says how to fix it.
 
 export class KubeconfigError extends Error {
   constructor(message: string) {

@@ -286,7 +286,8 @@ function usersOfServices(
   return users;
 }
 
-/** The Gateway API features in the status of GatewayClasses, sorted. Each passes its conformance tests (docs/kubernetes.md). */
+// The Gateway API features in the status of GatewayClasses, sorted. Each passes its conformance tests
+// (docs/kubernetes.md).
 
 const SUPPORTED_FEATURES: readonly string[] = [
   "BackendTLSPolicy",

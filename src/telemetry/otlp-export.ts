@@ -123,10 +123,8 @@ function grpcDelegate<Payload, Response>(
   );
 }
 
-/**
- * A bounded export queue with one export at a time. Counts the records dropped because the queue was full or the
- * collector failed.
- */
+// A bounded export queue with one export at a time. Counts the records dropped because the queue was full or the
+// collector failed.
 
 interface ExportQueueEnv<Item> {
   readonly clock: Clock;

@@ -225,10 +225,8 @@ function asReadable(
   return span as ReadableSpan;
 }
 
-/**
- * Span attributes of a request, named by the semantic conventions for HTTP, generative AI and MCP. They include no
- * header, body or argument; queries, reasons and URIs are redacted as in the trace.
- */
+// Span attributes of a request, named by the semantic conventions for HTTP, generative AI and MCP. They include no
+// header, body or argument; queries, reasons and URIs are redacted as in the trace.
 
 function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redaction): Attributes {
   const { arrived, facts, failure } = exchange;

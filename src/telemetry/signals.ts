@@ -59,9 +59,7 @@ export function hrTime(epochMs: number): HrTime {
   return [seconds, Math.round((epochMs - seconds * 1000) * 1e6)];
 }
 
-/**
- * A record of the log as OTLP takes it, with the span that it belongs to.
- */
+// A record of the log as OTLP takes it, with the span that it belongs to.
 
 const SEVERITY = { info: 9, warn: 13, error: 17 } as const;
 
@@ -94,9 +92,7 @@ export function logExport({ level, name, epochMs, fields, spans }: LogEntry, res
   };
 }
 
-/**
- * The gateway's metrics as OTLP data: the same names and labels as `/metrics` shows, cumulative since the start.
- */
+// The gateway's metrics as OTLP data: the same names and labels as `/metrics` shows, cumulative since the start.
 
 type MetricData = ResourceMetrics["scopeMetrics"][number]["metrics"][number];
 

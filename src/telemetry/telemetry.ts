@@ -141,10 +141,8 @@ function countersOf({ metrics, logger }: TelemetryEnv) {
   });
 }
 
-/**
- * Samples a request and determines the `traceparent` for its backends: the client's unchanged, a new one that is not
- * sampled, or that of the gateway's span.
- */
+// Samples a request and determines the `traceparent` for its backends: the client's unchanged, a new one that is not
+// sampled, or that of the gateway's span.
 
 const TRACE_BYTES = 16;
 

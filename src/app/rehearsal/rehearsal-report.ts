@@ -238,10 +238,8 @@ function sorted<Row>(rows: Map<string, Row>, count: (row: Row) => number): Row[]
   return [...rows.values()].sort((one, other) => count(other) - count(one));
 }
 
-/**
- * The output and exit code of `gateway --rehearse`: 0 if no request is newly denied, admitted or limited, 1 otherwise,
- * 2 if there were no requests. `--strict` also counts changed routes, responses and headers.
- */
+// The output and exit code of `gateway --rehearse`: 0 if no request is newly denied, admitted or limited, 1 otherwise,
+// 2 if there were no requests. `--strict` also counts changed routes, responses and headers.
 
 const SHOWN_ROWS = 20;
 const SHOWN_SUBJECTS = 5;

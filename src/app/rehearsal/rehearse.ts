@@ -110,11 +110,9 @@ function movingClock(clock: Clock, firstMs: number): { readonly clock: Clock; mo
   };
 }
 
-/**
- * Environment variables in a rehearsal. A client of the admin interface chooses the new text and must not be able to
- * read the gateway's environment with it. The report shows variable names instead of values, and a variable that the
- * running configuration does not use is not looked up.
- */
+// Environment variables in a rehearsal. A client of the admin interface chooses the new text and must not be able to
+// read the gateway's environment with it. The report shows variable names instead of values, and a variable that the
+// running configuration does not use is not looked up.
 
 /** Shorter values could match words of the report itself. */
 const MIN_HIDDEN_CHARS = 4;
@@ -176,7 +174,7 @@ function namesIn(sources: readonly SourceText[]): Set<string> {
   return new Set(names);
 }
 
-/** Runs work in slices, to yield the thread. */
+// Runs work in slices, to yield the thread.
 
 /** The clock is read once per this many work items. */
 const PIECES = 8;

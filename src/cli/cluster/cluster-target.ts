@@ -123,11 +123,9 @@ function forwardLocally(forward: () => Promise<Duplex>): Promise<{ server: Serve
   });
 }
 
-/**
- * One connection to a port of a pod, through the Kubernetes API server's port-forward over a WebSocket
- * (subprotocol v4.channel.k8s.io): byte 0 of every message is its channel, 0 for data and 1 for errors, and the first
- * message of each channel only repeats the port.
- */
+// One connection to a port of a pod, through the Kubernetes API server's port-forward over a WebSocket (subprotocol
+// v4.channel.k8s.io): byte 0 of every message is its channel, 0 for data and 1 for errors, and the first message of
+// each channel only repeats the port.
 
 const DATA_CHANNEL = 0;
 const ERROR_CHANNEL = 1;

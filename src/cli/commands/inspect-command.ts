@@ -93,7 +93,7 @@ function readEvaluation(text: string, display: string): Evaluation {
   throw new CliError(`${display} did not evaluate the expression: is that a gateway's admin interface?`);
 }
 
-/** Formats budgets and their spending as a table, sorted by usage, with exhausted budgets in red. */
+// Formats budgets and their spending as a table, sorted by usage, with exhausted budgets in red.
 
 const NEARLY_FULL = 0.8;
 
@@ -133,7 +133,7 @@ function toneOf(share: number): Tone | undefined {
   return share >= NEARLY_FULL ? "warn" : undefined;
 }
 
-/** Formats `/memory` as tables: process memory, the V8 heap by space, and memory held by each component. */
+// Formats `/memory` as tables: process memory, the V8 heap by space, and memory held by each component.
 
 /** Above this share of its limit, the heap is close to exhaustion. */
 const HEAP_WARN_SHARE = 0.8;
@@ -178,10 +178,8 @@ function partText(value: unknown): string {
     .join(", ");
 }
 
-/**
- * Formats `/debug/tasks` as a tree of listeners with their requests, MCP sessions and child processes, each with its
- * age.
- */
+// Formats `/debug/tasks` as a tree of listeners with their requests, MCP sessions and child processes, each with its
+// age.
 
 export function tasksText(report: Fields, paint: Paint): string {
   const process = fieldsOf(report.process);

@@ -39,11 +39,9 @@ function readData(file: string): Readonly<Record<string, unknown>> {
   throw new CliError(`${file} is not a JSON object`);
 }
 
-/**
- * Converts LiteLLM's `model_prices_and_context_window.json` to a model catalog: US dollars per million tokens,
- * including cached tokens, reasoning tokens and tiers for long prompts. Models that are not priced by the token, and
- * prices for batch, flex and priority processing, are omitted.
- */
+// Converts LiteLLM's `model_prices_and_context_window.json` to a model catalog: US dollars per million tokens,
+// including cached tokens, reasoning tokens and tiers for long prompts. Models that are not priced by the token, and
+// prices for batch, flex and priority processing, are omitted.
 
 type Json = Readonly<Record<string, unknown>>;
 

@@ -109,7 +109,7 @@ function headerOf(text: string): readonly [string, string] {
   return [text.slice(0, colon).trim().toLowerCase(), text.slice(colon + 1).trim()];
 }
 
-/** The result of a replay: the number of equal responses, and the differences, grouped. */
+// The result of a replay: the number of equal responses, and the differences, grouped.
 
 export interface Replayed {
   readonly line: RecordedLine;
@@ -204,7 +204,7 @@ export function replayText({ sent, same, leftOut, differences }: ReplayReport, p
   return `${table([head, ...rows], { paint, maxLastChars: MESSAGE_CHARS })}${summary}`;
 }
 
-/** Sends one recorded request with a new ID and returns the status. Response bodies are discarded. */
+// Sends one recorded request with a new ID and returns the status. Response bodies are discarded.
 
 /** Headers that are not sent because they describe the connection, the missing body, or the recording gateway. */
 const NOT_SENT: ReadonlySet<string> = new Set([
@@ -332,10 +332,8 @@ function lines(onLine: (line: string) => void): (chunk: Buffer) => void {
   };
 }
 
-/**
- * One line of a recording, written by `gwctl record` and read by `gwctl replay`: the request without body and
- * credentials, and its outcome.
- */
+// One line of a recording, written by `gwctl record` and read by `gwctl replay`: the request without body and
+// credentials, and its outcome.
 
 export interface RecordedLine {
   readonly id: string;

@@ -112,10 +112,8 @@ function describeRequest(request: RequestDetail, older: number, paint: Paint): s
   return lines.join("");
 }
 
-/**
- * `gwctl requests --follow`: prints the last requests, then each new one when it completes, until Ctrl-C or until the
- * gateway shuts down.
- */
+// `gwctl requests --follow`: prints the last requests, then each new one when it completes, until Ctrl-C or until the
+// gateway shuts down.
 
 const DATA = "data:";
 

@@ -101,7 +101,7 @@ function jsonOf(data: StatusData): Fields {
   };
 }
 
-/** Formats the status on one screen: readiness, listeners and backends, and problems as sentences. */
+// Formats the status on one screen: readiness, listeners and backends, and problems as sentences.
 
 /** The maximum number of rows per table; other commands show complete lists. */
 const MAX_ROWS = 8;

@@ -126,7 +126,7 @@ function secondsOf(text: string): number {
   return seconds;
 }
 
-/** Aggregates recent requests by route, MCP tool, model and key. Pure functions from records to a screen. */
+// Aggregates recent requests by route, MCP tool, model and key. Pure functions from records to a screen.
 
 export type TopKind = "route" | "tool" | "model" | "key";
 

@@ -250,7 +250,7 @@ function note(conversion: Conversion, text: string): void {
   for (const [pattern, line] of notes) if (pattern.test(text)) conversion.differs.push(line);
 }
 
-/** Converts policies of agentgateway and keeps their meaning where the same field has another meaning here. */
+// Converts policies of agentgateway and keeps their meaning where the same field has another meaning here.
 
 const WINDOWS: Readonly<Record<string, string>> = {
   "1s": "Seconds",
@@ -390,10 +390,8 @@ function present(values: Values): Values {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
-/**
- * Converts `tls` of agentgateway's listeners. Listeners that share a port become certificates selected by server name.
- * Here client certificates are configured per port, so listeners that disagree about them are closed.
- */
+// Converts `tls` of agentgateway's listeners. Listeners that share a port become certificates selected by server name.
+// Here client certificates are configured per port, so listeners that disagree about them are closed.
 
 const TAKEN = ["cert", "key", "root", "minTLSVersion"];
 /** The reason for closing listeners whose client certificate settings conflict. */

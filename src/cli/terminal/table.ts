@@ -137,10 +137,8 @@ function cellText(text: string, maxChars: number): string {
   return shown.length <= maxChars ? shown : `${shown.slice(0, maxChars - 1)}…`;
 }
 
-/**
- * Measures and wraps strings in terminal columns. East Asian characters and emoji take two columns, combining marks
- * none. The result is approximate; the screen library truncates lines that are still too long.
- */
+// Measures and wraps strings in terminal columns. East Asian characters and emoji take two columns, combining marks
+// none. The result is approximate; the screen library truncates lines that are still too long.
 
 /** Matches a separator at the end, where a long name can be split. */
 const PART_END = /[-_./:,;=&?|]$/;

@@ -45,7 +45,7 @@ export function printable(text: string): string {
   return text.split("\n").map(escapeControls).join("\n");
 }
 
-/** The failure of a command: one line that includes a fix, and an exit code. 1: the command failed. 2: wrong usage. */
+// The failure of a command: one line that includes a fix, and an exit code. 1: the command failed. 2: wrong usage.
 
 export class CliError extends Error {
   readonly exitCode: 1 | 2;
@@ -61,10 +61,8 @@ export function usageError(message: string): CliError {
   return new CliError(message, 2);
 }
 
-/**
- * Colors repeat information that the text also contains. Text must pass through `printable` first, so that traffic
- * cannot add escape codes.
- */
+// Colors repeat information that the text also contains. Text must pass through `printable` first, so that traffic
+// cannot add escape codes.
 
 export type Tone = "good" | "warn" | "bad" | "dim" | "bold";
 

@@ -264,7 +264,7 @@ export function openTraceScreen({ title, hasColor }: { title: string; hasColor: 
   };
 }
 
-/** Search in a trace. An event matches if its row or its detail contains the search string, ignoring case. */
+// Search in a trace. An event matches if its row or its detail contains the search string, ignoring case.
 
 /** Returns the indexes of the matching events. */
 export function matchesOf(events: readonly TraceEvent[], text: string): number[] {
@@ -291,10 +291,8 @@ function textOf(event: TraceEvent): string {
   return `${labelOf(event)} ${summaryOf(event)} ${JSON.stringify(event.message)}`.toLowerCase();
 }
 
-/**
- * The store of the events and the status that the terminal UI shows. Events arrive outside of React, so the screen
- * subscribes.
- */
+// The store of the events and the status that the terminal UI shows. Events arrive outside of React, so the screen
+// subscribes.
 
 export interface TraceState {
   readonly events: readonly TraceEvent[];
@@ -355,10 +353,8 @@ export function createTraceStore(): TraceStore {
   };
 }
 
-/**
- * The state of the view: the selected event, the active pane, the detail mode, and the search. `step` is a pure
- * function from a view and a key to the next view.
- */
+// The state of the view: the selected event, the active pane, the detail mode, and the search. `step` is a pure
+// function from a view and a key to the next view.
 
 export type Mode = "event" | "snapshot" | "diff" | "waterfall";
 export type Pane = "events" | "detail";

@@ -28,7 +28,7 @@ export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Reads JSON of the admin interface defensively, because other versions of the gateway may lack fields. */
+// Reads JSON of the admin interface defensively, because other versions of the gateway may lack fields.
 
 export type Fields = Readonly<Record<string, unknown>>;
 

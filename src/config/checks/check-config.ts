@@ -40,10 +40,8 @@ function unique(list: readonly ConfigError[]): ConfigError[] {
   return list.filter((_, i) => lines.indexOf(lines[i] as string) === i);
 }
 
-/**
- * Warns about a command line in `cmd`, for example `cmd: "npx -y x"`. No shell splits it, so starting the server would
- * fail later.
- */
+// Warns about a command line in `cmd`, for example `cmd: "npx -y x"`. No shell splits it, so starting the server would
+// fail later.
 
 interface Targets {
   readonly targets: readonly { readonly stdio?: { readonly cmd: string; readonly cwd?: string } }[];
@@ -74,10 +72,8 @@ function isFile({ cmd, cwd }: { readonly cmd: string; readonly cwd?: string }, f
   return existsSync(resolve(dirname(file), cwd ?? "", cmd)) || existsSync(resolve(cmd));
 }
 
-/**
- * Warns about MCP and LLM routes that other machines reach without authentication, and notes the extra ports of the
- * sections `mcp` and `llm`.
- */
+// Warns about MCP and LLM routes that other machines reach without authentication, and notes the extra ports of the
+// sections `mcp` and `llm`.
 
 /** Backends that act or spend money for their clients. A plain proxy is often public on purpose. */
 const GUARDED_BACKENDS: ReadonlySet<string> = new Set(["mcp", "ai"]);
@@ -134,7 +130,7 @@ function asksWho({ kind, config }: PlacedPolicy): boolean {
   return policies.find((policy) => policy.kind === kind)?.requiresCredential?.(config) === true;
 }
 
-/** Warns about policies without effect: a token limit for MCP backends only, or tool rules without tools. */
+// Warns about policies without effect: a token limit for MCP backends only, or tool rules without tools.
 
 interface Idle {
   readonly policy: string;

@@ -96,10 +96,8 @@ function targetNames({ backends }: Site): readonly string[] | undefined {
   return names.length === 0 ? undefined : names;
 }
 
-/**
- * When attributes are available: by phase, scope, earlier policies and backend kinds. The first row that excludes an
- * attribute gives the reason. An attribute that some requests have counts as available.
- */
+// When attributes are available: by phase, scope, earlier policies and backend kinds. The first row that excludes an
+// attribute gives the reason. An attribute that some requests have counts as available.
 
 interface Availability {
   /** The attribute, including its fields. */

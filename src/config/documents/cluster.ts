@@ -108,7 +108,7 @@ function textsOf({ data }: KubernetesObject): ReadonlyMap<string, string> {
   );
 }
 
-/** Kubernetes label selectors. An invalid selector selects nothing. */
+// Kubernetes label selectors. An invalid selector selects nothing.
 
 type Labels = Readonly<Record<string, string>>;
 
@@ -142,7 +142,7 @@ function holds(expression: unknown, labels: ReadonlyMap<string, string>): boolea
   }
 }
 
-/** The addresses of the ready pods of a Service port, from its EndpointSlices. */
+// The addresses of the ready pods of a Service port, from its EndpointSlices.
 
 /** The label with the Service of a slice. */
 const SERVICE_LABEL = "kubernetes.io/service-name";

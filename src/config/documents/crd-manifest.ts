@@ -28,10 +28,8 @@ function manifestOf(crd: Schema): string {
   return HEADER + stringify(crd, { lineWidth: 120, aliasDuplicateObjects: false });
 }
 
-/**
- * The CRD of Backend, from the schemas of `backends[]`. Unknown fields and nulls are preserved everywhere, because
- * dropping a misspelled credential or filter would leave the backend open.
- */
+// The CRD of Backend, from the schemas of `backends[]`. Unknown fields and nulls are preserved everywhere, because
+// dropping a misspelled credential or filter would leave the backend open.
 
 export function backendCrd(): Schema {
   const condition = (field: string): string => `.status.conditions[?(@.type=="Accepted")].${field}`;
@@ -80,7 +78,7 @@ export function backendCrd(): Schema {
   };
 }
 
-/** The CRD of GatewayPolicy, from the schemas of its parts. Constraints across fields become validation rules. */
+// The CRD of GatewayPolicy, from the schemas of its parts. Constraints across fields become validation rules.
 
 /** Additional paths where the API server would drop a misspelled or empty security setting. */
 const OPEN = new Set(["", "traffic", "backend", "backend.mcp", "targetRefs[]"]);
@@ -186,7 +184,7 @@ function conditionPath(type: string, field: string): string {
   return `.status.ancestors[0].conditions[?(@.type=="${type}")].${field}`;
 }
 
-/** The status schema of our own kinds, following the Gateway API. */
+// The status schema of our own kinds, following the Gateway API.
 
 const CONDITIONS = {
   type: "array",

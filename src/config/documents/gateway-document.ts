@@ -162,10 +162,8 @@ function conflictsOf(read: readonly ReadListener[]): Map<ReadListener, Verdict> 
   return conflicts;
 }
 
-/**
- * A listener of a Gateway document and whether it can be served. A rejected listener is kept by name, because routes
- * may refer to it and its status shows the problem.
- */
+// A listener of a Gateway document and whether it can be served. A rejected listener is kept by name, because routes
+// may refer to it and its status shows the problem.
 
 /** In files no Secret is read: the files of an HTTPS listener are named by these keys of `tls.options`. */
 const CERT_OPTION = `${POLICY_API_GROUP}/cert`;

@@ -176,7 +176,7 @@ function metadataOf(
   return { ...written, ...identity, generation: typeof written.generation === "number" ? written.generation : counted };
 }
 
-/** Validates the parts of a spec. An unknown field may be a misspelled security setting and is treated as one. */
+// Validates the parts of a spec. An unknown field may be a misspelled security setting and is treated as one.
 
 /** A valid part with its policies. */
 interface ValidPart {
@@ -253,7 +253,7 @@ function mayProtect(field: string, value: unknown, known: readonly string[]): bo
   return isObject(value) && Object.entries(value).some(([name, inner]) => mayProtect(name, inner, []));
 }
 
-/** Resolves the targetRefs of a policy to gateways and routes, or to the reason why not. */
+// Resolves the targetRefs of a policy to gateways and routes, or to the reason why not.
 
 /** The limit of the Gateway API. */
 const MAX_TARGETS = 16;

@@ -243,10 +243,8 @@ function timeoutsOf(written: unknown): Record<string, unknown> {
   return Object.keys(timeout).length === 0 ? {} : { timeout };
 }
 
-/**
- * Translates filters of HTTPRoute rules to policies. An unsupported filter is never skipped, because it may protect the
- * backend: the rule is closed instead.
- */
+// Translates filters of HTTPRoute rules to policies. An unsupported filter is never skipped, because it may protect
+// the backend: the rule is closed instead.
 
 interface TranslatedFilters {
   readonly policies: Readonly<Record<string, unknown>>;
@@ -362,9 +360,7 @@ function filtersOf(holder: Fields): readonly unknown[] {
   return listOf(holder.filters);
 }
 
-/**
- * Matches of HTTPRoute and GRPCRoute rules → `matches[]` of the standalone configuration.
- */
+// Matches of HTTPRoute and GRPCRoute rules → `matches[]` of the standalone configuration.
 
 /** The match, or the reason why it is not supported. */
 function translateMatch({ path, headers, queryParams, method }: Fields): Record<string, unknown> | string {
@@ -571,9 +567,7 @@ function findParent(
   return found;
 }
 
-/**
- * The host names under which a listener serves a route: those of the route that the listener's own name covers.
- */
+// The host names under which a listener serves a route: those of the route that the listener's own name covers.
 
 /** An empty list means any name. Undefined if the route and the listener have no host name in common. */
 function commonHostnames(route: readonly string[], listener: string | undefined): string[] | undefined {

@@ -273,11 +273,9 @@ function takenKindsOf({ standalone }: ResourceInput): (target: TargetName) => Ma
   };
 }
 
-/**
- * A GatewayPolicy's spec as it may be shown (dump, UI, status): secrets replaced. The schema says what is secret, so
- * what the schema does not know, and a security part that does not fit it, is not shown at all: a misspelt field may
- * hold a key.
- */
+// A GatewayPolicy's spec as it may be shown (dump, UI, status): secrets replaced. The schema says what is secret, so
+// what the schema does not know, and a security part that does not fit it, is not shown at all: a misspelt field may
+// hold a key.
 
 /** `parts` and `schema` are those of all policies: they are made once, since there may be hundreds of documents. */
 function shownSpec(
