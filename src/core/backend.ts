@@ -1,6 +1,6 @@
 /**
- * What answers a request: a plain HTTP server, MCP servers, an LLM provider, or something inside the gateway.
- * A backend does the only I/O of the pipeline and reports through callbacks; bodies pass through, they are not kept.
+ * The contract of a backend, which produces the response: a plain HTTP server, MCP servers, an LLM provider, or the
+ * gateway itself. A backend reports through callbacks and streams bodies without buffering them.
  */
 import type { Duplex } from "node:stream";
 import type { z } from "zod";
@@ -14,13 +14,13 @@ import type { Reply } from "./reply.ts";
 import type { WireTap } from "./wire.ts";
 
 /**
- * Receives the response of a backend for one attempt. The contract is that of `HttpResponseReceiver`, so a connection can call it
- * directly. The pipeline's implementation (`pipeline/phases/attempt.ts`) additionally ignores calls after `end`, `fail` or
- * `BackendRun.abort`, accepts calls before `Backend.call` has returned, and never throws.
+ * Receives the response of a backend for one attempt. The contract is that of `HttpResponseReceiver`, so a connection
+ * can call it directly. The pipeline's implementation (`pipeline/phases/attempt.ts`) also ignores calls after `end`,
+ * `fail` or `BackendRun.abort`, accepts calls before `Backend.call` has returned, and never throws.
  */
 export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
   end(trailers?: readonly string[]): void;
-  /** Reports that the response carries a failure of the backend's own protocol, for the log and the records. Before or after `head`. */
+  /** Reports a failure in the backend's own protocol for the log and the records, before or after `head`. */
   problem(problem: BackendProblem): void;
   /** Ends the attempt. Before `head` it becomes an error response; after `head` the client's connection is cut. */
   fail(error: unknown): void;
@@ -30,9 +30,9 @@ export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
 export interface BackendProblem {
   readonly code: FailureCode;
   readonly source: ErrorSource;
-  /** For the log and the records, where it is cut and stripped of the client's credentials. */
+  /** For the log and the records, which truncate it and redact the client's credentials. */
   readonly reason: string;
-  /** The answer is the gateway's own: `x-gateway-error` names this. Only before `head`. */
+  /** The code for `x-gateway-error`, if the gateway itself wrote the response. Valid only before `head`. */
   readonly said?: ErrorCode;
 }
 
@@ -40,54 +40,54 @@ export interface BackendProblem {
 export interface BackendRun {
   abort(): void;
   resume(): void;
-  /** Where several targets may be asked in turn: how many are left after the one that is asked. */
+  /** For a backend that fails over: the number of targets left after the current one. */
   readonly spareTargets?: number;
-  /** The target that is asked took too long: asks the next. False if there is none, or one answers already. */
+  /** Moves on to the next target because the current one timed out. False if none is left or a response has started. */
   tryNext?(reason: string): boolean;
 }
 
 export interface Backend {
   readonly facts: BackendFacts;
-  /** Whether it can be reached: where a route has several, one that cannot is left for a while. */
+  /** Outlier detection: a route with several backends skips an ejected one. */
   readonly health?: { readonly isEjected: boolean };
-  /** Until the response head, where no timeout policy says otherwise. */
+  /** The timeout for the response head, unless a timeout policy sets one. */
   readonly defaultTimeoutMs: number;
   /**
-   * Before the call: the place to read the request's body and to choose a target. May answer or refuse. `needsModel`: a
-   * rule or a key asks which model is called.
+   * Runs before the call, to read the request's body and to choose a target. It may respond or reject. `needsModel` is
+   * true if a rule or a key reads the requested model.
    */
   prepare?(exchange: Exchange, needsModel: boolean): HookResult;
-  /** The same for a recorded LLM request, whose body is not known: what was recorded of it stands for it. */
+  /** Replaces `prepare` in a rehearsal: restores the recorded attributes of an LLM request whose body was not kept. */
   recall?(exchange: Exchange, recorded: LlmFacts): void;
   call(exchange: Exchange, call: ResponseReceiver): BackendRun;
-  /** A refusal of the gateway as this backend's clients understand it; undefined: as everywhere. */
+  /** Renders an error in the protocol of this backend's clients. Undefined for the default form. */
   errorReply?(exchange: Exchange, error: GatewayError): Reply | undefined;
   /**
-   * Policies inside of the backend that apply to this request, for example those of the model that it asks for; outermost
-   * first. Asked for each attempt, after the rules and limits of all other scopes agreed. Undefined: there are none at all.
+   * The policies inside the backend that apply to this request, for example those of the requested model, outermost
+   * first. Called for each attempt after the rules and limits of all other scopes. Undefined if the backend has none.
    */
   inner?(exchange: Exchange): readonly CompiledScope[];
-  /** The gateway is about to stop: streams that would stay open for ever end now, calls in flight go on. */
+  /** Runs at shutdown: ends streams that have no end of their own. Calls in flight continue. */
   drain?(): void;
-  /** What the servers behind it offer now, for the admin interface: opens connections and starts processes. */
+  /** Lists the current tools of the servers for the admin interface. Opens connections and starts processes. */
   inspect?(only?: ReadonlySet<string>): Promise<readonly InspectedTarget[]>;
-  /** What of it clients did not get, as their sessions saw it: opens and starts nothing. */
+  /** Lists the tools that were withheld from clients, as their sessions saw them. Opens and starts nothing. */
   withheld?(): readonly InspectedTarget[];
-  /** The file that says what of it was accepted, with its whole path; undefined where there is none, or none to write. */
+  /** The absolute path of the lock file with the accepted tools; undefined if there is none or it is read-only. */
   readonly lockFile?: string;
-  /** Accounts that users connected at the servers behind it, for the admin interface. */
+  /** The accounts that users connected at the servers, for the admin interface. */
   readonly accounts?: ConnectedAccounts;
-  /** Ends the client session that is shown under this name; answers how many have it, and ends none of several. */
+  /** Ends the client session with this short id if it is unique. Returns the number of sessions with the id. */
   endSession?(shown: string): number;
   /** For `/config_dump`; without secrets. */
   describe(): Record<string, unknown>;
 }
 
-/** What a server offers, asked for outside of any session; compared with the lock file as it was loaded. */
+/** A tool of a server, listed outside any session and compared with the loaded lock file. */
 export interface InspectedTool {
   readonly name: string;
   readonly state: "accepted" | "changed" | "new";
-  /** The server's own, without what is not pinned. */
+  /** The server's definition, without members that are not pinned. */
   readonly definition: Readonly<Record<string, unknown>>;
   readonly difference: readonly string[];
   readonly suspicious: readonly string[];
@@ -96,7 +96,7 @@ export interface InspectedTool {
 export interface InspectedTarget {
   readonly target: string;
   readonly tools: readonly InspectedTool[];
-  /** Why the server could not be asked; the tools are then those that sessions saw and clients did not get. */
+  /** Why the server could not be listed. `tools` then holds the tools that sessions saw and withheld. */
   readonly error?: string;
 }
 
@@ -105,37 +105,37 @@ export interface InspectedBackend {
   readonly targets: readonly InspectedTarget[];
 }
 
-/** Without any token. `id` names one in the other two, which answer undefined if there is none. */
+/** Connected accounts without their tokens. `test` and `revoke` return undefined for an unknown id. */
 export interface ConnectedAccounts {
   list(): Promise<readonly ({ readonly id: string } & object)[]>;
-  /** Asks the server whether it takes the account's token, which is renewed if need be. */
+  /** Checks whether the server accepts the account's token, which is refreshed if necessary. */
   test(id: string): Promise<{ readonly ok: boolean; readonly reason: string } | undefined>;
-  /** Forgets the tokens and asks the server to do the same. */
+  /** Deletes the tokens and revokes them at the server. */
   revoke(id: string): Promise<{ readonly ok: boolean; readonly reason: string } | undefined>;
 }
 
 export interface BackendDefinition<Key extends string = string, Schema extends z.ZodType = z.ZodType> {
-  /** The key under `backends[]` that chooses it. */
+  /** The key under `backends[]` that selects this kind. */
   readonly key: Key;
   readonly doc: string;
   readonly schema: Schema;
-  /** The same with policies inside of it, where it has places for them: `policies` is what may stand there. */
+  /** The schema with policies inside the backend, for kinds that allow them. `policies` is the schema of these. */
   schemaWith?(policies: z.ZodType<Readonly<Record<string, unknown>>>): z.ZodType;
-  /** The policies that stand inside of it. */
+  /** The policies inside the configured backend. */
   innerPolicies?(config: z.output<Schema>): readonly InnerPolicies[];
-  /** Where a route of only such backends answers when it has no `matches`. */
+  /** The paths of a route that has no `matches` and only backends of this kind. */
   readonly defaultPaths?: readonly PathMatch[];
-  /** A top-level section with a port of its own: a gateway with one route to one such backend. */
+  /** A top-level section that is short for a gateway with its own port and one route to one such backend. */
   readonly section?: { readonly name: string; readonly defaultPort: number; readonly paths?: readonly PathMatch[] };
-  /** Paths that it answers besides those of its route, on a route of its own without authentication. */
+  /** Additional paths that the backend serves on a separate route without authentication. */
   extraMatches?(config: z.output<Schema>, paths: readonly string[]): readonly ExtraMatch[];
   compile(config: z.output<Schema>, env: BackendEnv): Backend;
 }
 
 export interface InnerPolicies {
-  /** As in `model fast`. */
+  /** For example `model fast`. */
   readonly name: string;
-  /** Where `policies` stands below the backend's configuration. */
+  /** The path of `policies` within the backend's configuration. */
   readonly path: readonly (string | number)[];
   readonly policies: Readonly<Record<string, unknown>>;
 }
@@ -148,17 +148,17 @@ export interface BackendEnv extends CompileEnv {
   readonly name: string;
   /** The compiled policies of one of its `innerPolicies`. */
   scopeOf?(inner: InnerPolicies): CompiledScope;
-  /** Host names that the configuration itself vouches for: those of the route and of its policies' URLs. */
+  /** Host names from the configuration: those of the route and of its policies' URLs. */
   readonly trustedHosts: readonly string[];
-  /** Every request on the route carried a credential that was checked: pages of other sites cannot send one. */
+  /** Every request on the route carries a checked credential that pages of other sites cannot send. */
   readonly requiresCredential: boolean;
-  /** A policy of the route reads credentials, also where they are optional. */
+  /** A policy of the route reads credentials, even if they are optional. */
   readonly readsCredential?: boolean;
   /** The variables of the gateway's own process, for children that may inherit some. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** How the backend's TLS is set up, if a `backendTLS` policy says so. */
+  /** TLS settings from a `backendTLS` policy. */
   readonly tls: TlsOptions | undefined;
-  /** Which HTTP is spoken to it; `http1` if undefined. */
+  /** The HTTP version for the backend; `http1` if undefined. */
   readonly protocol?: BackendProtocol | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * One request and its response in flight, with everything that policies, backends and the trace know about it.
- * What policies and backends find out (claims, keys, models) goes into typed facts, never into a free bag.
+ * One request and its response in flight, in grouped parts. Attributes that policies and backends determine (claims,
+ * keys, models) are typed and in `facts`, where CEL reads them.
  */
 
 import { createRecordIds } from "../base/ids.ts";
@@ -22,9 +22,9 @@ import { clientAddress, type Source } from "./source.ts";
 export interface GatewayRequest {
   method: string;
   scheme: "http" | "https";
-  /** The authority: the Host header, or what a rewrite made of it. */
+  /** The authority: the Host header, or the host that a rewrite set. */
   host: string;
-  /** Without query, canonical (`http/request-path.ts`) or rewritten: what is matched and judged is what is forwarded. */
+  /** Without query, canonical (`http/request-path.ts`) or rewritten. Routes and rules read the path that is forwarded. */
   path: string;
   /** Without query, as received. */
   readonly rawPath: string;
@@ -37,9 +37,9 @@ export interface GatewayRequest {
 
 export type RequestBody =
   | { readonly kind: "none" }
-  /** Whole in memory: may be sent again. */
+  /** The whole body in memory, which can be sent again. */
   | { readonly kind: "bytes"; readonly bytes: Buffer }
-  /** Still arriving: may be sent once. */
+  /** A body that is still arriving and can be sent only once. */
   | {
       readonly kind: "stream";
       readonly stream: RequestBodyStream;
@@ -52,13 +52,13 @@ export const NO_BODY: RequestBody = { kind: "none" };
 export interface GatewayResponse {
   status: number;
   headers: HeaderList;
-  /** Who answered: the backend, or the gateway itself. */
+  /** The source of the response: the backend, or the gateway itself. */
   readonly source: "upstream" | "gateway";
-  /** The whole body, only where a policy asked for it before its hook. */
+  /** The whole body, if a policy requires it (`Hooks.reads`). */
   body?: Buffer;
-  /** Sent instead of the body: a policy wrote its own. */
+  /** A body from a policy, sent instead of the backend's. */
   replacement?: Buffer;
-  /** See the bytes as they go out, for example to count tokens. They change nothing. */
+  /** Observers of the bytes sent, for example to count tokens. They must not change them. */
   observers?: BodyObserver[];
 }
 
@@ -68,32 +68,32 @@ export interface BodyObserver {
   end(complete: boolean): void;
 }
 
-/** One limit as it stood after this request was counted. */
+/** The state of one limit after this request was counted. */
 export interface LimitReading {
-  /** The value of `x-ratelimit-limit`: the ceiling, with a window (`;w=60`) if a service said so. */
+  /** The value of `x-ratelimit-limit`: the limit, with a window (`;w=60`) if a rate limit service set one. */
   readonly limit: string;
   readonly remaining: number;
   readonly resetSeconds: number;
-  /** Remaining divided by the ceiling: 0 … 1. */
+  /** Remaining divided by the limit: 0 … 1. */
   readonly share: number;
 }
 
-/** What a limit took for a request and can give back. */
+/** A charge of a limit that can be refunded. */
 export interface ChargeTaken {
   giveBack(): void;
 }
 
-/** One policy's verdict, kept for every request so that a refusal can be explained afterwards. */
+/** The decision of one policy, kept for every request to explain a rejection afterwards. */
 export interface Step {
   readonly phase: "gateway" | "route" | "backend";
-  /** What the policy stands on inside of the backend, for example `model fast`. */
+  /** What the policy is attached to inside the backend, for example `model fast`. */
   readonly of?: string;
   readonly policy: string;
   verdict: "passed" | "answered" | "refused";
   micros: number;
 }
 
-/** Why a request was refused or failed: for the access log, the trace and `explain`. */
+/** Why a request was rejected or failed, for the access log, the trace and `explain`. */
 export interface Failure {
   readonly code: FailureCode;
   readonly source: ErrorSource;
@@ -101,17 +101,17 @@ export interface Failure {
   readonly detail: string | undefined;
 }
 
-/** What a policy in shadow mode would have denied. */
+/** A denial by a policy in shadow mode. */
 export interface ShadowDenial {
   readonly policy: string;
   readonly detail: string;
-  /** What the same denials have in common, where the detail does not say it. */
+  /** Groups equal denials in the report, if the detail differs between them. */
   readonly rule?: string;
 }
 
 export interface ShadowDenialOptions {
   readonly rule?: string;
-  /** The enforced policy would let limits count the request all the same. */
+  /** Limits would charge the request even if the policy were enforced. */
   readonly isCounted?: boolean;
 }
 
@@ -122,11 +122,11 @@ export interface ExchangeStart {
   readonly request: GatewayRequest;
   readonly startedAt: number;
   readonly startedMs: number;
-  /** Where bodies that are held are charged; absent where no client sends one. */
+  /** The account for buffered bodies; undefined for requests without a client. */
   readonly memory?: MemoryBudget;
 }
 
-/** Where the exchange is recorded, besides its trace. */
+/** The recorders of the exchange, in addition to its trace. */
 class ExchangeRecords {
   /** Collects spans; set only for sampled requests. */
   spans: RequestSpans | undefined = undefined;
@@ -184,7 +184,7 @@ class ExchangeShadow {
   onLate: ((denial: ShadowDenial) => void) | undefined = undefined;
 }
 
-/** Facts about the MCP messages in the request. Written by MCP policies and the MCP backend. */
+/** The MCP messages in the request. Written by MCP policies and the MCP backend. */
 class ExchangeMcp {
   /** Set by an MCP authorization policy; without one everything is allowed. */
   access: McpAccess | undefined = undefined;
@@ -194,7 +194,7 @@ class ExchangeMcp {
   isWatched = false;
   /** The tool that the message calls. */
   calledTool: CalledTool | undefined = undefined;
-  /** The facts of each message of a batch, where a rule reads them. */
+  /** The attributes of each message of a batch, if a rule reads them. */
   batch: readonly McpFacts[] | undefined = undefined;
 }
 
@@ -207,7 +207,7 @@ class ExchangeUpstream {
 const nextRecordId = createRecordIds();
 
 export class Exchange implements Linked<Exchange> {
-  /** Its place among the requests in flight. */
+  /** The position in the list of requests in flight. */
   next: Exchange | undefined = undefined;
   previous: Exchange | undefined = undefined;
   /** The value of `x-request-id`. A client may choose it. */
@@ -218,9 +218,9 @@ export class Exchange implements Linked<Exchange> {
   /** Wall clock and monotonic time of arrival. */
   readonly startedAt: number;
   readonly startedMs: number;
-  /** The authority that the client asked for, before any rewrite. */
+  /** The authority that the client requested, before any rewrite. */
   readonly originalHost: string;
-  /** The canonical path and the query that the client asked for. */
+  /** The canonical path and the query that the client requested. */
   readonly originalPath: string;
   readonly originalQuery: string;
   /** The request that the first phases see; attempts work on copies of it. */
@@ -278,7 +278,7 @@ export class Exchange implements Linked<Exchange> {
     this.#memory = start.memory;
   }
 
-  /** For a small body that has arrived. False if there is no room without a reservation (`bodyReservation`). */
+  /** Charges a small body that has arrived. False if it needs a reservation (`bodyReservation`). */
   holdSmallBody(bytes: number): boolean {
     if (this.#memory === undefined || bytes === 0) return true;
     if (!this.#memory.bodies.holdSmall(bytes)) return false;
@@ -292,24 +292,24 @@ export class Exchange implements Linked<Exchange> {
     return this.#bodyReservation;
   }
 
-  /** The client that shares of limits are counted by. */
+  /** The client to which memory and connection shares are charged. */
   get client(): string {
     return clientKey(this.identity.principal, this.clientAddress);
   }
 
-  /** For a part of the response that is held back or copied, until the exchange ends. False if there is no room. */
+  /** Charges a held or copied part of the response until the exchange ends. False if the budget is exhausted. */
   holdResponse(bytes: number): boolean {
     if (this.#memory === undefined) return true;
     this.#heldResponse ??= new MemoryAccount(this.#memory.responses, this.client);
     return this.#heldResponse.tryGrow(bytes);
   }
 
-  /** A response has begun: what was made of the body to find and call the backend is not needed any more. */
+  /** Releases copies of the body that were needed only to choose and call the backend. Called with the response head. */
   dropBodyCopies(): void {
     this.#bodyReservation?.dropCopies();
   }
 
-  /** The exchange has ended: nothing of its bodies is held any more. */
+  /** Releases all memory charged for bodies. Called when the exchange ends. */
   releaseMemory(): void {
     this.#bodyReservation?.release();
     this.#heldResponse?.close();
@@ -322,18 +322,18 @@ export class Exchange implements Linked<Exchange> {
     return clientAddress(this.source);
   }
 
-  /** The id of its audit and access records, which a client cannot choose. Made when the first record is written. */
+  /** The id of the audit and access records, created on first use. Clients cannot choose it. */
   get recordId(): string {
     this.#recordId ??= nextRecordId();
     return this.#recordId;
   }
 
-  /** Somebody wants to know what goes over the wire for it. */
+  /** The request is traced or sampled, so wire-level events are reported. */
   get isWatched(): boolean {
     return this.trace !== undefined || this.records.spans !== undefined;
   }
 
-  /** Before policies that may change `arrived`: what is recorded for rehearsals is what the client sent. */
+  /** Keeps the request as the client sent it, for rehearsals. Called before policies that may change `arrived`. */
   keepHeaders(): void {
     this.#sentPairs ??= this.arrived.headers.pairs.slice();
   }
@@ -343,13 +343,13 @@ export class Exchange implements Linked<Exchange> {
     return this.#sentPairs ?? this.arrived.headers.pairs;
   }
 
-  /** For a hook that finds nothing to do: the trace then says so, and why. Nothing happens while nobody watches. */
+  /** Records in the trace why a hook did not apply. Does nothing for requests that are not traced. */
   skip(reason: string): undefined {
     if (this.trace !== undefined) this.skipped = reason;
     return undefined;
   }
 
-  /** A policy in shadow mode would have denied the request. Once per reason: attempts ask again. */
+  /** Records a denial by a policy in shadow mode, once per reason, because each attempt evaluates the policies again. */
   deniedInShadow(policy: string, detail: string, { rule, isCounted = false }: ShadowDenialOptions = {}): void {
     if (!isCounted) this.#freeInShadow();
     this.shadow.denials ??= [];
@@ -367,20 +367,20 @@ export class Exchange implements Linked<Exchange> {
     if (charges) for (const charge of charges) charge.giveBack();
   }
 
-  /** An authentication policy knows the client. Where several do, only all of them together are the same client. */
+  /** Adds a principal from an authentication policy. With several, all of them together identify the client. */
   authenticated(principal: string): void {
     this.identity.principal =
       this.identity.principal === undefined ? principal : `${this.identity.principal}\n${principal}`;
   }
 
-  /** What CEL may read. Built on first use: most requests never need it. */
+  /** The attributes for CEL, built on first use because most requests do not need them. */
   get attributes(): Attributes {
     this.#attributes ??= new Attributes(this);
     return this.#attributes;
   }
 }
 
-/** The request of one attempt: changes to it stay with the attempt. */
+/** Copies the request for one attempt, so that changes do not affect other attempts. */
 export function forkRequest(request: GatewayRequest): GatewayRequest {
   return {
     method: request.method,
