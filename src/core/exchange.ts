@@ -174,7 +174,10 @@ class ExchangeLimits {
 class ExchangeShadow {
   /** The denials that enforcement would have caused. */
   denials: ShadowDenial[] | undefined = undefined;
-  /** A policy in shadow mode denies the request before admission, so limits in shadow mode do not charge it. */
+  /**
+   * True if a policy in shadow mode would have denied the request before admission. Limits in shadow mode then do not
+   * charge it.
+   */
   isFree = false;
   /** Charges of limits in shadow mode, refunded if a policy in shadow mode denies the request. */
   charges: ChargeTaken[] | undefined = undefined;

@@ -47,7 +47,7 @@ export function trimmedEnd(text: string, start: number, end: number): number {
 }
 
 const SHORT_STRING_BYTES = 32;
-/** The range around an escaped quote that is scanned byte by byte, because escaped quotes often occur in groups. */
+/** The number of bytes after an escaped quote to scan one at a time, because escaped quotes tend to cluster. */
 const NEIGHBORHOOD_BYTES = 12;
 
 /** The offset of the closing quote (or the end of the bytes) of the string whose first character is at `start`. */

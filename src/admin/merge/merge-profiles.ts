@@ -1,6 +1,6 @@
 /**
- * Merges pprof profiles of several threads. Protocol Buffers messages can be concatenated once their IDs and string
- * indexes do not collide, so these are shifted. Each sample is labeled with its thread.
+ * Merges pprof profiles from several threads. Serialized Protocol Buffers messages can be concatenated, so it only
+ * offsets IDs and string indexes to avoid collisions. Each sample is labeled with its thread.
  */
 import { gunzipSync, gzipSync } from "node:zlib";
 

@@ -1,6 +1,6 @@
 /**
- * A rehearsal: dry-runs recorded requests against the old and the new configuration, in their order and at their times,
- * and compares the results. Nothing is sent.
+ * Replays recorded requests as dry runs against the old and new configurations, in the original order and with the
+ * original timestamps, and compares the results. Sends no traffic.
  */
 
 import type { Clock } from "../../base/clock.ts";

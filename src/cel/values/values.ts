@@ -212,7 +212,7 @@ export function fromCel(value: CelValue, maxValues: number = MAX_OUTPUT_VALUES):
       case "bigint":
         return integer(current);
       case "number":
-        // JSON has no such numbers; the words are those of the protobuf JSON mapping.
+        // JSON cannot represent NaN or Infinity, so use the strings from the protobuf JSON mapping.
         return Number.isFinite(current) ? current : String(current);
       default:
         return current === null ? null : convertObject(current, depth);

@@ -153,7 +153,7 @@ export interface RouteOutcome {
 }
 
 export interface ParentOutcome {
-  /** As written. */
+  /** The route's parentRef, unmodified. The route status must echo it. */
   readonly parentRef: Readonly<Record<string, unknown>>;
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;

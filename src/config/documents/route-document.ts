@@ -360,7 +360,7 @@ function filtersOf(holder: Fields): readonly unknown[] {
   return listOf(holder.filters);
 }
 
-// Matches of HTTPRoute and GRPCRoute rules → `matches[]` of the standalone configuration.
+// Converts HTTPRoute and GRPCRoute matches to `matches[]` in the standalone configuration.
 
 /** The match, or the reason why it is not supported. */
 function translateMatch({ path, headers, queryParams, method }: Fields): Record<string, unknown> | string {

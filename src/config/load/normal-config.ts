@@ -89,7 +89,7 @@ export interface NormalRoute {
 
 export interface NormalConfig {
   readonly process: WrittenProcess;
-  /** The targets of references to a Service, as written. */
+  /** The `services` section of the configuration, verbatim. Each route that references a service validates it. */
   readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
   readonly gateways: NormalGateway[];
   readonly routes: NormalRoute[];

@@ -91,7 +91,7 @@ function entriesOf(schemas: readonly z.ZodType[]): z.ZodType[] {
 
 export interface ForeignWord {
   readonly word: string;
-  /** The row applies only where these fields are valid; without any, everywhere. */
+  /** The hint applies only to objects that accept all of these fields. If the list is empty, it applies everywhere. */
   readonly beside: readonly string[];
   readonly say: string;
 }

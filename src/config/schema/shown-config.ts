@@ -1,7 +1,7 @@
 /**
- * Redacts a configuration value for display. The schema marks secret fields, names decide in free-form maps (headers,
- * variables), and the redactor recognizes credentials in URLs, process arguments and expressions. The same traversal
- * collects the hidden values, so that other outputs hide them too.
+ * Redacts a configuration value for display. Secret fields are marked in the schema, entries of free-form maps
+ * (headers, variables) are matched by name, and credentials in URLs, process arguments, and expressions are detected
+ * by the redactor. The same traversal collects the redacted values so that other outputs can redact them too.
  */
 import { z } from "zod";
 import { isExpressionSchema, isSecretSchema } from "../../core/schema.ts";

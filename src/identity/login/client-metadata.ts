@@ -18,7 +18,7 @@ const FAILED_MS = 10_000;
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
 export interface ClientMetadataOptions {
-  /** Host names, including wildcards such as `*.example.com`. */
+  /** Hosts allowed to serve client metadata documents. Supports wildcards such as `*.example.com`. */
   readonly hosts: readonly string[];
   /** The operator's client at the provider. */
   readonly clientId: string;

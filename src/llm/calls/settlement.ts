@@ -101,7 +101,9 @@ export class Settlement {
     }
   }
 
-  /** The provider was unreachable or rejected the call. `errorType`: a fixed word or a status code. */
+  /**
+   * Settles the call with zero tokens. `errorType` is an error code, an HTTP status, or empty if there was no error.
+   */
   unused(errorType: string): void {
     if (this.#settled) return;
     writeUsage(this.#facts, { inputTokens: 0, outputTokens: 0, totalTokens: 0 });

@@ -9,7 +9,7 @@ import { type Members, parseMembers } from "../../json/json.ts";
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
 
-/** Reading, translating and writing an event with this many tokens (`parse-cost.ts`) takes 40 ms. */
+/** An event with this many tokens (see `parse-cost.ts`) takes about 40 ms to read, translate, and write. */
 const MAX_EVENT_TOKENS = 40_000;
 
 export class EventTooComplex extends ExpectedError {

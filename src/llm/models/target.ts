@@ -30,7 +30,7 @@ export interface Target {
   /** The value of the Host header. */
   readonly authority: string;
   readonly address: HttpTarget;
-  /** For the trace and the log: `host:port` or `internal:demo`. */
+  /** The target name shown in traces and logs: `host:port` or `internal:demo`. */
   readonly display: string;
   readonly basePath: string;
   readonly pathOverride: string | undefined;

@@ -200,7 +200,7 @@ export function estimatedTokens(llm: LlmFacts | undefined): number {
   return Math.max(1, countOf(llm?.estimatedTokens) ?? 1);
 }
 
-/** The maximum output that the request allows, or 0 if it sets none. */
+/** Returns the request's output token limit, or 0 if it sets none. */
 export function outputTokens(llm: LlmFacts | undefined): number {
   return countOf(llm?.maxOutputTokens) ?? 0;
 }
@@ -216,8 +216,8 @@ export function usedTokens(llm: LlmFacts | undefined, outcome: Outcome): number 
 }
 
 /**
- * A rejection or an unreachable provider used no tokens. After a timeout or a client disconnect the provider may still
- * have generated output.
+ * Returns true if the provider used no tokens because it was unreachable or rejected the request. Excludes timeouts
+ * and client disconnects, after which the provider may still generate output.
  */
 function answeredWithoutWork(outcome: Outcome): boolean {
   return outcome.end === "complete" && outcome.status !== undefined && outcome.status >= 400 && outcome.status !== 504;

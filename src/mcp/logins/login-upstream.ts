@@ -220,7 +220,10 @@ export class LoginUpstream implements Upstream, UpstreamListener {
       this.#user.notified(this, asServerMessage(notificationText(`notifications/${kind}/list_changed`, "{}")));
   }
 
-  /** Returns the connect address in the form that the request allows. */
+  /**
+   * Responds while the user has no connected account. The connect tool returns the login URL, other calls fail with a
+   * URL elicitation error, and lists contain only the connect tool.
+   */
   async #invite(call: Call): Promise<void> {
     this.#wasOffered = true;
     const { method, params } = call.request;

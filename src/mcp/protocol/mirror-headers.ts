@@ -14,7 +14,7 @@ const PREFIX = "=?base64?";
 const SUFFIX = "?=";
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
-/** Encodes a value for a header. */
+/** Returns the value unchanged if it is safe in a header; otherwise encodes it as `=?base64?…?=`. */
 export function mirrorHeader(value: string): string {
   const isPlain =
     /^[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?$/.test(value) && !(value.startsWith(PREFIX) && value.endsWith(SUFFIX));

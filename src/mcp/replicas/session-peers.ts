@@ -71,7 +71,7 @@ export class SessionPeers {
     this.notListening();
   }
 
-  /** The settings that the client made before this process resumed the session, as requests. */
+  /** Returns the requests that replay the settings the client applied before this process resumed the session. */
   async before(): Promise<readonly ClientRequest[]> {
     if (this.#name === undefined) return [];
     const settings = await this.#env.settings.of(this.#name);

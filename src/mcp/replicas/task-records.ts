@@ -10,7 +10,7 @@ import type { ReplicaEnv } from "./replica-bus.ts";
 
 const MAX_TASKS = 500;
 const MAX_RECORD_CHARS = 128 * 1024;
-/** Longer arguments are not stored. Rules that read them then deny access. */
+/** Longer arguments are not stored, so authorization rules that read them deny the request. */
 const MAX_ARGUMENT_CHARS = 4 * 1024;
 /** Lifetime of a record after the last creation or use of a task. */
 const KEPT_MS = 24 * 3_600_000;

@@ -41,7 +41,7 @@ import type { ServerAbout } from "./upstream.ts";
 
 /** Log levels from least to most severe. */
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-/** Suspended calls that wait for the client's retry. */
+/** The maximum number of suspended calls waiting for a client retry. Beyond it, the oldest call expires. */
 const MAX_SUSPENDED = 100;
 const MAX_SUSPENDED_MS = 10 * 60_000;
 
@@ -272,7 +272,7 @@ export class ModernClientBridge {
   }
 }
 
-/** The requested log level; undefined if the client requests no log messages. */
+/** Returns the log level in the request's `_meta`, or undefined if it is missing or unknown. */
 function levelOf(call: Call): string | undefined {
   const level = (call.request.params._meta as Record<string, unknown> | undefined)?.[LOG_LEVEL];
   return typeof level === "string" && LEVELS.includes(level) ? level : undefined;
@@ -298,7 +298,7 @@ function withResultSubscription(text: string, id: string): string {
   return text.replace('"result":{', `"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":${id}}`);
 }
 
-/** The client capability that each kind of question requires. */
+/** The client capability required for each server-initiated request. */
 const REQUIRED_CAPABILITY = lookupTable<string>({
   "sampling/createMessage": "sampling",
   "elicitation/create": "elicitation",

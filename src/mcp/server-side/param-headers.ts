@@ -48,7 +48,7 @@ export class ParamHeaders {
     }
   }
 
-  /** Why a call's headers are invalid; undefined if they are valid. */
+  /** Returns the reason the call's headers are invalid, or undefined if they are valid. */
   problem(request: ClientRequest, headers: HeaderList): Failure | undefined {
     const args = request.params.arguments;
     for (const { header, path } of this.#tools.get(String(request.params.name)) ?? []) {

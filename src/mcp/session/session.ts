@@ -442,7 +442,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
       call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
   }
 
-  /** False if the request does not run here. */
+  /** Returns false if this process is not running the request. */
   #cancel({ params, text }: ClientNotification): boolean {
     const span = find(text, 0, "params", "requestId");
     const id = span && slice(text, span);

@@ -259,7 +259,7 @@ export class HttpChannel implements Channel {
     );
   }
 
-  /** The server dropped the session. It did not process the request, which may be sent again. */
+  /** Handles a session that the server dropped. The server did not process the request, so it is safe to retry. */
   #expired(exchange: HttpExchange): void {
     this.#sessionId = undefined;
     this.#exchanges.delete(exchange);

@@ -66,7 +66,9 @@ export function listenerOf(listeners: readonly Listener[], request: DryRequest):
   );
 }
 
-/** Throws the GatewayError with which the listener would reject the request. */
+/**
+ * Builds the exchange for a dry run. Throws the same GatewayError that the listener would use to reject the request.
+ */
 export function dryExchange(
   request: DryRequest,
   listener: Listener,

@@ -13,7 +13,7 @@ export interface Watched {
   progress(): number;
   /** Whether the peer must act: send body bytes, or read the response. */
   isWaiting(): boolean;
-  /** How long no bytes may move. Default: the limit of all requests. */
+  /** The maximum time without progress. Defaults to `IDLE_LIMIT_MS`. */
   idleLimitMs?(): number;
   expire(): void;
 }

@@ -24,7 +24,10 @@ import {
 import type { ListenerEnv } from "./listener-env.ts";
 import { forwardedClient } from "./trusted-peers.ts";
 
-/** Gives the garbage collector time, and spreads the retries of clients. */
+/**
+ * The Retry-After value when the heap is full. It gives the garbage collector time to free memory before clients
+ * retry.
+ */
 const RETRY_SECONDS = "2";
 
 /** The client's side of a request before there is an exchange. */

@@ -34,7 +34,9 @@ export class BodyRules {
     else runAdmission(this.#run, "admitParsed", scoped("admitParsed", entered), next);
   }
 
-  /** The same for a scope inside the backend. `isNew`: no attempt has entered it before. */
+  /**
+   * Returns the body rules for a scope inside the backend. `isNew` is true if no earlier attempt entered the scope.
+   */
   inside(scope: CompiledScope): { readonly rules: BodyRules; readonly isNew: boolean } {
     this.#inside ??= new Map();
     const known = this.#inside.get(scope);

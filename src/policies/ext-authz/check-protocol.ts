@@ -34,7 +34,7 @@ export interface MapEntry {
 export interface HeaderOption {
   readonly header: { readonly key: string; readonly value: string; readonly rawValue: Uint8Array } | null;
   readonly append: { readonly value: boolean } | null;
-  /** A number, so that values of later versions of the protocol can be rejected. */
+  /** The raw enum value. It is not mapped here, so that unknown values can be rejected. */
   readonly appendAction: number;
 }
 

@@ -379,7 +379,7 @@ const CLOCK_HAND = 0;
 const USED_SLOTS = 1;
 const REJECTIONS = 2;
 const STATE_NUMBERS = 3;
-/** The number of lists by usage and by window end. */
+/** The number of usage lists and the number of window-end lists, in that order. */
 const LISTS: [number, number] = [LEVELS, TICK_LISTS];
 
 export interface BucketView extends Bucket {

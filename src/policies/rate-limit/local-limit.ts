@@ -224,7 +224,7 @@ export interface LocalLimit {
   readonly reservesOutput: boolean;
   /** The value of `x-ratelimit-limit`. */
   readonly capacityText: string;
-  /** For error details, for example `3 requests per second`. */
+  /** The limit as shown in error details, such as `3 requests per second`. */
   readonly text: string;
   /** `text` with the key expression, for the shadow report. */
   readonly rule: string;
