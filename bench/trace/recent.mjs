@@ -16,7 +16,7 @@ import { Exchange } from "./src/core/exchange.ts";
 import { compileExpression } from "./src/cel/expression.ts";
 import { HeaderList } from "./src/lib/http/headers.ts";
 import { systemClock } from "./src/lib/process/clock.ts";
-import { createFactRing } from "./src/pipeline/records/fact-ring.ts";
+import { createRequestHistory } from "./src/pipeline/records/request-history.ts";
 import { createRecentRequests } from "./src/pipeline/records/recent-requests.ts";
 import { createTraceHub } from "./src/trace/hub.ts";
 import { createRedaction } from "./src/trace/redact.ts";
@@ -56,7 +56,7 @@ function remembered(watcher: (exchange: Exchange) => undefined) {
 console.log("\\nwhat a request pays (an exchange alone is subtracted by the reader)");
 measure("an exchange alone", () => void exchangeOf());
 measure("with being remembered, nobody waits", remembered(() => undefined));
-const facts = createFactRing(createRedaction(), Number.POSITIVE_INFINITY);
+const facts = createRequestHistory(createRedaction(), Number.POSITIVE_INFINITY);
 const claims = { iss: "https://id.example.com", sub: "alice", aud: "gateway", roles: ["admin", "user"], exp: 1 };
 measure("with its facts recorded for rehearsals", () => {
   const exchange = exchangeOf();

@@ -121,19 +121,19 @@ export const REQUEST_LIMITS = {
     ],
     [
       "MAX_COMPARED_BYTES",
-      "policies/request-mirror/compare-answers.ts",
+      "policies/request-mirror/compare-responses.ts",
       "a compared body",
       "its shape is not compared",
     ],
     [
       "MAX_DECODED_BYTES",
-      "policies/request-mirror/compare-answers.ts",
+      "policies/request-mirror/compare-responses.ts",
       "a compared body, decompressed",
       "its shape is not compared",
     ],
     [
       "MAX_WAITING_BYTES",
-      "policies/request-mirror/compare-answers.ts",
+      "policies/request-mirror/compare-responses.ts",
       "all bodies that wait to be compared",
       "their shapes are not compared",
     ],
@@ -150,8 +150,13 @@ export const REQUEST_LIMITS = {
       "differences named of one pair of responses",
       "left out",
     ],
-    ["MAX_RECORD_BYTES", "pipeline/records/fact-ring.ts", "a recorded request (head, claims)", "not recorded"],
-    ["MAX_SEGMENTS", "pipeline/records/fact-ring.ts", "buffers of 128 KiB for recorded requests", "the oldest go"],
+    ["MAX_RECORD_BYTES", "pipeline/records/request-history.ts", "a recorded request (head, claims)", "not recorded"],
+    [
+      "MAX_SEGMENTS",
+      "pipeline/records/request-history.ts",
+      "buffers of 128 KiB for recorded requests",
+      "the oldest go",
+    ],
     ["MAX_UNREAD_BYTES", "admin/endpoints/what-if.ts", "unread lines of a recording", "lines are left out"],
     [
       "MAX_REHEARSED_BYTES",

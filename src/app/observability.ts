@@ -19,9 +19,9 @@ import { createTraceHub, type TraceHub } from "../observe/trace/trace.ts";
 import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
 import { type AccessLogCopy, compileAccessFields, createAccessLog } from "../pipeline/records/access-log.ts";
 import { type Audit, createAudit } from "../pipeline/records/audit.ts";
-import { createFactRing, type FactRing } from "../pipeline/records/fact-ring.ts";
 import { createMirrorRecords, type MirrorRecords } from "../pipeline/records/mirror-report.ts";
 import { createRecentRequests, type RecentRequests } from "../pipeline/records/recent-requests.ts";
+import { createRequestHistory, type RequestHistory } from "../pipeline/records/request-history.ts";
 import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
 import { createShadowRecords, type ShadowRecords } from "../pipeline/records/shadow-report.ts";
 import { createTrafficHistory, HISTORY_SECONDS, type TrafficHistory } from "../pipeline/records/traffic-history.ts";
@@ -68,7 +68,7 @@ export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" |
   readonly recent: RecentRequests;
   readonly shadow: ShadowRecords;
   readonly mirrors: MirrorRecords;
-  readonly facts: FactRing;
+  readonly facts: RequestHistory;
   readonly history: TrafficHistory;
   /** Undefined unless `config.tracing.keepFailed` is set. */
   readonly kept: KeptTraces | undefined;
@@ -95,7 +95,7 @@ export function createRequestRecords(
     copy: logCopy(clock, telemetry),
     own: process.logging?.access && compileAccessFields(process.logging.access, redaction),
   });
-  const facts = createFactRing(redaction);
+  const facts = createRequestHistory(redaction);
   const shadow = createShadowRecords(metrics, clock.now());
   const mirrors = createMirrorRecords(metrics, clock.now());
   const history = createTrafficHistory(clock);

@@ -7,8 +7,8 @@ import { createTasks } from "../../base/tasks.ts";
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
-import { createFactRing } from "../../pipeline/records/fact-ring.ts";
 import { createRecentRequests } from "../../pipeline/records/recent-requests.ts";
+import { createRequestHistory } from "../../pipeline/records/request-history.ts";
 import { celEndpoint } from "./config.ts";
 import { memoryEndpoint } from "./process.ts";
 import { limitsEndpoint } from "./reports.ts";
@@ -17,7 +17,7 @@ import { countTasks, tasksEndpoint } from "./tasks.ts";
 
 const clock = fakeClock();
 
-const noFacts = () => createFactRing(createRedaction());
+const noFacts = () => createRequestHistory(createRedaction());
 
 function recentWith(...paths: string[]) {
   const recent = createRecentRequests({

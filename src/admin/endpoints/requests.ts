@@ -7,9 +7,9 @@ import type { Clock } from "../../base/clock.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { MAX_WATCHERS, type TraceHub } from "../../observe/trace/trace.ts";
-import { type FactRing, RECORDED_REQUESTS } from "../../pipeline/records/fact-ring.ts";
 import { findOlder, olderRequests } from "../../pipeline/records/older-requests.ts";
 import { RECENT_REQUESTS, type RecentRequests } from "../../pipeline/records/recent-requests.ts";
+import { RECORDED_REQUESTS, type RequestHistory } from "../../pipeline/records/request-history.ts";
 import { HISTORY_SECONDS, type TrafficHistory } from "../../pipeline/records/traffic-history.ts";
 import {
   type AdminEndpoint,
@@ -27,7 +27,7 @@ const SINCE = { name: "since", min: 0, max: Number.MAX_SAFE_INTEGER, default: 0 
 /** Each open page of the UI uses one stream. */
 const MAX_FOLLOWERS = 8;
 
-export function requestsEndpoint(recent: RecentRequests, facts: FactRing, clock: Clock): AdminEndpoint {
+export function requestsEndpoint(recent: RecentRequests, facts: RequestHistory, clock: Clock): AdminEndpoint {
   let followers = 0;
 
   function follow(): AdminResponse {

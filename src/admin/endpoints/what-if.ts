@@ -9,8 +9,8 @@ import type { SourceText } from "../../config/load/load.ts";
 import { type DescribedRequest, describedRequest } from "../../config/schema/tests-schema.ts";
 import type { GivenToken } from "../../core/policy.ts";
 import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
-import { type FactRing, readSegments } from "../../pipeline/records/fact-ring.ts";
 import { readRecord } from "../../pipeline/records/recorded-request.ts";
+import { type RequestHistory, readSegments } from "../../pipeline/records/request-history.ts";
 import {
   type AdminEndpoint,
   type AdminRequest,
@@ -127,7 +127,7 @@ const JSON_LINES = "application/jsonl";
 /** The limit of buffered data; a slower reader loses lines. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
-export function recordingEndpoint(facts: FactRing, clock: Clock): AdminEndpoint {
+export function recordingEndpoint(facts: RequestHistory, clock: Clock): AdminEndpoint {
   return {
     path: ADMIN_PATHS.recording,
     doc: "The last 10,000 requests without bodies and credentials, as JSON lines; `follow=true` for those to come.",
@@ -166,7 +166,7 @@ function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
 }
 
 /** The first empty line marks the start of the recording; later empty lines are heartbeats. */
-function followed(facts: FactRing, clock: Clock, sink: AdminSink): void {
+function followed(facts: RequestHistory, clock: Clock, sink: AdminSink): void {
   sink.write("\n");
   const timer = clock.every(STILL_THERE_MS, () => void sink.write("\n"));
   const withdraw = facts.follow((text) => {

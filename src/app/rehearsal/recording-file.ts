@@ -3,8 +3,8 @@
  * invalid line is an error that names it.
  */
 import { z } from "zod";
-import type { RecordedTraffic } from "../../pipeline/records/fact-ring.ts";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
+import type { RecordedTraffic } from "../../pipeline/records/request-history.ts";
 
 /** Only the last lines of a longer file are used. */
 const MAX_REHEARSED_LINES = 100_000;

@@ -3,7 +3,7 @@
  * report, and exits when the gateway that started it disconnects.
  */
 import { keepAwake, systemClock } from "../../base/clock.ts";
-import { trafficIn } from "../../pipeline/records/fact-ring.ts";
+import { trafficIn } from "../../pipeline/records/request-history.ts";
 import type { FromRehearsal, RehearsalData } from "./rehearsals.ts";
 import { createPause, type Rehearsal, rehearse } from "./rehearse.ts";
 

@@ -9,7 +9,7 @@ import { setPriority } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { isOneFile } from "../../base/embedded-files.ts";
-import { trafficIn } from "../../pipeline/records/fact-ring.ts";
+import { trafficIn } from "../../pipeline/records/request-history.ts";
 import { createPause, type Rehearsal, type RehearsalInput, rehearse } from "./rehearse.ts";
 
 const MAX_REHEARSAL_MS = 60_000;

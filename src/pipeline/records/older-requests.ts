@@ -8,8 +8,8 @@ import { Buffer } from "node:buffer";
 import { canonicalPath, pathAndQuery } from "../../http/request-path.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
-import { type FactRing, readSegments } from "./fact-ring.ts";
 import { type RecordedRequest, readRecord, timeOf } from "./recorded-request.ts";
+import { type RequestHistory, readSegments } from "./request-history.ts";
 
 /** A client may choose ids, so one can occur often. */
 const MAX_FOUND = 20;
@@ -17,7 +17,7 @@ const MAX_FOUND = 20;
 const SLACK_MS = 600_000;
 
 /** Newest first, those that came before a moment. One segment is read at a time, so that a page of them is cheap. */
-export function olderRequests(facts: FactRing, beforeMs: number, limit: number): RequestRecord[] {
+export function olderRequests(facts: RequestHistory, beforeMs: number, limit: number): RequestRecord[] {
   const found: RecordedRequest[] = [];
   const segments = facts.views();
   for (let i = segments.length - 1; i >= 0; i--) {
@@ -33,7 +33,7 @@ export function olderRequests(facts: FactRing, beforeMs: number, limit: number):
 }
 
 /** All of that id, newest first. The buffers are searched as bytes: most of them need not be read. */
-export function findOlder(facts: FactRing, id: string): RequestDetail[] {
+export function findOlder(facts: RequestHistory, id: string): RequestDetail[] {
   const wanted = Buffer.from(`\n${id}\n`);
   const found: RecordedRequest[] = [];
   for (const segment of facts.views().reverse()) {

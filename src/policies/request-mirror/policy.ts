@@ -12,7 +12,7 @@ import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
 import { addForwarded, type HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
-import { ComparedResponse, compareCopies, expectCopy, watchBackend } from "./compare-answers.ts";
+import { ComparedResponse, compareCopies, expectCopy, watchBackend } from "./compare-responses.ts";
 
 /** Requests with a larger body are not mirrored. */
 const MAX_MIRRORED_BYTES = 256 * 1024;

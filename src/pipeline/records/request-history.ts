@@ -29,7 +29,7 @@ interface Segment {
   count: number;
 }
 
-export interface FactRing {
+export interface RequestHistory {
   /** All, up to a rate; all if somebody follows. */
   note(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   /** Copies of the buffers, oldest first; see `readSegments`. */
@@ -41,7 +41,7 @@ export interface FactRing {
   readonly counts: { readonly requests: number; readonly leftOut: number; readonly bytes: number };
 }
 
-export function createFactRing(redaction: Redaction, perSecond = RECORDED_PER_SECOND): FactRing {
+export function createRequestHistory(redaction: Redaction, perSecond = RECORDED_PER_SECOND): RequestHistory {
   const perWindow = (perSecond * WINDOW_MS) / 1_000;
   const segments: Segment[] = [];
   const followers = new Set<(text: string) => void>();

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { Exchange, NO_BODY } from "../../core/exchange.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
-import { createFactRing, RECORDED_REQUESTS, readSegments, trafficIn } from "./fact-ring.ts";
 import { findOlder } from "./older-requests.ts";
+import { createRequestHistory, RECORDED_REQUESTS, readSegments, trafficIn } from "./request-history.ts";
 
 const outcome = { status: 200, end: "complete", responseBytes: 2 } as const;
 
@@ -30,7 +30,7 @@ function exchangeOf(id: string, headers: string[], query = ""): Exchange {
 }
 
 test("each record has the attributes of its own call, even if calls differ in one field", () => {
-  const ring = createFactRing(createRedaction());
+  const ring = createRequestHistory(createRedaction());
   const calls = [
     { methodName: "tools/call", target: "a", tool: { name: "x", target: "a" } },
     { methodName: "tools/call", target: "a", tool: { name: "x", target: "a" } },
@@ -53,7 +53,7 @@ test("each record has the attributes of its own call, even if calls differ in on
 });
 
 test("a record survives serialization", () => {
-  const ring = createFactRing(createRedaction());
+  const ring = createRequestHistory(createRedaction());
   const exchange = exchangeOf("one", ["accept", "*/*", "x-empty", "", "x-utf8", "\u00e9"], "a=1");
   exchange.route = "api";
   exchange.facts.jwt = { sub: "alice", name: "Älice\n2", roles: ["a"] };
@@ -101,7 +101,7 @@ test("a record survives serialization", () => {
 test("neither credentials nor copies of them are recorded", () => {
   const redaction = createRedaction(["x-own-secret"]);
   redaction.hideAlso({ headers: ["x-place"], parameters: ["token_of"] });
-  const ring = createFactRing(redaction);
+  const ring = createRequestHistory(redaction);
   const planted = "planted-secret-0123456789";
   const exchange = exchangeOf(
     "one",
@@ -119,7 +119,7 @@ test("neither credentials nor copies of them are recorded", () => {
 });
 
 test("keeps the last records in bounded memory and skips records that are too long", () => {
-  const ring = createFactRing(createRedaction(), Number.POSITIVE_INFINITY);
+  const ring = createRequestHistory(createRedaction(), Number.POSITIVE_INFINITY);
   for (let i = 0; i < 2 * RECORDED_REQUESTS + 5; i++)
     ring.note(exchangeOf(`r${i}`, ["x-a", "b".repeat(60)]), outcome, 1);
   const records = readSegments(ring.segments());
@@ -136,7 +136,7 @@ test("keeps the last records in bounded memory and skips records that are too lo
 });
 
 test("a follower receives each record until it unsubscribes", () => {
-  const ring = createFactRing(createRedaction(), Number.POSITIVE_INFINITY);
+  const ring = createRequestHistory(createRedaction(), Number.POSITIVE_INFINITY);
   const heard: string[] = [];
   const withdraw = ring.follow((text) => heard.push(text.split("\n")[1] as string));
   ring.note(exchangeOf("one", []), outcome, 1);
@@ -146,7 +146,7 @@ test("a follower receives each record until it unsubscribes", () => {
 });
 
 test("samples requests above the rate, but records all for a follower", () => {
-  const ring = createFactRing(createRedaction(), 50);
+  const ring = createRequestHistory(createRedaction(), 50);
   for (let i = 0; i < 100; i++) ring.note(exchangeOf(`r${i}`, []), outcome, 0);
   assert.equal(ring.counts.requests, 5);
   // 100 ms later.
@@ -160,7 +160,7 @@ test("samples requests above the rate, but records all for a follower", () => {
 });
 
 test("traffic is read in order of arrival, not of completion", () => {
-  const ring = createFactRing(createRedaction());
+  const ring = createRequestHistory(createRedaction());
   for (const [id, startedAt] of [
     ["slow", 5],
     ["first", 1],
@@ -179,7 +179,7 @@ test("traffic is read in order of arrival, not of completion", () => {
 });
 
 test("an older request shows headers of every name", () => {
-  const ring = createFactRing(createRedaction());
+  const ring = createRequestHistory(createRedaction());
   const names = Object.getOwnPropertyNames(Object.prototype).map((name) => name.toLowerCase());
   ring.note(
     exchangeOf(
