@@ -1,6 +1,6 @@
 /**
- * Explains the result of an expression by the values of its parts. Parts are planned for the first explanation and evaluated
- * one by one, including those that `&&` or `||` skipped, so that one explanation shows everything that is missing.
+ * Explains the result of an expression by the values of its parts. Parts are planned for the first explanation and
+ * evaluated one by one, including parts that `&&` or `||` skipped, so that one explanation shows all missing values.
  * Constants and the bodies of loops are omitted.
  */
 import { type CelResult, isCelError, unparse } from "@bufbuild/cel";

@@ -1,7 +1,7 @@
 /**
- * CEL expressions; the only module that other folders use for CEL. An expression is compiled once per configuration load,
- * which rejects sources that are too long, deep or large, unknown names, and invalid patterns. Evaluation returns a result
- * and never throws, even if an attribute's getter does.
+ * CEL expressions; the only module that other folders use for CEL. An expression is compiled once per configuration
+ * load, which rejects sources that are too long, deep or large, unknown names, and invalid patterns. Evaluation returns
+ * a result and never throws, even if an attribute's getter does.
  */
 import { isCelError, parse, plan } from "@bufbuild/cel";
 import { analyze, offsetOf } from "./analysis/analyze.ts";
@@ -24,17 +24,21 @@ export type EvaluationResult = { ok: true; value: CelOutput } | { ok: false; err
 
 export interface Expression {
   readonly source: string;
-  /** Top-level attributes that it reads, for example `{"jwt", "request"}`; not the variables of `all`, `map` and others. */
+  /**
+   * Top-level attributes that it reads, for example `{"jwt", "request"}`; not the variables of `all`, `map` and others.
+   */
   readonly attributes: ReadonlySet<string>;
-  /** The constant parts of the paths that it reads, for example `{"request.headers.x-id", "jwt.realm_access.roles"}`. */
+  /**
+   * The constant parts of the paths that it reads, for example `{"request.headers.x-id", "jwt.realm_access.roles"}`.
+   */
   readonly paths: ReadonlySet<string>;
   /** Whether it reads this path or something below it, or may do so (`request`, `request[x]`). */
   reads(path: string): boolean;
   /** Its comparisons and `has()` tests, for checks at load. */
   readings(): Readings;
   /**
-   * With `shared`, consecutive evaluations use one budget, so that a list of rules cannot block the event loop longer than a
-   * single rule.
+   * With `shared`, consecutive evaluations use one budget, so that a list of rules cannot block the event loop longer
+   * than a single rule.
    */
   evaluate(attributes: AttributeSource, shared?: Budget): EvaluationResult;
   /** Every part with its value or error, outermost first; for denials and testing rules, not for the hot path. */

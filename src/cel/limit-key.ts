@@ -1,6 +1,6 @@
 /**
- * Evaluates the `key` of a limit or budget for one request. Requests whose key is empty, fails, or is not a scalar share
- * one bucket and are not exempt. Long values are hashed, so that clients cannot increase the memory of a bucket.
+ * Evaluates the `key` of a limit or budget for one request. Requests whose key is empty, fails, or is not a scalar
+ * share one bucket and are not exempt. Long values are hashed, so that clients cannot increase the memory of a bucket.
  */
 import { createHash } from "node:crypto";
 import type { Expression } from "./expression.ts";

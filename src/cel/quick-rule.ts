@@ -1,7 +1,8 @@
 /**
- * A fast path for common rules: comparisons of string attributes with constants (`==`, `!=`, `in`, `startsWith`, `endsWith`,
- * `contains`), combined with `&&`, `||` and `!`. It returns a result only if it is certain. For a missing field, another
- * type, or a long string or list it returns undefined, and the library evaluates the expression, with its errors and budget.
+ * A fast path for common rules: comparisons of string attributes with constants (`==`, `!=`, `in`, `startsWith`,
+ * `endsWith`, `contains`), combined with `&&`, `||` and `!`. It returns a result only if it is certain. For a missing
+ * field, another type, or a long string or list it returns undefined, and the library evaluates the expression, with
+ * its errors and budget.
  */
 import { type CelList, type CelMap, isCelList, isCelMap } from "@bufbuild/cel";
 import { AND, INDEX, type Node, OR, stringConstant } from "./syntax/syntax-tree.ts";
@@ -102,7 +103,7 @@ function isMember(text: string, group: unknown): boolean | undefined {
   return typeof found === "boolean" ? found : undefined;
 }
 
-/** `["a", "b"]` */
+/** Returns undefined unless the node is a list of string constants, such as `["a", "b"]`. */
 function constantsOf(node: Node): ReadonlySet<string> | undefined {
   if (node.exprKind.case !== "listExpr") return undefined;
   const texts = node.exprKind.value.elements.map(stringConstant);

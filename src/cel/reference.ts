@@ -1,10 +1,10 @@
 /**
- * The functions and macros of expressions, for the generated reference. A test holds this list
- * against what load accepts, in both directions.
+ * The functions and macros of expressions, for the generated reference. A test checks that this list and the names that
+ * load accepts are the same.
  */
 export interface FunctionDoc {
   readonly name: string;
-  /** All the ways to call it. */
+  /** Every supported call form, for example `string.contains(string) -> bool`. */
   readonly signatures: readonly string[];
   readonly doc: string;
 }

@@ -1,6 +1,6 @@
 /**
- * Analyzes a parsed expression at load: which attributes and paths it reads, and whether every name exists. A misspelled
- * attribute or function would otherwise fail every request.
+ * Analyzes a parsed expression at load: which attributes and paths it reads, and whether every name exists. A
+ * misspelled attribute or function would otherwise fail every request.
  */
 
 import { namespacedName, type Signature, signatures } from "../functions/functions.ts";
@@ -27,7 +27,7 @@ const TYPE_NAMES: ReadonlySet<string> = new Set([
   ...["google.protobuf.Timestamp", "google.protobuf.Duration"],
 ]);
 const INT64_LIMIT = 2n ** 63n;
-/** Longer than any known name, with room for a typo. */
+/** Longer than any valid name plus a few extra characters for a typo. */
 const LONGEST_NAME = 24;
 
 export interface Analysis {

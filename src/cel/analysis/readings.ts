@@ -1,10 +1,10 @@
 /**
- * How an expression uses the attributes that it reads, as far as the source tells: what it compares with fixed texts, and
- * what it only asks for with `has()`. For checks at load; evaluation never looks at this.
+ * Collects how an expression uses attributes: comparisons with string constants, and `has()` tests. The result is
+ * derived from the source alone and serves checks at load; evaluation does not use it.
  */
 import { childrenOf, INDEX, type Node, type ParsedExpression, stringConstant } from "../syntax/syntax-tree.ts";
 
-/** `path == "a"`, `path in ["a", "b"]`, or a string function called on it (then without values). */
+/** `path == "a"`, `path in ["a", "b"]`, or a string method called on the path, for which `values` is empty. */
 export interface Comparison {
   readonly path: string;
   readonly values: readonly string[];
@@ -12,7 +12,7 @@ export interface Comparison {
 
 export interface Readings {
   readonly comparisons: readonly Comparison[];
-  /** The arguments of `has()`: the author knows that they may be absent. */
+  /** Paths in `has()`, which may be absent. */
   readonly tested: ReadonlySet<string>;
 }
 
@@ -60,7 +60,9 @@ export function readingsOf(parsed: ParsedExpression): Readings {
   return { comparisons, tested };
 }
 
-/** `mcp.tool["name"]` as `mcp.tool.name`; undefined for what is computed or belongs to a variable. */
+/**
+ * Returns `mcp.tool.name` for `mcp.tool["name"]`, or undefined if the path has a computed key or starts at a variable.
+ */
 function fixedPath(node: Node, variables: ReadonlySet<string>): string | undefined {
   const kind = node.exprKind;
   if (kind.case === "identExpr") {

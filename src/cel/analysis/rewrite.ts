@@ -1,7 +1,7 @@
 /**
- * Turns a checked tree into the one that is planned. It adds what the library cannot express: `default()` and `coalesce()`
- * (functions get values, these need errors), patterns compiled at load, and the accounting of budget.ts.
- * The given tree stays as it is, because explain.ts still prints from it.
+ * Rewrites an analyzed tree for the planner. It expands `default()` and `coalesce()`, which need the errors that a
+ * library function never receives, compiles constant patterns, and adds the cost accounting of budget.ts. The input
+ * tree is not modified, because explain.ts prints from it.
  */
 import type { Budget, Loop } from "../functions/budget.ts";
 import { namespacedName } from "../functions/functions.ts";
@@ -37,16 +37,16 @@ import {
   stringConstant,
 } from "../syntax/syntax-tree.ts";
 
-/** Takes constant time whatever the operands are, or looks at no more of them than the budget already paid for. */
+/** Functions that take constant time, or that read only input that was already charged to the budget. */
 const CHEAP: ReadonlySet<string> = new Set([
   ...[AND, OR, CONDITIONAL, INDEX, NOT_STRICTLY_FALSE, "!_", "type", "dyn"],
   ...["-_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_"],
 ]);
 
-/** The variable in which the parser lets `map` and `filter` gather their result. */
+/** The accumulator variable of the parser's expansion of `map` and `filter`. */
 const RESULT = "@result";
 
-/** Calls that take many times as long as others (measured), in nodes of usual length. */
+/** The measured cost of slow calls, in average nodes. */
 const SLOW_CALLS: ReadonlyMap<string, number> = new Map([
   ["ip", 10],
   ["cidr", 10],
@@ -55,12 +55,12 @@ const SLOW_CALLS: ReadonlyMap<string, number> = new Map([
   ["json", 10],
   ["toJson", 10],
 ]);
-/** `getHours("Europe/Berlin")` loads the rules of the zone each time. */
+/** `getHours("Europe/Berlin")` loads the time zone rules on every call. */
 const ZONE_NODES = 300;
 
 export interface RewriteOptions {
   readonly budget: Budget;
-  /** Refuses the expression because of this node. */
+  /** Rejects the expression with an error at the position of this node. */
   readonly refuse: (node: Node, problem: string) => never;
 }
 
@@ -123,7 +123,7 @@ export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
         return coalesce(args, 0);
       case "math.least":
       case "math.greatest":
-        // A single argument is the list itself.
+        // A single argument is already the list.
         if (args.length > 1) return withCall(node, call, [listNode(args)], call.target);
         break;
       case "_+_":
@@ -144,7 +144,7 @@ export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
     return withCall(node, call, args.map(paid), target === undefined ? undefined : paid(target));
   }
 
-  /** `operands` are text, pattern and the rest, whether they were written as a function or as a method. */
+  /** `operands` are the string, the pattern, and any further arguments, for both the function and the method form. */
   function withPattern(operands: Node[], bound: string, computed: string): Node {
     const [text, pattern, ...rest] = operands;
     if (text === undefined || pattern === undefined) return nullNode();
@@ -175,13 +175,15 @@ export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
 
 type MapEntry = Extract<Node["exprKind"], { case: "structExpr" }>["value"]["entries"][number];
 
-/** The first operand, unless it is an error. */
+/** Builds a node that returns `first`, or `second` if `first` is an error. */
 function fallback(first: Node, second: Node): Node {
   const isError = callNode(NOT_STRICTLY_FALSE, callNode(IS_NOTHING, identNode("@value")));
   return bindNode("@value", first, callNode(CONDITIONAL, isError, second, identNode("@value")));
 }
 
-/** The first operand that is neither an error nor null; else null if any was null, else an error. */
+/**
+ * Builds a node that returns the first operand that is neither an error nor null. If all are, null wins over an error.
+ */
 function coalesce(operands: readonly Node[], index: number): Node {
   const operand = operands[index];
   if (operand === undefined) return nullNode();
@@ -194,7 +196,9 @@ function coalesce(operands: readonly Node[], index: number): Node {
   return bindNode(name, operand, callNode(CONDITIONAL, isUnusable, otherwise, identNode(name)));
 }
 
-/** An error if there was no null, because `||` covers an error only by `true`. */
+/**
+ * Evaluates to true if any operand was null. Otherwise it is an error, because only `true` absorbs an error in `||`.
+ */
 function anyNull(count: number): Node {
   return Array.from({ length: count }, (_, index) => callNode(IS_NULL, identNode(`@value${index}`))).reduce(
     (left, right) => callNode(OR, left, right),
@@ -209,7 +213,7 @@ function withCall(node: Node, call: CallNode, args: Node[], target: Node | undef
   };
 }
 
-/** `role == "admin"` reads no more of `role` than the constant is long. */
+/** Comparing with a constant is cheap, because it reads at most as many characters as the constant has. */
 function isComparisonWithConstant(call: CallNode): boolean {
   const isComparison = call.function === "_==_" || call.function === "_!=_";
   return isComparison && call.args.some((argument) => argument.exprKind.case === "constExpr");
@@ -224,7 +228,7 @@ function onlyElement(node: Node): Node | undefined {
   return elements.length === 1 ? elements[0] : undefined;
 }
 
-/** Bodies of loops inside are left out: they pay for themselves, per round of their own. */
+/** Excludes the bodies of nested loops, which are charged when those loops run. */
 function countNodes(node: Node): number {
   if (node.exprKind.case === "callExpr") {
     const { function: name, args } = node.exprKind.value;

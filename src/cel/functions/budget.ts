@@ -1,7 +1,7 @@
 /**
- * The cost budget of an evaluation. The CEL library has no cost hook, so rewrite.ts adds the accounting to the tree: a loop
- * pays for all iterations in advance, calls inside a loop pay for the size of their input, and regular expressions pay for
- * their steps. An exhausted budget fails the whole evaluation, even inside `||` or `default()`.
+ * The cost budget of an evaluation. The CEL library has no cost hook, so rewrite.ts adds the accounting to the tree: a
+ * loop pays for all iterations in advance, calls inside a loop pay for the size of their input, and regular expressions
+ * pay for their steps. An exhausted budget fails the whole evaluation, even inside `||` or `default()`.
  */
 import { type CelValue, isCelList, isCelMap } from "@bufbuild/cel";
 
@@ -34,8 +34,8 @@ export function spend(budget: Budget, cost: number): void {
 }
 
 /**
- * Pays for all iterations in advance, even those that `exists` would skip, so that the cost of an expression depends on the
- * size of its input and not on the order of elements.
+ * Charges for all iterations in advance, including iterations that `exists` would skip, so that the cost of an
+ * expression depends on the size of its input and not on the order of elements.
  */
 export function payForLoop(loop: Loop, range: CelValue): CelValue {
   const rounds = isCelList(range) || isCelMap(range) ? range.size : 0;

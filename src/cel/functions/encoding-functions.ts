@@ -1,15 +1,15 @@
 /**
- * Functions between texts, bytes and JSON, digests, and the two random ones.
- * Messages never repeat the input: it may be a token.
+ * Conversions between strings, bytes and JSON, digests, and the random functions `uuid` and `random`.
+ * Error messages never contain the input, because it may be a credential.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import { fromCel, toCel } from "../values/values.ts";
 
-/** Twice the largest body that expressions can read. */
+/** In characters: twice the largest body that expressions can read. */
 const MAX_JSON_TEXT = 4 * 1024 * 1024;
-/** Commas, opening brackets and, twice, colons: parsing them holds the loop for up to 40 ms. */
+/** Commas and opening brackets count once, colons twice. Parsing this many blocks the event loop for up to 40 ms. */
 const MAX_JSON_TOKENS = 100_000;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
 
@@ -53,7 +53,7 @@ function parseJson(text: string): CelValue {
   return toCel(value);
 }
 
-/** Both alphabets and missing padding are accepted; anything else is an error, where Node would skip it. */
+/** Accepts both alphabets and missing padding. Other characters are an error, although Node.js would skip them. */
 function decodeBase64(text: string): Uint8Array {
   if (!BASE64.test(text)) throw new Error("base64.decode: the text is not base64");
   return new Uint8Array(Buffer.from(text, "base64"));

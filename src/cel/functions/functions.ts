@@ -1,7 +1,7 @@
 /**
- * The CEL environment: the library's standard functions, its strings extension, and ours over both (a later function
- * replaces an earlier one of the same name and types). Built once per process and never changed.
- * It also knows which names take how many arguments, so that a misspelt function stops the load, not a request.
+ * The CEL environment: the library's standard functions, its strings extension, and the gateway's functions. A later
+ * function replaces an earlier one with the same name and types. Built once per process and never changed.
+ * `signatures` lists the names and argument counts, so that a misspelled function fails at load instead of per request.
  */
 import { type CelEnv, celEnv } from "@bufbuild/cel";
 import { strings } from "@bufbuild/cel/ext";
@@ -25,15 +25,15 @@ export const environment: CelEnv = celEnv({
   ],
 });
 
-/** How a name may be called: `f(a, b)`, or `a.f(b)`; the numbers count the arguments in the parentheses. */
+/** The argument counts with which a name can be called as `f(a, b)` or as `a.f(b)`, without the method's target. */
 export interface Signature {
   readonly asFunction: ReadonlySet<number>;
   readonly asMethod: ReadonlySet<number>;
-  /** Takes this many arguments or more (as a function). */
+  /** The minimum number of arguments of a variadic function. */
   readonly atLeast?: number;
 }
 
-/** Forms that never reach a function: the parser expands the macros, rewrite.ts the rest. */
+/** Signatures that override the environment's: the parser expands the macros, and rewrite.ts replaces the other calls. */
 const SPECIAL: readonly (readonly [name: string, signature: Signature])[] = [
   ["has", functionWith(1)],
   ["all", methodWith(2)],
@@ -50,10 +50,12 @@ const SPECIAL: readonly (readonly [name: string, signature: Signature])[] = [
   ["regexReplace", { asFunction: new Set([3]), asMethod: new Set([2]) }],
 ];
 
-/** The names that a source can write, without operators. */
+/** All names that a source can call, without operators. */
 export const signatures: ReadonlyMap<string, Signature> = collectSignatures();
 
-/** `base64.encode` if the call is one of a function with such a name, and not of a method on a value. */
+/**
+ * Returns the dotted name (`base64.encode`) if the call is to a namespaced function, and undefined for a method call.
+ */
 export function namespacedName(call: CallNode): string | undefined {
   const name = qualifiedName(call);
   return name !== undefined && signatures.has(name) ? name : undefined;

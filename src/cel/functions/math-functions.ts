@@ -1,6 +1,6 @@
 /**
- * The `math` functions of the CEL extension library that the package lacks (bit operations are left out:
- * no rule on traffic needs them). `least` and `greatest` get one list here: rewrite.ts gathers their arguments.
+ * The `math` functions of the CEL extension library, which the package lacks. Bit operations are omitted, because rules
+ * on traffic do not need them. `least` and `greatest` take one list, into which rewrite.ts collects the arguments.
  */
 import {
   type CelFunc,
@@ -25,7 +25,7 @@ export const mathFunctions: CelFunc[] = [
   celFunc("math.ceil", [DOUBLE], DOUBLE, Math.ceil),
   celFunc("math.floor", [DOUBLE], DOUBLE, Math.floor),
   celFunc("math.trunc", [DOUBLE], DOUBLE, Math.trunc),
-  // Halves go away from zero; Math.round takes them upwards.
+  // CEL rounds halves away from zero, but Math.round rounds them up.
   celFunc("math.round", [DOUBLE], DOUBLE, (x) => Math.sign(x) * Math.round(Math.abs(x))),
   celFunc("math.sqrt", [DOUBLE], DOUBLE, Math.sqrt),
   celFunc("math.isNaN", [DOUBLE], BOOL, Number.isNaN),

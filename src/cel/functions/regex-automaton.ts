@@ -1,58 +1,59 @@
 /**
- * A pattern as a machine with one state at a time, built while texts are read: each character of a text then costs one
- * look into a table, some 30 times less than the threads of `regex.ts`. It knows whether and how far a text must be
- * read for a match, not where the match begins; for that the threads run, from the last place where nothing was open.
- * A pattern that needs too many states is left to the threads.
+ * A lazily built DFA for a pattern. Each character costs one table lookup, about 30 times less than the Pike VM threads
+ * of `regex.ts`. The automaton finds whether a string matches, but not where the match begins: for that, the threads
+ * run from the last position without a partial match (`idleAt`). Patterns that need too many states use the threads
+ * only.
  */
 import { type Budget, spend } from "./budget.ts";
 
-/** What reading of a pattern at one place needs: the engine's program, see `regex.ts`. */
+/** The compiled program of the engine, as far as the automaton needs it; see `regex.ts`. */
 export interface PatternProgram {
   readonly start: number;
   readonly prefix: string;
-  /** Whether it has conditions about what stands before or behind a place. */
+  /** Whether it has zero-width assertions (`^`, `$`, `\b`), which depend on the characters around a position. */
   readonly hasConditions: boolean;
-  /** A match can begin nowhere but at the start of the text. */
+  /** Whether a match can begin only at the start of the string. */
   readonly onlyAtStart: boolean;
   /**
-   * The instructions that wait for a character and can be reached from these without one, given what stands before and
-   * behind (character codes, -1 for the ends of the text). `matched` if the end of the pattern is among them.
+   * Returns the instructions that consume a character and are reachable from `from` without consuming one. `before` and
+   * `behind` are the codes of the adjacent characters, -1 at the ends of the string. `matched` is true if the end of
+   * the pattern is reachable.
    */
   reach(from: readonly number[], before: number, behind: number): { waiting: readonly number[]; matched: boolean };
-  /** The instruction behind this one if it takes the character; -1 if it does not. */
+  /** Returns the next instruction if this one accepts the character, otherwise -1. */
   taken(pc: number, rune: number): number;
 }
 
 export interface Scan {
-  /** False: no match begins at or after the place where the scan began. */
+  /** Whether a match begins at or after the start of the scan. */
   readonly matched: boolean;
-  /** No match begins before it. */
+  /** A position before which no match begins. */
   readonly idleAt: number;
 }
 
-/** A state costs 256 bytes; patterns for identifiers and words have 5 to 60. */
+/** A state takes 256 bytes. Patterns for identifiers and words have 5 to 60 states. */
 const MAX_STATES = 400;
-/** Of characters outside ASCII, over all states. */
+/** The maximum number of cached transitions on characters outside ASCII, over all states. */
 const WIDE_STEPS_KEPT = 8192;
-/** A power of two, so that the table is indexed by bits. */
+/** A power of two, so that table indexes can be computed with shifts. */
 const ASCII = 128;
-/** What it costs to find a state that is not in the table yet, beside its instructions; measured 2 to 4 µs. */
+/** The fixed cost of a transition that is not in the table yet; measured at 2 to 4 µs. */
 const UNITS_PER_STEP = 30;
 const UNITS_PER_INSTRUCTION = 3;
-/** So many states every pattern may have; more only while each of them reads as many characters as it costs. */
+/** States that every pattern can have. More are added only if enough characters were read to make up for their cost. */
 const FREE_STATES = 40;
 const CHARACTERS_PER_STATE = 32;
-/** Measured 7 to 15 ns each. */
+/** A table lookup takes 7 to 15 ns per character. */
 const CHARACTERS_PER_UNIT = 8;
-/** A native search reads some bytes in a nanosecond. */
+/** A native search reads several bytes per nanosecond. */
 const LEAPT_PER_UNIT = 256;
-/** A native search costs as much as the table for some characters: where the beginning of a match is everywhere, it loses. */
+/** Shorter leaps are slower than table lookups, because a native search has a fixed cost. */
 const WORTH_LEAP = 16;
 const SHORT_LEAPS_MADE = 16;
 const UNKNOWN = -1;
 const MATCHED = 0;
 
-/** What of the text before a place decides whether a condition holds. */
+/** One representative code per class of preceding character that assertions distinguish. */
 const CODES_BEFORE = { begin: -1, lineBreak: 10, word: 97, other: 32 } as const;
 
 const LAST_IDLE = Object.keys(CODES_BEFORE).length;
@@ -74,12 +75,12 @@ export class RegexAutomaton {
 
   constructor(program: PatternProgram) {
     this.#program = program;
-    // Number 0 stands for a match that has ended: nothing follows it. Then those in which nothing has begun yet.
+    // State 0 is the completed match and has no transitions. The idle states, without a partial match, follow it.
     this.#add("", [], CODES_BEFORE.other);
     for (const before of Object.values(CODES_BEFORE)) this.#add(`${before}:`, [], before);
   }
 
-  /** Undefined if the pattern needs too many states. */
+  /** Returns undefined if the pattern needs too many states. */
   scan(text: string, from: number, budget: Budget): Scan | undefined {
     const { prefix, onlyAtStart } = this.#program;
     const { length } = text;
@@ -168,7 +169,7 @@ export class RegexAutomaton {
     return state.matchesAtEnd;
   }
 
-  /** A match may begin at each place. */
+  /** Includes the start of the pattern, because a match can begin at every position. */
   #reached({ waiting, before }: State, behind: number): { waiting: readonly number[]; matched: boolean } {
     return this.#program.reach([...waiting, this.#program.start], before, behind);
   }

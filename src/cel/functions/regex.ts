@@ -1,9 +1,9 @@
 /**
- * Regular expressions in linear time. The syntax, and the program that a pattern compiles to, are those of the CEL
- * library's RE2 engine. That engine can only say yes or no, and it falls back to a slow path (75 µs per character
- * measured) when a pattern has many states, so the program is run here: a Pike machine, which visits each instruction
- * at most once per character, knows where groups matched, and pays for every visit from the budget. Most of a text is
- * read by an automaton (`regex-automaton.ts`), and the machine runs only where that finds a match.
+ * Regular expressions in linear time. Patterns are parsed and compiled by the CEL library's RE2 engine, but its matcher
+ * reports only whether a string matches, and it takes a slow path (measured at 75 µs per character) for patterns with
+ * many states. Instead, this file runs the compiled program in a Pike VM, which visits each instruction at most once
+ * per character, tracks groups, and charges every visit to the budget. A lazily built DFA (`regex-automaton.ts`) reads
+ * most of the string, and the VM runs only to locate a match.
  */
 import { RE2JS } from "@bufbuild/re2";
 import { finish, type Steps } from "../../base/sliced-work.ts";
@@ -14,13 +14,13 @@ import { isWord, RegexAutomaton, type Scan } from "./regex-automaton.ts";
 const VISITS_PER_UNIT = 1.25;
 /** The fixed cost of a search that reports where groups matched: about 6 µs. */
 const SEARCH_VISITS = 60;
-/** A new entry in the table costs as much as some 50 characters without it. */
+/** Characters to read before the DFA is built; a new table entry costs as much as about 50 characters in the VM. */
 const WORTH_CHARACTERS = 512;
 const MAX_GENERATION = 0xffffffff;
-/** A pattern in the configuration is bounded by its source; one that is computed from a request is bounded here. */
+/** In characters. Constant patterns are already bounded by the length of the source. */
 export const MAX_COMPUTED_PATTERN = 512;
 
-/** Instruction codes of the engine (Go's regexp/syntax has the same set). */
+/** Instruction codes of the engine, the same set as in Go's regexp/syntax. */
 const ALT = 1;
 const ALT_MATCH = 2;
 const CAPTURE = 3;
@@ -37,13 +37,13 @@ const WORD_BOUNDARY = 16;
 const NO_WORD_BOUNDARY = 32;
 
 export interface Regex {
-  /** It has `^`, `$`, `\b` or the like, so a match can depend on the characters around it. */
+  /** Whether it has zero-width assertions (`^`, `$`, `\b`), so that a match can depend on the characters around it. */
   readonly hasConditions: boolean;
   test(text: string, budget: Budget): boolean;
   replaceAll(text: string, replacement: string, budget: Budget): string;
-  /** The same, with a step for each match. */
+  /** Does the same as `replaceAll`, but yields after each match. */
   replacing(text: string, replacement: string, budget: Budget): Steps<string>;
-  /** The matches at or after `from` that are not empty, leftmost first and without overlaps, with a step for each. */
+  /** Finds the non-empty, non-overlapping matches at or after `from`, leftmost first. Yields after each match. */
   finding(text: string, from: number, budget: Budget): Steps<TextSpan[]>;
 }
 
@@ -56,7 +56,7 @@ type Wanted = "whether" | "bounds" | "groups";
 type Captures = readonly number[];
 const NO_CAPTURES: Captures = [];
 
-/** Threads in order of preference; `mark[pc] === generation` says that a thread is already there. */
+/** Threads in order of preference. `mark[pc] === generation` means that the list already has a thread at `pc`. */
 interface Threads {
   readonly pcs: number[];
   readonly captures: Captures[];
@@ -72,15 +72,15 @@ export function compileRegex(pattern: string): Regex {
   const hasConditions = instructions.some(({ op }) => op === EMPTY_WIDTH);
   const onlyAtStart = (prog.startCond() & BEGIN_TEXT) !== 0;
 
-  // A search never yields, so that one set of working memory per pattern is enough.
+  // A search never yields, so all searches with a pattern can share these buffers.
   let current = createThreads(instructions.length);
   let next = createThreads(instructions.length);
   const stackPcs: number[] = [];
   const stackCaptures: Captures[] = [];
 
-  /** Puts every instruction that waits for a character, and is reachable from `start` without one, on the list. */
+  /** Adds the instructions that consume a character and are reachable from `start` without one. Returns the visits. */
   function addThreads(list: Threads, start: number, conditions: number, position: number, from: Captures): number {
-    // Without captures to carry along, half of the stack work falls away.
+    // Skipping the capture stack halves the work if no captures are tracked.
     const tracking = from.length > 0;
     let visits = 0;
     stackPcs.push(start);
@@ -94,7 +94,7 @@ export function compileRegex(pattern: string): Regex {
       switch (instruction.op) {
         case ALT:
         case ALT_MATCH:
-          // The stack turns the order round: the preferred branch goes on top.
+          // The preferred branch is pushed last, so that it is popped first.
           stackPcs.push(instruction.arg, instruction.out);
           if (tracking) stackCaptures.push(captures, captures);
           break;
@@ -124,7 +124,7 @@ export function compileRegex(pattern: string): Regex {
     return visits;
   }
 
-  /** The leftmost match at or after `from`, as pairs of offsets per group; only what is wanted of it. */
+  /** Finds the leftmost match at or after `from`. Returns a pair of offsets per group that `wanted` requires. */
   function search(text: string, from: number, wanted: Wanted, budget: Budget): Captures | undefined {
     clear(current);
     clear(next);
@@ -137,7 +137,7 @@ export function compileRegex(pattern: string): Regex {
     for (let position = from, conditions = -1; position <= text.length; ) {
       if (current.pcs.length === 0) {
         if (found !== undefined || (onlyAtStart && position > 0)) break;
-        // No thread is alive, so nothing is lost by a leap to where a match can begin.
+        // No partial match is pending, so the search can skip to the next occurrence of the prefix.
         if (prefix !== "") {
           const leap = text.indexOf(prefix, position);
           if (leap < 0) break;
@@ -165,7 +165,7 @@ export function compileRegex(pattern: string): Regex {
             return noCaptures;
           }
           found = captures.with(1, position);
-          // Threads behind this one are less preferred, whatever they would still find.
+          // The remaining threads have lower preference, so their matches do not count.
           break;
         }
         if (rune >= 0 && instruction?.matchRune(rune)) {
@@ -184,10 +184,10 @@ export function compileRegex(pattern: string): Regex {
   let automaton: RegexAutomaton | undefined;
   let hasAutomaton = true;
   let readCharacters = 0;
-  /** Undefined if only the threads can tell. */
+  /** Returns undefined if there is no automaton and the caller must use `search`. */
   function scan(text: string, from: number, budget: Budget): Scan | undefined {
     if (!hasAutomaton) return undefined;
-    // For a pattern that reads a few words and is then forgotten no table is made.
+    // Building a table does not pay off for a pattern that reads only a few short strings.
     if (automaton === undefined) {
       readCharacters += text.length - from;
       if (readCharacters < WORTH_CHARACTERS) return undefined;
@@ -255,7 +255,7 @@ export function compileRegex(pattern: string): Regex {
       const match = search(text, scanned?.idleAt ?? from, replacement.includes("$") ? "groups" : "bounds", budget);
       if (match === undefined) break;
       const [start = 0, end = 0] = match;
-      // As in RE2, an empty match right behind the previous one does not count.
+      // As in RE2, an empty match directly after the previous match does not count.
       if (end > start || start > copied || copied === 0) {
         result += text.slice(copied, start) + expand(replacement, text, match, groupNames);
         copied = end;
@@ -268,7 +268,7 @@ export function compileRegex(pattern: string): Regex {
   }
 }
 
-/** For a pattern that is not known before the evaluation. */
+/** Compiles a pattern that is computed during evaluation and charges the cost to the budget. */
 export function compileComputedRegex(pattern: string, budget: Budget): Regex {
   if (pattern.length > MAX_COMPUTED_PATTERN) {
     throw new Error(`a computed pattern may have at most ${MAX_COMPUTED_PATTERN} characters`);
@@ -278,7 +278,7 @@ export function compileComputedRegex(pattern: string, budget: Budget): Regex {
   return compileRegex(pattern);
 }
 
-/** `$1`, `${1}` and `${name}` stand for groups, `$$` for a dollar sign. */
+/** Replaces `$1`, `${1}` and `${name}` with groups, and `$$` with a dollar sign. */
 function expand(replacement: string, text: string, match: Captures, names: ReadonlyMap<string, number>): string {
   if (!replacement.includes("$")) return replacement;
   return replacement.replace(
@@ -298,7 +298,7 @@ function conditionsAt(text: string, position: number): number {
   return conditionsBetween(before, after);
 }
 
-/** By the codes of the characters before and behind a place; -1 for the ends of the text. */
+/** Takes the codes of the characters before and after a position, -1 at the ends of the string. */
 function conditionsBetween(before: number, after: number): number {
   let conditions = isWord(before) === isWord(after) ? NO_WORD_BOUNDARY : WORD_BOUNDARY;
   if (before < 0) conditions |= BEGIN_TEXT | BEGIN_LINE;
@@ -315,7 +315,7 @@ function createThreads(size: number): Threads {
 function clear(list: Threads): Threads {
   list.pcs.length = 0;
   list.captures.length = 0;
-  // A busy pattern reads more characters than a mark can count.
+  // The generation counter of a frequently used pattern can overflow the marks.
   if (++list.generation > MAX_GENERATION) {
     list.mark.fill(0);
     list.generation = 1;

@@ -1,10 +1,11 @@
 /**
- * Functions on strings: those that the library lacks, and those that it has in a form which takes quadratic time or
- * far too much memory on a large body (`replace` copies the whole text per hit). All are linear and bounded.
+ * String functions that the library lacks, and replacements for library functions that take quadratic time or too much
+ * memory on a large body (`replace` copies the whole string per match). All are linear and bound the length of the
+ * result.
  */
 import { type CelFunc, type CelList, CelScalar, celFunc, celMethod, listType } from "@bufbuild/cel";
 
-/** No function makes a longer text: twice the largest body that expressions can read, with room for encoding. */
+/** The maximum length of a result, in characters: twice the largest readable body, plus encoding overhead. */
 const MAX_TEXT = 8 * 1024 * 1024;
 
 const { DOUBLE, DYN, INT, STRING } = CelScalar;
@@ -39,7 +40,7 @@ export const stringFunctions: CelFunc[] = [
   celMethod("stripSuffix", STRING, [STRING], STRING, function (suffix) {
     return this.endsWith(suffix) ? this.slice(0, this.length - suffix.length) : this;
   }),
-  // The library reads whatever JavaScript does: "" as 0 and "abc" as NaN.
+  // The library converts as JavaScript does: "" to 0 and "abc" to NaN.
   celFunc("double", [STRING], DOUBLE, (text) => {
     const trimmed = text.trim();
     const number = Number(trimmed);
@@ -71,7 +72,7 @@ function replaceText(text: string, search: string, replacement: string, times: n
   const pieces: string[] = [];
   let length = 0;
   let copied = 0;
-  // An empty search text stands before every character and at the end.
+  // An empty search string matches before every character and at the end.
   let found = times > 0 ? text.indexOf(search) : -1;
   for (let count = 1; found >= 0; count++) {
     const piece = text.slice(copied, found) + replacement;

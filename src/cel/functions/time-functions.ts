@@ -1,7 +1,7 @@
 /**
- * Reading parts of a timestamp. The library goes through the machine's local time zone, which skips or repeats an hour
- * twice a year, and it takes whole numbers for milliseconds where CEL says seconds (so that `timestamp(jwt.exp)`
- * would lie in 1970): both are set right here.
+ * Timestamp functions that replace incorrect ones of the library. The library computes fields in the machine's local
+ * time zone, which skips or repeats an hour at DST changes, and it reads whole numbers as milliseconds, although CEL
+ * specifies seconds: `timestamp(jwt.exp)` would be in 1970.
  */
 import { type CelFunc, CelScalar, celFunc, celMethod, objectType } from "@bufbuild/cel";
 import { TimestampSchema, timestampDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
@@ -9,7 +9,7 @@ import { TimestampSchema, timestampDate, timestampFromMs } from "@bufbuild/proto
 const { INT, STRING } = CelScalar;
 const TIMESTAMP = objectType(TimestampSchema);
 
-/** Each reads the UTC fields of a date that was shifted so that they show the wanted zone's clock. */
+/** Each function reads a UTC field of a date that was shifted by the offset of the requested time zone. */
 const PARTS: Readonly<Record<string, (clock: Date) => number>> = {
   getFullYear: (clock) => clock.getUTCFullYear(),
   getMonth: (clock) => clock.getUTCMonth(),
@@ -35,7 +35,7 @@ export const timeFunctions: CelFunc[] = [
   ]),
 ];
 
-/** `zone` is an offset (`+02:00`, `-08:00`, `02:00`) or a name of the IANA database. */
+/** `zone` is an offset (`+02:00`, `-08:00`, `02:00`) or an IANA time zone name. */
 function clockIn(zone: string, instant: Date): Date {
   const offset = /^([+-]?)(\d\d):(\d\d)$/.exec(zone);
   if (offset !== null) {

@@ -1,7 +1,7 @@
 /**
- * A cheap check of a CEL source before the library parses it: length, nesting, brackets and quotes. The library's parser
- * recurses per bracket and reports unbalanced brackets imprecisely, so this check handles both hostile sources (`((((…`)
- * and common typos.
+ * A cheap check of a CEL source before the library parses it: length, nesting, brackets and quotes. The library's
+ * parser recurses per bracket and reports unbalanced brackets imprecisely, so this check handles both hostile sources
+ * (`((((…`) and common typos.
  */
 import { ExpressionError } from "./expression-error.ts";
 

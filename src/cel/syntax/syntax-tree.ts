@@ -1,6 +1,6 @@
 /**
- * The library's syntax tree, and the few nodes that we build ourselves. The types come from the
- * library's own signatures, so that its internal packages stay its own business.
+ * The library's syntax tree, and constructors for the nodes that rewrite.ts adds. The types are derived from the
+ * library's public signatures, so that no internal package has to be imported.
  */
 import type { parse } from "@bufbuild/cel";
 
@@ -15,7 +15,7 @@ export const AND = "_&&_";
 export const OR = "_||_";
 export const NOT_STRICTLY_FALSE = "@not_strictly_false";
 
-/** Every direct sub-expression, in source order. */
+/** Returns the direct subexpressions in source order. */
 export function childrenOf(node: Node): Node[] {
   const kind = node.exprKind;
   switch (kind.case) {
@@ -38,7 +38,7 @@ export function childrenOf(node: Node): Node[] {
   }
 }
 
-/** `base64.encode` for the call `base64.encode(x)`: a name with dots, if the target is nothing but names. */
+/** Returns `base64.encode` for the call `base64.encode(x)`, or undefined if the target is not a plain dotted name. */
 export function qualifiedName(call: CallNode): string | undefined {
   if (call.target === undefined) return undefined;
   const target = dottedName(call.target);
@@ -86,15 +86,15 @@ export function trueNode(): Node {
 }
 
 /**
- * One of our own objects as a constant of the tree: that is how a function knows the budget of the expression
- * that calls it, without any state beside the expression. The planner hands constants on unread, and
- * only our `@` functions, whose names nobody can write in CEL, ever receive one.
+ * Embeds a host object in the tree as a constant, so that a function receives the budget of its expression without
+ * shared state. The planner passes constants through unread, and only `@` functions, which a CEL source cannot call,
+ * receive one.
  */
 export function hostNode(value: object): Node {
   return constantNode({ case: "bytesValue", value: value as unknown as Uint8Array<ArrayBuffer> });
 }
 
-/** Evaluates `step` once, error or not, into the variable `name`, which `result` may then read. */
+/** Evaluates `step` once and binds its value or error to the variable `name`, which `result` can read. */
 export function bindNode(name: string, step: Node, result: Node): Node {
   return withKind({
     case: "comprehensionExpr",

@@ -12,7 +12,7 @@ export type AttributeSource = object;
 const EMPTY = emptyMap();
 
 export class Activation {
-  /** Not a name that an expression could ask for. */
+  /** The name is not a valid CEL identifier, so no expression can read it. */
   readonly "@source": AttributeSource;
 
   constructor(source: AttributeSource) {

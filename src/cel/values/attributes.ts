@@ -1,7 +1,7 @@
 /**
- * The attributes that expressions can read: the single source for the names that load accepts and for the
- * generated reference. A field that is not there yet (or never, on this route) is absent: reading it is an
- * error, and `has()` is false.
+ * The attributes that expressions can read: the single source for the names that load accepts and for the generated
+ * reference. A field that is not available yet, or never on this route, is absent: reading it is an error, and `has()`
+ * is false.
  */
 export type AttributeType =
   | "bool"
@@ -16,11 +16,11 @@ export type AttributeType =
   | "timestamp";
 
 export interface AttributeField {
-  /** As written in an expression; `<name>` stands for a key that the operator or the peer chose. */
+  /** The path as written in an expression; `<name>` is a placeholder for a key chosen by the operator or the peer. */
   readonly path: string;
   readonly type: AttributeType;
   readonly doc: string;
-  /** From when on, or where, it can be read. */
+  /** The requests, and the point in their processing, for which the field is available. */
   readonly when: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * HTTP headers as a CEL map with case-insensitive names: `request.headers["X-Id"]` is one string. Nothing is copied until it
- * is read. Repeated headers are joined with `, `, by the HeaderSource or, for plain pairs, here.
+ * HTTP headers as a CEL map with case-insensitive names: `request.headers["X-Id"]` is one string. Nothing is copied
+ * until it is read. Repeated headers are joined with `, `, by the HeaderSource or, for plain pairs, here.
  */
 import { MAP_MARK } from "./values.ts";
 
@@ -11,7 +11,7 @@ export interface HeaderSource {
   names(): Iterable<string>;
 }
 
-/** Opaque outside of this folder; stands wherever a JSON value could in the attributes. */
+/** Opaque outside this folder. Attributes can contain it in place of any JSON value. */
 export type HeaderView = object;
 
 export function celHeaders(headers: HeaderSource | Iterable<readonly [string, string]>): HeaderView {

@@ -7,7 +7,7 @@ import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
 /** Computes each field from the subject; undefined if the field is absent. */
 export type LazyFields<Subject> = ReadonlyMap<string, (subject: Subject) => unknown>;
 
-/** Opaque outside of this folder; stands wherever a JSON value could in the attributes. */
+/** Opaque outside this folder. Attributes can contain it in place of any JSON value. */
 export function celFields<Subject>(subject: Subject, fields: LazyFields<Subject>): object {
   return new LazyMap(subject, fields);
 }

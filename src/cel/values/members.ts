@@ -1,13 +1,15 @@
 /**
- * Wraps a JSON object from a client as a CEL map with unambiguous members. The receiving server may ignore the case of keys
- * and read `Path` where a rule reads `path`. Reading a member that exists in another spelling, or in several, fails the
- * whole evaluation, even inside `has()`, `default()` or `||`.
+ * Wraps a JSON object from a client as a CEL map with unambiguous members. The receiving server may ignore the case of
+ * keys and read `Path` where a rule reads `path`. Reading a member that exists in another spelling, or in several,
+ * fails the whole evaluation, even inside `has()`, `default()` or `||`.
  */
 import type { CelError, CelValue } from "@bufbuild/cel";
 import { foldCase } from "../../json/syntax.ts";
 import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
 
-/** Objects become such maps, also inside of lists; any other value stays. Opaque outside of this folder. */
+/**
+ * Converts objects to such maps, also inside lists, and returns any other value unchanged. Opaque outside this folder.
+ */
 export function celMembers(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   return Array.isArray(value) ? value.map(celMembers) : new MemberMap(value as Readonly<Record<string, unknown>>);
@@ -15,7 +17,7 @@ export function celMembers(value: unknown): unknown {
 
 class MemberMap {
   readonly #members: Readonly<Record<string, unknown>>;
-  /** The spellings of each key, by its form without case. */
+  /** The spellings of each key, by its case-folded form. */
   #spellings: Map<string, string[]> | undefined;
 
   constructor(members: Readonly<Record<string, unknown>>) {

@@ -1,11 +1,11 @@
 /**
- * "Did you mean": the known name that a misspelt one most likely stands for.
- * Gives nothing when no name is close, because a wild guess misleads more than silence.
+ * Returns the known name that is closest to a misspelled one, for "did you mean" messages.
+ * Returns undefined if no name is close, because a wrong suggestion is worse than none.
  */
 export function nearestName(name: string, known: Iterable<string>): string | undefined {
   const candidates = [...known];
   let best: string | undefined;
-  // A third of the letters may be wrong: `baz` is no misspelling of `has`.
+  // At most a third of the letters can differ, so `baz` is not a misspelling of `has`.
   let bestDistance = Math.max(1, Math.floor(name.length / 3)) + 1;
   for (const candidate of candidates) {
     const distance = sameWord(name, candidate) ? 0 : editDistance(name.toLowerCase(), candidate.toLowerCase());
@@ -14,23 +14,23 @@ export function nearestName(name: string, known: Iterable<string>): string | und
       bestDistance = distance;
     }
   }
-  // `lowercase` for `lowerAscii`: another word with the same beginning.
+  // A long name can also match by its first letters, as `lowercase` does for `lowerAscii`.
   return best ?? candidates.find((candidate) => name.length >= 8 && candidate.startsWith(name.slice(0, 5)));
 }
 
-/** `did you mean` as the tail of a message, or nothing. */
+/** Returns `, did you mean "…"?` to append to a message, or an empty string. */
 export function suggestion(name: string, known: Iterable<string>): string {
   const nearest = nearestName(name, known);
   return nearest === undefined ? "" : `, did you mean "${nearest}"?`;
 }
 
-/** `api_key` for `apiKey`, `encode` for `base64.encode`: the letters agree, only the habit differs. */
+/** Whether the names differ only in case and separators, as `api_key` and `apiKey` do. */
 function sameWord(name: string, candidate: string): boolean {
   const plain = (text: string) => text.replace(/[._-]/g, "").toLowerCase();
   return plain(name) === plain(candidate);
 }
 
-/** Insertions, deletions, replacements, and two neighbours that changed places (`jtw`), each counting one. */
+/** Counts insertions, deletions, replacements, and swaps of adjacent letters (`jtw`) as one edit each. */
 function editDistance(a: string, b: string): number {
   const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, column) => column)];
   const cell = (row: number, column: number) => rows[row]?.[column] ?? 0;

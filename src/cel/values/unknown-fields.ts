@@ -1,19 +1,19 @@
 /**
- * Fields that an expression reads and that no attribute ever has: `request.headerz`. They are not refused, because a
- * rule may ask with `has()` for what another version knows, but reading one always fails, and that should be said.
+ * Finds fields that an expression reads but that no attribute has, such as `request.headerz`. Reading one always fails,
+ * so they are worth a warning. They are not errors, because a rule can test with `has()` for fields of another version.
  */
 import { ATTRIBUTES } from "./attributes.ts";
 import { suggestion } from "./nearest-name.ts";
 
 interface Known {
   readonly fields: Map<string, Known>;
-  /** The operator or the peer chooses the names below it: claims, headers. */
+  /** Whether the operator or the peer chooses the names of the fields, as for claims and headers. */
   isOpen: boolean;
 }
 
 const KNOWN = knownFields();
 
-/** One sentence for each; `paths` as an expression lists them. */
+/** Returns one message per unknown field. `paths` is in the format of `Expression.paths`. */
 export function unknownFields(paths: Iterable<string>): string[] {
   return [...paths].flatMap((path) => {
     const [root = "", ...segments] = path.split(".");
@@ -22,7 +22,7 @@ export function unknownFields(paths: Iterable<string>): string[] {
     for (const segment of segments) {
       if (known === undefined || known.isOpen) return [];
       const next = known.fields.get(segment);
-      // Below a plain value there is nothing to compare with: a list's index, a text that was parsed.
+      // The table does not list fields below a scalar or list, for example the index of a list.
       if (next === undefined && known.fields.size === 0 && read !== root) return [];
       if (next === undefined)
         return [`${read} has no field ${JSON.stringify(segment)}${suggestion(segment, known.fields.keys())}`];

@@ -1,7 +1,7 @@
 /**
- * Converts between JavaScript values and the CEL library's. `toCel` wraps JSON trees instead of copying them and converts
- * values lazily, so a rule on one claim costs the same for large and small tokens. Only own properties are visible, never
- * a prototype or a method. `fromCel` converts everything to plain JSON.
+ * Converts between JavaScript values and the CEL library's. `toCel` wraps JSON trees instead of copying them and
+ * converts values lazily, so a rule on one claim costs the same for large and small tokens. Only own properties are
+ * visible, never a prototype or a method. `fromCel` converts everything to plain JSON.
  */
 import {
   type CelError,
@@ -22,19 +22,23 @@ import { DurationSchema, TimestampSchema, timestampFromDate } from "@bufbuild/pr
 /** The result of an evaluation: plain JSON. */
 export type CelOutput = null | boolean | number | string | CelOutput[] | { [key: string]: CelOutput };
 
-/** Deeper than any body that the gateway accepts; also the end of a structure that contains itself. */
+/** Deeper than any body that the gateway accepts. It also stops the conversion of circular structures. */
 const MAX_OUTPUT_DEPTH = 128;
 /** A 2 MiB body has at most about this many values. */
 export const MAX_OUTPUT_VALUES = 1_000_000;
 
 /**
- * The library knows its maps and lists by these marks. Its own wrapper for native maps would do, but it says that a
- * key whose value is null is absent, and it has no lazy list at all. A test watches that the marks still hold.
+ * The library identifies its maps and lists by these symbols. Its wrapper for native maps is not used, because it
+ * reports keys with a null value as absent, and there is no lazy list. A test checks that the library still accepts the
+ * symbols.
  */
 export const MAP_MARK: unique symbol = Symbol.for("@bufbuild/cel/map");
 const LIST_MARK: unique symbol = Symbol.for("@bufbuild/cel/list");
 
-/** JSON-like input to CEL: whole numbers are ints, other numbers doubles, dates timestamps, byte arrays bytes. */
+/**
+ * Converts JSON-like values: whole numbers to ints, other numbers to doubles, dates to timestamps, byte arrays to
+ * bytes.
+ */
 export function toCel(value: unknown): CelValue {
   switch (typeof value) {
     case "string":
@@ -150,7 +154,7 @@ class JsonList {
   }
 
   get(index: number): CelValue | undefined {
-    // A hole or `undefined` keeps its place as null, as it does in JSON.
+    // A hole or `undefined` is read as null, as in JSON.
     return Number.isInteger(index) && index >= 0 && index < this.size ? toCel(this.#items[index] ?? null) : undefined;
   }
 
@@ -164,8 +168,8 @@ class JsonList {
 }
 
 /**
- * The result list of `map` and `filter`. The library concatenates in each iteration, which builds a chain as deep as the
- * list is long. No other code sees the unfinished result, so it grows in place.
+ * The result list of `map` and `filter`. The library concatenates in each iteration, which builds a chain as deep as
+ * the list is long. No other code sees the unfinished result, so it grows in place.
  */
 export class GrowingList {
   readonly #items: CelValue[] = [];
@@ -222,7 +226,7 @@ export function fromCel(value: CelValue, maxValues: number = MAX_OUTPUT_VALUES):
   function convertObject(current: object, depth: number): CelOutput {
     if (isCelList(current)) return Array.from(current, (item) => convert(item, depth + 1));
     if (isCelMap(current)) {
-      // fromEntries defines properties instead of setting them: a key `__proto__` stays a key.
+      // fromEntries defines properties instead of setting them, so a key `__proto__` does not set the prototype.
       return Object.fromEntries(Array.from(current, ([key, item]) => [keyText(key), convert(item, depth + 1)]));
     }
     if (isCelUint(current)) return integer(current.value);
@@ -246,7 +250,7 @@ function keyText(key: unknown): string {
 
 function messageText(message: unknown): string {
   if (isMessage(message, TimestampSchema)) return toJson(TimestampSchema, message);
-  // The protobuf form has 0, 3, 6 or 9 decimals ("1.500s").
+  // The protobuf format always has 0, 3, 6 or 9 decimals ("1.500s"), so trailing zeros are removed.
   if (isMessage(message, DurationSchema)) return toJson(DurationSchema, message).replace(/(\.\d*?)0+s$/, "$1s");
   throw new Error("the value has no JSON form");
 }
