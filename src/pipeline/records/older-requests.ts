@@ -1,7 +1,7 @@
 /**
- * Requests that the short memory has forgotten, read from the facts that are kept for rehearsals: who asked for what,
- * where it went and how it ended, up to ten thousand requests back. What a rule saw, headers and times of single
- * policies are gone.
+ * Finds requests that are no longer in `RecentRequests`, in the request history that is kept for rehearsals. It reaches
+ * back up to 10,000 requests and has the caller, the route, and the outcome, but no rule evaluations, response headers,
+ * or timings of single policies.
  */
 
 import { Buffer } from "node:buffer";
@@ -11,12 +11,15 @@ import type { RequestDetail, RequestRecord } from "../../observe/trace/request-r
 import { type RecordedRequest, readRecord, timeOf } from "./recorded-request.ts";
 import { type RequestHistory, readSegments } from "./request-history.ts";
 
-/** A client may choose ids, so one can occur often. */
+/** Clients can choose request IDs, so an ID can occur many times. */
 const MAX_FOUND = 20;
-/** Requests that ran long end out of order; a segment that is this much newer holds none that is looked for. */
+/**
+ * Records are in order of completion, so a long request can follow newer ones. A segment is skipped only if its first
+ * request is newer by more than this.
+ */
 const SLACK_MS = 600_000;
 
-/** Newest first, those that came before a moment. One segment is read at a time, so that a page of them is cheap. */
+/** Returns requests that arrived before `beforeMs`, newest first. Parses one segment at a time, so a page is cheap. */
 export function olderRequests(facts: RequestHistory, beforeMs: number, limit: number): RequestRecord[] {
   const found: RecordedRequest[] = [];
   const segments = facts.views();
@@ -32,7 +35,7 @@ export function olderRequests(facts: RequestHistory, beforeMs: number, limit: nu
     .map(recordFrom);
 }
 
-/** All of that id, newest first. The buffers are searched as bytes: most of them need not be read. */
+/** Returns the requests with this ID, newest first. Searches the raw bytes, so that most records are never parsed. */
 export function findOlder(facts: RequestHistory, id: string): RequestDetail[] {
   const wanted = Buffer.from(`\n${id}\n`);
   const found: RecordedRequest[] = [];
@@ -42,7 +45,7 @@ export function findOlder(facts: RequestHistory, id: string): RequestDetail[] {
       const start = bytes.lastIndexOf(0, at) + 1;
       const end = bytes.indexOf(0, at);
       const record = readRecord(bytes.toString("utf8", start, end < 0 ? bytes.length : end));
-      // The same text may stand in another field.
+      // The same bytes can occur in another field.
       if (record?.id === id && found.at(-1)?.at !== record.at) found.push(record);
     }
   }
@@ -62,7 +65,7 @@ function recordFrom(recorded: RecordedRequest): RequestRecord {
   const { at, source, client, status, code, mcp, llm, policies } = recorded;
   const { id, durationMs, listener, route, method, host, path, subject } = recorded;
   return {
-    // Older than everything that has a number.
+    // Sorts before all records with a sequence number.
     seq: -1,
     id,
     time: new Date(at).toISOString(),

@@ -1,6 +1,7 @@
 /**
- * The facts of the last requests, for rehearsals and recordings: texts in buffers of their own, which the collector
- * does not walk through. Memory is taken as requests come and bounded; the oldest go first.
+ * The request history: the attributes of the most recent requests, for rehearsals and recordings. Records are
+ * serialized into byte buffers, which the garbage collector does not traverse. Buffers are allocated on demand up to a
+ * limit; after that, the oldest buffer is reused.
  */
 import { Buffer } from "node:buffer";
 import type { Exchange } from "../../core/exchange.ts";
@@ -9,18 +10,16 @@ import type { Redaction } from "../../observe/trace/redact.ts";
 import { type RecordedRequest, readRecord, recordText, timeOf } from "./recorded-request.ts";
 
 export const RECORDED_REQUESTS = 10_000;
-/**
- * Of more, these are kept: the last requests reach back 20 seconds at least, and a busy gateway does not pay for each.
- */
+/** Requests above this rate are not recorded, which bounds the cost and keeps at least 20 seconds of history. */
 const RECORDED_PER_SECOND = 500;
 const WINDOW_MS = 100;
-/** A request with more (long claims, many headers) is left out. */
+/** Larger requests, with long claims or many headers, are not recorded. */
 const MAX_RECORD_BYTES = 32 * 1024;
 const SEGMENT_BYTES = 128 * 1024;
-/** 16 MiB: 1.6 KB for each of the requests. With longer ones fewer are kept. */
+/** 16 MiB in total, or 1.6 KB per request. With larger records, fewer requests are kept. */
 const MAX_SEGMENTS = 128;
 const SHARED_CLAIMS = 1_000;
-/** Ends a record; it cannot stand in one. */
+/** Terminates a record. Records never contain this character. */
 const END = "\0";
 
 interface Segment {
@@ -30,13 +29,13 @@ interface Segment {
 }
 
 export interface RequestHistory {
-  /** All, up to a rate; all if somebody follows. */
+  /** Records a finished request. Requests above the rate limit are skipped unless there is a follower. */
   note(exchange: Exchange, outcome: Outcome, durationMs: number): void;
-  /** Copies of the buffers, oldest first; see `readSegments`. */
+  /** Returns copies of the buffers, oldest first; see `readSegments`. */
   segments(): Uint8Array[];
-  /** The buffers themselves, oldest first: to be read at once and not kept. */
+  /** Returns the live buffers, oldest first. They are reused, so read them synchronously and do not keep them. */
   views(): Uint8Array[];
-  /** Hears each record as it comes; the returned function withdraws. */
+  /** Calls the listener with each new record. The returned function unsubscribes it. */
   follow(listener: (text: string) => void): () => void;
   readonly counts: { readonly requests: number; readonly leftOut: number; readonly bytes: number };
 }
@@ -60,7 +59,7 @@ export function createRequestHistory(redaction: Redaction, perSecond = RECORDED_
     return inWindow > perWindow;
   }
 
-  /** One that has room for so many bytes. */
+  /** Returns a segment with this many free bytes, and reuses the oldest one if the limit is reached. */
   function roomFor(bytes: number): Segment {
     const last = segments[segments.length - 1];
     if (last !== undefined && last.used + bytes <= SEGMENT_BYTES) return last;
@@ -96,7 +95,7 @@ export function createRequestHistory(redaction: Redaction, perSecond = RECORDED_
     },
     segments: () =>
       segments.map(({ bytes, used }) => {
-        // Another thread may read it without a second copy.
+        // Shared memory, so that another thread can read it without a second copy.
         const copy = new Uint8Array(new SharedArrayBuffer(used));
         copy.set(bytes.subarray(0, used));
         return copy;
@@ -112,21 +111,23 @@ export function createRequestHistory(redaction: Redaction, perSecond = RECORDED_
   };
 }
 
-/** The records in copies of the buffers, oldest first. */
+/** Parses the records in the buffers, oldest first. */
 export function readSegments(segments: readonly Uint8Array[]): RecordedRequest[] {
   return textsOf(segments).flatMap((text) => readRecord(text) ?? []);
 }
 
-/** Requests in the order in which they came. */
+/** Recorded requests in order of arrival. */
 export interface RecordedTraffic extends Iterable<RecordedRequest> {
   readonly firstAt: number | undefined;
 }
 
-/** Each is read when its turn comes: ten thousand that wait would all be carried through each collection. */
+/**
+ * Parses each record only when it is iterated, because 10,000 parsed records would slow down every garbage collection.
+ */
 export function trafficIn(segments: readonly Uint8Array[]): RecordedTraffic {
   const texts = textsOf(segments).filter((text) => Number.isFinite(timeOf(text)));
   const times = Float64Array.from(texts, timeOf);
-  // They are nearly in order, which the sort of a list makes use of and that of a buffer does not.
+  // The records are nearly in order, which the sort of an array exploits and that of a typed array does not.
   const order = [...texts.keys()].sort((one, other) => (times[one] ?? 0) - (times[other] ?? 0));
   const parse = parseOnce();
   return {
@@ -140,7 +141,7 @@ export function trafficIn(segments: readonly Uint8Array[]): RecordedTraffic {
   };
 }
 
-/** Many requests have the same claims: they share one object. */
+/** Returns a JSON parser that caches its results, because many requests have the same claims. */
 function parseOnce(): (text: string) => unknown {
   const known = new Map<string, unknown>();
   return (text) => {
