@@ -1,6 +1,6 @@
 /**
- * The part of Envoy's external authorization protocol v3 that we speak, with its field numbers: what we do not read is left
- * out, a receiver skips it. As data, so that no .proto file has to travel with the program.
+ * The supported subset of Envoy's external authorization protocol v3, with its field numbers. Other fields are omitted,
+ * because protobuf receivers skip unknown fields. The definitions are data, so that no .proto file has to be shipped.
  */
 import type { fromJSON } from "@grpc/proto-loader";
 
@@ -25,7 +25,9 @@ export interface CheckRequest {
   };
 }
 
-/** A map is a list of entries on the wire. As a list, it can hold every key: an object loses `__proto__`. */
+/**
+ * An entry of a protobuf map, which is a list on the wire. Unlike an object, a list can contain the key `__proto__`.
+ */
 export interface MapEntry {
   readonly key: string;
   readonly value: string;
@@ -114,7 +116,10 @@ const MESSAGES = {
   BoolValue: message({ value: field("bool", 1) }),
 };
 
-/** The messages in the JSON form of protobufjs; where a message stands does not matter on the wire, its service's name does. */
+/**
+ * The messages in the JSON format of protobufjs. All are in the package of the service: only the service's full name is
+ * sent on the wire, not the names of messages.
+ */
 export const PROTOCOL = {
   nested: { envoy: { nested: { service: { nested: { auth: { nested: { v3: { nested: MESSAGES } } } } } } } },
 } as Parameters<typeof fromJSON>[0];

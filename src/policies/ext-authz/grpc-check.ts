@@ -1,6 +1,7 @@
 /**
- * Asks a service that speaks Envoy's check API over gRPC. The connection is kept open and re-established by itself; a call
- * ends within its time, whatever the service does. The library is loaded only when the policy is configured.
+ * A client for authorization services that implement Envoy's check API over gRPC. The connection is kept open and
+ * re-established automatically. A call always ends within its timeout. The gRPC library is loaded only if the policy is
+ * configured.
  */
 
 import type { Client, MethodDefinition, ServiceDefinition, ServiceError } from "@grpc/grpc-js";
@@ -30,19 +31,19 @@ import {
 
 const FIRST_RECONNECT_MS = 100;
 const LONGEST_RECONNECT_MS = 5_000;
-/** Headers and a page for a refusal; anything larger is no answer of such a service. */
+/** Enough for headers and a denial page. Larger responses are treated as failures. */
 const ANSWER_BYTES = 256 * 1024;
 
 export interface CheckClient {
-  /** Rejects when the service does not answer properly in time. */
+  /** Rejects if the service does not send a valid response within the timeout. */
   check(request: CheckRequest, timeoutMs: number): Promise<CheckResponse>;
   close(): void;
 }
 
-/** `isConfined`: a document of a cluster names the address, which cannot be one of this machine. */
+/** `isConfined` means that the address comes from a cluster resource and must not be an address of this machine. */
 export function openCheckClient(host: string, clock: Clock, isConfined = false): CheckClient {
   const opening = openClient(host, isConfined);
-  // Whoever calls sees the failure; without a call it must not end the process.
+  // Each call reports the failure. Without a call, the unhandled rejection would end the process.
   opening.catch(() => undefined);
   return {
     async check(request, timeoutMs) {
@@ -86,10 +87,10 @@ async function openClient(
     "grpc.max_reconnect_backoff_ms": LONGEST_RECONNECT_MS,
     "grpc.max_receive_message_length": ANSWER_BYTES,
     "grpc.enable_retries": 0,
-    // A proxy of the environment is for requests of users, not for the gateway's own service.
+    // The proxy environment variables do not apply to the operator's authorization service.
     "grpc.enable_http_proxy": 0,
   });
-  // Connect now: the first request should not pay for it.
+  // Connects now, so that the first request does not have to wait for it.
   client.getChannel().getConnectivityState(true);
   return { client, method: service.Check as MethodDefinition<CheckRequest, CheckResponse> };
 }
@@ -123,12 +124,12 @@ export function checkRequest(
   };
 }
 
-/** The text that a backend reads in these bytes, each of which is a character here. */
+/** Decodes a string of raw bytes (one character per byte) as UTF-8, as a backend would. */
 function utf8Text(bytes: string): string {
   return Buffer.from(bytes, "latin1").toString("utf8");
 }
 
-/** Throws if the response decides nothing, or asks for a change that the gateway cannot make. */
+/** Throws if the response contains no decision, or a change that the gateway does not support. */
 export function verdictOf({ status, deniedResponse, okResponse, errorResponse }: CheckResponse): Verdict {
   if (status === null) throw new Error("a response without a status");
   if (status.code === 0 && deniedResponse === null) {
@@ -165,8 +166,8 @@ function changesOf(options: readonly HeaderOption[], unset: HeaderAction): Heade
 }
 
 /**
- * The values of Envoy's `append_action`. On the wire 0 (append) cannot be told from a field that is not set, and the
- * messages of this protocol document that headers are not appended by default. So only `append: true` appends.
+ * The values of Envoy's `append_action`. On the wire, 0 (append) is the same as an unset field, and the protocol
+ * documents that headers are not appended by default. Therefore only `append: true` appends.
  */
 const ACTIONS: readonly (HeaderAction | undefined)[] = [undefined, "addIfAbsent", "overwrite", "overwriteIfExists"];
 

@@ -1,6 +1,7 @@
 /**
- * Asks a service over plain HTTP, as `auth_request` and `forwardAuth` of other proxies do: the request's method and address
- * in `x-forwarded-*` headers; 2xx admits, 5xx is a failure of the service, everything else is the answer to the client.
+ * Checks a request with an authorization service over plain HTTP, like `auth_request` and `forwardAuth` of other
+ * proxies. The method and URL are sent in `x-forwarded-*` headers. 2xx allows the request, 5xx is a failure of the
+ * service, and any other response is sent to the client.
  */
 
 import type { Exchange } from "../../core/exchange.ts";
@@ -10,17 +11,17 @@ import { pathAndQuery } from "../../http/request-path.ts";
 import { checkHeaderCount, type HeaderChange, headerChange, refusalStatus, type Verdict } from "./verdict.ts";
 
 const ANSWER_BYTES = 64 * 1024;
-/** What a refusal may tell the client. */
+/** Headers of a denial that are sent to the client. */
 const TOLD = new Set(["www-authenticate", "location", "set-cookie", "content-type", "retry-after", "cache-control"]);
 
 export interface HttpCheck {
   readonly url: string;
   readonly timeoutMs: number;
-  /** Response headers that go on with the request. */
+  /** Headers of the service's response that are added to the request to the backend. */
   readonly accepted: ReadonlySet<string>;
 }
 
-/** Rejects when the service does not answer properly in time. */
+/** Rejects if the service fails or does not respond within the timeout. */
 export async function checkOverHttp(
   fetch: Fetch,
   { url, timeoutMs, accepted }: HttpCheck,
@@ -29,10 +30,10 @@ export async function checkOverHttp(
   context: readonly (readonly [name: string, value: string | undefined])[],
 ): Promise<Verdict> {
   const { request, source, id, originalHost } = exchange;
-  // A value that could not be computed must not be replaced by what the client sent under its name.
+  // If a value could not be computed, the client's header with that name is removed, so that it is not trusted.
   for (const [name, value] of context)
     headers.assert(name, value !== undefined && isHeaderValue(value) ? value : undefined);
-  // With a `headers` list the chain of trusted proxies is not among the headers yet.
+  // A `headers` list may not include the forwarding headers, so they are copied from the request.
   for (const name of ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"])
     headers.assert(name, request.headers.get(name));
   addForwarded(headers, source.address, request.scheme, originalHost);

@@ -1,7 +1,8 @@
 /**
- * `extAuthz`: a service of the operator decides about each request, over Envoy's check API (gRPC) or plain HTTP. Runs after
- * authentication and rules, so that the service is asked only for what they admit. Without an answer in time the request is
- * rejected, unless `failureMode` is `open`. A dry run does not ask.
+ * `extAuthz`: an external service allows or denies each request, over Envoy's check API (gRPC) or plain HTTP. The
+ * policy runs after authentication and rules, so the service is called only for requests that they allow. If the
+ * service does not respond in time, the request is rejected unless `failureMode` is `open`. A dry run does not call the
+ * service.
  */
 import { LRUCache } from "lru-cache";
 import { z } from "zod";
@@ -19,7 +20,7 @@ import { checkOverHttp } from "./http-check.ts";
 import { applyHeaders, type Verdict } from "./verdict.ts";
 
 const DEFAULT_TIMEOUT_MS = 200;
-/** Longer, and whoever lost a right keeps it longer than anybody expects. */
+/** Bounds how long a revoked permission stays in effect. */
 const MAX_CACHE_TTL_MS = 300_000;
 const MAX_CACHED_VERDICTS = 10_000;
 const LOG_INTERVAL_MS = 10_000;
@@ -149,7 +150,7 @@ export const extAuthz = definePolicy({
       });
     }
 
-    /** Headers that only the service may set are removed in every spelling, also when it sets none. */
+    /** Removes headers that only the service may set, in every spelling, even if the service sets none. */
     function withoutForged({ request }: Exchange): void {
       if (accepted) for (const name of accepted) request.headers.delete(name);
     }
@@ -195,7 +196,7 @@ export const extAuthz = definePolicy({
   },
 });
 
-/** The answer is the service's own; the log and `explain` say who decided. */
+/** Sends the service's response to the client. The log and `explain` show that the service denied the request. */
 function refusal(exchange: Exchange, verdict: Extract<Verdict, { allowed: false }>, service: string): Reply {
   exchange.failure ??= {
     code: "authorization_denied",
@@ -213,7 +214,7 @@ function refusal(exchange: Exchange, verdict: Extract<Verdict, { allowed: false 
   };
 }
 
-/** Over HTTP a value goes in a header of its name. Throws a ConfigError if it cannot. */
+/** Returns the header for a context value over HTTP. Throws a ConfigError if the name is not a valid header name. */
 function contextHeader(name: string): string {
   const checked = changeableHeaderName().safeParse(name);
   if (checked.success) return checked.data;
@@ -221,7 +222,7 @@ function contextHeader(name: string): string {
   throw new ConfigError(undefined, `context.${name}`, `${reason}. With \`url\` each name of \`context\` is a header.`);
 }
 
-/** Repeated lines are joined, because the protocols of the services have one value for each name. */
+/** Joins repeated headers, because the check protocols have one value per name. */
 function headersOf({ request }: Exchange, sent: ReadonlySet<string> | undefined): HeaderList {
   const headers = new HeaderList();
   for (const name of request.headers.names()) {
@@ -231,7 +232,10 @@ function headersOf({ request }: Exchange, sent: ReadonlySet<string> | undefined)
   return headers;
 }
 
-/** What fails or is empty is not remembered: two clients must not share a verdict by accident. */
+/**
+ * Returns undefined for failed or empty keys, whose verdicts are not cached, so that clients never share one by
+ * accident.
+ */
 function keyOf(result: { readonly ok: boolean; readonly value?: unknown }): string | undefined {
   return result.ok && typeof result.value === "string" && result.value !== "" ? result.value : undefined;
 }

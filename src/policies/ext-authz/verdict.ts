@@ -1,25 +1,25 @@
 /**
- * The decision of an external service about a request, whichever protocol it speaks. Its response comes from outside:
- * headers that HTTP does not allow, or that belong to the connection, are left out. A header that replaces the client's
- * is removed if its value cannot be sent, so that the client's own value does not take its place.
+ * The decision of an external service about a request, for all check protocols. The service's response is not trusted:
+ * headers that HTTP does not allow, or that belong to the connection, are ignored. If the value of a replacing header
+ * is invalid, the client's header is removed anyway, so that the client's value is not used instead.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
 import { mayServiceChange } from "../../http/header-rules.ts";
 import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 
-/** As many as servers usually accept. More is no response of such a service, and slow to apply. */
+/** The number of headers that servers usually accept. Responses with more are treated as failures. */
 const MAX_CHANGED_HEADERS = 100;
 
 /**
- * `replace`: the values of the service, however many, replace those of the client. `overwrite` also replaces earlier
- * values of the service.
+ * `replace` replaces the client's values with all values of the service. `overwrite` also replaces earlier values of
+ * the service.
  */
 export type HeaderAction = "replace" | "append" | "addIfAbsent" | "overwrite" | "overwriteIfExists";
 
 export interface HeaderChange {
   readonly name: string;
-  /** Undefined: the service sent one that HTTP does not allow. */
+  /** Undefined if the service sent a value that HTTP does not allow. */
   readonly value: string | undefined;
   readonly action: HeaderAction;
 }
@@ -38,13 +38,13 @@ export interface Denied {
   readonly status: number;
   readonly headers: readonly HeaderChange[];
   readonly body: string;
-  /** For the operator. */
+  /** Shown to the operator, not to the client. */
   readonly reason: string;
 }
 
 export type Verdict = Allowed | Denied;
 
-/** Undefined if only the gateway may set the header. */
+/** Returns undefined if the name is invalid or only the gateway may set the header. */
 export function headerChange(name: string, value: string, action: HeaderAction): HeaderChange | undefined {
   const lower = name.toLowerCase();
   if (!mayChange(lower)) return undefined;
@@ -55,13 +55,13 @@ export function mayChange(name: string): boolean {
   return isHeaderName(name) && mayServiceChange(name);
 }
 
-/** Throws if there are too many. */
+/** Throws if there are more than `MAX_CHANGED_HEADERS`. */
 export function checkHeaderCount(headers: readonly unknown[]): void {
   if (headers.length > MAX_CHANGED_HEADERS)
     throw new Error(`${headers.length} headers, more than ${MAX_CHANGED_HEADERS}`);
 }
 
-/** Other spellings of a changed header are always removed: a server may take them for the same header. */
+/** Always removes other spellings of a changed header, because a server may treat them as the same header. */
 export function applyHeaders(headers: HeaderList, changes: readonly HeaderChange[]): void {
   const replaced = new Set<string>();
   for (const { name, value, action } of changes) {
@@ -76,7 +76,7 @@ export function applyHeaders(headers: HeaderList, changes: readonly HeaderChange
   }
 }
 
-/** A denial is never taken for a successful response. */
+/** Returns 403 unless the status is from 300 to 599, so that a denial is never a successful response. */
 export function refusalStatus(status: number | undefined): number {
   return status !== undefined && Number.isInteger(status) && status >= 300 && status <= 599 ? status : 403;
 }

@@ -117,7 +117,7 @@ export function compareCopies(exchange: Exchange, { end }: Outcome): undefined {
   state.isSettled = true;
   const { backend } = state;
   let waiting = state.copies.length;
-  // There is nothing to compare with if the gateway responded itself or the response was cut off.
+  // No comparison is possible if the gateway responded itself or the backend's response was cut off.
   const hasNoBaseline = end !== "complete" || isReplaced(exchange.response);
   const compared = (copy: MirroredCopy): MirrorComparison | undefined => {
     const found = hasNoBaseline || backend === undefined ? undefined : comparisonOf(backend, copy);
