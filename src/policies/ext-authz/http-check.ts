@@ -33,7 +33,7 @@ export async function checkOverHttp(
   // If a value could not be computed, the client's header with that name is removed, so that it is not trusted.
   for (const [name, value] of context)
     headers.assert(name, value !== undefined && isHeaderValue(value) ? value : undefined);
-  // A `headers` list may not include the forwarding headers, so they are copied from the request.
+  // A `headers` list can omit the forwarding headers, so they are always copied from the request.
   for (const name of ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"])
     headers.assert(name, request.headers.get(name));
   addForwarded(headers, source.address, request.scheme, originalHost);
