@@ -61,7 +61,7 @@ function inHook(): void {
 
 export const STAGES: Readonly<Record<string, () => void>> = {
   "a socket's handler": () => before(ClientConnection.prototype, "received"),
-  "the turn of the next request": () => before(ClientConnection.prototype, "answered"),
+  "the turn of the next request": () => before(ClientConnection.prototype, "responded"),
   "the head of an answer": () => before(ResponseWriter.prototype, "head"),
   "the end of an answer": () => before(ResponseWriter.prototype, "end"),
   "a policy": inHook,
