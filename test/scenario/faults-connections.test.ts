@@ -250,7 +250,7 @@ test("a stream as loud as it can be leaves the others their turn [R46]", { timeo
     await Promise.all(Array.from({ length: 20 }, async () => assert.equal(await statusOf(gateway.port()), 200)));
     meanwhile.push((bytes - before) / 1e6);
   }
-  assert.ok(bytes > 5_000_000, "the stream goes on too");
+  await eventually("the stream continues", () => bytes > 5_000_000);
   const median = meanwhile.sort((a, b) => a - b)[2] ?? 0;
   assert.ok(median < 100, `${median} MB passed while twenty others waited for a word`);
 });

@@ -131,9 +131,9 @@ test("nothing is accepted that is not as it was shown, and of several all or non
   await refused(named(changes, "write", "read"), /nothing was accepted:\nwiki\/read has changed since it was shown/);
   await refused(named(await review(), "read"), /wiki\/read looks suspicious .*acceptSuspicious/);
   server.tools.splice(1, 1);
-  await refused(named(changes, "read"), /wiki\/read does not differ from the lock file any more/);
+  await refused(named(changes, "read"), /wiki\/read no longer differs from the lock file/);
   await refused([{ target: "../wiki", tool: "x", hash: "" }], /no server with this name/);
-  await refused([{ target: "wiki", tool: "__proto__", hash: "" }], /does not differ/);
+  await refused([{ target: "wiki", tool: "__proto__", hash: "" }], /no longer differs/);
   await refused([], /too small/i, 400);
   await refused([{ target: "wiki", tool: "read" }], /hash/, 400);
 
@@ -184,7 +184,7 @@ test("a lock file that is gone, damaged, a folder or too large is said; a link s
     assert.equal(answer.status, 409);
     assert.match(await answer.text(), expected);
   };
-  await problem(/does not exist any more; write it with `gwctl mcp lock`/);
+  await problem(/no longer exists; write it with `gwctl mcp lock`/);
   mkdirSync(lockFile);
   await problem(/not a regular file/);
   rmSync(lockFile, { recursive: true });

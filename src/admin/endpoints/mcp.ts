@@ -242,7 +242,7 @@ function choose(
   const from = inspected.find((one) => one.target === target);
   if (from === undefined) return `${target}/${tool}: this backend has no server with this name`;
   return from.error === undefined
-    ? `${target}/${tool} does not differ from the lock file any more; look again`
+    ? `${target}/${tool} no longer differs from the lock file; reload the page`
     : `${target}/${tool}: the server cannot be queried (${from.error}), and no session saw the tool since the last reload`;
 }
 
@@ -255,7 +255,7 @@ function lockedTools(file: string): { readonly tools: LockedTools } | { readonly
   try {
     const tools = readLockFile(file);
     // The lock file disappeared after the load. A new file with only the accepted tools would withhold all others.
-    return tools ? { tools } : { problem: `${file} does not exist any more; write it with \`gwctl mcp lock\`` };
+    return tools ? { tools } : { problem: `${file} no longer exists; write it with \`gwctl mcp lock\`` };
   } catch (error) {
     return { problem: (error as Error).message };
   }

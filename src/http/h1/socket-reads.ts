@@ -5,7 +5,7 @@
  * properties that Node's own `onread` option sets.
  *
  * `setFastReads(false)`, or `GATEWAY_FAST_READS=off` in the environment of the gateway, reads every socket through its
- * `data` events instead. The behavior is the same; `test/scenario/plain-reads.test.ts` runs the engine's tests that
+ * `data` events instead, without `fair-reads.ts`; `test/scenario/plain-reads.test.ts` runs the engine's tests that
  * way.
  */
 import { type OnReadOpts, Socket } from "node:net";
