@@ -179,7 +179,7 @@ function namesIn(sources: readonly SourceText[]): Set<string> {
 /** The clock is read once per this many work items. */
 const PIECES = 8;
 
-/** Called after each work item; returns a promise only when the slice is used up. */
+/** Called after each work item; returns a promise only at the end of a slice. */
 type Breathe = () => Promise<void> | undefined;
 
 export function createPause(clock: Clock, workMs: number, rest: () => Promise<void>): Breathe {

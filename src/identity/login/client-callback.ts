@@ -20,7 +20,7 @@ const PASSED_ON = ["code", "error", "error_description", "error_uri"];
 /** Rejected, because they could replace the parameters that are checked here. */
 const REFUSED = ["request", "request_uri"];
 
-/** Stands for any address of the user's machine. */
+/** Matches any loopback address of the user's machine. */
 export const LOOPBACK = "loopback";
 
 export interface ClientCallbackOptions {
