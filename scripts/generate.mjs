@@ -201,7 +201,7 @@ function errorsPage(errors, recorded) {
 }
 
 function celPage(attributes, groups) {
-  const lines = ["# Expression reference", "", NOTE, "", "## Attributes", ""];
+  const lines = ["# CEL reference", "", NOTE, "", "## Attributes", ""];
   for (const { name, doc, fields } of attributes) {
     lines.push(`### \`${name}\``, "", doc, "", "| Attribute | Type | Meaning | Readable |", "|---|---|---|---|");
     for (const field of fields)

@@ -1,5 +1,5 @@
 /**
- * `npm run test:realm`: runs the steps of docs/realm-provider.md with the real realm provider, and nine MCP clients
+ * `npm run test:realm`: runs the steps of docs/keycloak.md with the real realm provider, and nine MCP clients
  * through the gateway in front of it. Needs Java 17, Python 3.10 and either a path to the unpacked distribution
  * (REALM_HOME) or Maven, which fetches it. Everything runs on the loopback interface and is stopped at the end.
  */

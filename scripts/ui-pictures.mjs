@@ -1,5 +1,5 @@
 /**
- * `node scripts/ui-pictures.mjs`: takes the screenshots of docs/ui.md. It starts the built gateway with the
+ * `node scripts/ui-pictures.mjs`: takes the screenshots of docs/web-ui.md. It starts the built gateway with the
  * configuration of a small team (two MCP servers, two models with prices, keys, a rule, a budget), sends traffic of
  * three users for a while, follows the tour in Chromium, and writes PNG files with a palette to docs/images. Needs
  * Chromium and Linux.

@@ -53,7 +53,7 @@ test("ARCHITECTURE.md lists the subfolders in their order", () => {
   assert.ok(page.includes(layers), layers);
 });
 
-for (const page of ["ARCHITECTURE.md", "docs/internals/walks.md"])
+for (const page of ["ARCHITECTURE.md", "docs/internals/request-walkthroughs.md"])
   test(`every path that ${page} names exists`, () => {
     const text = readFileSync(join(root, page), "utf8");
     const named = [...text.matchAll(/`(src\/[\w./-]+)`/g)].map(([, path]) => path as string);

@@ -16,8 +16,8 @@ const PAGES = [
   "backup",
   "security-checklist",
   "store",
-  "audit",
-  "moving-here",
+  "audit-log",
+  "migrate",
   "kubernetes",
 ].map((name) => `docs/${name}.md`);
 
@@ -38,7 +38,7 @@ const RUN_BY: readonly (readonly [page: string, heading: string, runner: string]
   ["docs/upgrade.md", "systemd", SCRIPT],
   ["docs/backup.md", "Backup", COMMANDS],
   ["docs/security-checklist.md", "Security checklist", COMMANDS],
-  ["docs/moving-here.md", "Migrate", COMMANDS],
+  ["docs/migrate.md", "Migrate", COMMANDS],
   ["docs/kubernetes.md", "Kubernetes", SCRIPT],
 ];
 

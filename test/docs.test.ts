@@ -65,11 +65,57 @@ test("every link in the documents leads to a file", () => {
   assert.deepEqual(broken, []);
 });
 
-test("every page is in the index", () => {
+test("every link to a heading leads to one", () => {
+  const anchors = new Map<string, Set<string>>();
+  const anchorsOf = (page: string): Set<string> => {
+    const known = anchors.get(page) ?? new Set(headings(read(page)).map(anchor));
+    anchors.set(page, known);
+    return known;
+  };
+  const broken: string[] = [];
+  for (const page of pages) {
+    const text = read(page).replace(/```[\s\S]*?```/g, "");
+    for (const [, target] of text.matchAll(/\]\(((?:[\w./-]+\.md)?#[^)\s]+)\)/g)) {
+      const [path, fragment = ""] = (target as string).split("#");
+      const file = path ? relative(root, resolve(join(root, dirname(page)), path)) : page;
+      if (existsSync(join(root, file)) && !anchorsOf(file).has(fragment)) broken.push(`${page}: ${target}`);
+    }
+  }
+  assert.deepEqual(broken, []);
+});
+
+function headings(text: string): string[] {
+  return [...text.replace(/^```[\s\S]*?^```/gm, "").matchAll(/^#{1,6} (.+)$/gm)].map(([, heading]) => heading as string);
+}
+
+/** The fragment that GitHub and the documentation site create for a heading. */
+function anchor(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+    .replaceAll(" ", "-");
+}
+
+/** The pages of a reader: everything except the design decisions and generated references of the project itself. */
+const indexed = pages
+  .filter((page) => /^docs\/(?:(?:internals|reference)\/)?[\w-]+\.md$/.test(page) && page !== "docs/README.md")
+  .map((page) => relative("docs", page));
+
+test("the index lists every page exactly once, by section", () => {
   const index = read("docs/README.md");
-  const pages = readdirSync(join(root, "docs")).filter((name) => name.endsWith(".md") && name !== "README.md");
   assert.deepEqual(
-    pages.filter((name) => !index.includes(`(${name})`)),
+    [...index.matchAll(/^## (.+)$/gm)].map(([, section]) => section),
+    ["Get started", "Guides", "Concepts", "Reference", "Operate", "Contribute"],
+  );
+  const listed = [...index.matchAll(/\]\(([\w/-]+\.md)(?:#[\w-]+)?\)/g)].map(([, page]) => page as string);
+  assert.deepEqual(listed.toSorted(), indexed.toSorted());
+});
+
+test("a page is named like its title", () => {
+  const plain = (text: string): string => text.toLowerCase().replace(/[^a-z0-9]/g, "");
+  const named = indexed.filter((page) => !page.startsWith("reference/"));
+  assert.deepEqual(
+    named.filter((page) => plain(headings(read(`docs/${page}`))[0] ?? "") !== plain(page.replace(/^.*\/|\.md$/g, ""))),
     [],
   );
 });
@@ -89,8 +135,8 @@ test("configurations in the text that call themselves config.yaml load", () => {
   assert.ok(count >= 4, "there are some");
 });
 
-test("the policy in docs/adding-a-policy.md is the one in test/example-policy", () => {
-  const page = read("docs/adding-a-policy.md");
+test("the policy in docs/internals/adding-a-policy.md is the one in test/example-policy", () => {
+  const page = read("docs/internals/adding-a-policy.md");
   assert.ok(page.includes(read("test/example-policy/policy.ts").replaceAll("../../src/core/", "../../core/")));
   assert.ok(
     page.includes(read("test/example-policy/policy.test.ts").replaceAll("../support/", "../../../test/support/")),

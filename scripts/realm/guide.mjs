@@ -1,5 +1,5 @@
 /**
- * The commands of docs/realm-provider.md, run exactly as they are written there, so that the page cannot be wrong.
+ * The commands of docs/keycloak.md, run exactly as they are written there, so that the page cannot be wrong.
  */
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { root } from "../steps.mjs";
 
 /** Runs the `sh` block below a heading of the guide, with the variables that earlier blocks have set. */
 export function guideRunner({ home, scratch, environment }) {
-  const text = readFileSync(join(root, "docs/realm-provider.md"), "utf8");
+  const text = readFileSync(join(root, "docs/keycloak.md"), "utf8");
   const state = join(scratch, "variables");
   const command = (script) => {
     const whole = `set -e; [ -e "$STATE" ] && . "$STATE"\n${script}\nset | grep -E '^(SCOPE|POLICY|ROLES?)=' > "$STATE" || true`;

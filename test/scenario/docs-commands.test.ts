@@ -110,7 +110,7 @@ test("security checklist: a configuration is checked strictly", (t) => {
 });
 
 test("migrate: each import writes a configuration that loads", (t) => {
-  const commands = docCommands("docs/moving-here.md", "Migrate");
+  const commands = docCommands("docs/migrate.md", "Migrate");
   assert.equal(commands.length, 4);
   for (const command of commands) {
     const [, kind = "", input = "", output = ""] = /gwctl import (\w+) (\S+) > (\S+)/.exec(command) ?? [];

@@ -30,7 +30,7 @@ const hints: [name: string, text: string, field: string, message: string][] = [
     "binds of another gateway",
     "binds: []",
     "binds",
-    "unknown field: write `gateways` and `routes` instead (see docs/moving-here.md)",
+    "unknown field: write `gateways` and `routes` instead (see docs/migrate.md)",
   ],
   ["listeners of another gateway", "listeners: []", "listeners", "unknown field: use `gateways`"],
   ["models of another proxy", "model_list: []", "model_list", "unknown field: use `llm.models`"],

@@ -96,7 +96,7 @@ export interface ForeignWord {
   readonly say: string;
 }
 
-const GUIDE = "see docs/moving-here.md";
+const GUIDE = "see docs/migrate.md";
 const ROOT = ["gateways", "routes"];
 const REMOTE = ["url", "forwardHeaders"];
 const LIMIT = ["unit", "burst"];
