@@ -85,7 +85,9 @@ test("every link to a heading leads to one", () => {
 });
 
 function headings(text: string): string[] {
-  return [...text.replace(/^```[\s\S]*?^```/gm, "").matchAll(/^#{1,6} (.+)$/gm)].map(([, heading]) => heading as string);
+  return [...text.replace(/^```[\s\S]*?^```/gm, "").matchAll(/^#{1,6} (.+)$/gm)].map(
+    ([, heading]) => heading as string,
+  );
 }
 
 /** The fragment that GitHub and the documentation site create for a heading. */
