@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { compileExpression } from "./expression.ts";
+import { plainAttributes } from "./values/activation.ts";
 
 const attributes = {
   jwt: { sub: "alice", roles: ["user"] },
@@ -9,7 +10,7 @@ const attributes = {
 
 test("shows every part with its value, outermost first", () => {
   const rule = compileExpression('"admin" in jwt.roles && request.method == "POST"');
-  assert.deepEqual(rule.explain(attributes), [
+  assert.deepEqual(rule.explain(plainAttributes(attributes)), [
     { source: '"admin" in jwt.roles && request.method == "POST"', depth: 0, value: false },
     { source: '"admin" in jwt.roles', depth: 1, value: false },
     { source: 'request.method == "POST"', depth: 1, value: true },
@@ -22,7 +23,7 @@ test("shows errors at the part that has them, and all operands of a chain on one
   const rule = compileExpression(
     "has(jwt.sub) && jwt.nope == 1 && json(request.body).id > 3 && jwt.roles.exists(r, r == 'x')",
   );
-  assert.deepEqual(rule.explain(attributes).slice(1), [
+  assert.deepEqual(rule.explain(plainAttributes(attributes)).slice(1), [
     { source: "has(jwt.sub)", depth: 1, value: true },
     { source: "jwt.nope == 1", depth: 1, error: "field not found: nope" },
     { source: "json(request.body).id > 3", depth: 1, value: true },
@@ -36,7 +37,7 @@ test("shows errors at the part that has them, and all operands of a chain on one
 });
 
 test("names of functions are no parts of their own", () => {
-  const parts = compileExpression('default(base64.encode(jwt.nope), "none")').explain(attributes);
+  const parts = compileExpression('default(base64.encode(jwt.nope), "none")').explain(plainAttributes(attributes));
   assert.deepEqual(
     parts.map(({ source }) => source),
     ['default(base64.encode(jwt.nope), "none")', "base64.encode(jwt.nope)", "jwt.nope"],
@@ -45,15 +46,17 @@ test("names of functions are no parts of their own", () => {
 
 test("the parts are bounded in number, and each appears once", () => {
   const source = Array.from({ length: 200 }, (_, index) => `jwt.sub == "${index}"`).join(" || ");
-  const parts = compileExpression(source).explain(attributes);
+  const parts = compileExpression(source).explain(plainAttributes(attributes));
   assert.equal(parts.length, 64);
-  const repeated = compileExpression("jwt.sub == 'a' || jwt.sub == 'a'").explain(attributes);
+  const repeated = compileExpression("jwt.sub == 'a' || jwt.sub == 'a'").explain(plainAttributes(attributes));
   assert.equal(repeated.length, 3);
 });
 
 test("large values are not copied into an explanation", () => {
   const body = "x".repeat(2_000_000);
-  const parts = compileExpression("request.body.contains('a') && request.body == 'b'").explain({ request: { body } });
+  const parts = compileExpression("request.body.contains('a') && request.body == 'b'").explain(
+    plainAttributes({ request: { body } }),
+  );
   assert.ok(JSON.stringify(parts).length < 100_000);
   assert.deepEqual(parts.at(-1), { source: "request.body", depth: 2, error: "the value is too large" });
 });
@@ -62,7 +65,7 @@ test("an explanation shares one budget, so that it costs no more than an evaluat
   const list = Array.from({ length: 5_000 }, (_, index) => index);
   const heavy = (name: string) => `request.list.all(${name}, ${name} >= 0 && ${name} + 1 > 0)`;
   const source = Array.from({ length: 40 }, (_, index) => heavy(`x${index}`)).join(" && ");
-  const parts = compileExpression(source).explain({ request: { list } });
+  const parts = compileExpression(source).explain(plainAttributes({ request: { list } }));
   assert.equal(
     parts.some((part) => "error" in part),
     true,
@@ -71,6 +74,6 @@ test("an explanation shares one budget, so that it costs no more than an evaluat
 
 test("leaves the next evaluation its whole budget", () => {
   const rule = compileExpression("request.list.all(x, x >= 0)");
-  rule.explain({ request: { list: Array.from({ length: 200_000 }, () => 1) } });
-  assert.deepEqual(rule.evaluate({ request: { list: [1] } }), { ok: true, value: true });
+  rule.explain(plainAttributes({ request: { list: Array.from({ length: 200_000 }, () => 1) } }));
+  assert.deepEqual(rule.evaluate(plainAttributes({ request: { list: [1] } })), { ok: true, value: true });
 });

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { compileExpression, ExpressionError } from "./expression.ts";
+import { plainAttributes } from "./values/activation.ts";
 
 /** Random sources of the language itself: most compile, and many fail only when they are evaluated. */
 const randomSource = fc.letrec<{ any: string }>((tie) => ({
@@ -101,9 +102,9 @@ test("evaluation and explanation never throw, whatever the source and the attrib
         assert.ok(error instanceof ExpressionError, String(error));
         return;
       }
-      const result = expression.evaluate({ jwt, request });
+      const result = expression.evaluate(plainAttributes({ jwt, request }));
       assert.ok(result.ok ? JSON.stringify(result.value) !== undefined : typeof result.error === "string");
-      assert.ok(Array.isArray(expression.explain({ jwt, request })));
+      assert.ok(Array.isArray(expression.explain(plainAttributes({ jwt, request }))));
     }),
     { numRuns: 300 },
   );

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type CelOutput, compileExpression } from "./expression.ts";
+import { AttributeSource, plainAttributes } from "./values/activation.ts";
 
 const claims = {
   sub: "alice",
@@ -58,7 +59,7 @@ const values: { source: string; value: CelOutput }[] = [
 ];
 for (const { source, value } of values) {
   test(`evaluates ${source}`, () => {
-    assert.deepEqual(compileExpression(source).evaluate(attributes), { ok: true, value });
+    assert.deepEqual(compileExpression(source).evaluate(plainAttributes(attributes)), { ok: true, value });
   });
 }
 
@@ -79,14 +80,16 @@ const errors = [
 ];
 for (const { source, error } of errors) {
   test(`gives an error for ${source} [E3]`, () => {
-    const result = compileExpression(source).evaluate(attributes);
+    const result = compileExpression(source).evaluate(plainAttributes(attributes));
     assert.equal(result.ok, false);
     assert.match(result.ok ? "" : result.error, error);
   });
 }
 
 test("a key named __proto__ that is really there is read as data and never sets a prototype", () => {
-  const result = compileExpression("jwt").evaluate({ jwt: JSON.parse('{"__proto__": {"admin": true}}') });
+  const result = compileExpression("jwt").evaluate(
+    plainAttributes({ jwt: JSON.parse('{"__proto__": {"admin": true}}') }),
+  );
   assert.ok(result.ok);
   assert.equal(Object.getPrototypeOf(result.value), Object.prototype);
   assert.equal(JSON.stringify(result.value), '{"__proto__":{"admin":true}}');
@@ -118,15 +121,15 @@ test("reads only the attributes that evaluation reaches, and of these only the f
     },
   };
   const rule = compileExpression('request.method == "POST" && jwt.sub == "alice"');
-  assert.deepEqual(rule.evaluate(lazy), { ok: true, value: false });
+  assert.deepEqual(rule.evaluate(plainAttributes(lazy)), { ok: true, value: false });
   assert.deepEqual(reads, ["request", "request.method"]);
   reads.length = 0;
-  compileExpression('request.method == "GET" && has(jwt.sub)').evaluate(lazy);
+  compileExpression('request.method == "GET" && has(jwt.sub)').evaluate(plainAttributes(lazy));
   assert.deepEqual(reads, ["request", "request.method", "jwt"]);
 });
 
 test("attributes may be getters of a class", () => {
-  class Attributes {
+  class Attributes extends AttributeSource {
     get jwt() {
       return claims;
     }
@@ -155,13 +158,13 @@ const gettersThatThrow = [
 ];
 for (const { source, result } of gettersThatThrow) {
   test(`a getter that throws is an evaluation error in ${source}`, () => {
-    assert.deepEqual(compileExpression(source).evaluate(failing), result);
+    assert.deepEqual(compileExpression(source).evaluate(plainAttributes(failing)), result);
   });
 }
 
 test("leaves the process's stack traces as they were", () => {
   const before = Error.stackTraceLimit;
-  compileExpression("jwt.nope").evaluate({});
+  compileExpression("jwt.nope").evaluate(plainAttributes({}));
   assert.equal(Error.stackTraceLimit, before);
 });
 

@@ -3,7 +3,7 @@
  * share one bucket and are not exempt. Long values are hashed, so that clients cannot increase the memory of a bucket.
  */
 import { createHash } from "node:crypto";
-import type { Expression } from "./expression.ts";
+import type { AttributeSource, Expression } from "./expression.ts";
 
 /** 65,536 keys of this length stay far below 40 MB, even with two bytes per character. */
 export const MAX_KEY_LENGTH = 128;
@@ -20,7 +20,7 @@ const MAY_BE_SECRET = [
 ];
 
 /** Returns undefined for the shared bucket. */
-export function keyOf(expression: Expression, attributes: object): string | undefined {
+export function keyOf(expression: Expression, attributes: AttributeSource): string | undefined {
   const result = expression.evaluate(attributes);
   if (!result.ok) return undefined;
   const { value } = result;

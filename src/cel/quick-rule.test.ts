@@ -7,6 +7,7 @@ import { parse } from "@bufbuild/cel";
 import fc from "fast-check";
 import { compileExpression } from "./expression.ts";
 import { quickRule } from "./quick-rule.ts";
+import { plainAttributes } from "./values/activation.ts";
 import { celHeaders } from "./values/headers.ts";
 import { celFields } from "./values/lazy-map.ts";
 
@@ -81,8 +82,8 @@ test("a rule says what the library says", () => {
   fc.assert(
     fc.property(rule, attributes, (source, some) => {
       const expression = compileExpression(source);
-      const [whole] = expression.explain(some);
-      const said = expression.evaluate(some);
+      const [whole] = expression.explain(plainAttributes(some));
+      const said = expression.evaluate(plainAttributes(some));
       // What is a constant has no explanation.
       if (whole === undefined) return;
       assert.deepEqual("error" in whole ? { ok: false, error: whole.error } : { ok: true, value: whole.value }, said);
@@ -93,9 +94,9 @@ test("a rule says what the library says", () => {
   assert.ok(quick > 500, `${quick} were quick`);
 });
 
-function answerOf(source: string, some: object): boolean | undefined {
+function answerOf(source: string, some: Readonly<Record<string, unknown>>): boolean | undefined {
   try {
-    return quickRule(parse(`${source}\n`).expr)?.(some);
+    return quickRule(parse(`${source}\n`).expr)?.(plainAttributes(some));
   } catch {
     return undefined;
   }

@@ -117,7 +117,7 @@ function readerOf(node: Node): Reader | undefined {
   const kind = node.exprKind;
   if (kind.case === "identExpr") {
     const { name } = kind.value;
-    return (source) => read((source as Record<string, unknown>)[name]);
+    return (source) => read((source as unknown as Record<string, unknown>)[name]);
   }
   if (kind.case === "selectExpr") {
     const { operand, field, testOnly } = kind.value;

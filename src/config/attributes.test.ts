@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anAnsweredExchange } from "../../test/support/exchange.ts";
 import { compileExpression } from "../cel/expression.ts";
+import { plainAttributes } from "../cel/values/activation.ts";
 import { ATTRIBUTES } from "../cel/values/attributes.ts";
 import type { Facts } from "../core/facts.ts";
 
@@ -47,4 +48,16 @@ test("every field of the reference can be read", () => {
     const result = compileExpression(source).evaluate(exchange.attributes);
     assert.ok(result.ok, `${source}: ${result.ok ? "" : result.error}`);
   }
+});
+
+test("only the attributes of an exchange compile as the input of an expression", () => {
+  const exchange = anAnsweredExchange({});
+  const expression = compileExpression("request.method");
+  // @ts-expect-error The attributes that policies set have no request.
+  assert.equal(expression.evaluate(exchange.facts).ok, false);
+  // @ts-expect-error An exchange has other names and types.
+  expression.evaluate(exchange);
+  // @ts-expect-error Interfaces and classes are no records.
+  assert.equal(expression.evaluate(plainAttributes(exchange.facts)).ok, false);
+  assert.equal(expression.evaluate(exchange.attributes).ok, true);
 });

@@ -3,6 +3,7 @@
  * the large ones are getters, so an expression pays only for what it reads. An absent attribute is undefined, which CEL
  * treats as an empty map.
  */
+import { AttributeSource } from "../cel/values/activation.ts";
 import { celHeaders } from "../cel/values/headers.ts";
 import { celFields, type LazyFields } from "../cel/values/lazy-map.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -71,20 +72,21 @@ const RESPONSE: LazyFields<ReadableResponse> = new Map<string, (response: Readab
   ["body", ({ body }) => body?.toString()],
 ]);
 
-export class Attributes {
+export class Attributes extends AttributeSource {
   readonly #exchange: ReadableExchange;
 
   constructor(exchange: ReadableExchange) {
+    super();
     this.#exchange = exchange;
   }
 
   /** The trace of the exchange; undefined for any other object. */
-  static traceOf(attributes: object): Trace | undefined {
+  static traceOf(attributes: AttributeSource): Trace | undefined {
     return #exchange in attributes ? attributes.#exchange.trace : undefined;
   }
 
   /** Header values that the trace must not show, under any name. */
-  static secretsOf(attributes: object): readonly string[] {
+  static secretsOf(attributes: AttributeSource): readonly string[] {
     return (#exchange in attributes ? attributes.#exchange.credentials.secrets : undefined) ?? [];
   }
 

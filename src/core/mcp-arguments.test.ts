@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { compileExpression } from "../cel/expression.ts";
+import { plainAttributes } from "../cel/values/activation.ts";
 import { fromCel, toCel } from "../cel/values/values.ts";
 import { withArguments } from "./mcp-arguments.ts";
 
@@ -45,7 +46,7 @@ test("no rule can miss or confuse an argument, whatever spelling the server acce
   fc.assert(
     fc.property(calls, fc.nat(rules.length - 1), ({ args, read: file, nested }, chosen) => {
       const rule = rules[nested === -1 ? chosen : nested];
-      const isAllowed = rule?.evaluate({ mcp: { tool: withArguments({ name: "t" }, args) } });
+      const isAllowed = rule?.evaluate(plainAttributes({ mcp: { tool: withArguments({ name: "t" }, args) } }));
       if (!isAllowed?.ok || isAllowed.value !== true) return;
       if (nested === -1 && (chosen === 5 || chosen === 6)) return;
       // For `all`, a map without the exact key has no such argument, so its keys are compared exactly.
@@ -59,7 +60,7 @@ test("no rule can miss or confuse an argument, whatever spelling the server acce
 
 test("unreadable arguments fail a rule even if it has a default for them", () => {
   const rule = compileExpression("default(mcp.tool.arguments.force, false) == true || true");
-  const judged = (args: unknown): unknown => rule.evaluate({ mcp: { tool: withArguments({}, args) } });
+  const judged = (args: unknown): unknown => rule.evaluate(plainAttributes({ mcp: { tool: withArguments({}, args) } }));
   assert.deepEqual(judged({}), { ok: true, value: true });
   assert.match(JSON.stringify(judged({ Force: true })), /must be written/);
   assert.match(JSON.stringify(judged({ force: true, text: "x".repeat(70_000) })), /longer than/);

@@ -2,7 +2,7 @@
  * Reports the outcome of an MCP request to the attributes of its exchange, the request records, and the metrics. With
  * the HTTP+SSE transport, the exchange of a message ends before its response is sent, so a failure is logged instead.
  */
-import type { AttributeSource } from "../cel/expression.ts";
+import type { Attributes } from "../core/attributes.ts";
 import type { ResponseReceiver } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { McpFacts } from "../core/facts.ts";
@@ -35,7 +35,7 @@ export class RequestReport implements CallReport {
     this.#isOldTransport = isOldTransport;
   }
 
-  get caller(): AttributeSource {
+  get caller(): Attributes {
     return this.#exchange.attributes;
   }
 

@@ -5,6 +5,7 @@
 
 import { runInSlices } from "../../base/sliced-work.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
+import { type AttributeSource, plainAttributes } from "../../cel/values/activation.ts";
 import { celHeaders } from "../../cel/values/headers.ts";
 import { safeJsonInSteps } from "../../json/safe-json.ts";
 import type { JsonObject } from "../../observe/trace/events.ts";
@@ -40,7 +41,7 @@ export function celEndpoint(recent: RecentRequests): AdminEndpoint {
           ...(found.status === null ? {} : { response: { code: found.status } }),
         };
       }
-      return evaluate(query.expression, withHeaderViews(attributes));
+      return evaluate(query.expression, plainAttributes(withHeaderViews(attributes)));
     },
   };
 }
@@ -65,7 +66,7 @@ async function readQuery(request: AdminRequest): Promise<Question | undefined> {
   return { expression, ...(requestId === undefined ? {} : { requestId }), ...(attributes ? { attributes } : {}) };
 }
 
-function evaluate(source: string, attributes: JsonObject): AdminResponse {
+function evaluate(source: string, attributes: AttributeSource): AdminResponse {
   let expression: Expression;
   try {
     expression = compileExpression(source);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
 import { compileExpression } from "../expression.ts";
+import { plainAttributes } from "../values/activation.ts";
 import { COST_EXCEEDED } from "./budget.ts";
 
 const many = Array.from({ length: 100_000 }, (_, index) => index);
@@ -47,7 +48,7 @@ for (const source of bombs) {
   test(`stops ${source.slice(0, 70)} [E1]`, () => {
     const expression = compileExpression(source);
     const before = cpuMs();
-    assert.deepEqual(expression.evaluate(attributes), { ok: false, error: COST_EXCEEDED });
+    assert.deepEqual(expression.evaluate(plainAttributes(attributes)), { ok: false, error: COST_EXCEEDED });
     // CPU time, not the clock: the aim is 50 ms, unbounded it would be minutes, and machines differ.
     assert.ok(cpuMs() - before < 1_500, `took ${cpuMs() - before} ms of CPU`);
   });
@@ -67,7 +68,7 @@ const affordable = [
 ];
 for (const { source, value } of affordable) {
   test(`affords ${source}`, () => {
-    assert.deepEqual(compileExpression(source).evaluate(attributes), { ok: true, value });
+    assert.deepEqual(compileExpression(source).evaluate(plainAttributes(attributes)), { ok: true, value });
   });
 }
 
@@ -75,20 +76,20 @@ test("every evaluation has the whole budget again", () => {
   const expression = compileExpression("request.list.all(x, request.list.all(y, x >= 0 && y >= 0))");
   const list = many.slice(0, 90);
   for (let round = 0; round < 5; round++) {
-    assert.deepEqual(expression.evaluate({ request: { list } }), { ok: true, value: true });
-    assert.equal(expression.evaluate({ request: { list: many } }).ok, false);
+    assert.deepEqual(expression.evaluate(plainAttributes({ request: { list } })), { ok: true, value: true });
+    assert.equal(expression.evaluate(plainAttributes({ request: { list: many } })).ok, false);
   }
 });
 
 test("a text that would grow beyond all bounds is an error", () => {
-  const result = compileExpression("request.body.replace('a', request.body)").evaluate(attributes);
+  const result = compileExpression("request.body.replace('a', request.body)").evaluate(plainAttributes(attributes));
   assert.match(result.ok ? "" : result.error, /longer than/);
 });
 
 test("a JSON text of too many values is an error, a long one of few is not", () => {
   const expression = compileExpression("json(request.body).size()");
-  const many = expression.evaluate({ request: { body: `[${"1,".repeat(100_001)}1]` } });
+  const many = expression.evaluate(plainAttributes({ request: { body: `[${"1,".repeat(100_001)}1]` } }));
   assert.match(many.ok ? "" : many.error, /^json: the text has more than 100000 values and names$/);
-  const long = expression.evaluate({ request: { body: `["${"a,[{".repeat(300_000)}", 2]` } });
+  const long = expression.evaluate(plainAttributes({ request: { body: `["${"a,[{".repeat(300_000)}", 2]` } }));
   assert.deepEqual(long, { ok: true, value: 2 });
 });

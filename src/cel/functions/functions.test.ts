@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { compileExpression } from "../expression.ts";
 import { FUNCTION_GROUPS } from "../reference.ts";
+import { plainAttributes } from "../values/activation.ts";
 import { ATTRIBUTE_NAMES, ATTRIBUTES } from "../values/attributes.ts";
 import { signatures } from "./functions.ts";
 
@@ -107,7 +108,7 @@ const cases: { source: string; value: unknown }[] = [
 ];
 for (const { source, value } of cases) {
   test(`evaluates ${source}`, () => {
-    assert.deepEqual(compileExpression(source).evaluate(attributes), { ok: true, value });
+    assert.deepEqual(compileExpression(source).evaluate(plainAttributes(attributes)), { ok: true, value });
   });
 }
 
@@ -131,7 +132,7 @@ const errors = [
 ];
 for (const { source, error } of errors) {
   test(`gives an error for ${source}`, () => {
-    const result = compileExpression(source).evaluate(attributes);
+    const result = compileExpression(source).evaluate(plainAttributes(attributes));
     assert.match(result.ok ? `the value ${JSON.stringify(result.value)}` : result.error, error);
   });
 }

@@ -6,8 +6,18 @@ import { type CelError, type CelValue, celError } from "@bufbuild/cel";
 import { ATTRIBUTE_NAMES } from "./attributes.ts";
 import { emptyMap, toCel } from "./values.ts";
 
-/** Top-level attributes are properties, usually lazy getters. */
-export type AttributeSource = object;
+/**
+ * Has one property per top-level attribute, usually a lazy getter. The protected member makes the type nominal, because
+ * every other object would compile as a source without attributes.
+ */
+export abstract class AttributeSource {
+  declare protected readonly isAttributeSource: true;
+}
+
+/** Accepts records only, so that an exchange or another interface type does not compile. */
+export function plainAttributes(values: Readonly<Record<string, unknown>>): AttributeSource {
+  return values as unknown as AttributeSource;
+}
 
 const EMPTY = emptyMap();
 
@@ -32,7 +42,7 @@ for (const name of ATTRIBUTE_NAMES) {
 /** An absent attribute (no token, no LLM call) is an empty map: `has(jwt.sub)` is false and `jwt.sub` is an error. */
 function readAttribute(source: AttributeSource, name: string): CelValue | CelError {
   try {
-    const value = (source as Record<string, unknown>)[name];
+    const value = (source as unknown as Record<string, unknown>)[name];
     return value === undefined ? EMPTY : toCel(value);
   } catch (error) {
     return celError(error instanceof Error ? error.message : `${name} cannot be read`);

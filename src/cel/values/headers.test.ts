@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { compileExpression } from "../expression.ts";
+import { plainAttributes } from "./activation.ts";
 import { celHeaders, type HeaderSource } from "./headers.ts";
 
 const headers = celHeaders([
@@ -25,12 +26,15 @@ const cases = [
 ];
 for (const { source, value } of cases) {
   test(`headers: ${source} [V14]`, () => {
-    assert.deepEqual(compileExpression(source).evaluate({ request: { headers } }), { ok: true, value });
+    assert.deepEqual(compileExpression(source).evaluate(plainAttributes({ request: { headers } })), {
+      ok: true,
+      value,
+    });
   });
 }
 
 test("a header that is not there is an error", () => {
-  const result = compileExpression('request.headers["x-none"]').evaluate({ request: { headers } });
+  const result = compileExpression('request.headers["x-none"]').evaluate(plainAttributes({ request: { headers } }));
   assert.deepEqual(result, { ok: false, error: "field not found: x-none" });
 });
 
@@ -43,6 +47,8 @@ test("a source of headers is asked for one name at a time, in lower case", () =>
     },
     names: () => assert.fail("nobody asked for all names"),
   };
-  compileExpression('request.headers["X-A"] == "v"').evaluate({ request: { headers: celHeaders(source) } });
+  compileExpression('request.headers["X-A"] == "v"').evaluate(
+    plainAttributes({ request: { headers: celHeaders(source) } }),
+  );
   assert.deepEqual(asked, ["x-a"]);
 });

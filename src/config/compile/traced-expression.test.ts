@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { compileExpression } from "../../cel/expression.ts";
+import { plainAttributes } from "../../cel/values/activation.ts";
 import type { TraceMessage } from "../../observe/trace/events.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
@@ -63,7 +64,7 @@ test("an evaluation that fails says why", () => {
 test("without a trace nothing is reported and the value is the same", () => {
   const expression = tracedExpression(compileExpression("jwt.sub"), redaction, false);
   assert.deepEqual(expression.evaluate(anExchange({ jwt: { sub: "ada" } }).attributes), { ok: true, value: "ada" });
-  assert.deepEqual(expression.evaluate({ jwt: { sub: "given" } }), { ok: true, value: "given" });
+  assert.deepEqual(expression.evaluate(plainAttributes({ jwt: { sub: "given" } })), { ok: true, value: "given" });
 });
 
 test("hidden sources are those under the name of a sensitive header, at any depth", () => {

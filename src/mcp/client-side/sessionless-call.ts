@@ -2,7 +2,7 @@
  * One running request of a modern client. The response is JSON with a status that fits its error, or an event stream if
  * the server sends a message first or is slow. If the client disconnects, the call is canceled at the server.
  */
-import type { AttributeSource } from "../../cel/expression.ts";
+import type { Attributes } from "../../core/attributes.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { WireTap } from "../../core/wire.ts";
@@ -107,7 +107,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
     this.#lastWriteMs = env.nowMs();
   }
 
-  get caller(): AttributeSource {
+  get caller(): Attributes {
     return this.#env.report.caller;
   }
 

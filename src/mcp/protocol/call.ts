@@ -5,7 +5,7 @@
 
 import { surface } from "../../base/errors.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
-import type { AttributeSource } from "../../cel/expression.ts";
+import type { Attributes } from "../../core/attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
@@ -57,7 +57,7 @@ export interface Call {
   /** The headers of the client's HTTP request. A target forwards only the configured ones. */
   readonly headers?: HeaderList | undefined;
   /** The attributes of the client's request for CEL expressions; undefined for calls of the gateway itself. */
-  readonly caller?: AttributeSource | undefined;
+  readonly caller?: Attributes | undefined;
   /** Receives findings of guards in shadow mode; undefined for calls of the gateway itself. */
   readonly watched?: ShadowReporter | undefined;
   /** Records the messages of the call; undefined unless the client's request is traced. */

@@ -5,7 +5,7 @@
 
 import { surface } from "../../base/errors.ts";
 import { runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
-import type { AttributeSource } from "../../cel/expression.ts";
+import type { Attributes } from "../../core/attributes.ts";
 import type { BackendProblem } from "../../core/backend.ts";
 import type { McpOutcome } from "../../core/facts.ts";
 import { elements, find, findInSteps, lineBytesInSteps, member, occursInSteps, slice } from "../../json/json-text.ts";
@@ -27,7 +27,7 @@ export interface CallOutcome {
 /** Receives the outcome once per request, before the response is sent, with the response text if there is one. */
 export interface CallReport {
   /** The attributes of the client's HTTP request for CEL expressions. */
-  readonly caller: AttributeSource;
+  readonly caller: Attributes;
   /** Read at the start of the call, only if guards in shadow mode check its response. */
   readonly watched: ShadowReporter;
   ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome, answer?: string): void;

@@ -4,7 +4,7 @@
  */
 
 import type { Linked } from "../../base/linked-list.ts";
-import type { AttributeSource } from "../../cel/expression.ts";
+import type { Attributes } from "../../core/attributes.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -79,7 +79,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
     this.#report = report;
   }
 
-  get caller(): AttributeSource {
+  get caller(): Attributes {
     return this.#report.caller;
   }
 

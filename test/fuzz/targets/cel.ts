@@ -3,6 +3,7 @@
  * logic come out as a second evaluator has them, which works on the tree that the expression was written from.
  */
 import { compileExpression, ExpressionError } from "../../../src/cel/expression.ts";
+import { plainAttributes } from "../../../src/cel/values/activation.ts";
 import { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 
@@ -86,7 +87,7 @@ function bool(random: Random, depth: number): Known {
 function checkKnown(seed: number): string {
   const random = new Random(Math.trunc(seed) >>> 0);
   const known = random.oneIn(2) ? int(random, 3) : bool(random, 3);
-  const result = compileExpression(known.text).evaluate({});
+  const result = compileExpression(known.text).evaluate(plainAttributes({}));
   if (known.value === undefined) expect(!result.ok, `no error in ${known.text}`);
   else {
     expect(result.ok, `${known.text}: ${result.ok ? "" : result.error}`);
@@ -97,7 +98,7 @@ function checkKnown(seed: number): string {
 
 function expectQuick(source: string): void {
   const began = process.cpuUsage();
-  refusalOf(() => void compileExpression(source).evaluate({}), ExpressionError);
+  refusalOf(() => void compileExpression(source).evaluate(plainAttributes({})), ExpressionError);
   const { user } = process.cpuUsage(began);
   expect(user < MAX_CPU_MS * 1000, `it took ${user / 1000} ms`);
 }
@@ -142,10 +143,11 @@ export const cel = defineTarget<Input>({
         jwt: claims,
         request: { path: "/aaaaaaaaaaaaaaaaaaaaaaaa", headers: { "x-a": "aaaa" }, method: "GET" },
       };
-      const result = expression.evaluate(values);
-      expectSame(expression.evaluate(values), result, "the second time");
+      const result = expression.evaluate(plainAttributes(values));
+      expectSame(expression.evaluate(plainAttributes(values)), result, "the second time");
       if (treeSeed % EXPLAINED_ONE_IN === 1)
-        for (const clause of expression.explain(values)) expect(typeof clause === "object", "an explanation");
+        for (const clause of expression.explain(plainAttributes(values)))
+          expect(typeof clause === "object", "an explanation");
       outcome = result.ok
         ? `value ${Array.isArray(result.value) ? "list" : typeof result.value}`
         : `error ${result.error.slice(0, 24)}`;
