@@ -1,5 +1,5 @@
 /**
- * The examples of `--help`, by command. A test checks that every command has at least one.
+ * The examples that `--help` prints for each command. A test checks that every command has one.
  */
 import type { Command } from "commander";
 

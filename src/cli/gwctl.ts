@@ -1,6 +1,5 @@
 /**
- * The command tree of gwctl. Commands are loaded when they are called, so that help and version are fast. Every failure
- * is one line that includes a fix.
+ * The command tree of gwctl. Each command is imported when it is called, so that `--help` and completion are fast.
  */
 import { Command, CommanderError } from "commander";
 import { VERSION } from "../base/version.ts";
@@ -8,9 +7,9 @@ import { addExamples } from "./examples.ts";
 import { withTarget } from "./instance/target.ts";
 import { CliError, type Terminal } from "./terminal/terminal.ts";
 
-/** Resolves with the exit code: 0 done, 1 failed, 2 wrong usage. */
+/** Resolves with the exit code: 0 for success, 1 for a failure, 2 for wrong usage. */
 export async function runGwctl(argv: readonly string[], terminal: Terminal): Promise<number> {
-  // Everything after `--` belongs to curl.
+  // Arguments after `--` are passed to curl.
   const dashes = argv.indexOf("--");
   const request = dashes < 0 ? undefined : argv.slice(dashes + 1);
   const own = dashes < 0 ? argv : argv.slice(0, dashes);
@@ -40,7 +39,7 @@ function listed(commands: readonly string[]): string {
 }
 
 function createProgram(terminal: Terminal, request: readonly string[] | undefined): Command {
-  // The flags that select a gateway are accepted before, between and after the words of a command.
+  // Target flags such as `--admin-port` are accepted at every level of the command path.
   const program = withTarget(new Command("gwctl"))
     .description("Inspects a running gateway: what happened to a request, and why.")
     .version(`gwctl ${VERSION}`, "-V, --version")
@@ -258,14 +257,12 @@ Common commands:
   return program;
 }
 
-/** Flags before or between the words apply unless repeated at the end. */
+/** A flag at an outer level applies unless the command sets it. */
 function inheritFlags(command: Command): void {
   for (let above = command.parent; above; above = above.parent)
     for (const [name, value] of Object.entries(above.opts()))
       if (command.getOptionValue(name) === undefined) command.setOptionValueWithSource(name, value, "cli");
 }
-
-// `gwctl proxy …`: the commands for one running gateway, with their help. Each command is loaded when it is called.
 
 const INSTANCE = "gateway/<name> or pod/<name> in a cluster; default: the gateway on this machine";
 
@@ -351,9 +348,10 @@ function addProfile(proxy: Command, terminal: Terminal): void {
     );
 }
 
-// Suggests the full command for a shortened one: `gwctl proxy trace` for `gwctl trace`.
-
-/** Returns the full commands that end with the first word, unless any argument is a top-level command. */
+/**
+ * Suggests full commands for a shortened one, such as `gwctl proxy trace` for `gwctl trace`. Returns an empty list if
+ * any argument is a top-level command.
+ */
 function misplacedCommand(program: Command, argv: readonly string[]): readonly string[] {
   const tops = new Set(["help", ...program.commands.flatMap((one) => [one.name(), ...one.aliases()])]);
   const word = argv.find((argument) => !argument.startsWith("-"));

@@ -1,5 +1,5 @@
 /**
- * Sends a request to the API server of a kubeconfig, and reports its error message.
+ * Sends requests to the Kubernetes API server of a kubeconfig.
  */
 import { openFetcher } from "../../http/client/fetcher.ts";
 import type { Cluster } from "../../kubernetes/kubeconfig.ts";
@@ -36,7 +36,7 @@ export function reasonOf(body: Buffer): string {
     const { message } = JSON.parse(body.toString()) as { message?: unknown };
     if (typeof message === "string") return printable(message);
   } catch {
-    // The body is not a Kubernetes Status object, so its first line is used.
+    // The body is not a Kubernetes Status object. Use its first line instead.
   }
   return printable(body.toString().slice(0, 200).split("\n", 1)[0] ?? "");
 }

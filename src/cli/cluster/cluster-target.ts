@@ -1,6 +1,7 @@
 /**
- * Opens a gateway in a cluster. `gateway/<name>` finds its pods by the label of the Gateway API; `pod/<name>` names one
- * pod. The admin interface listens on loopback only, so gwctl connects through the API server's port-forward.
+ * Connects to a gateway in a cluster. `gateway/<name>` finds a running pod by its Gateway API label, and `pod/<name>`
+ * names the pod. The admin interface listens on loopback only, so gwctl connects through the API server's
+ * port-forward.
  */
 import { createServer, type Server } from "node:net";
 import { Duplex } from "node:stream";
@@ -11,7 +12,7 @@ import type { Target, TargetFlags } from "../instance/target.ts";
 import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";
 import { reasonOf, requestCluster } from "./cluster-request.ts";
 
-/** Set on the pods of a Gateway (GEP-1762). */
+/** The label is set on the pods of a Gateway (GEP-1762). */
 const GATEWAY_LABEL = "gateway.networking.k8s.io/gateway-name";
 const NAME = /^(?:(gateway|gateways|gtw|pod|pods)\/)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)$/;
 
@@ -67,7 +68,9 @@ async function findPod(cluster: Cluster, gateway: string, terminal: Terminal): P
   );
 }
 
-/** A rejected WebSocket upgrade has no readable reason, so the same path is requested again without the upgrade. */
+/**
+ * A rejected WebSocket upgrade carries no error message, so gwctl repeats the request without the upgrade to get one.
+ */
 async function rejectionReason(cluster: Cluster, path: string, error: Error, terminal: Terminal): Promise<string> {
   const { status, body } = await requestCluster(cluster, path, terminal);
   if (status === 401 || status === 404) return `the cluster responded with ${status}: ${reasonOf(body)}`;
@@ -91,17 +94,16 @@ function podsOf(body: Buffer, cluster: Cluster): Pod[] {
     const { items } = JSON.parse(body.toString()) as { items?: Pod[] };
     if (Array.isArray(items)) return items;
   } catch {
-    // Not JSON: throws below.
+    // Invalid JSON is reported below.
   }
   throw new CliError(`${cluster.server} is not a Kubernetes API server`);
 }
 
-/** A pod without conditions counts as ready. */
 function isReady({ status }: Pod): boolean {
   return status?.conditions?.some(({ type, status: is }) => type === "Ready" && is !== "True") !== true;
 }
 
-/** Listens on a loopback port and forwards its connections to the pod, for requests sent in inject mode. */
+/** Listens on a loopback port and forwards its connections to the pod. curl connects to this port in inject mode. */
 function forwardLocally(forward: () => Promise<Duplex>): Promise<{ server: Server; port: number }> {
   const server = createServer((client) => {
     client.on("error", () => undefined);
@@ -123,9 +125,8 @@ function forwardLocally(forward: () => Promise<Duplex>): Promise<{ server: Serve
   });
 }
 
-// One connection to a port of a pod, through the Kubernetes API server's port-forward over a WebSocket (subprotocol
-// v4.channel.k8s.io): byte 0 of every message is its channel, 0 for data and 1 for errors, and the first message of
-// each channel only repeats the port.
+// Kubernetes port-forwarding over a WebSocket (subprotocol v4.channel.k8s.io). The first byte of each message is the
+// channel: 0 for data, 1 for errors. The first message of each channel contains only the port.
 
 const DATA_CHANNEL = 0;
 const ERROR_CHANNEL = 1;
@@ -135,7 +136,7 @@ export function portForwardPath(cluster: Cluster, pod: string, port: number): st
   return `/api/v1/namespaces/${encodeURIComponent(cluster.namespace)}/pods/${pod}/portforward?ports=${port}`;
 }
 
-/** Rejects if the upgrade fails; a plain request to the same path returns the reason. */
+/** Rejects if the WebSocket upgrade fails. */
 export async function openPortForward(cluster: Cluster, pod: string, port: number): Promise<Duplex> {
   const seen = new Set<number>();
 
@@ -159,7 +160,7 @@ export async function openPortForward(cluster: Cluster, pod: string, port: numbe
     },
   );
 
-  // The WebSocket buffers all data it is given, so neither direction applies backpressure.
+  // The WebSocket buffers without a limit, so the stream applies no backpressure.
   const duplex = new Duplex({
     read: () => undefined,
     write(chunk: Buffer, _encoding, done) {

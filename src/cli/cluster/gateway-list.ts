@@ -48,7 +48,7 @@ function itemsOf(body: Buffer): Gateway[] {
     const { items } = JSON.parse(body.toString()) as { items?: unknown };
     if (Array.isArray(items)) return items as Gateway[];
   } catch {
-    // Not JSON: throws below.
+    // Invalid JSON is reported below.
   }
   throw new CliError("the response of the cluster is not a list of Gateways");
 }

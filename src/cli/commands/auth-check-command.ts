@@ -1,6 +1,6 @@
 /**
- * `gwctl auth check -f <config>`: checks each step of every login in a configuration against the real provider, without
- * a running gateway. This is the only command that shares code with the gateway, so that code is loaded on demand.
+ * `gwctl auth check -f <config>`: checks each step of every login in a configuration against the real provider,
+ * without a running gateway. The configuration loader is imported on demand to keep gwctl fast to start.
  */
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
@@ -67,7 +67,6 @@ function lineOf({ leg, ok, message, hint }: LoginLeg): string {
   return printable(hint === undefined ? line : `${line}    ${" ".repeat(14)} → ${hint}\n`);
 }
 
-/** Reports an unreadable path as a one-line error. */
 function sourcesOf<T>(read: () => T): T {
   try {
     return read();

@@ -1,6 +1,6 @@
 /**
- * Shell completion, generated from the command tree: `source <(gwctl completion bash)`. Request IDs, backends and limit
- * keys come from the gateway on this machine; without one, completion prints nothing.
+ * Generates shell completion from the command tree: `source <(gwctl completion bash)`. Request IDs, backends and
+ * limit keys are read from the gateway on this machine. If it is not running, they are omitted.
  */
 import type { Command } from "commander";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
@@ -11,7 +11,10 @@ import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";
 import { type Fields, listOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
-/** The values that may follow a command or flag: fixed words, or names from the gateway. */
+/**
+ * Lists the values that can follow a command or flag. A string names a reader in READERS, and an array lists fixed
+ * words.
+ */
 const VALUES: readonly (readonly [path: string, flag: string, values: readonly string[] | string])[] = [
   ["explain", "", "requests"],
   ["cel", "--request", "requests"],
@@ -36,7 +39,6 @@ export function completionScript(program: Command, shell: string): string {
   }
 }
 
-/** Maps a command path such as `proxy profile` to the words that may follow it. */
 function wordsByPath(program: Command): Map<string, string[]> {
   const words = new Map<string, string[]>();
   const visit = (command: Command, path: string): void => {
@@ -88,7 +90,6 @@ complete -o default -F _gwctl gwctl
 `;
 }
 
-/** A shell string with the words, or with a command that reads them from the gateway. */
 function source(values: readonly string[] | string): string {
   if (typeof values !== "string") return values.join(" ");
   return `$(gwctl \${port:+-p "$port"} complete-names ${values} 2>/dev/null)`;

@@ -16,7 +16,7 @@ export interface ConfigFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** The parts of a dump that gwctl reads; everything else is passed on. */
+/** gwctl reads the declared fields and prints all other fields unchanged. */
 export interface ConfigDump {
   readonly listeners?: readonly { name: string; port: number; protocol: string; routes: readonly string[] }[];
   readonly routes?: readonly {
@@ -57,7 +57,7 @@ export async function configTable(
   const dump = await loadDump(name, flags, terminal);
   if (format !== "short") terminal.out(await rendered(dump[part] ?? [], format));
   else {
-    // Backends without `host` are shown as the start of their JSON.
+    // A backend without `host` is shown as a JSON summary.
     const maxLastChars = part === "backends" ? SUMMARY_CHARS : MESSAGE_CHARS;
     terminal.out(table(rowsOf(part, dump), { paint: paintOf(terminal), maxLastChars }));
   }
@@ -147,7 +147,6 @@ export async function policies(name: string | undefined, flags: ConfigFlags, ter
   }
 }
 
-/** Standalone policies have a target; policy resources have a name, targetRefs and a status. */
 function row(entry: PolicyEntry): string[] {
   if (entry.target !== undefined) {
     const [kind, target] = Object.entries(entry.target)[0] ?? ["", ""];

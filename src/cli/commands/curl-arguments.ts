@@ -1,11 +1,10 @@
 /**
- * The curl arguments of inject mode (spec 4.4). curl runs without a shell and always connects to the gateway's
- * listener. Only arguments that shape the request are accepted. Arguments that send it to another host, write files,
- * read a configuration file or start a second request are rejected.
+ * Parses the curl arguments of inject mode (spec 4.4). Only options that shape the request are accepted, because an
+ * option could otherwise send the request to another host, write files or read a configuration file.
  */
 import { usageError } from "../terminal/terminal.ts";
 
-/** Options of curl that shape a request, and whether they take a value. */
+/** Maps each accepted curl option to whether it takes a value. */
 const LONG: Readonly<Record<string, boolean>> = {
   "--request": true,
   "--header": true,
@@ -75,11 +74,10 @@ const SHORT: Readonly<Record<string, string>> = {
 };
 
 export interface InjectedRequest {
-  /** The URL as given; curl normalizes paths such as `/a/../b`. */
+  /** The URL is kept as typed, because curl normalizes paths such as `/a/../b`. */
   readonly url: string;
-  /** The options and values as given, without the URL. */
   readonly args: readonly string[];
-  /** The `x-request-id` that the user chose. */
+  /** Undefined unless the user set the `x-request-id` header. */
   readonly requestId: string | undefined;
 }
 
@@ -123,7 +121,6 @@ function longOption(word: string): ReadOption {
   return { name: word, needsValue: takesValue, attached: undefined };
 }
 
-/** Parses combined short options such as `-sSXPOST`: flags, then at most one option with its value attached. */
 function shortOptions(word: string): ReadOption {
   for (let i = 1; i < word.length; i++) {
     const name = SHORT[word[i] as string];
@@ -159,22 +156,21 @@ export interface CurlCall {
   readonly url: string;
   readonly args: readonly string[];
   readonly port: number;
-  /** The protocol of the listener, which overrides the scheme of the URL; undefined if unknown. */
+  /** The protocol of the listener, which overrides the scheme of the URL. Undefined if it is not known. */
   readonly scheme: "http" | "https" | undefined;
   readonly requestId: string;
-  /** The user set `x-request-id`. */
   readonly hasRequestId: boolean;
 }
 
 /**
- * Returns the full command line. curl reads no configuration file, uses no proxy, resolves no name, and discards the
- * response body.
+ * Builds the curl command line. curl reads no configuration file, uses no proxy, resolves no host name, and discards
+ * the response body.
  */
 export function curlCommand({ url, args, port, scheme, requestId, hasRequestId }: CurlCall): string[] {
   const sent = scheme === undefined ? url : url.replace(/^https?:/i, `${scheme}:`);
   const host = omittedHost(sent);
   return [
-    // Must be the first argument, otherwise curl reads ~/.curlrc.
+    // curl reads ~/.curlrc unless this is the first argument.
     "--disable",
     "--silent",
     "--show-error",
@@ -182,7 +178,7 @@ export function curlCommand({ url, args, port, scheme, requestId, hasRequestId }
     "*",
     "--proto",
     "=http,https",
-    // Connects to the listener for every host and port; the Host header still contains the host of the URL (spec 4.4).
+    // Every host and port connects to the listener, but the Host header keeps the host of the URL (spec 4.4).
     "--connect-to",
     `::127.0.0.1:${port}`,
     "--output",
@@ -199,8 +195,8 @@ export function curlCommand({ url, args, port, scheme, requestId, hasRequestId }
 }
 
 /**
- * Returns the host with its port if the URL contains the default port of its scheme, which curl would omit from the
- * Host header.
+ * curl omits the default port of the scheme from the Host header. Returns the host and port if the URL contains that
+ * port.
  */
 function omittedHost(url: string): string | undefined {
   const named = /^(https?):\/\/(?:[^/?#]*@)?([^/?#]*:0*(\d+))(?:[/?#]|$)/i.exec(url);

@@ -1,6 +1,6 @@
 /**
- * `gwctl import <kind> <file>`: converts another program's configuration and prints the result, which the gateway's own
- * loader has validated. Comments at the top list omitted fields and differences in behavior.
+ * `gwctl import <kind> <file>`: converts another program's configuration and prints the result, which the gateway's
+ * own loader has validated. Comments at the top list omitted fields and differences in behavior.
  */
 import { readFileSync } from "node:fs";
 import { importAgentgateway } from "../import/agentgateway.ts";
@@ -50,7 +50,7 @@ function readText(file: string, terminal: Terminal): string {
   return file === "-" ? terminal.readStdin() : readFileSync(file, "utf8");
 }
 
-/** Removes whole-line comments, which editors allow in their JSON files. */
+/** Editors allow whole-line comments in their JSON files. */
 function withoutComments(text: string): string {
   return text.replaceAll(/^\s*\/\/.*$/gm, "");
 }
@@ -67,7 +67,7 @@ function commentsOf({ leftOut, differs, closed }: Conversion, kind: string): str
   ].join("");
 }
 
-/** Removes line breaks, because a name from the source must not end the comment. */
+/** A line break in a name from the source would end the YAML comment. */
 function oneLine(text: string): string {
   return printable(text.replaceAll(/\s+/g, " "));
 }

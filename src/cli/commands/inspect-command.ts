@@ -1,6 +1,6 @@
 /**
- * `gwctl proxy memory|tasks|limits`, `gwctl budgets` and `gwctl cel`: data of the admin interface as a table or as
- * JSON.
+ * `gwctl proxy memory|tasks|limits`, `gwctl budgets` and `gwctl cel`: prints data from the admin interface as tables
+ * or JSON.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -18,12 +18,11 @@ import { limitsText } from "../views/limits-view.ts";
 import { ageText, bytesText, counted, type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
-/** A field that each response contains. */
+/** Each response must contain this field, which shows that a gateway sent it. */
 const FIELDS = { memory: "process", tasks: "tasks", limits: "rules", budgets: "budgets" } as const;
 
 export interface InspectFlags extends TargetFlags {
   readonly output?: string;
-  /** For `limits` and `budgets`: shows only entries whose key contains this string. */
   readonly key?: string;
 }
 
@@ -88,12 +87,10 @@ function readEvaluation(text: string, display: string): Evaluation {
     const value = JSON.parse(text) as Evaluation | null;
     if (Array.isArray(value?.clauses)) return value as Evaluation;
   } catch {
-    // Not JSON: throws below.
+    // Invalid JSON is reported below.
   }
   throw new CliError(`${display} did not evaluate the expression: is that a gateway's admin interface?`);
 }
-
-// Formats budgets and their spending as a table, sorted by usage, with exhausted budgets in red.
 
 const NEARLY_FULL = 0.8;
 
@@ -133,9 +130,6 @@ function toneOf(share: number): Tone | undefined {
   return share >= NEARLY_FULL ? "warn" : undefined;
 }
 
-// Formats `/memory` as tables: process memory, the V8 heap by space, and memory held by each component.
-
-/** Above this share of its limit, the heap is close to exhaustion. */
 const HEAP_WARN_SHARE = 0.8;
 
 export function memoryText(memory: Fields, paint: Paint): string {
@@ -164,7 +158,7 @@ function size(bytes: unknown): string {
   return bytesText(numberOf(bytes));
 }
 
-/** Formats an object as `inFlight 0, kept 9`. List entries are separated by semicolons. */
+/** Formats an object as `inFlight 0, kept 9`, and separates the entries of a list with semicolons. */
 function partText(value: unknown): string {
   if (value === null || value === undefined) return "-";
   if (Array.isArray(value)) return value.length === 0 ? "nothing" : value.map(partText).join("; ");
@@ -177,9 +171,6 @@ function partText(value: unknown): string {
     })
     .join(", ");
 }
-
-// Formats `/debug/tasks` as a tree of listeners with their requests, MCP sessions and child processes, each with its
-// age.
 
 export function tasksText(report: Fields, paint: Paint): string {
   const process = fieldsOf(report.process);
@@ -200,7 +191,6 @@ function rowsOf(task: Fields, depth: number): Cell[][] {
     typeof task.ageMs === "number" ? ageText(task.ageMs) : "-",
     detailText(fieldsOf(task.detail)),
   ];
-  // Shows each server of an MCP session in its own row.
   const targets = listOf(fieldsOf(task.detail).targets).map((one): Cell[] => {
     const { target, state, ...rest } = one;
     const tone = state === "down" ? "bad" : state === "up" ? "good" : undefined;

@@ -1,4 +1,6 @@
-/** Conversion of LiteLLM's price data to a model catalog. */
+/**
+ * Conversion of LiteLLM's price data to a model catalog.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parsePriceCatalogue } from "../../llm/usage/prices.ts";

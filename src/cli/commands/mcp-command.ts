@@ -1,7 +1,7 @@
 /**
- * `gwctl mcp lock` writes the current tools of every MCP server to the lock file, so that a gateway with `toolsLock`
- * withholds later changes. It shows the differences first and omits suspicious tools unless accepted. `gwctl mcp
- * connections` lists accounts that users connected at MCP servers with `oauth`; `--test` and `--revoke` take an ID.
+ * `gwctl mcp lock` writes the tools of every MCP server to the lock file, so that a gateway with `toolsLock`
+ * withholds later changes. `gwctl mcp connections` lists, tests and revokes the accounts that users connected at MCP
+ * servers.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -39,7 +39,7 @@ interface Change {
   readonly suspicious: readonly string[];
 }
 
-/** Servers may have to start, and each may take a minute. */
+/** Allows time for servers to start, which can take a minute. */
 const LOCK_TIMEOUT_MS = 90_000;
 
 export async function mcpLock(name: string | undefined, flags: McpLockFlags, terminal: Terminal): Promise<void> {
@@ -65,7 +65,7 @@ export async function mcpLock(name: string | undefined, flags: McpLockFlags, ter
     terminal.err(`all tools match ${flags.lockFile}\n`);
     return;
   }
-  // Drops servers that the configuration no longer has; keeps those of other backends.
+  // Servers that are no longer configured are dropped. With --backend, servers of other backends are kept.
   const present = new Map(inspected.map(({ target }) => [target, locked.get(target) ?? new Map()]));
   const tools = withChanges(flags.backend === undefined ? present : new Map([...locked, ...present]), accepted);
   orFail(() => writeLockFile(flags.lockFile, tools), `cannot write ${flags.lockFile}: `);
@@ -100,7 +100,6 @@ async function inspect(
   }
 }
 
-/** Wraps long lines with deeper indentation. */
 function describeChange(
   { target, tool, state, difference, suspicious }: Change,
   columns = Number.POSITIVE_INFINITY,
@@ -144,7 +143,7 @@ interface Connection {
   readonly renews: boolean;
 }
 
-/** Allows for a request to the server and one to its authorization server. */
+/** Allows time for one request to the MCP server and one to its authorization server. */
 const CONNECTION_TIMEOUT_MS = 60_000;
 
 export async function mcpConnections(

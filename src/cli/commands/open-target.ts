@@ -1,5 +1,5 @@
 /**
- * Opens the gateway that a command talks to. Code for clusters is loaded only for a target in one.
+ * Connects to the gateway that a command uses. The Kubernetes code is imported only for a gateway in a cluster.
  */
 import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
@@ -34,14 +34,13 @@ export interface ReportFlags extends TargetFlags {
 
 interface ReportView<Report> {
   readonly path: string;
-  /** The name of a list that every report contains. */
+  /** The response must contain this list, which shows that a gateway sent it. */
   readonly list: keyof Report & string;
   isEmpty(report: Report): boolean;
   nothing(report: Report): string;
   draw(report: Report, paint: Paint): string;
 }
 
-/** Prints a report of a gateway as text, or unchanged with `-o json`. */
 export async function showReport<Report extends object>(
   instance: string | undefined,
   flags: ReportFlags,

@@ -1,6 +1,6 @@
 /**
- * `gwctl prices import`: converts the price data that LiteLLM publishes to a catalog for `modelCatalog`, on standard
- * output or in a file. The data is read from a file; nothing is downloaded.
+ * `gwctl prices import`: converts a local copy of LiteLLM's `model_prices_and_context_window.json` to a catalog for
+ * `modelCatalog`.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
@@ -39,9 +39,8 @@ function readData(file: string): Readonly<Record<string, unknown>> {
   throw new CliError(`${file} is not a JSON object`);
 }
 
-// Converts LiteLLM's `model_prices_and_context_window.json` to a model catalog: US dollars per million tokens,
-// including cached tokens, reasoning tokens and tiers for long prompts. Models that are not priced by the token, and
-// prices for batch, flex and priority processing, are omitted.
+// Prices are in US dollars per million tokens. Models that are not priced per token, and prices for batch, flex and
+// priority processing, are omitted.
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -66,7 +65,7 @@ export interface Catalogue {
   providers: Record<string, { models: Record<string, { rates: CatalogueRates }> }>;
 }
 
-/** LiteLLM's name of a provider, our name, and the prefix of its model names in LiteLLM. */
+/** Maps LiteLLM's provider name to the gateway's name. The prefix is removed from LiteLLM's model names. */
 const PROVIDERS: readonly (readonly [theirs: string, ours: string, prefix: string])[] = [
   ["openai", "openai", ""],
   ["text-completion-openai", "openai", ""],
@@ -92,7 +91,6 @@ const PROVIDERS: readonly (readonly [theirs: string, ours: string, prefix: strin
 
 const MODES = new Set(["chat", "responses", "completion", "embedding"]);
 const TIER = /^input_cost_per_token_above_(\d+)k_tokens$/;
-/** Decimal places of a rounded price; prices per token have far fewer significant digits. */
 const DIGITS = 9;
 
 export function fromLitellm(data: Json): Catalogue {
@@ -104,7 +102,7 @@ export function fromLitellm(data: Json): Catalogue {
     if (known === undefined || rates === undefined) continue;
     const [, ours, prefix] = known;
     const model = name.startsWith(prefix) ? name.slice(prefix.length) : name;
-    // A name with a path prefix, such as a region, is the price in one region only.
+    // A remaining slash separates a prefix such as a region. Regional prices are omitted.
     if (model === "" || (model.includes("/") && !SLASHED.has(ours))) continue;
     providers[ours] ??= { models: {} };
     providers[ours].models[model] ??= { rates };
@@ -112,7 +110,6 @@ export function fromLitellm(data: Json): Catalogue {
   return { providers };
 }
 
-/** Providers whose own model names contain a slash. */
 const SLASHED = new Set(["togetherai", "fireworks", "deepinfra", "groq"]);
 
 function ratesOf(entry: Json): CatalogueRates | undefined {

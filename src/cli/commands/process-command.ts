@@ -1,7 +1,6 @@
 /**
- * Commands for the process of a running gateway: `gwctl proxy log` reads or sets the log filter until the next start,
- * `gwctl upgrade` starts the program on disk and hands over to it, `gwctl proxy profile cpu|heap` (spec 4.4) writes a
- * profile for `go tool pprof`.
+ * Commands for the process of a running gateway: `gwctl proxy log` shows or sets the log filter, `gwctl upgrade`
+ * replaces the running program, and `gwctl proxy profile cpu|heap` (spec 4.4) writes a profile for `go tool pprof`.
  */
 
 import { accessSync, constants, statSync } from "node:fs";
@@ -12,7 +11,7 @@ import type { TargetFlags } from "../instance/target.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
-/** The prefix of each response (spec 4.2). */
+/** Every response starts with this prefix (spec 4.2). */
 const CURRENT = "current log level is ";
 
 export interface LogFlags extends TargetFlags {
@@ -40,7 +39,9 @@ export async function log(name: string | undefined, flags: LogFlags, terminal: T
   }
 }
 
-/** Returns the current filter with the given modules changed, for example `info,mcp=trace` with `--set admin=debug`. */
+/**
+ * Applies the changes to the current filter. For example, `info,mcp=debug` with `mcp=trace` becomes `info,mcp=trace`.
+ */
 function merged(response: string, changes: readonly string[]): string {
   const current = response.slice(CURRENT.length).trim().split(",");
   const clauses = new Map(current.map((clause) => [clause.includes("=") ? clause.split("=", 1)[0] : "", clause]));
@@ -52,7 +53,7 @@ function merged(response: string, changes: readonly string[]): string {
   return [...clauses.values()].join(",");
 }
 
-/** The gateway gives up after 60 s. */
+/** Exceeds the 60 s after which the gateway cancels an upgrade. */
 const UPGRADE_TIMEOUT_MS = 70_000;
 
 export async function upgrade(name: string | undefined, flags: TargetFlags, terminal: Terminal): Promise<void> {
@@ -67,9 +68,7 @@ export async function upgrade(name: string | undefined, flags: TargetFlags, term
 
 export const DEFAULT_SECONDS = 30;
 const MAX_SECONDS = 300;
-/** Additional time for encoding and sending the profile. */
 const SLACK_MS = 15_000;
-/** The first bytes of every profile. */
 const GZIP = Buffer.of(0x1f, 0x8b);
 
 export interface ProfileFlags extends TargetFlags {
@@ -111,7 +110,7 @@ function secondsOf(text: string | undefined): number {
   return seconds;
 }
 
-/** Checked before the profile starts, because a profile that cannot be written is lost. */
+/** Checks the path before profiling starts, because a profile that cannot be written is lost. */
 function checkOutputPath(named: string | undefined): void {
   const file = named ?? ".";
   try {
@@ -125,7 +124,7 @@ function checkOutputPath(named: string | undefined): void {
 
 function write(file: string, body: Buffer, wasNamed: boolean): void {
   try {
-    // A generated name must not overwrite a file; a name given by the user may.
+    // A generated file name must not overwrite an existing file, but a name that the user chose may.
     if (wasNamed) replaceFile(file, body);
     else createFile(file, body);
   } catch (error) {
@@ -133,7 +132,7 @@ function write(file: string, body: Buffer, wasNamed: boolean): void {
   }
 }
 
-/** `YYYYMMDD-HHMMSS` in local time, as the user's clock shows it. */
+/** Returns `YYYYMMDD-HHMMSS` in local time. */
 function timestamp(now: number): string {
   const date = new Date(now);
   const two = (value: number): string => String(value).padStart(2, "0");

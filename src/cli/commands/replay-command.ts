@@ -1,7 +1,6 @@
 /**
- * `gwctl record` saves requests of a gateway to a file, without bodies and credentials, sampled and bounded. `gwctl
- * replay` sends them to a gateway, at their original or another pace, and compares the responses: statuses, and with
- * `--policies` routes and policy results from the gateway's own recording. `--header` adds a credential.
+ * `gwctl record` saves requests of a gateway to a file, without bodies and credentials. `gwctl replay` sends them to
+ * a gateway and compares the statuses, and with `--policies` also the routes and policy results.
  */
 import { randomBytes } from "node:crypto";
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
@@ -84,7 +83,7 @@ function readRecording(file: string): RecordedLine[] {
   return text.split("\n").flatMap((line, index) => readLine(line, `${file}:${index + 1}`) ?? []);
 }
 
-/** Reads the gateway's own records of these requests. */
+/** Reads the gateway's own records of the replayed requests, which have the ID prefix. */
 async function recordedBy(flags: ReplayFlags, terminal: Terminal, prefix: string): Promise<Map<string, RecordedLine>> {
   const { admin } = await openTarget(undefined, flags, terminal);
   try {
@@ -109,11 +108,8 @@ function headerOf(text: string): readonly [string, string] {
   return [text.slice(0, colon).trim().toLowerCase(), text.slice(colon + 1).trim()];
 }
 
-// The result of a replay: the number of equal responses, and the differences, grouped.
-
 export interface Replayed {
   readonly line: RecordedLine;
-  /** The request ID of the replay. */
   readonly id: string;
   readonly status: number | null;
   readonly error?: string;
@@ -125,7 +121,7 @@ export interface Difference {
   readonly recorded: string;
   readonly replayed: string;
   requests: number;
-  /** The request IDs of the recording and of the replay. */
+  /** The request IDs in the recording and in the replay. */
   readonly example: readonly [string, string];
 }
 
@@ -133,7 +129,6 @@ export interface ReplayReport {
   readonly sent: number;
   readonly same: number;
   readonly differing: number;
-  /** Requests skipped because of their method. */
   readonly leftOut: number;
   readonly differences: readonly Difference[];
 }
@@ -204,9 +199,7 @@ export function replayText({ sent, same, leftOut, differences }: ReplayReport, p
   return `${table([head, ...rows], { paint, maxLastChars: MESSAGE_CHARS })}${summary}`;
 }
 
-// Sends one recorded request with a new ID and returns the status. Response bodies are discarded.
-
-/** Headers that are not sent because they describe the connection, the missing body, or the recording gateway. */
+/** These headers describe the connection, the missing body, or the recording gateway. */
 const NOT_SENT: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   "expect",
@@ -241,7 +234,7 @@ export function createSender(target: URL, added: readonly (readonly [string, str
           sent.on("error", (error) => resolve({ status: null, error: error.message }));
           sent.end();
         } catch (error) {
-          // The path or a header contains characters that cannot be sent.
+          // Node.js throws if the path or a header contains invalid characters.
           resolve({ status: null, error: (error as Error).message });
         }
       }),
@@ -270,7 +263,7 @@ export interface RecordFlags extends TargetFlags {
   readonly last?: boolean;
 }
 
-/** The maximum size of a recording; later requests are dropped. */
+/** Recording stops at this file size. */
 const MAX_RECORDING_BYTES = 256 * 1024 * 1024;
 
 export async function record(name: string | undefined, flags: RecordFlags, terminal: Terminal): Promise<void> {
@@ -279,7 +272,6 @@ export async function record(name: string | undefined, flags: RecordFlags, termi
   const seconds = flags.seconds === undefined ? undefined : numberOf("--seconds", flags.seconds, 1, 86_400);
   const { admin } = await openTarget(name, flags, terminal);
   try {
-    // Readable by the owner only.
     const file = openFile(flags.output);
     let written = 0;
     let bytes = 0;
@@ -332,12 +324,11 @@ function lines(onLine: (line: string) => void): (chunk: Buffer) => void {
   };
 }
 
-// One line of a recording, written by `gwctl record` and read by `gwctl replay`: the request without body and
-// credentials, and its outcome.
+// The format of a recording: one JSON object per line.
 
 export interface RecordedLine {
   readonly id: string;
-  /** Milliseconds since 1970. */
+  /** Unix time in milliseconds. */
   readonly at: number;
   readonly method: string;
   readonly host: string;
@@ -347,7 +338,7 @@ export interface RecordedLine {
   readonly status: number | null;
   readonly code: string | null;
   readonly policies: readonly string[];
-  /** Alternating names and values. */
+  /** Names and values alternate. */
   readonly headers: readonly string[];
 }
 

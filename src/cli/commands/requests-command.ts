@@ -1,5 +1,5 @@
 /**
- * `gwctl requests` and `gwctl explain <id>`: recent requests as a table, and the details of one.
+ * `gwctl requests` lists recent requests, and `gwctl explain <id>` shows the details of one.
  */
 import { StringDecoder } from "node:string_decoder";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
@@ -112,9 +112,6 @@ function describeRequest(request: RequestDetail, older: number, paint: Paint): s
   return lines.join("");
 }
 
-// `gwctl requests --follow`: prints the last requests, then each new one when it completes, until Ctrl-C or until the
-// gateway shuts down.
-
 const DATA = "data:";
 
 export interface FollowOptions {
@@ -132,7 +129,7 @@ export async function follow(admin: AdminClient, options: FollowOptions, termina
     if (!options.isShown(record)) return;
     terminal.out(options.isJson ? printable(`${JSON.stringify(record)}\n`) : followRow(record, paint));
   };
-  // Subscribes before reading past requests, so that none is missed; new requests are queued until then.
+  // Subscribes before reading past requests, so that no request is missed. New requests are queued in the meantime.
   let early: RequestRecord[] | undefined = [];
   const lines = lineReader((line) => {
     if (!line.startsWith(DATA)) return;
@@ -175,9 +172,9 @@ function recordOf(text: string): RequestRecord {
 }
 
 const HEAD = ["TIME", "ID", "STATUS", "MS", "REQUEST", "ROUTE", "SUBJECT", "REASON"];
-/** Fixed column widths, because rows are printed before later rows are known. */
+/** Rows are printed as they arrive, so the column widths are fixed. */
 const WIDTHS = [12, 16, 6, 8, 28, 12, 12, 0];
-/** On a narrower terminal, the last three columns are printed below the row, so that times and IDs are not wrapped. */
+/** On a narrower terminal, the last three columns are printed below the row to keep times and IDs on one line. */
 const WIDE_COLUMNS = 125;
 const NARROW_HEAD = [...HEAD.slice(0, 5), "ROUTE, SUBJECT, REASON"];
 const NARROW_WIDTHS = WIDTHS.slice(0, 5);
@@ -223,7 +220,7 @@ function row(record: RequestRecord): Cell[] {
   ];
 }
 
-/** Returns the error code and any details. A tool call can fail inside a response with status 200. */
+/** A tool call can fail inside a response with status 200. */
 function reasonOf({ failure, mcp }: RequestRecord): string {
   if (failure !== undefined) return `${failure.code}: ${(failure.detail ?? failure.message).replaceAll(/\s+/g, " ")}`;
   return mcp?.outcome === undefined || mcp.outcome === "ok" ? "" : mcp.outcome;

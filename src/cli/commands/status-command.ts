@@ -1,6 +1,6 @@
 /**
- * `gwctl status`: the whole gateway on one screen. The exit code is 0 if it serves, even with problems; scripts read
- * `-o json`.
+ * `gwctl status`: shows the gateway on one screen. The exit code is 0 even if there are problems. Scripts can read
+ * the problems with `-o json`.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { RequestRecord } from "../../observe/trace/request-record.ts";
@@ -36,7 +36,6 @@ export interface StatusFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** The number of requests that the gateway keeps. */
 const RECORDS = 500;
 
 export async function status(name: string | undefined, flags: StatusFlags, terminal: Terminal): Promise<void> {
@@ -73,7 +72,7 @@ async function readStatus(admin: AdminClient, nowMs: number): Promise<StatusData
   };
 }
 
-/** A gateway that is not ready responds with 503, which is not a failure of this command. */
+/** A gateway that is not ready responds with 503. This is a status to print, not an error. */
 async function readinessOf(admin: AdminClient): Promise<string> {
   try {
     return (await admin.get(ADMIN_PATHS.ready)).body.toString().trim();
@@ -101,14 +100,12 @@ function jsonOf(data: StatusData): Fields {
   };
 }
 
-// Formats the status on one screen: readiness, listeners and backends, and problems as sentences.
-
-/** The maximum number of rows per table; other commands show complete lists. */
+/** The maximum number of rows per table. The listed command shows all of them. */
 const MAX_ROWS = 8;
 
 export interface StatusData {
   readonly display: string;
-  /** `ready`, or the missing parts. */
+  /** Either `ready`, or `not ready, pending: …`. */
   readonly readiness: string;
   readonly dump: Fields;
   readonly report: Fields;
@@ -125,7 +122,6 @@ export interface Provider {
   readonly name: string;
   readonly provider: string;
   readonly isHealthy: boolean;
-  /** Consecutive failures. */
   readonly failures: number;
 }
 
@@ -141,7 +137,7 @@ export function providersOf(dump: Fields): Provider[] {
     }));
 }
 
-/** Returns the problems, the most urgent first. */
+/** Returns the most urgent problems first. */
 export function problemsOf({ readiness, dump, report, rules, traffic }: StatusData): Problem[] {
   const reload = fieldsOf(dump.reload);
   const servers = mcpServersOf(dump, listOf(report.tasks)).filter(({ state }) => state === "failing");

@@ -1,5 +1,6 @@
 /**
- * `gwctl proxy targets`: the MCP servers behind a gateway, which of them are down, why, and their last stderr output.
+ * `gwctl proxy targets`: lists the MCP servers behind a gateway, with the last error and stderr output of failed
+ * servers.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";

@@ -1,7 +1,6 @@
 /**
- * `gwctl top`: the busiest routes, tools, models and keys of the last minute, refreshed until Ctrl-C. Each refresh
- * reads only the newest requests and computes the total from their sequence numbers, so the cost does not grow with
- * traffic.
+ * `gwctl top`: shows the busiest routes, tools, models and keys of the last minute until Ctrl-C. Each refresh reads
+ * at most 500 new requests and derives the total from sequence numbers, so its cost does not grow with traffic.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
@@ -21,13 +20,11 @@ export interface TopFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** The maximum number of requests in one response. */
 const RECORDS = 500;
 const WINDOW_MS = 60_000;
 const MIN_WINDOW_MS = 1_000;
 const ROWS_OF_ALL = 6;
 const ROWS_OF_ONE = 30;
-/** Moves the cursor to the top left and clears the screen and the scrollback. */
 const CLEAR_SCREEN = "\u001b[H\u001b[2J\u001b[3J";
 
 export async function top(name: string | undefined, flags: TopFlags, terminal: Terminal): Promise<void> {
@@ -51,7 +48,7 @@ export async function top(name: string | undefined, flags: TopFlags, terminal: T
         terminal.out(terminal.isInteractive && !flags.once ? CLEAR_SCREEN + screen : screen);
       }
       if (flags.once) return;
-      // Uses a Node timer, because the terminal's clock does not keep the process alive.
+      // The timers of the terminal's clock do not keep the process alive, so this is a Node.js timer.
       await sleep(intervalMs);
     }
   } finally {
@@ -86,7 +83,7 @@ function createWatch(admin: AdminClient): Watch {
       }
       const first = lastSeq;
       const last = records[0]?.seq;
-      // Sequence numbers increase by one per request, so the count between two refreshes is exact.
+      // Sequence numbers increase by one per request, so their difference is the exact count.
       const count = first === undefined || last === undefined ? records.length : last - first;
       lastSeq = last ?? lastSeq;
       const recent = records.filter(({ time }) => Date.parse(time) > nowMs - WINDOW_MS);
@@ -102,7 +99,7 @@ function createWatch(admin: AdminClient): Watch {
   };
 }
 
-/** Detects a restart: the sequence numbers of a new process start again. */
+/** Sequence numbers start again in a new process. */
 async function isRestarted(admin: AdminClient, lastSeq: number): Promise<boolean> {
   const { requests } = await admin.json<{ requests: RequestRecord[] }>(`${ADMIN_PATHS.requests}?limit=1`, "requests");
   return (requests[0]?.seq ?? -1) < lastSeq;
@@ -126,13 +123,11 @@ function secondsOf(text: string): number {
   return seconds;
 }
 
-// Aggregates recent requests by route, MCP tool, model and key. Pure functions from records to a screen.
-
 export type TopKind = "route" | "tool" | "model" | "key";
 
 export const TOP_KINDS: readonly TopKind[] = ["route", "tool", "model", "key"];
 
-/** The records of one refresh; each represents `weight` requests. */
+/** The records of one refresh. Each record represents `weight` requests. */
 export interface Look {
   readonly atMs: number;
   readonly weight: number;
@@ -143,7 +138,7 @@ export interface TopRow {
   readonly name: string;
   readonly perSecond: number;
   readonly requests: number;
-  /** Shares of the requests, 0 to 1. */
+  /** Fractions of the requests, from 0 to 1. */
   readonly failed: number;
   readonly rejected: number;
   readonly p95Ms: number;
@@ -160,7 +155,6 @@ interface Sums {
   readonly durations: number[];
 }
 
-/** Busiest first. */
 export function topRows(looks: readonly Look[], kind: TopKind, windowMs: number): TopRow[] {
   const sums = new Map<string, Sums>();
   for (const { weight, records } of looks)
@@ -192,7 +186,6 @@ export function topRows(looks: readonly Look[], kind: TopKind, windowMs: number)
 
 const TITLES: Readonly<Record<TopKind, string>> = { route: "ROUTE", tool: "TOOL", model: "MODEL", key: "USER OR KEY" };
 
-/** Formats one table for each kind that has rows. */
 export function topText(
   looks: readonly Look[],
   kinds: readonly TopKind[],

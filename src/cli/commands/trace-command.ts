@@ -1,6 +1,6 @@
 /**
- * `gwctl proxy trace` (spec 4.4): waits for the next request, or sends one itself, and shows its trace: as JSON lines,
- * as a plain list, or in the terminal UI. Experimental, like the trace itself (spec 9).
+ * `gwctl proxy trace` (spec 4.4): waits for the next request, or sends one, and shows its trace as JSON lines, as a
+ * plain list, or in the terminal UI. The trace is experimental (spec 9).
  */
 import { randomBytes } from "node:crypto";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
@@ -20,10 +20,11 @@ export interface TraceFlags extends TargetFlags {
   readonly file?: string;
 }
 
-/** A request without a trace reached another gateway, or was rejected before its head was parsed. */
+/**
+ * If no trace arrives in this time, the request reached another gateway or was rejected before its head was parsed.
+ */
 const TRACE_LIMIT_MS = 3_000;
 const BROKEN_OFF = "the trace ended early and later events are missing: is the gateway still running?";
-/** Removes proxy variables, because curl must connect to the listener. */
 const PROXY_VARIABLE = /^(?:https?|all|ftp|no)_proxy$/i;
 
 export async function trace(
@@ -102,13 +103,13 @@ async function show(
     () => screen.complete(),
     (error) => {
       failure = error;
-      // Shows the events received before the stream broke, if any.
+      // Keeps the screen open if some events arrived before the failure.
       if (shown === 0) screen.close();
       else screen.status((error as Error).message);
     },
   );
   await screen.closed;
-  // The user quit while the gateway still waits.
+  // If the user quit, the gateway may still be waiting for a request.
   void running;
   if (failure) throw failure;
 }
@@ -145,7 +146,6 @@ async function inject(
   terminal: Terminal,
   flags: TraceFlags,
 ): Promise<void> {
-  // The ID identifies the injected request among other traffic.
   const requestId = injected.requestId ?? `gwctl-${randomBytes(6).toString("hex")}`;
   const localPort = await target.listenerPort(port);
   const scheme = await schemeOf(target, port);
@@ -168,7 +168,7 @@ async function inject(
     );
     const output = printable(`${result.stdout}${result.stderr}`).trim();
     if (output !== "") view.status(output);
-    // curl also fails for `--fail` or a broken response; the trace is shown if there is one.
+    // curl can also fail because of `--fail` or a broken response, so a trace may still arrive.
     const isWhole = await Promise.race([
       open.ended,
       view.closed.then(() => true),
@@ -186,7 +186,7 @@ async function inject(
   }
 }
 
-/** The URL determines the scheme and host of the request; the gateway determines the protocol of the listener. */
+/** The listener's protocol overrides the scheme of the URL. */
 async function schemeOf(target: Target, port: number): Promise<"http" | "https" | undefined> {
   const { listeners } = await target.admin.json<ListenerDump>(ADMIN_PATHS.configDump, "listeners");
   const found = Array.isArray(listeners) ? listeners.find((listener) => listener?.port === port) : undefined;

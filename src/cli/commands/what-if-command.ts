@@ -23,7 +23,6 @@ export interface WhatIfFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** The displayed fields of the report. */
 interface Report {
   readonly listener: string;
   readonly route: string | null;
@@ -88,7 +87,7 @@ function questionOf(method: string, url: string, flags: WhatIfFlags, terminal: T
       mcp: isMcp ? { method: mcpMethod, tool, arguments: args, prompt, resource } : undefined,
     },
     claims: claims === undefined ? undefined : jsonObject("--claims", claims),
-    // A token on the command line is visible in the process list.
+    // `-` reads the token from standard input, because command lines are visible in the process list.
     token: token === "-" ? terminal.readStdin().trim() : token,
     repeat,
   };
@@ -105,7 +104,7 @@ function jsonObject(flag: string, text: string): Readonly<Record<string, unknown
     const value: unknown = JSON.parse(text);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   } catch {
-    // Not JSON: throws below.
+    // Invalid JSON is reported below.
   }
   throw usageError(`invalid ${flag}: expected a JSON object, for example '{"sub":"alice"}'`);
 }
@@ -115,7 +114,7 @@ function reportOf(text: string, display: string): Report {
     const value = JSON.parse(text) as Report | null;
     if (Array.isArray(value?.policies) && Array.isArray(value?.backends)) return value as Report;
   } catch {
-    // Not JSON: throws below.
+    // Invalid JSON is reported below.
   }
   throw new CliError(`${display} did not report: is that a gateway's admin interface?`);
 }

@@ -1,7 +1,7 @@
 /**
- * Converts a configuration of agentgateway, in either of its layouts. Names and shapes that differ are rewritten here.
- * The gateway's own loader then finds fields without a counterpart (drop-invalid.ts). In the comments below, "there" is
- * agentgateway and "here" is this gateway.
+ * Converts a configuration of agentgateway, in either of its layouts. Fields with another name or shape are rewritten
+ * here, and drop-invalid.ts removes fields without a counterpart. In comments, "there" means agentgateway and "here"
+ * means this gateway.
  */
 import {
   asList,
@@ -23,7 +23,7 @@ export function importAgentgateway(source: unknown): Conversion {
   const { binds, gateways, routes, mcp, llm, ...others } = withBraces(source) as Values;
   const conversion = newConversion({});
   const { config } = conversion;
-  // The assignments below set the order of the fields in the result.
+  // The assignments below determine the order of the fields in the output.
   if (others.config !== undefined) config.config = others.config;
   const listeners: Values = {};
   const allRoutes: Values[] = [];
@@ -45,7 +45,7 @@ export function importAgentgateway(source: unknown): Conversion {
   return conversion;
 }
 
-/** Listeners of one bind share its port and differ by host name. Here the host name belongs to the routes. */
+/** Listeners of one bind share its port and differ by host name. Here, routes have the host names. */
 function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[], conversion: Conversion): void {
   for (const [index, bind] of binds.entries()) {
     const { port, listeners: list, ...others } = asObject(bind);
@@ -70,9 +70,9 @@ function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[]
 
 interface Place {
   readonly name: string;
-  /** The listener is the only one on its port, so its policies apply to the port. */
+  /** If true, the policies of the listener apply to the whole port. */
   readonly isAlone: boolean;
-  /** The reason why every request of the listener must be rejected; undefined if requests can be served. */
+  /** If set, every route of the listener is closed for this reason. */
   readonly closedBy: string | undefined;
   readonly routes: Values[];
   readonly conversion: Conversion;
@@ -92,7 +92,7 @@ function addRoutes(listener: Values, at: string, { name, isAlone, closedBy, rout
 
 /**
  * A route has at most one policy of each kind. If the listener and the route both have a protecting policy, the route
- * is closed, because either one alone is not enough.
+ * is closed, because neither policy alone is sufficient.
  */
 function addPolicies(route: Values, ofListener: Values, at: string, conversion: Conversion): void {
   const own = asObject(route.policies);
@@ -152,7 +152,7 @@ function backendOf(backend: Values, at: string, conversion: Conversion): Values 
   };
 }
 
-/** Moves the key of a provider from its policies to `auth`. */
+/** Moves the API key of a provider from its policies to `auth`. */
 function aiOf(ai: Values, at: string, conversion: Conversion): Values {
   if (ai.groups !== undefined) {
     const groups = asList(ai.groups).map((group) => ({
@@ -183,7 +183,6 @@ function mcpOf(mcp: Values, at: string, conversion: Conversion): Values {
   return { ...mcp, targets, ...(targets.length > 1 ? { failureMode: mcp.failureMode ?? "failClosed" } : {}) };
 }
 
-/** Joins `host`, `port` and `path` into one URL. */
 function targetOf(target: Values): Values {
   for (const kind of ["mcp", "sse"]) {
     const remote = target[kind];
@@ -230,7 +229,7 @@ function withBraces(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, withBraces(one)]));
 }
 
-/** Reports fields with the same name but a different meaning that cannot be rewritten. */
+/** Reports fields that have the same name but another meaning here, and that cannot be rewritten. */
 function note(conversion: Conversion, text: string): void {
   const notes: [pattern: RegExp, line: string][] = [
     [
@@ -250,8 +249,6 @@ function note(conversion: Conversion, text: string): void {
   for (const [pattern, line] of notes) if (pattern.test(text)) conversion.differs.push(line);
 }
 
-// Converts policies of agentgateway and keeps their meaning where the same field has another meaning here.
-
 const WINDOWS: Readonly<Record<string, string>> = {
   "1s": "Seconds",
   "1m": "Minutes",
@@ -263,7 +260,10 @@ const WINDOWS: Readonly<Record<string, string>> = {
 
 type Convert = (value: unknown, at: string, conversion: Conversion) => unknown;
 
-/** Policies with the same name whose fields differ. Other policies are copied, and the loader validates them. */
+/**
+ * These policies have the same name but different fields. All other policies are copied, and the loader validates
+ * them.
+ */
 const SAME_NAME: Readonly<Record<string, Convert>> = {
   authorization: (value) => withRules(value),
   mcpAuthorization: (value) => withRules(value),
@@ -319,7 +319,7 @@ function withAuthority(value: unknown): unknown {
     : { ...others, authority: isObject(authority) ? (full ?? authority) : authority };
 }
 
-/** There, one mirror with a share from 0 to 1; here, a list with percentages. */
+/** There, a policy has one mirror with a fraction from 0 to 1. Here, it has a list with percentages. */
 function withShare(value: unknown): unknown {
   const { backend, percentage } = asObject(value);
   const share = percentage === undefined ? {} : { percent: Number(percentage) * 100 };
@@ -364,7 +364,7 @@ function globalLimit(value: Values, at: string, conversion: Conversion): Values 
   return { ...others, failureMode: mode, descriptors: list };
 }
 
-/** Moves fields of a model there to policies of the model here. */
+/** Model fields there are policies of the model here. */
 export function modelPolicies(model: Values, conversion: Conversion): Values {
   const { authorization, defaults, overrides, guardrails, promptCaching, requestHeaders, responseHeaders, ...rest } =
     model;
@@ -390,16 +390,15 @@ function present(values: Values): Values {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
-// Converts `tls` of agentgateway's listeners. Listeners that share a port become certificates selected by server name.
-// Here client certificates are configured per port, so listeners that disagree about them are closed.
+// Listeners that share a port become certificates that are selected by server name. Client certificates are
+// configured per port here, so listeners with conflicting settings are closed.
 
 const TAKEN = ["cert", "key", "root", "minTLSVersion"];
-/** The reason for closing listeners whose client certificate settings conflict. */
 const CLIENTS = "client certificates (`root`) differ between the listeners of a port";
 
 export interface PortTls {
   readonly tls: Values | undefined;
-  /** The reason why the routes of listeners with `root` cannot be served. */
+  /** If set, routes of listeners with `root` are closed for this reason. */
   readonly conflict: string | undefined;
 }
 

@@ -1,22 +1,22 @@
 /**
- * A configuration converted from another program's format: the values, and notes for the user. A route is closed if one
- * of its protecting policies has no counterpart, because an import must never open a protected route.
+ * The result of converting another program's configuration, with notes for the user. A route is closed if one of its
+ * protecting policies has no counterpart, because an import must never open a protected route.
  */
 
 export type Values = Record<string, unknown>;
 
 export interface Conversion {
   readonly config: Values;
-  /** Fields of the source that are not in the result, each with the reason. */
+  /** Omitted source fields, each with the reason. */
   readonly leftOut: string[];
-  /** Parts of the result that behave differently. */
+  /** Fields that behave differently here. */
   readonly differs: string[];
-  /** Parts of the result that reject every request, each with the reason. */
+  /** Scopes that reject every request, each with the reason. */
   readonly closed: string[];
 }
 
 /**
- * Fields that restrict requests or content. They include route conditions, because a route without one would match more
+ * Fields that restrict requests or content. Route conditions are included, because a route without them matches more
  * requests.
  */
 const PROTECTS = new Set([
@@ -56,7 +56,7 @@ export function defined(values: Values): Values {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
-/** Reports every field of an object that the converter did not use. */
+/** Reports the fields that the converter did not use. */
 export function leaveOutOthers(
   into: Conversion,
   at: string,
@@ -67,13 +67,13 @@ export function leaveOutOthers(
   for (const name of Object.keys(source)) if (!taken.includes(name)) into.leftOut.push(`${at}${name}: ${why}`);
 }
 
-/** Returns the protecting policy that contains the path; any part of such a policy may be essential to it. */
+/** Returns the protecting policy that contains the path, because removing any field can weaken that policy. */
 export function protectingPolicy(path: readonly (string | number)[]): string | undefined {
   const found = path.find((part, index) => index > 0 && PROTECTS.has(String(part)));
   return found === undefined ? undefined : String(found);
 }
 
-/** Rejects every request of a scope; `owner` is the object with the `policies` field. */
+/** Makes a scope reject every request. `owner` is the object with the `policies` field. */
 export function close(into: Conversion, owner: Values, at: string, why: string): void {
   const policies = asObject(owner.policies);
   owner.policies = policies;

@@ -1,24 +1,24 @@
 /**
- * Makes a conversion valid: removes each field that the gateway's own loader rejects, reports it with the loader's
- * reason, and repeats until the loader accepts the result. The result of an import therefore always loads.
+ * Removes fields that the gateway's loader rejects, one at a time, until it accepts the configuration. Each removed
+ * field is reported with the loader's reason.
  */
 import { type Conversion, close, isObject, protectingPolicy, type Values } from "./conversion.ts";
 
 export interface Problem {
-  /** For example `routes[0].policies.cors`. */
+  /** For example, `routes[0].policies.cors`. */
   readonly path: string;
   readonly message: string;
 }
 
 type Part = string | number;
 
-/** Values tried in order for variables that are not set: a number, then a URL. */
+/** Placeholder values for unset variables, tried in this order. */
 const STAND_INS = ["1", "https://example.com"];
 const VARIABLE = /\$\{(\w+)\}/g;
 
 export type Check = (config: Values, environment: Readonly<Record<string, string>>) => readonly Problem[];
 
-/** Throws if a problem does not belong to a field. */
+/** Throws if a problem has no path to a field that can be removed. */
 export function dropInvalid(conversion: Conversion, check: Check): void {
   const { config } = conversion;
   const environment: Record<string, string> = {};
@@ -34,7 +34,7 @@ export function dropInvalid(conversion: Conversion, check: Check): void {
     const inside = path.slice(present.length);
     addDropped(dropped, { path: present, label: labelOf(config, present), inside, reason: reasonOf(problem) });
     remove(config, present);
-    // A route with fewer conditions matches more requests, and a removed route leaves its requests to another one.
+    // A route with fewer conditions matches more requests, and other routes match the requests of a removed route.
     const policy = present.includes("matches") ? "condition (matches)" : protectingPolicy(present);
     if (policy !== undefined) closeScope(conversion, present, policy);
   }
@@ -42,7 +42,7 @@ export function dropInvalid(conversion: Conversion, check: Check): void {
     conversion.leftOut.push(`${label}: ${inside.length === 0 ? "" : `${pathText(inside)}: `}${reason}`);
 }
 
-/** Removes a virtual model as a whole, because with incomplete routing it would select the wrong models. */
+/** A virtual model with incomplete routing would select the wrong models, so the whole model is removed. */
 function withItsRouting(path: Part[]): Part[] {
   const index = path.indexOf("routing");
   return index > 0 && typeof path[index - 1] === "number" ? path.slice(0, index) : path;
@@ -56,9 +56,7 @@ interface Dropped {
   readonly reason: string;
 }
 
-/**
- * Merges entries: if removing a field makes its parent invalid, the parent is reported with the reason of the field.
- */
+/** If removing a field makes its parent invalid, only the parent is reported, with the reason of the field. */
 function addDropped(dropped: Dropped[], next: Dropped): void {
   const last = dropped.at(-1);
   const isWhole =
@@ -100,14 +98,14 @@ function tryAnotherValue(value: unknown, environment: Record<string, string>): b
   return false;
 }
 
-/** Parses `a.b[0].c`; names with other characters are written as `["a.b"]`. */
+/** Parses paths such as `a.b[0].c` and `a["b.c"]`. */
 export function pathParts(path: string): Part[] {
   return [...path.matchAll(/\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.[\]]+)/g)].map(([, quoted, index, name]) =>
     index !== undefined ? Number(index) : (quoted ?? name ?? ""),
   );
 }
 
-/** Returns the longest prefix of the path that exists. A missing field is a problem of its parent. */
+/** Returns the longest existing prefix of the path. For a missing field, this is its parent. */
 function presentPart(config: Values, path: readonly Part[]): Part[] {
   for (let length = path.length; length > 0; length -= 1) {
     const part = path.slice(0, length);
@@ -131,8 +129,8 @@ function remove(config: Values, path: readonly Part[]): void {
 }
 
 /**
- * Closes the object that has the policies. A protecting field outside of `policies` closes the nearest object that can
- * have them.
+ * Closes the object that contains the policy. For a protecting field outside `policies`, closes the enclosing route,
+ * gateway or top-level section.
  */
 function closeScope(conversion: Conversion, path: readonly Part[], policy: string): void {
   const index = path.lastIndexOf("policies");

@@ -1,7 +1,6 @@
 /**
- * Converts a LiteLLM proxy configuration. `model_list` becomes `llm.models`; several deployments of one name, and
- * fallbacks, become virtual models; `mcp_servers` becomes `mcp`. Keys in LiteLLM's database are not part of the file
- * and are not converted.
+ * Converts a LiteLLM proxy configuration. `model_list` becomes `llm.models`, models with several deployments or
+ * fallbacks become virtual models, and `mcp_servers` becomes `mcp`. Keys in LiteLLM's database are not converted.
  */
 import {
   asList,
@@ -15,7 +14,7 @@ import {
 } from "./conversion.ts";
 import { targetName, targetOf } from "./mcp-servers.ts";
 
-/** Maps prefixes of `litellm_params.model` to our provider names. */
+/** Maps the prefix of `litellm_params.model` to a provider of the gateway. */
 const PROVIDERS: Readonly<Record<string, string>> = {
   openai: "openAI",
   text_completion_openai: "openAI",
@@ -50,7 +49,6 @@ const PARAMS = ["model", "api_key", "api_base", "api_version", "aws_region_name"
   "order",
 ]);
 const NO_COUNTERPART = "there is no counterpart";
-/** Settings that restrict requests or content. */
 const PROTECTS = ["custom_auth", "enable_jwt_auth", "enable_oauth2_auth", "allowed_ips", "guardrails"];
 
 interface Deployment {
@@ -135,13 +133,13 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
   };
 }
 
-/** The master key also grants access to the MCP servers. */
+/** LiteLLM's master key grants access to models and to MCP servers. */
 function protection(document: Values): Values {
   const key = asObject(document.general_settings).master_key;
   return key === undefined ? {} : { policies: { apiKey: { mode: "strict", keys: [{ key: secret(key) }] } } };
 }
 
-/** A fallback names another model, whose deployments follow in the listed order. */
+/** A fallback is another model. Its deployments have the next priority, in the listed order. */
 function failover(
   own: readonly { model: string }[],
   others: readonly string[],

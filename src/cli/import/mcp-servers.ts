@@ -1,5 +1,5 @@
 /**
- * Converts a client's list of MCP servers (`mcpServers`, or `servers` in VS Code): each entry becomes a target of one
+ * Converts an MCP client's list of servers (`mcpServers`, or `servers` in VS Code). All servers become targets of one
  * endpoint.
  */
 import {
@@ -53,7 +53,6 @@ export function importMcpServers(source: unknown): Conversion {
   return conversion;
 }
 
-/** Converts one entry to a target; also used for server lists in other programs' configurations. */
 export function targetOf(entry: Values, name: string, conversion: Conversion): Values | undefined {
   const url = entry.url ?? entry.serverUrl ?? entry.httpUrl;
   if (typeof url === "string") {
@@ -79,14 +78,14 @@ export function targetOf(entry: Values, name: string, conversion: Conversion): V
   };
 }
 
-/** Allows letters, digits, `-` and `.`, because tool names consist of the target name, an underscore, and the tool. */
+/** The name of a tool is the target name, an underscore, and the tool name, so target names contain no underscore. */
 export function targetName(key: string, conversion: Conversion): string {
   const name = key.replaceAll(/[^A-Za-z0-9.-]+/g, "-").replaceAll(/^-+|-+$/g, "") || "server";
   if (name !== key) conversion.differs.push(`${key}: is called ${name} here`);
   return name;
 }
 
-/** Splits a command line into words and handles quotes, without a shell. */
+/** Splits a command line into words and removes quotes, without a shell. */
 export function words(line: string): string[] {
   return [...line.matchAll(/"((?:[^"\\]|\\.)*)"|'([^']*)'|(\S+)/g)].map(([, double, single, plain]) =>
     double !== undefined ? double.replaceAll(/\\(.)/g, "$1") : (single ?? plain ?? ""),
@@ -100,7 +99,7 @@ function textValues(values: unknown, conversion: Conversion): Record<string, str
   );
 }
 
-/** Rewrites `${env:NAME}` and `${input:name}` of editors to `${NAME}`. Other placeholders have no counterpart. */
+/** Rewrites `${env:NAME}` and `${input:name}` of editors to `${NAME}`. */
 function variables(text: string, conversion: Conversion): string {
   return text.replaceAll(
     /\$\{(env|input):([^}]+)\}|\$\{(\w+)\}/g,

@@ -1,13 +1,12 @@
 /**
- * Converts command lines of the stdio-to-HTTP bridge supergateway, one per line. Each becomes a listener with one
- * target.
+ * Converts command lines of supergateway, a stdio-to-HTTP bridge. Each line becomes a listener with one target.
  */
 import { type Conversion, newConversion, type Values } from "./conversion.ts";
 import { targetName, words } from "./mcp-servers.ts";
 
 const DEFAULT_PORT = 8000;
 const NEEDS_SHELL = /[|&;<>`]|\$\(/;
-/** Options for features that are always available here. */
+/** The gateway always supports the features of these options. */
 const ALWAYS = new Set(["outputTransport", "stateful"]);
 
 type Flags = ReadonlyMap<string, readonly string[]>;
@@ -128,7 +127,7 @@ function ownWords(line: string): string[] {
   return all.slice(all.findIndex((word) => /^[^-].*supergateway|^supergateway/.test(word)) + 1);
 }
 
-/** Parses `--name value…` and `--name=value`. Words before the first flag belong to the launcher. */
+/** Parses `--name value…` and `--name=value`. */
 function flagsOf(list: readonly string[]): Flags {
   const flags = new Map<string, string[]>();
   let current: string[] | undefined;

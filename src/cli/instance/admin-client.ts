@@ -1,12 +1,12 @@
 /**
- * The client of a gateway's admin interface, over loopback, a Unix socket, or a port-forward. Every failure becomes one
- * line that includes a fix.
+ * HTTP client for a gateway's admin interface, over loopback, a Unix socket, or a Kubernetes port-forward. Every
+ * failure is reported as one line that suggests a fix.
  */
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import type { Duplex } from "node:stream";
 import { CliError, printable } from "../terminal/terminal.ts";
 
-/** The maximum size of a response; a dump of 5,000 routes is a few megabytes. */
+/** A dump with 5,000 routes is a few megabytes. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 
 export interface AdminAddress {
@@ -15,7 +15,7 @@ export interface AdminAddress {
   readonly port?: number;
   readonly socketPath?: string;
   connect?(): Promise<Duplex>;
-  /** Releases the resources of the connection. */
+  /** Releases what `connect` opened, such as port-forwards. */
   close?(): void;
 }
 
@@ -29,14 +29,14 @@ export interface AdminClient {
   /** Rejects unless the status is 2xx. */
   get(path: string, options?: CallOptions): Promise<AdminResponse>;
   post(path: string, options?: CallOptions): Promise<AdminResponse>;
-  /** `field` must be in the response, to detect a server that is not a gateway. */
+  /** Rejects if `field` is not in the response, because the server is then not a gateway. */
   json<T>(path: string, field: keyof T & string): Promise<T>;
   stream(path: string, onChunk: (chunk: Buffer) => void): Promise<AdminStream>;
   close(): void;
 }
 
 export interface AdminStream {
-  /** Resolves with whether the gateway ended the stream normally. Rejects with the error thrown by `onChunk`. */
+  /** Resolves with true if the gateway ended the stream normally. Rejects with the error thrown by `onChunk`. */
   readonly ended: Promise<boolean>;
   stop(): void;
 }
@@ -44,13 +44,13 @@ export interface AdminStream {
 export interface CallOptions {
   readonly body?: string;
   readonly timeoutMs?: number;
-  /** A name for error messages, for example `cpu profile`. */
+  /** The name of the call in error messages, for example `cpu profile`. */
   readonly what?: string;
 }
 
 const TIMEOUT_MS = 15_000;
 const IS_IT_A_GATEWAY = "is that a gateway's admin interface? (-p <port>, --admin-socket <path>)";
-/** Matches a 404 message of the admin interface, as opposed to one of another server. */
+/** Matches 404 messages of the admin interface, as opposed to those of another server. */
 const OWN_NOT_FOUND = /^(?:not found; the list of endpoints|no request |no connection has )/;
 
 export function createAdminClient(address: AdminAddress): AdminClient {
@@ -60,7 +60,7 @@ export function createAdminClient(address: AdminAddress): AdminClient {
       const call: ClientRequest = request({
         method,
         path,
-        // The Host header that the admin interface accepts on every connection type.
+        // The admin interface rejects other Host headers to prevent DNS rebinding.
         headers: {
           host: "localhost",
           connection: "close",
@@ -139,20 +139,16 @@ function follow(response: IncomingMessage, onChunk: (chunk: Buffer) => void): Ad
   return { ended, stop: () => void response.destroy() };
 }
 
-/**
- * Error messages of the gateway are not truncated below this length, because they often end with instructions for a
- * fix.
- */
+/** The limit is high because messages of the gateway often end with instructions for a fix. */
 const MAX_MESSAGE_CHARS = 4_000;
 
 function refused(what: string, { statusCode = 0, statusMessage = "" }: IncomingMessage, body: Buffer): CliError {
-  // Indents further lines, so that another server's text cannot look like our own.
+  // Indents continuation lines, so that text from another server cannot pass for output of gwctl.
   const said = printable(errorText(body.toString().trim())).slice(0, MAX_MESSAGE_CHARS).replaceAll("\n", "\n  ");
   const isElsewhere = statusCode < 400 || (statusCode === 404 && !OWN_NOT_FOUND.test(said));
   return new CliError(`${what} returned ${statusCode} ${statusMessage}: ${isElsewhere ? IS_IT_A_GATEWAY : said}`);
 }
 
-/** Reads the message of `{"error": "…"}` responses. */
 function errorText(text: string): string {
   if (!text.startsWith("{")) return text;
   try {

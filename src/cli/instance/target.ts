@@ -1,6 +1,6 @@
 /**
- * Selects the gateway of a command: the one on this machine (`--local`, the default), on another port or socket, or in
- * a cluster (`gateway/<name>`). All commands have the same flags.
+ * Selects the gateway that a command uses: the gateway on this machine (the default), on another port or socket, or
+ * in a cluster (`gateway/<name>`). All commands have the same flags.
  */
 import type { Command } from "commander";
 import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
@@ -16,7 +16,6 @@ export interface TargetFlags {
   readonly context?: string;
 }
 
-/** A gateway whose admin interface and listeners gwctl can reach. */
 export interface Target {
   readonly admin: AdminClient;
   /** Returns a port on 127.0.0.1 that forwards to the given port of the gateway. */
@@ -33,7 +32,7 @@ export function withTarget(command: Command): Command {
     .option("--context <name>", "context in the kubeconfig");
 }
 
-/** Returns the gateway selected by the flags and the environment; a flag overrides a variable. */
+/** Applies the environment variables. A flag overrides its variable. */
 export function chosenTarget(
   name: string | undefined,
   flags: TargetFlags,
@@ -42,7 +41,7 @@ export function chosenTarget(
   const variable = (key: string): string | undefined => environment[key] || undefined;
   const isHere = flags.local === true || flags.adminSocket !== undefined;
   const instance = name ?? (isHere ? undefined : variable("GWCTL_INSTANCE"));
-  // An explicit port overrides the socket from the environment, and an instance in a cluster has no local socket.
+  // An explicit port overrides GWCTL_ADMIN_SOCKET, and an instance in a cluster has no local socket.
   const socket = flags.adminPort === undefined && instance === undefined ? variable("GWCTL_ADMIN_SOCKET") : undefined;
   const from = <Key extends keyof TargetFlags>(key: Key, value: TargetFlags[Key] | undefined) =>
     flags[key] === undefined && value !== undefined ? { [key]: value } : {};

@@ -1,20 +1,17 @@
 /**
- * Formats tables. Columns are as wide as their widest cell, and the first row is the header. On a narrow terminal,
- * cells wrap at words, empty columns are dropped, and a long last cell moves below its row, so that nothing is
- * truncated.
+ * Formats tables. On a narrow terminal, cells wrap at words, empty columns are dropped, and a long last cell moves
+ * below its row, so that nothing is truncated to fit.
  */
 import { type Paint, printable, type Tone } from "./terminal.ts";
 
-/** The limit for cells other than the last one. It is long enough for names, which users search for. */
+/** Names are rarely longer, and users search for whole names. */
 const MAX_CELL_CHARS = 200;
-/** For cells that only summarize a value, such as the start of a policy as JSON. */
+/** Used for cells that summarize a value, such as a policy as JSON. */
 export const SUMMARY_CHARS = 60;
-/** The limit for messages, long enough for every normal message. */
 export const MESSAGE_CHARS = 10_000;
 const GAP = "  ";
-/** Columns are not shrunk below this width. */
 const MIN_COLUMNS = 10;
-/** If the last cell would be narrower, it moves below its row, unless it is short. */
+/** A last cell that would be narrower moves below its row, unless it is short. */
 const MIN_LAST_COLUMNS = 30;
 const SHORT_COLUMNS = 20;
 const INDENT = "    ";
@@ -24,7 +21,7 @@ export type Cell = string | { readonly text: string; readonly tone: Tone | undef
 export interface TableOptions {
   readonly maxLastChars?: number;
   readonly paint?: Paint;
-  /** Minimum column widths for rows that are printed one at a time. */
+  /** Rows that are printed one at a time use these widths to stay aligned. */
   readonly minWidths?: readonly number[];
 }
 
@@ -53,8 +50,8 @@ export function table(rows: readonly (readonly Cell[])[], options: TableOptions 
 }
 
 /**
- * Keeps the minimum widths, so that rows printed separately align. The last cell gets the rest of the line or moves
- * below.
+ * Rows that are printed one at a time align because their widths do not depend on other rows. The last cell gets the
+ * rest of the line or moves below.
  */
 function fixedWidths(widths: readonly number[], minWidths: readonly number[], columns: number): number[] {
   const others = widths.slice(0, -1).map((width, column) => minWidths[column] ?? width);
@@ -62,7 +59,6 @@ function fixedWidths(widths: readonly number[], minWidths: readonly number[], co
 }
 
 function line(row: readonly ShownCell[], widths: readonly number[], paint: Paint): string {
-  // Omits padding after the last non-empty cell.
   const last = row.findLastIndex(({ text }) => text.trim() !== "");
   const shown = row.slice(0, last + 1).map(({ text, tone }, i) => {
     const gap = i === last ? "" : " ".repeat(Math.max(0, (widths[i] ?? 0) - textWidth(text)));
@@ -94,7 +90,7 @@ function narrowTable(
         ),
       ).join("");
       const last = row[lastColumn];
-      // The header of a column is omitted when its cells are below the rows.
+      // A column has no header if its cells are below the rows.
       if (!isBelow || last === undefined || last.text.trim() === "" || (i === 0 && cells.length > 1)) return text;
       const below = wrapWords(last.text, columns - INDENT.length);
       return `${text}${below.map((one) => `${INDENT}${paint(one, last.tone)}\n`).join("")}`;
@@ -102,7 +98,6 @@ function narrowTable(
     .join("");
 }
 
-/** Shrinks the widest column first. */
 function fit(widths: readonly number[], columns: number): number[] {
   const fitted = [...widths];
   while (total(fitted) > columns) {
@@ -113,7 +108,7 @@ function fit(widths: readonly number[], columns: number): number[] {
   return fitted;
 }
 
-/** Drops columns that are empty or a dash in every row. */
+/** Drops columns that are empty or contain a dash in every row. */
 function withoutEmptyColumns(
   cells: readonly (readonly ShownCell[])[],
   widths: readonly number[],
@@ -137,12 +132,10 @@ function cellText(text: string, maxChars: number): string {
   return shown.length <= maxChars ? shown : `${shown.slice(0, maxChars - 1)}…`;
 }
 
-// Measures and wraps strings in terminal columns. East Asian characters and emoji take two columns, combining marks
-// none. The result is approximate; the screen library truncates lines that are still too long.
+// Widths are in terminal columns and approximate. East Asian characters and emoji are two columns wide, combining
+// marks zero.
 
-/** Matches a separator at the end, where a long name can be split. */
 const PART_END = /[-_./:,;=&?|]$/;
-/** Matches the last separator and the characters after it. */
 const PARTS_END = /[-_./:,;=&?|][^-_./:,;=&?|]*$/;
 const MARK = /^(?:\p{M}|[\u200b-\u200d])$/u;
 const WIDE: readonly (readonly [from: number, to: number])[] = [
@@ -164,7 +157,6 @@ export function textWidth(text: string): number {
   return width;
 }
 
-/** Splits a string into lines of at most `width` columns, but never inside a character. */
 export function breakLines(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = "";
@@ -182,7 +174,7 @@ export function breakLines(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** Wraps at spaces where possible. A word longer than a line is split at separators, or anywhere if it has none. */
+/** Wraps at spaces if possible. A word longer than a line is split at separators, or anywhere if it has none. */
 export function wrapWords(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = "";
@@ -198,7 +190,7 @@ export function wrapWords(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** Starts a word that is longer than a line on the current line if a part of it fits there. */
+/** Starts a long word on the current line if at least one segment fits there. */
 function wordPieces(line: string, word: string, width: number): string[] {
   const joined = textWidth(word) > width ? breakWord(line + word, width) : [];
   const [first = ""] = joined;
@@ -206,7 +198,7 @@ function wordPieces(line: string, word: string, width: number): string[] {
   return [...(line.trim() === "" ? [] : [line.trimEnd()]), ...breakWord(word, width)];
 }
 
-/** Splits after a separator, unless that leaves most of the line empty. */
+/** Splits after a separator, unless more than two thirds of the line would stay empty. */
 function breakWord(word: string, width: number): string[] {
   const lines: string[] = [];
   let rest = word;

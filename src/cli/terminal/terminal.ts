@@ -1,5 +1,5 @@
 /**
- * The environment of gwctl: standard streams, variables, and time. Passed in, so that tests can run commands.
+ * The standard streams, environment variables, and clock of gwctl. Tests pass their own.
  */
 import { readFileSync } from "node:fs";
 import { parse, stringify } from "yaml";
@@ -9,10 +9,10 @@ import { escapeControls } from "../../observe/log/logger.ts";
 export interface Terminal {
   out(text: string): void;
   err(text: string): void;
-  /** Standard output is a terminal, and keys can be read. */
+  /** True if standard output is a terminal and keys can be read. */
   readonly isInteractive: boolean;
   readonly hasColor: boolean;
-  /** The width in columns; undefined if the output is a pipe or a file. */
+  /** The width in columns. Undefined if the output is a pipe or a file. */
   readonly columns?: number | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
@@ -20,7 +20,7 @@ export interface Terminal {
 }
 
 export function processTerminal(environment: Terminal["environment"]): Terminal {
-  // `gwctl … | head` closes the pipe, which is not a failure.
+  // `gwctl … | head` closes the pipe, which is not an error.
   process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
   const isInteractive = process.stdout.isTTY === true && process.stdin.isTTY === true && environment.TERM !== "dumb";
   return {
@@ -28,7 +28,7 @@ export function processTerminal(environment: Terminal["environment"]): Terminal 
     err: (text) => void process.stderr.write(text),
     isInteractive,
     hasColor: process.stdout.isTTY === true && (environment.NO_COLOR ?? "") === "" && environment.TERM !== "dumb",
-    // Read on every access, because windows can be resized.
+    // The window can be resized at any time.
     get columns() {
       return process.stdout.isTTY === true ? process.stdout.columns : undefined;
     },
@@ -38,14 +38,12 @@ export function processTerminal(environment: Terminal["environment"]): Terminal 
   };
 }
 
-/**
- * Escapes control characters in text from traffic, so that it cannot move the cursor. Line breaks and tabs are kept.
- */
+/** Escapes control characters, so that text from traffic cannot move the cursor. Keeps line breaks and tabs. */
 export function printable(text: string): string {
   return text.split("\n").map(escapeControls).join("\n");
 }
 
-// The failure of a command: one line that includes a fix, and an exit code. 1: the command failed. 2: wrong usage.
+// Reported as one line. Exit code 1 means that the command failed, and 2 means wrong usage.
 
 export class CliError extends Error {
   readonly exitCode: 1 | 2;
@@ -61,14 +59,14 @@ export function usageError(message: string): CliError {
   return new CliError(message, 2);
 }
 
-// Colors repeat information that the text also contains. Text must pass through `printable` first, so that traffic
-// cannot add escape codes.
+// Colors only repeat information that the text contains. Pass text through `printable` first, so that traffic cannot
+// add escape codes.
 
 export type Tone = "good" | "warn" | "bad" | "dim" | "bold";
 
 export interface Paint {
   (text: string, tone: Tone | undefined): string;
-  /** The width of the terminal; undefined if the output is a pipe or a file. */
+  /** The width of the terminal. Undefined if the output is a pipe or a file. */
   readonly columns?: number | undefined;
 }
 
@@ -81,18 +79,18 @@ export function paintOf({ hasColor, columns }: Pick<Terminal, "hasColor" | "colu
   return Object.assign(paint, { columns });
 }
 
-/** Returns the tone of an HTTP status; undefined for success, so that failures stand out. */
+/** Success has no tone, so that failures stand out. */
 export function statusTone(status: number | null): Tone | undefined {
   if (status === null || status >= 500) return "bad";
   return status >= 400 ? "warn" : undefined;
 }
 
-/** Quotes plain strings that YAML 1.1 parsers read as booleans, and writes no anchors for repeated values. */
+/** Quotes strings that YAML 1.1 parsers read as booleans. Writes no anchors for repeated values. */
 export function yamlText(value: unknown): string {
   return stringify(value, { version: "1.2", compat: "yaml-1.1", aliasDuplicateObjects: false, lineWidth: 0 });
 }
 
-/** Throws an error with the position and the reason. Also parses JSON, a subset of YAML. */
+/** Also parses JSON. Errors contain the line and column. */
 export function parseYaml(text: string): unknown {
   return parse(text, { maxAliasCount: 100 });
 }

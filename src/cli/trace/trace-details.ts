@@ -1,6 +1,6 @@
 /**
- * The detail pane of an event: the event with decoded bodies, its snapshot, or the changes since the previous snapshot;
- * and the waterfall of request phases. Pure functions from events to lines.
+ * Formats the detail pane of the terminal UI: the selected event, its snapshot, the changes since the previous
+ * snapshot, or the waterfall of request phases.
  */
 import type { JsonObject, TraceEvent } from "../../observe/trace/events.ts";
 import { printable } from "../terminal/terminal.ts";
@@ -24,13 +24,13 @@ export function eventLines(event: TraceEvent, format: Format): DetailLine[] {
   ];
 }
 
-/** Shows the snapshot of this event, or the last one before it. */
+/** Shows the latest snapshot at or before the event. */
 export function snapshotLines(events: readonly TraceEvent[], index: number, format: Format): DetailLine[] {
   const found = snapshotAt(events, index);
   return found ? lines(shown(found.state, format)) : [{ text: "no snapshot yet" }];
 }
 
-/** Shows the differences from the previous snapshot of the same side. */
+/** Compares the latest snapshot with the previous one of the same type. */
 export function diffLines(events: readonly TraceEvent[], index: number): DetailLine[] {
   const current = snapshotAt(events, index);
   if (!current) return [{ text: "no snapshot yet" }];
@@ -69,7 +69,7 @@ function snapshotAt(events: readonly TraceEvent[], index: number, type?: Snapsho
 }
 
 /**
- * Maps paths such as `request.headers.x-id` to values as JSON. Times are skipped, because they differ in every
+ * Maps paths such as `request.headers.x-id` to JSON values. Durations are skipped, because they differ in every
  * snapshot.
  */
 function flatten(value: unknown, path = "", found = new Map<string, string>()): Map<string, string> {
@@ -81,7 +81,6 @@ function flatten(value: unknown, path = "", found = new Map<string, string>()): 
   return found;
 }
 
-/** Indents JSON, returns text unchanged, and shows only the size of other bodies. */
 export function decodeBody(bytes: Buffer): string {
   const text = bytes.toString("utf8");
   if (text.includes("\ufffd") && bytes.indexOf("\ufffd") < 0) return `(${bytes.length} bytes that are not text)`;
@@ -96,7 +95,7 @@ function shown(value: unknown, format: Format): string {
   return format === "json" ? JSON.stringify(value, null, 2) : yamlish(value, "").replace(/^\n/, "");
 }
 
-/** Writes simplified YAML for display only; the output is never parsed. */
+/** The output is simplified YAML for display and cannot be parsed. */
 function yamlish(value: unknown, indent: string): string {
   if (Array.isArray(value) && value.length > 0)
     return value.map((item) => `\n${indent}- ${yamlish(item, `${indent}  `).trimStart()}`).join("");
@@ -129,7 +128,7 @@ export interface Bar {
   readonly failed: boolean;
 }
 
-/** The rows of the waterfall in order of start; each retry has its own row. */
+/** Returns the rows of the waterfall in order of start. Each retry has its own row. */
 export function barsOf(events: readonly TraceEvent[]): Bar[] {
   const bars: Bar[] = [];
   let phaseStart = 0;

@@ -1,6 +1,6 @@
 /**
- * The terminal UI of `gwctl proxy trace`: the list of events on the left, the details of one event on the right. Loaded
- * only when it is shown, because its library takes longer to load than the rest of gwctl.
+ * The terminal UI of `gwctl proxy trace`: a list of events, and the details of the selected event. It is imported on
+ * demand, because its library is slow to load.
  */
 import { constants } from "node:os";
 import { Box, render, Text, useApp, useInput, useStdout } from "ink";
@@ -19,7 +19,7 @@ import {
 import type { TraceView } from "./trace-source.ts";
 import { duration, labelOf, sinceStart, summaryOf } from "./trace-text.ts";
 
-/** The assumed size if the output has none (a pipe, a test). */
+/** Used if the output has no size, such as in a test. */
 const DEFAULT_COLUMNS = 80;
 const DEFAULT_ROWS = 24;
 /** The rows of the title, the two help lines, and the pane borders. */
@@ -27,9 +27,7 @@ const CHROME_ROWS = 5;
 /** The length of `+999.9 ms`. */
 const TIME_CHARS = 9;
 
-/**
- * Switches to the alternate screen and back. The screen is cleared first, because resized terminals keep parts of it.
- */
+/** Resized terminals keep parts of the alternate screen, so it is cleared before switching back. */
 const ENTER_SCREEN = "\u001b[?1049h\u001b[H";
 const LEAVE_SCREEN = "\u001b[2J\u001b[H\u001b[?1049l";
 
@@ -44,7 +42,6 @@ const TYPING_HELP = "enter find  esc cancel  (then n next, N previous)";
 const COLORS: Readonly<Record<Severity, string | undefined>> = { info: undefined, warn: "yellow", error: "red" };
 const MARKS: Readonly<Record<Severity, string>> = { info: " ", warn: "!", error: "✗" };
 
-/** Shown before the first event. */
 const EMPTY: readonly DetailLine[] = [
   { text: "Send a request: its steps" },
   { text: "appear here as they" },
@@ -65,11 +62,11 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
   const { pane, mode, format } = view;
 
   const paneRows = Math.max(3, rows - 1 - CHROME_ROWS);
-  // The bars of the waterfall need more space than the details.
+  // The bars of the waterfall need more space than other details.
   const listWidth = Math.floor((columns * (mode === "waterfall" ? 2 : 3)) / 5);
   const detailWidth = columns - listWidth;
   const last = events.length - 1;
-  // Follows the last event until the user selects one.
+  // The last event is selected until the user chooses one.
   const selected = Math.min(view.chosen ?? last, last);
   const details = detailOf(mode, events, selected, format, detailWidth - 4);
   const maxScroll = Math.max(0, details.length - paneRows);
@@ -94,7 +91,7 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
     else if (key.downArrow) press("down");
     else if (key.pageUp) press("pageUp");
     else if (key.pageDown) press("pageDown");
-    // Fast typing and pasting deliver several characters at once.
+    // Fast typing and pasting deliver several characters in one call.
     else if (!key.ctrl && !key.meta) for (const character of input) press({ character });
   });
   useEffect(() => {
@@ -116,7 +113,7 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
             selected={selected}
             rows={paneRows}
             width={listWidth - 4}
-            // The waterfall shows the times, and the list is narrower beside it.
+            // The waterfall already shows times, and the list is narrower next to it.
             hasTimes={mode !== "waterfall"}
             hasColor={hasColor}
           />
@@ -216,7 +213,6 @@ function detailOf(
   return wrapped(eventLines(event, format), width);
 }
 
-/** Wraps long values, so that nothing in the detail pane is truncated. */
 function wrapped(lines: readonly DetailLine[], width: number): DetailLine[] {
   return lines.flatMap((line) => wrapWords(line.text, width).map((text) => ({ ...line, text })));
 }
@@ -242,7 +238,7 @@ export interface OpenScreen extends TraceView {
 export function openTraceScreen({ title, hasColor }: { title: string; hasColor: boolean }): OpenScreen {
   const store = createTraceStore();
   process.stdout.write(ENTER_SCREEN);
-  // Restores the terminal when the process is terminated by a signal.
+  // Ink does not restore the terminal when a signal ends the process.
   const restore = (signal: "SIGTERM" | "SIGHUP") => (): void => {
     app.unmount();
     process.stdout.write(LEAVE_SCREEN);
@@ -264,22 +260,20 @@ export function openTraceScreen({ title, hasColor }: { title: string; hasColor: 
   };
 }
 
-// Search in a trace. An event matches if its row or its detail contains the search string, ignoring case.
+// An event matches if its row or its message contains the search string, ignoring case.
 
-/** Returns the indexes of the matching events. */
 export function matchesOf(events: readonly TraceEvent[], text: string): number[] {
   const wanted = text.toLowerCase();
   if (wanted === "") return [];
   return events.flatMap((event, index) => (textOf(event).includes(wanted) ? [index] : []));
 }
 
-/** Returns the next match before or after `from` and wraps around. Undefined if there are no matches. */
+/** Searches forward or backward and wraps around. Returns undefined if there are no matches. */
 export function nextMatch(matches: readonly number[], from: number, by: 1 | -1): number | undefined {
   if (by === 1) return matches.find((index) => index > from) ?? matches[0];
   return matches.findLast((index) => index < from) ?? matches.at(-1);
 }
 
-/** The search result for the status line. */
 export function searchText(text: string, matches: readonly number[], selected: number): string {
   const at = matches.indexOf(selected);
   if (matches.length === 0) return `no event with "${text}"`;
@@ -291,8 +285,7 @@ function textOf(event: TraceEvent): string {
   return `${labelOf(event)} ${summaryOf(event)} ${JSON.stringify(event.message)}`.toLowerCase();
 }
 
-// The store of the events and the status that the terminal UI shows. Events arrive outside of React, so the screen
-// subscribes.
+// Events arrive outside React, so the screen subscribes to this store.
 
 export interface TraceState {
   readonly events: readonly TraceEvent[];
@@ -313,7 +306,7 @@ export function createTraceStore(): TraceStore {
   let status = "waiting for trace data";
   let isComplete = false;
   const listeners = new Set<() => void>();
-  /** The last snapshot of the state; rebuilt on demand after a change. */
+  /** React requires the same object until the state changes. */
   let seen: TraceState | undefined;
   let isScheduled = false;
   const counted = (): string => (events.length === 1 ? "1 event" : `${events.length} events`);
@@ -321,7 +314,7 @@ export function createTraceStore(): TraceStore {
     seen = undefined;
     if (isScheduled) return;
     isScheduled = true;
-    // A saved trace arrives at once, so its events are batched into one render.
+    // A saved trace delivers all events in one loop. The microtask batches them into one render.
     queueMicrotask(() => {
       isScheduled = false;
       for (const listener of listeners) listener();
@@ -353,9 +346,6 @@ export function createTraceStore(): TraceStore {
   };
 }
 
-// The state of the view: the selected event, the active pane, the detail mode, and the search. `step` is a pure
-// function from a view and a key to the next view.
-
 export type Mode = "event" | "snapshot" | "diff" | "waterfall";
 export type Pane = "events" | "detail";
 
@@ -367,9 +357,7 @@ export interface View {
   readonly format: Format;
   readonly scroll: number;
   readonly search: string;
-  /** Typed characters are added to the search string. */
   readonly isTyping: boolean;
-  /** The user quit. */
   readonly isOver: boolean;
 }
 
@@ -378,11 +366,10 @@ export type NamedKey = "up" | "down" | "pageUp" | "pageDown" | "tab" | "escape" 
 /** A key press and the state of the screen at that time. */
 export interface Pressed {
   readonly key: NamedKey | { readonly character: string };
-  /** The index of the last event. */
   readonly last: number;
   readonly maxScroll: number;
   readonly paneRows: number;
-  /** Returns the next event that contains the string, before or after `from`. */
+  /** Returns the next event that contains the string, searching forward (1) or backward (-1). */
   find(text: string, from: number, by: 1 | -1): number | undefined;
 }
 
@@ -401,8 +388,7 @@ const MODE_KEYS: Readonly<Record<string, Mode>> = { e: "event", s: "snapshot", d
 const FAR = Number.MAX_SAFE_INTEGER;
 
 /**
- * Returns the next view. Several keys can arrive between two frames, so each one applies to the result of the previous
- * one.
+ * Pure function. Several keys can arrive between two frames, so each key applies to the result of the previous one.
  */
 export function step(view: View, pressed: Pressed): View {
   const { key, paneRows } = pressed;
@@ -437,7 +423,7 @@ function typing(view: View, pressed: Pressed): View {
   if (key === "erase") return { ...view, search: [...view.search].slice(0, -1).join("") };
   const isEnd = key === "enter" || (typeof key === "object" && /^[\r\n]$/.test(key.character));
   if (isEnd) return found({ ...view, isTyping: false }, pressed, 1);
-  // Skips control characters, which can be pasted.
+  // Pasted text can contain control characters, which are skipped.
   const isShown = typeof key === "object" && /^\P{C}$/u.test(key.character);
   return isShown ? { ...view, search: view.search + key.character } : view;
 }

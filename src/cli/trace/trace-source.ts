@@ -1,6 +1,6 @@
 /**
- * Sources of trace events: the `/debug/trace` stream of a gateway, or a saved trace (JSON lines or the stream text);
- * and the interface of trace views.
+ * Reads trace events from the `/debug/trace` stream of a gateway or from a saved trace, which contains JSON lines or
+ * the text of the stream.
  */
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
@@ -13,10 +13,9 @@ const MAX_FILE_BYTES = 64 * 1024 * 1024;
 const DATA = "data:";
 
 export interface TraceListener {
-  /** The trace is armed. */
   armed(): void;
   event(event: TraceEvent): void;
-  /** The gateway dropped events because this client was slow. */
+  /** The gateway dropped events because this client was too slow. */
   dropped(note: string): void;
 }
 
@@ -73,15 +72,14 @@ function parseEvent(text: string): TraceEvent {
   return value as TraceEvent;
 }
 
-/** Formats an event as one line of JSON without control characters, which could move the cursor. */
+/** Escapes control characters, which could move the cursor. */
 export function rawLine(event: TraceEvent): string {
   return `${safeJson(event)}\n`;
 }
 
-/** Receives events as they arrive. */
 export interface TraceView {
   event(event: TraceEvent): void;
   status(text: string): void;
-  /** Resolves when the user quits; for a list, resolves at once. */
+  /** Resolves when the user quits. Never resolves for the plain list. */
   readonly closed: Promise<void>;
 }

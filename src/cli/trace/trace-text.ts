@@ -1,13 +1,12 @@
 /**
- * Formats trace events as text: the labels of spec 6 and one line per event. Shared by the terminal UI and the plain
- * list.
+ * Formats trace events as text, with the labels of spec 6, for the terminal UI and the plain list.
  */
 import type { TraceEvent, TraceMessage } from "../../observe/trace/events.ts";
 import { printable } from "../terminal/terminal.ts";
 
-/** The maximum length of a row in a list; the detail pane shows the full event. */
+/** Rows of the list are short, because the detail pane shows the full event. */
 const MAX_ROW_CHARS = 120;
-/** Long enough for the end of a rejection reason, which often describes a fix. */
+/** Long enough for a whole rejection reason, which often ends with a fix. */
 const MAX_LINE_CHARS = 1_000;
 
 const LABELS: Readonly<Record<TraceMessage["type"], string>> = {
@@ -25,7 +24,7 @@ const LABELS: Readonly<Record<TraceMessage["type"], string>> = {
   requestFinished: "Request Done",
 };
 
-/** Types that this gwctl does not support, from a newer gateway, are shown by name. */
+/** Events of a newer gateway can have types that this gwctl does not support. */
 export function labelOf({ message }: TraceEvent): string {
   return LABELS[message.type] ?? printable(String((message as { type: unknown }).type));
 }
@@ -95,14 +94,12 @@ function bodyBytes(base64: string): number {
   return Buffer.byteLength(base64, "base64");
 }
 
-/** Formats as `0`, `850 µs`, `12.3 ms`, or `4.25 s`. */
 export function duration(micros: number): string {
   if (micros < 1000) return micros === 0 ? "0" : `${micros} µs`;
   if (micros < 1_000_000) return `${(micros / 1000).toFixed(1)} ms`;
   return `${(micros / 1_000_000).toFixed(2)} s`;
 }
 
-/** Returns the time of an event relative to the start of its trace. */
 export function sinceStart({ eventEnd }: TraceEvent, first: TraceEvent | undefined): string {
   return `+${duration(Math.max(0, eventEnd - (first?.eventEnd ?? eventEnd)))}`;
 }
@@ -111,7 +108,6 @@ export function timeOf({ eventStart, eventEnd }: TraceEvent): string {
   return eventStart === null ? "" : duration(eventEnd - eventStart);
 }
 
-/** One line per event, for pipes and terminals that cannot show the UI. */
 export function plainLine(event: TraceEvent): string {
   const mark = { info: " ", warn: "!", error: "✗" }[event.severity] ?? " ";
   const at = duration(event.eventEnd).padStart(9);

@@ -1,13 +1,11 @@
 /**
- * Formats rate limit rules and their buckets as a table: the emptiest first, exhausted ones in red, with the time of
- * the next refill.
+ * Formats rate limit rules and their buckets as a table. Exhausted buckets are red.
  */
 
 import { type Cell, table } from "../terminal/table.ts";
 import type { Paint, Tone } from "../terminal/terminal.ts";
 import { ageText, counted, type Fields, fieldsOf, listOf, numberOf } from "./units.ts";
 
-/** The remaining share below which a bucket is reported. */
 const NEARLY_EMPTY = 0.1;
 const BAR_CHARS = 10;
 
@@ -40,7 +38,7 @@ export function limitsText(rules: readonly Fields[], paint: Paint): string {
   return table([["APPLIES TO", "LIMIT", "KEY", "LEFT", "", "RESETS IN", "REJECTED"], ...rows], { paint });
 }
 
-/** Returns the buckets that are empty or nearly empty, the emptiest first. */
+/** Returns buckets with at most 10% remaining, the emptiest first. */
 export function nearlyEmpty(rules: readonly Fields[]): Bucket[] {
   return rules
     .flatMap(bucketsOf)

@@ -1,5 +1,5 @@
 /**
- * The state of the MCP servers behind a gateway, as its MCP backends report it in `/debug/tasks`.
+ * Reads the state of the MCP servers behind a gateway, which its MCP backends report in `/debug/tasks`.
  */
 import { type Fields, fieldsOf, listOf, numberOf, stringsOf } from "./units.ts";
 
@@ -7,7 +7,6 @@ export interface McpServer {
   readonly backend: string;
   readonly target: string;
   readonly state: "up" | "failing" | "idle";
-  /** The number of sessions in which the server is up. */
   readonly sessions: number;
   readonly lastError?: string;
   readonly agoMs?: number;

@@ -1,21 +1,20 @@
 /**
- * Traffic numbers from recent requests: rate, failures and latency. Computed from the records of the gateway, so that
- * one request is enough.
+ * Computes request rate, failures and latency from the gateway's records of recent requests.
  */
 import type { RequestRecord } from "../../observe/trace/request-record.ts";
 
 const WINDOW_MS = 60_000;
-/** The minimum period, so that a single request does not look like a burst. */
+/** A shorter period would make a single request look like a burst. */
 const MIN_WINDOW_MS = 1_000;
 
 export interface Traffic {
-  /** The period that the numbers cover: one minute, or less if the records are shorter. */
+  /** One minute, or less if the records do not reach back that far. */
   readonly windowMs: number;
   readonly requests: number;
   readonly perSecond: number;
-  /** Responses with status 5xx, or incomplete ones. */
+  /** Requests without a response, with status 5xx, or with an incomplete response. */
   readonly failed: number;
-  /** Responses with status 4xx. */
+  /** All other requests that did not succeed, such as status 4xx and failed tool calls. */
   readonly rejected: number;
   readonly p50Ms: number;
   readonly p95Ms: number;
@@ -23,7 +22,7 @@ export interface Traffic {
   readonly cost: number;
 }
 
-/** `isAll`: the records reach back to the start of the gateway, so a short list means little traffic. */
+/** `isAll` means that the records reach back to the start of the gateway. */
 export function trafficOf(records: readonly RequestRecord[], nowMs: number, upMs: number, isAll: boolean): Traffic {
   const recent = records.filter(({ time }) => Date.parse(time) >= nowMs - WINDOW_MS);
   const oldest = records.reduce((least, { time }) => Math.min(least, Date.parse(time)), nowMs);
@@ -44,10 +43,7 @@ export function trafficOf(records: readonly RequestRecord[], nowMs: number, upMs
   };
 }
 
-/**
- * True if the request was rejected, the response is incomplete, or a tool call failed inside a response with status
- * 200.
- */
+/** A tool call can fail inside a response with status 200. */
 export function isFailed({ failure, end, status, mcp }: RequestRecord): boolean {
   if (failure !== undefined || end !== "complete" || (status ?? 0) >= 400) return true;
   return mcp?.outcome !== undefined && mcp.outcome !== "ok" && mcp.outcome !== "cancelled";
@@ -57,7 +53,6 @@ export function isBroken({ end, status }: RequestRecord): boolean {
   return status === null || status >= 500 || end === "failed";
 }
 
-/** A short description of the request. */
 export function requestText({ method, path, mcp, llm }: RequestRecord): string {
   if (mcp?.method !== undefined) return `${mcp.method}${mcp.name === undefined ? "" : ` ${mcp.name}`}`;
   return `${method} ${path}${llm?.model === undefined ? "" : ` ${llm.model}`}`;

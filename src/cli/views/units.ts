@@ -1,5 +1,5 @@
 /**
- * Formats ages, bytes and counts.
+ * Formats ages, bytes and counts, and reads the JSON of the admin interface.
  */
 
 export function ageText(ms: number): string {
@@ -28,7 +28,7 @@ export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-// Reads JSON of the admin interface defensively, because other versions of the gateway may lack fields.
+// Other versions of the gateway may omit fields, so missing values get defaults.
 
 export type Fields = Readonly<Record<string, unknown>>;
 
