@@ -1,6 +1,6 @@
 /**
- * Opens the addresses of the process: the admin interface, and the address for metrics scrapers if configured. If one
- * cannot be bound, the start fails and all are closed.
+ * Opens the admin address and, if configured, the stats address. If one cannot be bound, the start fails and both are
+ * closed.
  */
 import { type AdminAddress, parseAdminAddress } from "../admin/server/address.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
@@ -13,13 +13,12 @@ type Audience = "operators" | "scrapers";
 
 export interface AdminAddressParts {
   readonly config: Pick<Loaded, "process" | "processWrittenAt">;
-  /** The admin address if the configuration has none. */
   readonly defaultAdminAddr: string | undefined;
   open(address: AdminAddress, endpoints: readonly AdminEndpoint[], audience: Audience): Promise<AdminServer>;
 }
 
 export interface AdminAddresses {
-  /** Returns the URL of the admin interface; undefined if it is disabled. */
+  /** Resolves with the URL of the admin interface, or undefined if it is disabled. */
   open(endpoints: readonly AdminEndpoint[], statistics: readonly AdminEndpoint[]): Promise<string | undefined>;
   readonly ports: { readonly admin: number | undefined; readonly stats: number | undefined };
   close(): void;

@@ -1,5 +1,5 @@
 /**
- * The options of `startApp`, and the handle it returns.
+ * The options of `startApp`, and the handle that it returns.
  */
 
 import type { Clock } from "../base/clock.ts";
@@ -18,47 +18,44 @@ import type { Successor, SuccessorEvents } from "./upgrade/successor.ts";
 import type { UpgradeOutcome } from "./upgrade/upgrade.ts";
 
 export interface AppOptions {
-  /** Paths of `-f`, or one built-in text. */
+  /** Either the paths of `-f`, or the text of a built-in configuration. */
   readonly sources: SourceList;
   readonly environment: Environment;
   readonly clock: Clock;
   readonly output: LogOutput;
-  /** Whether to color log levels. Default: false. */
   readonly color?: boolean;
   readonly version: string;
   readStdin(): string;
-  /** A Kubernetes cluster whose documents are served in addition. */
+  /** If set, the gateway also serves the resources of this Kubernetes cluster. */
   readonly cluster?: ClusterSource;
-  /** The admin address if the configuration has none. */
+  /** Used if the configuration sets no admin address. */
   readonly defaultAdminAddr?: string;
-  /** The process that this one replaces in an upgrade. */
+  /** Set if this process replaces another one in an upgrade. */
   readonly predecessor?: Predecessor | undefined;
-  /** Starts a new process for an upgrade; absent in tests. */
+  /** Starts the new process of an upgrade. Without it, upgrades are rejected. */
   startSuccessor?(sockets: readonly HandedSocket[], events: SuccessorEvents): Successor;
-  /** Starts a worker thread; undefined in the single executable, which has none. */
+  /** Starts a worker thread. Undefined in the single executable, which cannot start any. */
   readonly startThread?: StartThread;
   random?(): number;
-  /** For tests, which can neither open 10,000 connections nor fill a heap. */
+  /** The fields below are for tests, which can neither open 10,000 connections nor fill a heap. */
   readonly listenerLimits?: Partial<ListenerLimits>;
   heapSize?(): HeapSize;
   readonly memoryLimits?: Partial<MemoryLimits>;
 }
 
 export interface App {
-  /** The configuration in use. */
   topology(): Topology;
-  /** The port of each listener, by gateway name. */
+  /** Ports by gateway name. */
   ports(): ReadonlyMap<string, number>;
   readonly adminUrl: string | undefined;
-  /** Starts the program from disk, hands over to it and drains. If that fails, this process continues. */
+  /** Starts the program from disk and hands over to it. If that fails, this process continues. */
   upgrade(): Promise<UpgradeOutcome>;
   /**
-   * Stops accepting connections, waits for requests up to the drain timeout, and closes everything. A second call does
-   * not wait.
+   * Stops accepting connections, drains requests until the drain timeout, and closes everything. A second call skips
+   * the drain.
    */
   stop(): Promise<void>;
-  /** Resolves when the shutdown is complete. */
   readonly stopped: Promise<void>;
-  /** Counts and logs an uncaught exception. */
+  /** Logs an uncaught exception and adds it to the metrics. */
   unexpected(error: unknown): void;
 }

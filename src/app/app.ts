@@ -1,6 +1,6 @@
 /**
- * The composition root, as a list: open the services, load, compile, listen, serve, reload, shut down. Every component
- * receives its dependencies from here, and each step uses only the results of the steps above it.
+ * The composition root. Every component receives its dependencies from here, and each step uses only the results of
+ * earlier steps.
  */
 import { mergedEndpoints } from "../admin/merge/merged-endpoints.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
@@ -26,13 +26,13 @@ import { handedSockets } from "./upgrade/handed-sockets.ts";
 import { createUpgrade } from "./upgrade/upgrade.ts";
 
 /**
- * After an upgrade, idle client connections stay open for one more request, whose response has `connection: close`.
- * Longer than clients keep idle connections themselves (4 s in Node.js), because a request sent while the gateway
- * closes would be lost.
+ * After an upgrade, idle client connections stay open for one more request, whose response contains `connection:
+ * close`. This limit exceeds the idle timeout of clients (4 s in Node.js), because a request sent to a closing
+ * connection is lost.
  */
 const LINGER_MS = 10_000;
 
-/** Rejects with a StartError after closing everything it opened. */
+/** Rejects with a StartError after closing everything that it opened. */
 export async function startApp(options: AppOptions): Promise<App> {
   const services = openServices(options);
   const shutdown = createShutdown(services.clock, services.logger);
@@ -52,8 +52,8 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   const { clock, logger, metrics, unexpected, resources } = services;
   const startedMs = clock.monotonicMs();
 
-  // Load and compile. A listener may serve a copy of the UI, so the endpoint list exists now and is filled before
-  // listeners open.
+  // A listener can serve the UI, so the list of endpoints exists before the configuration is compiled. It is filled
+  // before listeners open.
   const endpoints: AdminEndpoint[] = [];
   const ui = createUi({ version, moduleUrl: import.meta.url, endpoints: () => endpoints });
   const { sources, handed, inherited, first, loader, openThreadPool } = await loadAtStart(
@@ -65,14 +65,13 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   const { config } = first;
   const settings = config.process;
 
-  // Listeners and request records. With several threads, the worker threads listen, and the main thread runs the
-  // configuration, the admin interface and the shutdown.
+  // With several threads, the worker threads listen, and the main thread runs reloads, the admin interface and the
+  // shutdown.
   const measuring = await startMeasuring(options, services, shutdown, config);
   const { records, heap } = measuring;
   const pool = openThreadPool(() => endpoints);
   const listeners = pool ?? ownListeners(services, config, measuring, inherited, options.listenerLimits);
 
-  // Reloads.
   const reloads = createReloads({
     clock,
     logger: logger.for("config"),
@@ -86,7 +85,6 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   });
   shutdown.at("backends", () => drainBackends(reloads.running().topology));
 
-  // Shutdown and upgrade.
   const stop = (): Promise<void> => {
     if (!shutdown.hasBegun) logger.info("draining", { limitMs: settings.drainTimeout, ...listeners.active() });
     return shutdown.run(settings.drainTimeout);
@@ -105,13 +103,13 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     store: services.store,
     limits: services.limits,
     sockets: () => handedSockets(options.sources, settings, listeners.ports(), admin.ports),
-    // The sockets of worker threads cannot be handed over.
+    // Sockets of worker threads cannot be handed over.
     start: pool === undefined ? options.startSuccessor : undefined,
     reopenStore: () => openConfiguredStore(services.store, config),
     isShuttingDown: () => shutdown.hasBegun,
     leave() {
       lingerMs = LINGER_MS;
-      // The new process already serves this address.
+      // The new process already listens on this address.
       admin.close();
       void stop();
     },
@@ -121,13 +119,11 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     upgrade.allRequestsEnded();
   });
 
-  // Admin endpoints.
   const parts = { version, startedMs, ui, sources, settings, records, heap, listeners, reloads, shutdown, stop };
   const { all, statistics } = operatorEndpoints(services, { ...parts, upgrade: upgrade.run });
   const shown = (list: readonly AdminEndpoint[]) => (pool ? mergedEndpoints(list, pool.ask) : list);
   endpoints.push(...shown(all));
 
-  // Listen and serve.
   const adminUrl = await admin.open(endpoints, shown(statistics));
   await predecessor?.takeBuckets(services.limits);
   await listeners.apply(config.topology);
@@ -138,7 +134,6 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   if (adminUrl !== undefined) logger.for("admin").info("admin interface", { ui: `${adminUrl}${ADMIN_PATHS.ui}` });
   logger.info("started", { version, node: process.version, ms: Math.round(clock.monotonicMs() - startedMs) });
 
-  // Watch for changes.
   if (sources.canChange) shutdown.at("watch", watchConfig(services, loader, reloads, first.content).stop);
   if (options.cluster) shutdown.at("watch", followCluster(options.cluster, reloads, config).stop);
   predecessor?.ready(version);

@@ -1,6 +1,6 @@
 /**
- * Computes how many connections the process can take, from the open file limit and its memory, and watches the heap.
- * Logs each reduction, because the operator has to fix it outside the gateway.
+ * Derives connection limits from the open file limit and the memory of the process, and watches the heap. Each
+ * reduction is logged, because operators must fix the cause outside the gateway.
  */
 
 import { connectionsThatFit, openFilesLimit } from "../base/file-descriptors.ts";
@@ -20,13 +20,12 @@ import type { Loaded } from "./config-loader.ts";
 import type { Services } from "./services.ts";
 
 const MIB = 1024 * 1024;
-/** Memory per connection: buffers in both directions. */
+/** Memory for the buffers of one connection, in both directions. */
 const CONNECTION_BYTES = 128 * 1024;
-/** The share of a listener's connections that one address may use. With few connections, one address may use all. */
+/** One client address can use this share of a listener's connections, but at least MIN_PER_ADDRESS. */
 const ADDRESS_SHARE = 0.5;
 const MIN_PER_ADDRESS = 256;
 
-/** The limits of each listener, reduced to what the system allows. */
 export function fittingLimits(
   { tunnelIdleTimeout }: Pick<Loaded["process"], "tunnelIdleTimeout">,
   wished: Partial<ListenerLimits> | undefined,

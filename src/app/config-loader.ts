@@ -1,6 +1,6 @@
 /**
- * Reads and compiles the configuration, at the start and for each reload. Remembers which other files (keys,
- * certificates) the last attempt read, so that the watcher includes them.
+ * Reads and compiles the configuration, at the start and for each reload. Keeps the paths of other files that the
+ * last load read, such as certificates, so that they are watched too.
  */
 import type { UiSource } from "../backends/ui/source.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
@@ -12,34 +12,32 @@ import type { Redaction } from "../observe/trace/redact.ts";
 import type { Services } from "./services.ts";
 import { asStartError, StartError } from "./start-error.ts";
 
-/** A compiled configuration. */
 export type Loaded = Extract<Prepared, { ok: true }>;
 
 export interface FirstLoad {
   readonly config: Loaded;
-  /** The content of all sources, to detect later changes. */
+  /** The content of all sources. A later difference triggers a reload. */
   readonly content: string;
-  /** The listeners serve the configuration; commits its resources. */
+  /** Commits the resources, once the listeners serve the configuration. */
   serves(): void;
-  /** Closes the resources of a configuration that never served. */
+  /** Closes the resources of a configuration that is not served. */
   discard(): void;
 }
 
 export interface ConfigLoader {
-  /** Loads at the start; throws a StartError. */
+  /** Throws a StartError if the configuration is invalid. */
   first(): FirstLoad;
-  /** Like `first`, for a worker thread: the main thread commits or discards it. */
+  /** Compiles the first configuration of a worker thread. The caller commits or discards the generation. */
   begin(generation: ConfigGeneration): Prepared;
-  /** Loads for a reload; throws if the sources cannot be read. */
+  /** Throws if the sources cannot be read. */
   next(generation: ConfigGeneration, before: Loaded): Prepared;
-  /** All paths to watch. */
   paths(): string[];
   content(): string;
-  /** The texts of the last load, for worker threads. */
+  /** The source texts of the last load, which worker threads compile again. */
   texts(): readonly SourceText[];
 }
 
-/** `shared` is the memory for local rate limits if several threads serve. */
+/** `shared` returns the memory for local rate limits if several threads serve. */
 export function createConfigLoader(
   services: Services,
   sources: Pick<Sources, "read" | "paths" | "content">,
@@ -95,7 +93,6 @@ export function createConfigLoader(
   };
 }
 
-/** Commits or discards a generation, at most once. */
 function settled(generation: ConfigGeneration): Pick<FirstLoad, "serves" | "discard"> {
   let isOpen = true;
   const once = (settle: () => void) => (): void => {

@@ -1,12 +1,12 @@
 /**
- * Prints example commands at the start: for each kind of route, a URL and a command that works as printed. Skips routes
- * that no single path selects.
+ * Prints a URL and a working example command for each kind of route when the gateway starts. Routes that need a host
+ * name or other conditions are skipped.
  */
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import type { Listener, Route, Topology } from "../core/topology.ts";
 import type { App } from "./app-options.ts";
 
-/** At most one screen. */
+/** Limits the output to one screen. */
 const SHOWN_PER_KIND = 2;
 
 const INITIALIZE =
@@ -20,7 +20,7 @@ interface Step {
 
 type Running = Pick<App, "ports" | "adminUrl"> & { topology(): Topology };
 
-/** `command` is the command line that started this gateway. */
+/** `command` is the command that started this gateway. */
 export function firstSteps(app: Running, isDemo: boolean, command = "gateway"): string {
   const served = app
     .topology()
@@ -42,7 +42,7 @@ function block(title: string, url: string, command: readonly string[]): string {
   return `  ${title.padEnd(5)}${url}\n${command.map((line, i) => `${" ".repeat(i === 0 ? 7 : 9)}${line}\n`).join("")}`;
 }
 
-/** The address to reach the listener from this machine; a wildcard address becomes loopback. */
+/** Returns an address that works on this machine. A wildcard address becomes localhost. */
 function originOf({ address, tls }: Listener, port: number | undefined): string {
   const isAny = address === undefined || address === "0.0.0.0" || address === "::";
   const host = isAny ? "localhost" : address;
@@ -85,7 +85,7 @@ function curl(start: readonly string[], headers: readonly string[], body: string
   ];
 }
 
-/** The first path that a GET or POST without further conditions matches. */
+/** Returns the first path that matches a POST without other conditions. */
 function pathOf({ matches }: Route): string | undefined {
   const plain = matches.find(
     ({ path, method, headers, query }) =>
@@ -99,12 +99,11 @@ function pathOf({ matches }: Route): string | undefined {
   return "exact" in plain.path ? plain.path.exact : "pathPrefix" in plain.path ? plain.path.pathPrefix : undefined;
 }
 
-/** Login metadata documents, which a policy serves next to the route's own paths. */
+/** Policies serve login metadata under these paths. */
 function isWellKnown(path: { exact?: string; pathPrefix?: string }): boolean {
   return (path.exact ?? path.pathPrefix ?? "").startsWith("/.well-known");
 }
 
-/** A model that the route serves under a fixed name, otherwise a placeholder. */
 function modelOf(route: Route): string {
   const { models } = (route.backends[0]?.backend.describe() ?? {}) as { models?: readonly string[] };
   return models?.find((name) => !name.includes("*")) ?? "demo";

@@ -1,7 +1,6 @@
 /**
- * The first load: sources, sockets that were handed over or inherited, the configuration, and what it needs before
- * anything listens (log settings, store, session key). In an upgrade, the previous process releases its store first,
- * and uses this process's store for its last requests.
+ * Loads the first configuration and opens what it requires before the gateway listens: inherited sockets, log
+ * settings, the store, and the session key.
  */
 
 import { readFileSync } from "node:fs";
@@ -30,7 +29,6 @@ export interface StartLoad extends ThreadedLoad {
   readonly inherited: InheritedSockets;
 }
 
-/** Throws a StartError. */
 export async function loadAtStart(
   options: AppOptions,
   services: Services,
@@ -60,7 +58,7 @@ export async function loadAtStart(
   return { ...loaded, sources, handed, inherited };
 }
 
-/** `content` is the in-memory store of the previous process. Paths are relative to the configuration file. */
+/** `content` is the in-memory store of the previous process, which is copied to the new store. */
 export async function openConfiguredStore(
   store: ConfigurableStore,
   config: Loaded,
@@ -100,7 +98,7 @@ export async function openHandedStore(
   predecessor: Predecessor | undefined,
 ): Promise<void> {
   const { store } = config.process;
-  // Both processes may have connections to Redis.
+  // Both processes can use Redis at the same time, so nothing is handed over.
   const isShared = typeof store === "object" && "redis" in store;
   const content = isShared ? undefined : await predecessor?.takeStore();
   await openConfiguredStore(configurable, config, content);

@@ -1,7 +1,6 @@
 /**
- * Everything that observes requests and the process: metrics, OpenTelemetry (loaded only if configured), the audit
- * stream, access log, recent requests, traffic history and the heap. Each finished request is recorded in one place, so
- * that all outputs count it the same way.
+ * Connects everything that observes requests: metrics, OpenTelemetry, audit records, access log, recent requests and
+ * traffic history. Each finished request is recorded in one function, so all outputs agree.
  */
 
 import { hostname } from "node:os";
@@ -211,11 +210,11 @@ export function keepHistory(
 ): void {
   if (store.kind === "memory") return;
   const kept = storeNamespace(store, "history");
-  // Keyed by host name, because replicas can share a store. A pod that moves starts with an empty history.
+  // Replicas can share a store, so the key contains the host name.
   const key = `${hostname()}.${thread}`;
   let isRead = false;
   let isReported = false;
-  /** The last saved content; an idle gateway writes nothing. */
+  /** An idle gateway writes nothing, because its content does not change. */
   let saved = "[[],[]]";
 
   const failed = (error: Error): void => {
@@ -230,7 +229,7 @@ export function keepHistory(
   async function save(): Promise<void> {
     await read;
     try {
-      // Reads the saved history before overwriting it, if the read at the start failed.
+      // If the read at the start failed, the saved history is merged before it is overwritten.
       if (!isRead) history.unpack((await kept.get(key)) ?? "[]");
       isRead = true;
       const packed = history.packed();

@@ -1,6 +1,5 @@
 /**
- * Builds the admin endpoints from the running components. The statistics endpoints are a separate list, because the
- * scraper address serves them too.
+ * Builds the admin endpoints. Statistics are a separate list, because the stats address serves only those.
  */
 import { allEndpoints } from "../admin/all-endpoints.ts";
 import { statsEndpoints } from "../admin/endpoints/process.ts";
@@ -24,7 +23,7 @@ import type { Shutdown } from "./shutdown.ts";
 import type { UpgradeOutcome } from "./upgrade/upgrade.ts";
 import { whatIf } from "./validate.ts";
 
-/** Excluded from masking: a new key is shown once, and the UI's pages are static files. */
+/** A new API key must be readable once, and the UI consists of static files. */
 const NOT_REDACTED: readonly string[] = [ADMIN_PATHS.keys, ADMIN_PATHS.ui];
 
 export interface OperatorParts {

@@ -1,7 +1,6 @@
 /**
- * Reloads the configuration: compiles a new one next to the running one and swaps it in, or rejects it and changes
- * nothing. Triggered by file changes or by a new version from the Kubernetes cluster. `/config_dump` shows the state of
- * the last reload.
+ * Compiles a changed configuration next to the running one, then applies or rejects it. Changes of files and of the
+ * Kubernetes cluster trigger a reload. `/config_dump` shows the state of the last one.
  */
 import type { Clock } from "../base/clock.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
@@ -17,30 +16,25 @@ import type { Services } from "./services.ts";
 
 export interface ReloadParts {
   readonly clock: Clock;
-  /** The logger of the `config` module. */
   readonly logger: Logger;
   readonly metrics: Metrics;
-  /** Names of the configuration's sources. */
   readonly sources: readonly string[];
-  /** The configuration at the start. */
   readonly first: Loaded;
   begin(): ConfigGeneration;
   /** Throws if the sources cannot be read. */
   prepare(generation: ConfigGeneration, before: Loaded): Prepared;
-  /** Applies the topology to the listeners; rejects without changes if one cannot be bound. */
+  /** Rejects without changing anything if a listener cannot be bound. */
   apply(topology: Topology): Promise<void>;
-  /** No reload starts during shutdown. */
   isShuttingDown(): boolean;
 }
 
 export interface Reloads {
-  /** The configuration in use. */
   running(): Loaded;
   state(): ReloadState;
-  /** Runs one reload at a time; resolves with the problems if it was rejected. */
+  /** Runs one reload at a time. Resolves with the problems of a rejected configuration. */
   reload(): Promise<readonly string[]>;
   refuse(problems: readonly string[]): void;
-  /** The sources are readable again and match the running configuration. */
+  /** Called when the sources are readable again and match the running configuration. */
   restored(): void;
 }
 
@@ -69,7 +63,6 @@ export function createReloads(parts: ReloadParts): Reloads {
     logger.info("configuration loaded", { generation: state.generation });
   }
 
-  /** Prepares the configuration and applies it to the listeners. */
   async function serving(generation: ConfigGeneration, before: Loaded): Promise<Prepared> {
     try {
       const next = parts.prepare(generation, before);
@@ -91,7 +84,7 @@ export function createReloads(parts: ReloadParts): Reloads {
       refuse(next.problems);
       return next.problems;
     }
-    // Changes under `config:` apply after a restart only.
+    // Changes of `config:` need a restart.
     running = { ...next, process: before.process };
     generation.commit();
     loaded(next, before);
@@ -117,7 +110,6 @@ export function firstLoad(at: Date, sources: readonly string[], warnings: readon
   return { loadedAt: at.toISOString(), generation: 1, warnings, sources, needsRestart: [] };
 }
 
-/** The state after a successful reload; clears an earlier rejection. */
 export function afterLoad(
   state: ReloadState,
   at: Date,
@@ -133,17 +125,15 @@ export function afterLoad(
   };
 }
 
-/** The state after a rejected reload: the previous configuration stays active. */
 export function afterRefusal(state: ReloadState, at: Date, problems: readonly string[]): ReloadState {
   return { ...state, refused: { at: at.toISOString(), problems } };
 }
 
-/** The state when the sources match the running configuration again. */
 export function afterRestore({ refused: _, ...rest }: ReloadState): ReloadState {
   return rest;
 }
 
-/** `loaded` is the content of the running configuration, to detect changes made since it was read. */
+/** `loaded` is the content of the running configuration. A difference from the current content triggers a reload. */
 export function watchConfig(
   { clock, logger }: Pick<Services, "clock" | "logger">,
   loader: Pick<ConfigLoader, "paths" | "content">,
@@ -172,7 +162,6 @@ export interface FollowedCluster {
 export function followCluster(source: ClusterSource, reloads: Reloads, first: Loaded): FollowedCluster {
   let isStopped = false;
   let isRunning = false;
-  /** The version of the first configuration. */
   let loaded = source.current()?.version;
   if (loaded !== undefined) source.applied(loaded, { isServed: true, problems: [], failures: first.failures ?? [] });
 

@@ -1,6 +1,5 @@
 /**
- * The I/O interfaces and registries of the process, opened first and passed to every component: log output, metrics,
- * tasks, outgoing HTTP, the store, and resources that survive a reload.
+ * The I/O interfaces and registries of the process, which are opened first and passed to all other components.
  */
 
 import type { Clock } from "../base/clock.ts";
@@ -31,9 +30,9 @@ export interface Services {
   readonly unexpected: UnexpectedErrors;
   readonly tasks: Tasks;
   readonly limits: LimitRegistry;
-  /** Memory that clients make this thread retain. */
+  /** Limits the memory that clients can make this thread retain. */
   readonly memory: MemoryBudget;
-  /** Opened after the configuration is loaded. */
+  /** The store and the signing key are opened after the configuration is loaded. */
   readonly store: ConfigurableStore;
   readonly signingKey: ConfigurableSigningKey;
   readonly fetcher: Fetcher;
@@ -44,11 +43,10 @@ export interface ServiceOptions {
   readonly clock: Clock;
   readonly environment: Environment;
   readonly output: LogOutput;
-  /** Whether to color log levels. */
   readonly color?: boolean;
-  /** How many threads share the memory of the process. Default: 1. */
+  /** The number of threads that share the memory of the process. Default: 1. */
   readonly threads?: number;
-  /** Overrides the limits of this machine, for tests. */
+  /** Overrides the limits derived from the machine, in tests. */
   readonly memoryLimits?: Partial<MemoryLimits>;
 }
 

@@ -1,30 +1,29 @@
 /**
- * The shutdown order. Each component registers its close function for a step; the steps run in the order of the list
- * below. A step that fails is logged, and the next one still runs.
+ * Runs the steps of a shutdown in order. A failing step is logged and does not stop the next one.
  */
 import { type Clock, wait } from "../base/clock.ts";
 import type { Topology } from "../core/topology.ts";
 import type { Logger } from "../observe/log/logger.ts";
 
-/** In order: no component closes while an earlier step may still need it. */
+/** No component closes while an earlier step can still use it. */
 export const SHUTDOWN_STEPS = [
   /** Stops reloads. */
   "watch",
-  /** Backends notify their clients. */
+  /** Lets backends notify their clients. */
   "backends",
-  /** Stops accepting requests and waits for those in flight, up to the drain timeout. */
+  /** Stops accepting requests and drains those in flight. */
   "listeners",
   /** Closes pools, sessions and child processes. */
   "resources",
   "outgoing",
   "store",
   "measuring",
-  /** Last, so that operators can watch the shutdown. */
+  /** The admin interface closes last, so that operators can watch the shutdown. */
   "admin",
 ] as const;
 export type ShutdownStep = (typeof SHUTDOWN_STEPS)[number];
 
-/** Longer than the grace period of child processes. */
+/** Exceeds the grace period of child processes. */
 const CLOSE_LIMIT_MS = 8_000;
 
 type Close = (drainMs: number) => void | Promise<void>;
@@ -33,9 +32,8 @@ export interface Shutdown {
   readonly hasBegun: boolean;
   /** `close` receives the drain timeout for requests in flight. */
   at(step: ShutdownStep, close: Close): void;
-  /** Runs every step. A second call while the first runs uses a drain timeout of 0. */
+  /** Runs all steps. A second call uses a drain timeout of 0. */
   run(drainMs: number): Promise<void>;
-  /** Resolves when the shutdown is complete. */
   readonly ended: Promise<void>;
 }
 
@@ -56,7 +54,7 @@ export function createShutdown(clock: Clock, logger: Logger): Shutdown {
       }
     });
     const all = Promise.all(closes);
-    // The drain timeout bounds requests; this limit bounds child processes.
+    // Child processes are not bound by the drain timeout.
     await (step === "resources" ? Promise.race([all, wait(clock, CLOSE_LIMIT_MS)]) : all);
   }
 
@@ -70,7 +68,7 @@ export function createShutdown(clock: Clock, logger: Logger): Shutdown {
       const limitMs = hasBegun ? 0 : drainMs;
       hasBegun = true;
       for (const step of SHUTDOWN_STEPS) await runStep(step, limitMs);
-      // One event loop turn, so that the response to /quitquitquit and the last log lines are flushed.
+      // The response to /quitquitquit and the last log lines are flushed in this event-loop iteration.
       await new Promise((resolve) => setImmediate(resolve));
       resolveEnded();
     },

@@ -1,6 +1,5 @@
 /**
- * The reasons why the gateway did not start, one line each. Every start failure becomes a StartError, so that operators
- * see a sentence instead of a stack trace.
+ * Reports why the gateway did not start, one line per problem, instead of a stack trace.
  */
 export class StartError extends Error {
   readonly lines: readonly string[];
@@ -12,7 +11,6 @@ export class StartError extends Error {
   }
 }
 
-/** Converts any error of the start. */
 export function asStartError(error: unknown): StartError {
   return error instanceof StartError ? error : new StartError([(error as Error).message]);
 }

@@ -1,6 +1,6 @@
 /**
- * `gateway --validate-only` and `gateway --test`: compile the configuration without I/O, report problems, and run its
- * tests as dry runs. Also answers what-if requests about the running configuration.
+ * `gateway --validate-only` and `gateway --test`: compiles the configuration without I/O, reports problems, and runs
+ * its tests as dry runs. Also serves what-if requests of the admin interface.
  */
 
 import type { WhatIf } from "../admin/endpoints/what-if.ts";
@@ -20,12 +20,12 @@ export interface ValidateOptions {
   readonly sources: SourceList;
   readonly environment: Environment;
   readonly clock: Clock;
-  /** Report unset variables as notes instead of errors. */
+  /** If true, unset variables are reported as notes instead of errors. */
   readonly allowMissingEnv?: boolean;
   readStdin(): string;
 }
 
-/** Returns all findings; the configuration is valid unless one is an error. */
+/** Returns all findings. The configuration is valid unless one of them is an error. */
 export function validateOnly(options: ValidateOptions): readonly Finding[] {
   try {
     const { prepared, close } = openDryConfig(openSources(options.sources, options.readStdin).read(), options);
@@ -71,7 +71,7 @@ export function validationReport(
   return { stdout: verdict, stderr: findings.map(textLine).join("") + refusal, code };
 }
 
-/** Errors have no prefix, as at the start. */
+/** Errors have no prefix, like those that a failed start prints. */
 function textLine({ severity, problem }: Finding): string {
   return `${severity === "error" ? "" : `${severity}: `}${problem.toLine()}\n`;
 }
@@ -263,10 +263,7 @@ function testsAsJson(results: readonly TestResult[], failed: number) {
   };
 }
 
-/**
- * Reports what the running configuration would do with a request. Compiles it again from its sources, without I/O, and
- * dry-runs the request.
- */
+/** Dry-runs a request against the running configuration, which is compiled again from its sources without I/O. */
 export async function whatIf(
   question: WhatIf,
   sources: readonly SourceText[],
@@ -274,7 +271,7 @@ export async function whatIf(
 ): Promise<DryReport> {
   const { prepared, close } = openDryConfig(sources, options);
   try {
-    // A file that the configuration names may have changed since the load.
+    // A file that the configuration refers to may have changed since it was loaded.
     if (!prepared.ok) throw new Error(`the configuration cannot be loaded again: ${prepared.problems[0] ?? ""}`);
     const runner = createDryRunner(
       prepared.topology,

@@ -1,12 +1,12 @@
 /**
- * Reads a recording: one JSON object per line, as written by `gwctl record`. The file may have been edited, so an
- * invalid line is an error that names it.
+ * Parses a recording of `gwctl record`: one JSON object per line. Users may edit the file, so errors contain the line
+ * number.
  */
 import { z } from "zod";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
 import type { RecordedTraffic } from "../../pipeline/records/request-history.ts";
 
-/** Only the last lines of a longer file are used. */
+/** Older lines of a longer recording are ignored. */
 const MAX_REHEARSED_LINES = 100_000;
 
 /** The maximum value of a Date. */
@@ -48,7 +48,6 @@ const line = z.object({
   headers: z.array(text),
 });
 
-/** Throws an Error that names the line. */
 export function parseRecording(content: string): RecordedTraffic {
   const lines = content.split("\n");
   const records: RecordedRequest[] = [];

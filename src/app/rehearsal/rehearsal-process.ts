@@ -1,16 +1,16 @@
 /**
- * Entry point of the rehearsal process. It answers each message (two configurations and the recorded requests) with a
- * report, and exits when the gateway that started it disconnects.
+ * Entry point of the rehearsal process. It responds to each message with a report, and exits when the gateway
+ * disconnects.
  */
 import { keepAwake, systemClock } from "../../base/clock.ts";
 import { trafficIn } from "../../pipeline/records/request-history.ts";
 import type { FromRehearsal, RehearsalData } from "./rehearsals.ts";
 import { createPause, type Rehearsal, rehearse } from "./rehearse.ts";
 
-/** How long to work before the event loop can process a disconnect. */
+/** After this time, the event loop runs once, so that a disconnect is noticed. */
 const WORK_MS = 50;
 
-// Rejections are expected results here; capturing their stacks would dominate the run time.
+// Rejections are normal results here, and capturing their stacks would dominate the run time.
 Error.stackTraceLimit = 0;
 
 process.on("disconnect", () => process.exit());
@@ -28,7 +28,7 @@ function send(message: FromRehearsal): void {
 
 async function run({ input, segments }: RehearsalData): Promise<Rehearsal> {
   const pause = createPause(systemClock, WORK_MS, () => new Promise((resolve) => setImmediate(resolve)));
-  // A pending policy alone would not keep the process running.
+  // Timers of policies do not keep the process alive.
   const awake = keepAwake();
   try {
     return await rehearse(input, trafficIn(segments), systemClock, pause);

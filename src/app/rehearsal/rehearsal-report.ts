@@ -1,6 +1,6 @@
 /**
- * The report of a rehearsal: subjects that would be newly denied or admitted, limits that would reject, and routes and
- * headers that change. All lists are bounded.
+ * The report of a rehearsal: subjects that would be newly denied or admitted, limits that would reject requests, and
+ * changed routes and headers. All lists are bounded.
  */
 
 import { escapeControls } from "../../observe/log/logger.ts";
@@ -8,11 +8,11 @@ import type { Verdict } from "../../pipeline/dry-run/dry-run.ts";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
 import { ruleIn } from "../../pipeline/records/shadow-report.ts";
 
-/** The maximum number of listed subjects, reasons, routes and headers; the rest is counted. */
+/** Further rows are only counted. */
 const MAX_REHEARSED_ROWS = 500;
 const EXAMPLES = 3;
 const REASON_CHARS = 400;
-/** Headers that differ with each request or with time. */
+/** These headers differ with each request or with time. */
 const VOLATILE = new Set([
   "x-request-id",
   "x-ratelimit-limit",
@@ -25,7 +25,6 @@ const VOLATILE = new Set([
 
 interface SubjectChange {
   readonly subject: string;
-  /** A readable name from the claims, if there is one. */
   readonly name?: string;
   requests: number;
   readonly reasons: {
@@ -69,10 +68,9 @@ export interface RehearsalReport {
   readonly admitted: readonly SubjectChange[];
   readonly limits: readonly LimitChange[];
   readonly routes: readonly Change[];
-  /** Forwarded, answered by the gateway, or rejected for another reason. */
+  /** Changes between forwarded, answered by the gateway, and rejected. */
   readonly answers: readonly Change[];
   readonly headers: readonly HeaderChange[];
-  /** The number of changes beyond the listed ones. */
   readonly unlisted: number;
   readonly notes: readonly string[];
 }
@@ -82,7 +80,7 @@ interface RehearsalCount {
   report(durationMs: number, notes: readonly string[]): RehearsalReport;
 }
 
-/** For headers where `isSensitive` is true, only presence is compared. */
+/** For sensitive headers, only presence is compared. */
 export function createRehearsalCount(isSensitive: (name: string) => boolean): RehearsalCount {
   const denied = new Map<string, SubjectChange>();
   const admitted = new Map<string, SubjectChange>();
@@ -96,7 +94,7 @@ export function createRehearsalCount(isSensitive: (name: string) => boolean): Re
   let firstAt: number | undefined;
   let lastAt: number | undefined;
 
-  /** Returns the row of the key, adding one while there is room. */
+  /** Returns undefined if the maximum number of rows is reached. */
   function rowOf<Row>(rows: Map<string, Row>, key: string, make: () => Row): Row | undefined {
     const known = rows.get(key);
     if (known !== undefined) return known;
@@ -228,7 +226,7 @@ function answerOf({ outcome, status, code }: Verdict): string {
   return outcome === "answered" ? `answered ${status}` : `refused ${status} ${code ?? ""}`.trimEnd();
 }
 
-/** Claims with a readable name, because subjects are often numbers. */
+/** Subjects are often numbers, so a readable claim is shown too. */
 function nameOf({ claims }: RecordedRequest, subject: string): string | undefined {
   const names = [claims?.preferred_username, claims?.email, claims?.upn, claims?.name];
   return names.find((name): name is string => typeof name === "string" && name !== "" && name !== subject);
@@ -238,15 +236,15 @@ function sorted<Row>(rows: Map<string, Row>, count: (row: Row) => number): Row[]
   return [...rows.values()].sort((one, other) => count(other) - count(one));
 }
 
-// The output and exit code of `gateway --rehearse`: 0 if no request is newly denied, admitted or limited, 1 otherwise,
-// 2 if there were no requests. `--strict` also counts changed routes, responses and headers.
+// The exit code of `gateway --rehearse` is 0 if no request is newly denied, admitted or limited, 1 if any is, and 2
+// if there are no requests. With `--strict`, changed routes, responses and headers also count.
 
 const SHOWN_ROWS = 20;
 const SHOWN_SUBJECTS = 5;
 
 export function rehearsalCode(report: RehearsalReport, strict: boolean): number {
   const { requests, denied, admitted, limits, routes, answers, headers } = report;
-  // A rehearsal without requests must not pass.
+  // A rehearsal without requests proves nothing, so it must not pass.
   if (requests === 0) return 2;
   const matters = [denied, admitted, limits, ...(strict ? [routes, answers, headers] : [])];
   return matters.some(({ length }) => length > 0) ? 1 : 0;
@@ -287,7 +285,7 @@ export function rehearsalText(report: RehearsalReport): string {
     ...(report.unlisted > 0 ? ["", `${report.unlisted} more changes are not listed`] : []),
     ...report.notes.map((note) => `note: ${note}`),
   ];
-  // Names and paths come from clients, so control characters are removed.
+  // Names and paths are chosen by clients.
   return `${lines.map((line) => escapeControls(line.replaceAll("\n", " "))).join("\n")}\n`;
 }
 

@@ -1,8 +1,7 @@
 /**
- * Runs rehearsals beside live traffic: one at a time, with a time limit, in a child process that has one thread and a
- * lower priority. The process is kept for a minute, because operators usually rehearse, edit and rehearse again, and
- * loading the code takes most of the time. The single executable cannot start the process; there a rehearsal runs on the
- * serving thread in slices of a millisecond.
+ * Runs one rehearsal at a time, in a child process with one thread, a lower priority and a time limit. The process is
+ * kept for a minute, because loading the code takes most of the time. The single executable cannot start it and
+ * instead rehearses on the serving thread in slices of a millisecond.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { setPriority } from "node:os";
@@ -15,42 +14,36 @@ import { createPause, type Rehearsal, type RehearsalInput, rehearse } from "./re
 const MAX_REHEARSAL_MS = 60_000;
 const KEEP_PROCESS_MS = 60_000;
 
-/** The longest slice on the serving thread: requests wait for it. */
+/** Requests wait for a slice to end. */
 const SHARED_WORK_MS = 1;
 
-/** Below the serving threads. Toward 19 the process would get almost no time on a machine without a free processor. */
+/** With a value near 19, the process would get almost no CPU time on a busy machine. */
 const PRIORITY = 5;
 
 /**
- * V8 compiles and collects on the one thread that has the lower priority; its helper threads would compete with the
- * serving threads. The large young generation fits many short-lived dry runs between two collections.
+ * Helper threads of V8 would not have the lower priority and would compete with requests. The large young generation
+ * fits many dry runs between two collections.
  */
 const NODE_FLAGS: readonly string[] = ["--single-threaded", "--max-semi-space-size=32", "--max-old-space-size=512"];
 
 const NEVER = new AbortController().signal;
 const CLIENT_GONE = "the client closed the connection";
 
-/** The message to the rehearsal process. It contains every environment variable that the configurations use. */
+/** The environment contains every variable that the configurations use. */
 export interface RehearsalData {
   readonly input: RehearsalInput;
   readonly segments: readonly Uint8Array[];
 }
 
-/** A message from the rehearsal process. */
-export type FromRehearsal =
-  | { readonly isReady: true }
-  | { readonly found: Rehearsal }
-  /** Why there is no report. */
-  | { readonly error: string };
+export type FromRehearsal = { readonly isReady: true } | { readonly found: Rehearsal } | { readonly error: string };
 
-/** The part of a child process that a rehearsal uses. */
 export type RehearsalProcess = Pick<ChildProcess, "on" | "off" | "kill" | "ref" | "unref"> & {
   readonly channel?: { ref(): void; unref(): void } | null | undefined;
   send(data: RehearsalData, sent: (error: Error | null) => void): boolean;
 };
 
 export interface Rehearsals {
-  /** Rejects with an Error that explains why there is no report. Stops when `clientGone` is aborted. */
+  /** Rejects if there is no report. Stops when `clientGone` is aborted. */
   run(data: RehearsalData, clientGone?: AbortSignal): Promise<Rehearsal>;
 }
 
@@ -60,7 +53,7 @@ export function createRehearsals(clock: Clock, start: () => RehearsalProcess = s
   let isRunning = false;
   let kept: { readonly child: RehearsalProcess; readonly timer: Timer } | undefined;
 
-  /** Undefined if no process can be started. */
+  /** Returns undefined if no process can be started. */
   function takeProcess(): { readonly child: RehearsalProcess; readonly isNew: boolean } | undefined {
     if (kept) {
       const { child, timer } = kept;
@@ -77,7 +70,7 @@ export function createRehearsals(clock: Clock, start: () => RehearsalProcess = s
     }
   }
 
-  /** Stops keeping a process that exits or fails while idle. */
+  /** Drops the kept process when it exits or fails. */
   function forgetOnExit(child: RehearsalProcess): RehearsalProcess {
     const forget = (): void => {
       if (kept?.child !== child) return;
@@ -123,16 +116,17 @@ function startProcess(): RehearsalProcess {
     serialization: "advanced",
     stdio: ["ignore", "ignore", "ignore", "ipc"],
   });
-  // Set here, before the process has loaded its code. If it exited already, its `exit` event says why.
+  // The priority is set before the process loads its code. If the process has already exited, its `exit` event is
+  // handled.
   try {
     if (child.pid !== undefined) setPriority(child.pid, PRIORITY);
   } catch {
-    // A normal priority only makes the rehearsal compete with requests.
+    // The rehearsal then runs with normal priority.
   }
   return child as RehearsalProcess;
 }
 
-/** Resolves with undefined if the process could not be started. */
+/** Resolves with undefined if the process could not start. */
 function runInProcess(
   child: RehearsalProcess,
   isNew: boolean,
@@ -173,12 +167,12 @@ function runInProcess(
     child.on("exit", onExit);
     clientGone.addEventListener("abort", abort);
     if (clientGone.aborted) abort();
-    // A send fails only if the process exited, and then `exit` gives the reason.
+    // If sending fails, the process has exited, and the `exit` event reports the reason.
     else child.send(data, () => undefined);
   });
 }
 
-/** The process holds only copies, so it has nothing to finish. */
+/** The process has only copies of data, so it can be killed at any time. */
 function kill(child: RehearsalProcess): void {
   child.kill("SIGKILL");
 }

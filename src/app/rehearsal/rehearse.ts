@@ -1,6 +1,6 @@
 /**
- * Replays recorded requests as dry runs against the old and new configurations, in the original order and with the
- * original timestamps, and compares the results. Sends no traffic.
+ * Replays recorded requests as dry runs against the old and the new configuration, with their original timestamps,
+ * and compares the results. No traffic is sent.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -13,12 +13,12 @@ import type { RecordedTraffic } from "../../pipeline/records/request-history.ts"
 import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
 
 export interface RehearsalInput {
-  /** If undefined, compares with the recorded results. */
+  /** If undefined, the new configuration is compared with the recorded results. */
   readonly before: readonly SourceText[] | undefined;
   readonly after: readonly SourceText[];
   readonly environment: Environment;
   readonly allowMissingEnv?: boolean;
-  /** Variables that were not looked up; the report shows their names. */
+  /** Variables whose values are replaced by their names. */
   readonly unnamed?: readonly string[];
 }
 
@@ -26,7 +26,7 @@ export type Rehearsal =
   | { readonly ok: true; readonly report: RehearsalReport }
   | { readonly ok: false; readonly problems: readonly string[] };
 
-/** Awaits `breathe` between requests to yield the thread. */
+/** `breathe` is called after each request and can yield the thread. */
 export async function rehearse(
   input: RehearsalInput,
   traffic: RecordedTraffic,
@@ -71,7 +71,7 @@ export async function rehearse(
   }
 }
 
-/** Requests that cannot be judged without their body. */
+/** Explains the limits of a rehearsal, which has no request bodies and calls no services. */
 function notesOn(input: RehearsalInput): string[] {
   const { after, before } = input;
   const texts = [...after, ...(before ?? [])].map(({ text }) => text).join("\n");
@@ -94,7 +94,7 @@ function noteOnVariables({ unnamed = [] }: RehearsalInput): string[] {
   ];
 }
 
-/** Returns the time of the recorded request. Timers, which only bound a dry run, use the real clock. */
+/** The time is that of the recorded request. Timers use the real clock, because they only bound a dry run. */
 function movingClock(clock: Clock, firstMs: number): { readonly clock: Clock; moveTo(ms: number): void } {
   let nowMs = firstMs;
   return {
@@ -110,14 +110,14 @@ function movingClock(clock: Clock, firstMs: number): { readonly clock: Clock; mo
   };
 }
 
-// Environment variables in a rehearsal. A client of the admin interface chooses the new text and must not be able to
-// read the gateway's environment with it. The report shows variable names instead of values, and a variable that the
-// running configuration does not use is not looked up.
+// A client of the admin interface chooses the new configuration, and must not be able to read the gateway's
+// environment with it. The report contains variable names instead of values, and variables that the running
+// configuration does not use are not read.
 
 /** Shorter values could match words of the report itself. */
 const MIN_HIDDEN_CHARS = 4;
 
-/** Adds variables that only `after` names; the value of each is its name. */
+/** Sets variables that only `after` uses to their own names. */
 export function variablesForRehearsal(
   before: readonly SourceText[],
   after: readonly SourceText[],
@@ -128,17 +128,15 @@ export function variablesForRehearsal(
   return { environment: { ...environment, ...Object.fromEntries(unnamed.map((name) => [name, name])) }, unnamed };
 }
 
-/** The variables that these texts use. */
 export function valuesIn(sources: readonly SourceText[], environment: Environment): readonly VariableValue[] {
   const values = [...namesIn(sources)].flatMap((name) => {
     const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
     return value === undefined || value.length < MIN_HIDDEN_CHARS || value === name ? [] : [{ name, value }];
   });
-  // Longest first, because a value may be part of a longer one.
+  // A value can contain another one, so longer values are replaced first.
   return values.sort((one, other) => other.value.length - one.value.length);
 }
 
-/** Replaces the values in every string, recursively. */
 export function withoutVariables<Value>(value: Value, variables: readonly VariableValue[]): Value {
   if (variables.length === 0) return value;
   const hiders = variables.flatMap(({ name, value: secret }) =>
@@ -153,7 +151,7 @@ export function withoutVariables<Value>(value: Value, variables: readonly Variab
   return hidden(value) as Value;
 }
 
-/** Header names are lowercase and long strings are truncated, so a string may end with the start of a value. */
+/** Header names are lowercase, and truncated strings can end with the start of a value. */
 function hider(name: string, secret: string): (text: string) => string {
   const shown = `\${${name}}`;
   const pattern = new RegExp(secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi");
@@ -174,12 +172,10 @@ function namesIn(sources: readonly SourceText[]): Set<string> {
   return new Set(names);
 }
 
-// Runs work in slices, to yield the thread.
-
-/** The clock is read once per this many work items. */
+/** The clock is read only after this many work items. */
 const PIECES = 8;
 
-/** Called after each work item; returns a promise only at the end of a slice. */
+/** Called after each work item. Returns a promise at the end of a time slice. */
 type Breathe = () => Promise<void> | undefined;
 
 export function createPause(clock: Clock, workMs: number, rest: () => Promise<void>): Breathe {

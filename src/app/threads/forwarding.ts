@@ -1,9 +1,8 @@
 /**
- * Forwards a request to the worker thread that owns its route, and serves the requests that other threads forward.
- * Sessions, child processes and shared servers belong to one thread, so a route with MCP backends is owned by one
- * thread, chosen by its name; other routes are served by the accepting thread. Two threads share a MessagePort, which
- * no other program can reach, so messages need no authentication. The request is forwarded before any policy runs; the
- * owning thread records it.
+ * Forwards requests to the worker thread that owns the route. Sessions and child processes exist in one thread, so
+ * one thread owns each route with MCP backends, selected by a hash of the route name. All other routes are served by
+ * the accepting thread. Requests are forwarded before any policy runs, and the owning thread records them. Threads
+ * communicate over a MessagePort that no other program can access, so messages are not authenticated.
  */
 import type { Duplex } from "node:stream";
 import type { MessagePort } from "node:worker_threads";
@@ -21,29 +20,27 @@ import { handle } from "../../pipeline/phases/pipeline.ts";
 import type { PipelineEnv, Served } from "../../pipeline/phases/pipeline-env.ts";
 
 const RETRY_SECONDS = "1";
-/** A body of known length up to this size is sent in one message with the head. */
+/** A body of known length up to this size is sent with the head in one message. */
 const SMALL_BODY_BYTES = 64 * 1024;
-/** Flow control window per body and direction; the sender waits when it is full. */
+/** The flow control window per body and direction. */
 const WINDOW_BYTES = 256 * 1024;
-/** Window updates are sent in portions; a small body needs none. */
+/** Window updates are batched. A small body needs none. */
 const REPORT_BYTES = WINDOW_BYTES / 4;
-/** Up to this size, bytes are sent as a latin1 string; larger chunks are copied once and transferred. */
+/** Smaller chunks are sent as latin1 strings. Larger chunks are copied once and transferred. */
 const CLONED_BYTES = 16 * 1024;
 
 type Bytes = string | Uint8Array<ArrayBuffer>;
 
 interface Lines {
   readonly pairs: string[];
-  /** See `HeaderList`. */
   readonly isSafe: boolean;
 }
 
-/** A request without its body and header lines. */
 type Start = Omit<ExchangeStart, "request"> & {
   readonly request: Omit<GatewayRequest, "headers" | "body">;
 };
 
-/** Messages from the thread that accepted the connection. */
+/** Sent by the thread that accepted the connection. */
 type Forwarded =
   | {
       readonly kind: "request";
@@ -54,13 +51,12 @@ type Forwarded =
     }
   | { readonly kind: "body"; readonly id: number; readonly bytes: Bytes }
   | { readonly kind: "bodyEnd"; readonly id: number }
-  /** The client took this many bytes of the response. */
+  /** Reports how many response bytes were written to the client. */
   | { readonly kind: "taken"; readonly id: number; readonly bytes: number }
   | { readonly kind: "stalled"; readonly id: number }
-  /** The client closed the connection. */
   | { readonly kind: "left"; readonly id: number };
 
-/** Messages from the thread that serves the request. */
+/** Sent by the thread that serves the request. */
 type Returned =
   | {
       readonly kind: "response";
@@ -70,14 +66,13 @@ type Returned =
       readonly isLast?: true;
       readonly trailers?: readonly string[];
     }
-  /** Requests the body, or reports that this many of its bytes were read. */
+  /** Requests the body (0), or reports how many of its bytes were read. */
   | { readonly kind: "read"; readonly id: number; readonly bytes: number }
-  /** The response was cut off. */
   | { readonly kind: "cut"; readonly id: number };
 
 export interface Forwarding {
   readonly forwardToThread: NonNullable<PipelineEnv["forwardToThread"]>;
-  /** Sets the port to another thread; closes its earlier port. */
+  /** Replaces and closes an earlier port to the same thread. */
   connect(thread: number, port: MessagePort): void;
   close(): void;
 }
@@ -102,7 +97,7 @@ export function createForwarding(
       links.get(number)?.close();
       const link = new ThreadLink(port, env, served);
       links.set(number, link);
-      // The port closes when the thread at the other end exits for any reason.
+      // The port closes when the other thread exits for any reason.
       port.on("close", () => {
         link.close();
         if (links.get(number) === link) links.delete(number);
@@ -115,7 +110,6 @@ export function createForwarding(
   };
 }
 
-/** The requests between this thread and another, in both directions. */
 class ThreadLink {
   readonly env: ListenerEnv;
   readonly #port: MessagePort;
@@ -205,12 +199,12 @@ class ThreadLink {
     const headers = new HeaderList(lines.pairs, lines.isSafe);
     const exchange = new Exchange({ ...start, request: { ...start.request, headers, body }, memory: env.memory });
     const target = this.#served(exchange.listener);
-    // The listener is missing while this thread has not finished a reload.
+    // The listener is missing until this thread has finished a reload.
     if (target === undefined || env.heap.level === "full") refuse(env, exchange, client, beingReplaced(target));
     else handle(env, target, exchange, client);
   }
 
-  /** An exception fails only its own request, not the others of this port. */
+  /** An exception fails only its own request. */
   contain(action: () => void, giveUp: () => void): void {
     try {
       action();
@@ -221,7 +215,7 @@ class ThreadLink {
   }
 }
 
-/** A request that another thread serves for a client of this thread. */
+/** The accepting thread's side of a forwarded request. */
 class ForwardedRequest {
   readonly #id: number;
   readonly #link: ThreadLink;
@@ -229,9 +223,9 @@ class ForwardedRequest {
   readonly #sink: ClientSink;
   #isOver = false;
   #hasHead = false;
-  /** Response bytes written to the client and not reported yet. */
+  /** Response bytes that were written to the client but not yet reported. */
   #taken = 0;
-  /** Response bytes buffered for the client. */
+  /** Response bytes that wait for the client to drain. */
   #waiting = 0;
   #isReading = false;
   #isPaused = false;
@@ -249,7 +243,7 @@ class ForwardedRequest {
     const { request } = this.#exchange;
     const { body } = request;
     this.#sink.onClose = () => this.#left();
-    // An upgrade would need the client's socket, which cannot move to another thread.
+    // An upgrade needs the client's socket, which cannot move to another thread.
     if (request.headers.has("upgrade")) {
       request.headers.delete("upgrade");
       request.headers.delete("connection");
@@ -259,7 +253,7 @@ class ForwardedRequest {
     else {
       this.#sink.onStalled = () => this.#refuse(new GatewayError("request_timeout"));
       this.#sink.askForBody();
-      // If the body is cut off, the connection closes as well.
+      // If the body is cut off, the connection closes, and `onClose` handles it.
       readExactly(body.stream, body.length, (error, bytes) => {
         if (error === undefined && !this.#isOver) this.#send(bytes);
       });
@@ -283,13 +277,13 @@ class ForwardedRequest {
     }
   }
 
-  /** The other thread exited. */
+  /** Called when the other thread exited. */
   lost(): void {
     if (this.#hasHead) this.cut();
     else this.#refuse(beingReplaced());
   }
 
-  /** Destroys the connection, so that the client does not take a partial response for a complete one. */
+  /** Destroys the connection, so that the client cannot mistake a partial response for a complete one. */
   cut(): void {
     if (this.#isOver) return;
     this.#end();
@@ -379,7 +373,7 @@ class ForwardedRequest {
   }
 }
 
-/** A request that another thread forwarded for its client. */
+/** The owning thread's side of a forwarded request. */
 class RemoteClient implements ClientSink, BodyCarrier {
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;
@@ -387,7 +381,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
   readonly body: RequestBodySource | undefined;
   readonly #id: number;
   readonly #link: ThreadLink;
-  /** Held until the end of the event loop turn, so that a small response is one message. */
+  /** The head is held until the next tick, so that a small response is one message. */
   #head: { readonly status: number; readonly lines: Lines } | undefined = undefined;
   #hasEnded = false;
   #isClosed = false;
@@ -396,7 +390,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
   #awaitsDrain = false;
   #isBodyWanted = false;
   #hasBody: boolean;
-  /** Body bytes read here and not reported yet. */
+  /** Body bytes that were read here but not yet reported. */
   #read = 0;
   #moved = 0;
   #lastMoved = -1;
@@ -431,8 +425,6 @@ class RemoteClient implements ClientSink, BodyCarrier {
     }
   }
 
-  // THE RESPONSE
-
   head(status: number, headers: HeaderList): void {
     if (this.#isClosed || this.#hasEnded) return;
     this.#head = { status, lines: linesOf(headers) };
@@ -454,7 +446,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
     if (this.#hasEnded || this.#isClosed) return;
     this.#hasEnded = true;
     this.#respond(lastChunk && bytesOf(lastChunk), trailers);
-    // Deferred to a later turn, as on a connection, because the backend may still report its own end.
+    // Closing is deferred, as on a connection, because the backend may still report its end.
     this.#later(() => this.close(true));
   }
 
@@ -485,8 +477,6 @@ class RemoteClient implements ClientSink, BodyCarrier {
       bytes,
     );
   }
-
-  // THE BODY OF THE REQUEST
 
   askForBody(): void {
     if (this.#isBodyWanted || this.#hasBody || this.#isClosed) return;
@@ -525,7 +515,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
     }
   }
 
-  /** The response was sent, or the client is gone. */
+  /** Called when the response was sent or the client disconnected. */
   close(complete: boolean): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -551,7 +541,7 @@ function refuse(env: ListenerEnv, exchange: Exchange, sink: ClientSink, error: G
   sink.end(body);
 }
 
-/** With `served`, the thread is running but its memory is full. */
+/** If `served` is set, the thread is running but its memory is full. */
 function beingReplaced(served?: Served): GatewayError {
   const headers = { "retry-after": RETRY_SECONDS };
   if (served !== undefined) return new GatewayError("overloaded", { headers });
@@ -562,7 +552,7 @@ function linesOf(headers: HeaderList): Lines {
   return { pairs: headers.pairs as string[], isSafe: headers.isSafe };
 }
 
-/** Copies the bytes, because a clone of a pooled buffer would include the whole pool. */
+/** Cloning a pooled buffer would copy the whole pool, so the bytes are copied first. */
 function bytesOf(chunk: Buffer): Bytes {
   return chunk.length <= CLONED_BYTES ? chunk.toString("latin1") : new Uint8Array(chunk);
 }
@@ -573,9 +563,7 @@ function bufferOf(bytes: Bytes): Buffer {
     : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-function ignore(): void {
-  // The request has already ended.
-}
+function ignore(): void {}
 
 /** The accepting thread serves the request. */
 export const ANY_THREAD = 0;
@@ -608,7 +596,7 @@ function ownersOf(listener: Listener, threads: number): OwnerOf {
   };
 }
 
-/** The accepting thread rejects a request without a route. */
+/** Returns undefined for a request without a route, which the accepting thread rejects. */
 function matched(table: Served["table"], request: Exchange["request"]): Route | undefined {
   try {
     return table.match(request);
@@ -622,7 +610,7 @@ function isOwned({ backends }: Route): boolean {
   return backends.some(({ backend }) => backend.facts.type === "mcp");
 }
 
-/** From 1. */
+/** Returns a thread number, starting at 1. */
 export function threadOf(name: string, threads: number): number {
   let hash = 0;
   for (let i = 0; i < name.length; i++) hash = (Math.imul(hash, 31) + name.charCodeAt(i)) | 0;

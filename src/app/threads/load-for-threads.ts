@@ -1,8 +1,7 @@
 /**
- * The first load of the configuration, which determines the number of worker threads. With more than one, it is
- * compiled again with rate limits in shared memory. Each thread listens on the same port with its own socket
- * (`reusePort`), which needs Linux and Node.js 22.12; otherwise, and with sockets from a service manager, one thread
- * serves.
+ * Loads the first configuration, which determines the number of worker threads. With several threads, it is compiled
+ * again with rate limits in shared memory. All threads listen on the same port with `reusePort`, which requires Linux
+ * and Node.js 22.12.
  */
 
 import { availableParallelism } from "node:os";
@@ -20,7 +19,7 @@ import type { Services } from "../services.ts";
 import type { ThreadData } from "./messages.ts";
 import { openThreadPool, type ThreadPool } from "./thread-pool.ts";
 
-/** The lock owner number of the main thread; worker threads count from 1. */
+/** Identifies the main thread as the owner of a lock. Worker threads start at 1. */
 const MAIN_THREAD = 1_000_000;
 
 export type StartThread = (data: ThreadData) => Worker;
@@ -29,20 +28,18 @@ export interface ThreadPoolOptions {
   readonly output: LogOutput;
   readonly color?: boolean;
   readonly version: string;
-  /** A Kubernetes cluster. One thread serves it, because worker threads load from texts. */
+  /** With a cluster, only one thread serves, because worker threads compile source texts. */
   readonly cluster?: ClusterSource;
-  /** Starts a worker thread; undefined in the single executable. */
   readonly startThread?: StartThread;
 }
 
 export interface ThreadedLoad {
   readonly first: FirstLoad;
   readonly loader: ConfigLoader;
-  /** Undefined if the main thread serves. */
+  /** Returns undefined if the main thread serves requests itself. */
   openThreadPool(endpoints: () => readonly AdminEndpoint[]): ThreadPool | undefined;
 }
 
-/** Throws a StartError. */
 export function loadForThreads(
   options: ThreadPoolOptions,
   services: Services,
@@ -93,20 +90,19 @@ export function loadForThreads(
 
 export interface Surroundings {
   readonly platform: string;
-  /** `process.versions.node`. */
   readonly node: string;
   readonly cores: number;
   /** False in the single executable. */
   readonly canStart: boolean;
-  /** The service manager opened the sockets, one of each. */
+  /** A service manager opens only one socket per address. */
   readonly hasInheritedSockets: boolean;
 }
 
 export interface ThreadCount {
   readonly count: number;
-  /** Why there are fewer threads than configured. */
+  /** Explains why there are fewer threads than configured. */
   readonly warning?: string;
-  /** Why `auto` means one thread. */
+  /** Explains why `auto` selects one thread. */
   readonly note?: string;
 }
 
@@ -115,7 +111,6 @@ export function surroundings(rest: Pick<Surroundings, "canStart" | "hasInherited
   return { platform, node: versions.node, cores: availableParallelism(), ...rest };
 }
 
-/** The settings that determine the thread count. */
 export type ThreadSettings = Pick<WrittenProcess, "workers" | "telemetry" | "audit" | "store">;
 
 export function threadCount(settings: ThreadSettings, around: Surroundings): ThreadCount {
@@ -124,7 +119,7 @@ export function threadCount(settings: ThreadSettings, around: Surroundings): Thr
   if (wanted === 1) return { count: 1 };
   const why = obstacle(around) ?? writtenObstacle(settings);
   if (why === undefined) return { count: wanted };
-  // `auto` is a request for what is possible, so this is only a note.
+  // `auto` accepts any number, so one thread is not worth a warning.
   return workers === "auto"
     ? { count: 1, note: `config.workers is auto, and one thread serves: ${why}` }
     : { count: 1, warning: `config.workers is ${wanted}, but one thread serves: ${why}` };
@@ -138,7 +133,7 @@ function obstacle({ platform, node, canStart, hasInheritedSockets }: Surrounding
   return undefined;
 }
 
-/** Features that support a single writer only. */
+/** These features support only one writer. */
 function writtenObstacle({ telemetry, audit, store }: ThreadSettings): string | undefined {
   if (telemetry?.otlp !== undefined) return "config.telemetry.otlp works with one thread only";
   if (audit !== undefined) return "config.audit works with one thread only";
@@ -146,7 +141,7 @@ function writtenObstacle({ telemetry, audit, store }: ThreadSettings): string | 
   return undefined;
 }
 
-/** `reusePort` was added in Node.js 22.12 and 23.1. */
+/** Node.js added `reusePort` in 22.12 and 23.1. */
 export function canSharePorts(node: string): boolean {
   const [major = 0, minor = 0] = node.split(".").map(Number);
   return major >= 24 || (major === 23 && minor >= 1) || (major === 22 && minor >= 12);

@@ -1,6 +1,6 @@
 /**
- * Messages between the main thread and worker threads. Workers receive all input from the main thread, so that all
- * serve the same configuration: its texts, the shared memory, and the ports.
+ * Messages between the main thread and worker threads. Workers get all input from the main thread, so that they serve
+ * the same configuration.
  */
 import type { MessagePort } from "node:worker_threads";
 import type { RemoteRequest } from "../../admin/merge/remote-call.ts";
@@ -8,28 +8,25 @@ import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
 import type { StoreRequest, StoreResponse } from "../../store/remote-store.ts";
 
-/** The data that a worker thread starts with. */
 export interface ThreadData {
-  /** Counts from 1. A replacement has the number of the thread it replaces. */
+  /** Starts at 1. A replacement thread gets the number of the thread that it replaces. */
   readonly thread: number;
   readonly threads: number;
   readonly environment: Environment;
   readonly color: boolean;
   readonly version: string;
-  /** The value of `process.hrtime` at 0 of the main thread's monotonic clock. */
+  /** The `process.hrtime` in milliseconds at which the main thread's monotonic clock was 0. */
   readonly clockStartMs: number;
-  /** The names of the configuration's sources. */
   readonly sources: readonly string[];
-  /** Numbers finished requests across all threads. */
+  /** A counter that numbers finished requests across all threads. */
   readonly sequence: SharedArrayBuffer;
   readonly logFilter: string;
-  /** The memory level of the main thread, which holds the store. */
+  /** The heap level of the main thread, which holds the in-memory store. */
   readonly mainHeapLevel: SharedArrayBuffer;
-  /** The thread's child processes, which the main thread ends if it dies. */
+  /** Lists the thread's child processes, which the main thread kills if the thread dies. */
   readonly children: SharedArrayBuffer;
 }
 
-/** The configuration for all threads. */
 export interface Snapshot {
   readonly texts: readonly SourceText[];
   readonly memory: ReadonlyMap<string, SharedArrayBuffer>;
@@ -38,24 +35,22 @@ export interface Snapshot {
 export type Order =
   /** Compiles a configuration next to the running one. */
   | { readonly kind: "prepare"; readonly snapshot: Snapshot }
-  /** Serves the prepared configuration. `ports` has the ports of other threads, by listener. */
+  /** Serves the prepared configuration. `ports` contains the listener ports that other threads use. */
   | { readonly kind: "commit"; readonly ports: ReadonlyMap<string, number> }
-  /** Discards the prepared configuration. */
   | { readonly kind: "discard" }
-  /** Stops accepting connections and waits for requests. */
+  /** Stops accepting connections and drains requests. */
   | { readonly kind: "drain"; readonly drainMs: number }
-  /** Shuts down, after all threads have drained. */
+  /** Shuts the thread down after all threads have drained. */
   | { readonly kind: "end" };
 
 export type ToThread =
   | { readonly kind: "order"; readonly id: number; readonly order: Order }
   | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort }
-  /** The port to another thread; replaces an earlier one. */
+  /** Replaces an earlier port to the same thread. */
   | { readonly kind: "peer"; readonly thread: number; readonly port: MessagePort }
   | { readonly kind: "store"; readonly answer: StoreResponse };
 
 export interface Report {
-  /** Why the order failed. */
   readonly problems?: readonly string[];
   readonly ports?: ReadonlyMap<string, number>;
 }
@@ -63,6 +58,6 @@ export interface Report {
 export type FromThread =
   | { readonly kind: "report"; readonly id: number; readonly report: Report }
   | { readonly kind: "log"; readonly text: string }
-  /** An in-memory store is in the main thread, so that all threads share it. */
+  /** The main thread holds the in-memory store, so that all threads share it. */
   | { readonly kind: "store"; readonly question: StoreRequest }
   | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort };

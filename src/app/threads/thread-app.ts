@@ -1,6 +1,6 @@
 /**
- * A worker thread: the same components as a process with one thread, but the configuration, reloads and shutdown are
- * orders of the main thread, and log lines and admin requests go to the main thread.
+ * Runs the gateway in a worker thread. The main thread orders reloads and the shutdown, and receives log lines and
+ * admin requests.
  */
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import { handleRemote, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
@@ -33,7 +33,7 @@ import { createForwarding, type Forwarding } from "./forwarding.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
 
 export interface ThreadApp {
-  /** Counts and logs an uncaught exception. */
+  /** Logs an uncaught exception and adds it to the metrics. */
   unexpected(error: unknown): void;
 }
 
@@ -59,7 +59,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   let serving: { config: Loaded; readonly listeners: Listeners } | undefined;
   let served: ReadonlyMap<string, Served> = new Map();
   let forwarding: Forwarding | undefined;
-  /** Ports to other threads received before this one serves; their messages are queued. */
+  /** Ports that arrive before this thread serves. Their messages stay queued. */
   const earlyPeers = new Map<number, MessagePort>();
   const ownEndpoints: AdminEndpoint[] = [];
   const mainEndpoints: AdminEndpoint[] = [];
@@ -106,7 +106,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const listeners = serving?.listeners ?? open(config);
     const next = new Map(config.topology.listeners.map((listener) => [listener.name, servedOf(listener)]));
     const before = served;
-    // Set first, because other threads may forward requests as soon as they serve this configuration.
+    // Other threads can forward requests as soon as they serve this configuration.
     served = next;
     try {
       await listeners.apply(config.topology);
@@ -115,14 +115,13 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       throw error;
     }
     prepared = undefined;
-    // Changes under `config:` apply after a restart only.
+    // Changes of `config:` need a restart.
     if (serving) serving.config = { ...config, process: serving.config.process };
     else serving = { config, listeners };
     generation.commit();
     return { ports: listeners.ports() };
   }
 
-  /** Opens the session store and signing key. */
   async function openState(config: Loaded): Promise<void> {
     const { store } = config.process;
     // All threads must share an in-memory store.
@@ -133,7 +132,6 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     shutdown.at("store", services.signingKey.close);
   }
 
-  /** Opens listeners and request records with the first configuration. */
   function open(config: Loaded): Listeners {
     const { process: settings, redaction } = config;
     logging.setFilter(logFilter(data.logFilter));
@@ -151,7 +149,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       limits: { ...limits, maxConnections: Math.ceil(limits.maxConnections / threads) },
       heap,
       memory: services.memory,
-      // Only one thread logs events that are the same in all.
+      // Only one thread logs events that all threads have.
       logger: thread === 1 ? log : { ...log, info: () => undefined },
       redaction,
       ids: createIdSource(),
@@ -178,7 +176,6 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const reloads = { running: () => serving?.config ?? config, state: () => state };
     const stop = (): Promise<void> => shutdown.run(0);
     const running = { records, heap, listeners, reloads, shutdown, stop };
-    // Upgrades run in the main thread.
     const upgrade = () => Promise.resolve({ ok: false, reason: "ask the main thread" } as const);
     const parts = { version, startedMs, ui, sources, settings, ...running, upgrade };
     const { all } = operatorEndpoints(services, parts);
@@ -230,7 +227,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   return { unexpected: (error) => unexpected.report("process", error) };
 }
 
-/** The same batching as the log output. Only the main thread writes to the output. */
+/** Batches log lines like the log output, because only the main thread writes them. */
 const GATHER_MS = 20;
 const GATHER_CHARS = 32 * 1024;
 

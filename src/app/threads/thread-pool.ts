@@ -1,6 +1,7 @@
 /**
- * The worker threads, which together are the listeners of the main thread. All threads prepare a new configuration
- * before any serves it. A thread that dies is replaced while the others take its new connections.
+ * Runs the worker threads and implements the listeners of the main thread with them. All threads prepare a new
+ * configuration before any thread serves it. A thread that dies is replaced, and the other threads accept new
+ * connections meanwhile.
  */
 
 import { createServer } from "node:net";
@@ -21,11 +22,11 @@ import { type StoreRequest, type StoreResponse, serveStoreRequest } from "../../
 import type { Store } from "../../store/store.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
 
-/** A thread that dies within this time is restarted with exponential backoff. */
+/** A thread that dies earlier is replaced with exponential backoff. */
 const SHORT_LIFE_MS = 10_000;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
-/** How long to wait for a thread to stop; longer than the grace period of child processes. */
+/** The time limit for stopping a thread. It exceeds the grace period of child processes. */
 const STOP_PATIENCE_MS = 12_000;
 
 export interface ThreadPoolOptions {
@@ -37,10 +38,9 @@ export interface ThreadPoolOptions {
   readonly store: Store;
   readonly budget: MemoryBudget;
   readonly data: Pick<ThreadData, "environment" | "color" | "version" | "clockStartMs" | "sources">;
-  /** The texts of the last compiled configuration. */
   texts(): readonly SourceText[];
   logFilter(): string;
-  /** The admin endpoints, for copies of the UI in worker threads. */
+  /** Used by copies of the UI in worker threads. */
   endpoints(): readonly AdminEndpoint[];
   start(data: ThreadData): Worker;
 }
@@ -62,7 +62,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
   const numbers = Array.from({ length: parts.threads }, (_, index) => index + 1);
   let serving: Serving | undefined;
   let isShuttingDown = false;
-  /** Serializes reloads and thread replacements. */
+  /** Reloads and replacements of threads run one at a time. */
   let last: Promise<unknown> = Promise.resolve();
 
   function serialize<Result>(change: () => Promise<Result>): Promise<Result> {
@@ -108,7 +108,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
       const thread = open(number, shortLives);
       try {
         demand(await thread.order({ kind: "prepare", snapshot: now.snapshot }));
-        // Connected before it serves, because its first request may belong to another thread.
+        // The thread is connected before it serves, because another thread may own the route of its first request.
         for (const [other, peer] of running) connect(number, thread, other, peer);
         demand(await thread.order({ kind: "commit", ports: now.ports }));
         running.set(number, thread);
@@ -120,7 +120,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     });
   }
 
-  /** Sends an order to all threads; rejects if one fails. */
+  /** Rejects if one thread fails. */
   async function orderAll(threads: readonly Thread[], order: Order): Promise<Report[]> {
     return Promise.all(threads.map(async (thread) => demand(await thread.order(order))));
   }
@@ -156,7 +156,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     let ports: ReadonlyMap<string, number>;
     try {
       await orderAll(threads, { kind: "prepare", snapshot });
-      // The first thread checks that all ports can be bound, and determines the number for port 0.
+      // The first thread checks that all ports can be bound, and selects the port number for port 0.
       const [report] = await orderAll([first], { kind: "commit", ports: serving?.ports ?? new Map() });
       ports = report?.ports ?? new Map();
     } catch (error) {
@@ -164,7 +164,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
       throw error;
     }
     serving = { snapshot, ports, listeners };
-    // The configuration is now in use: a thread that fails to apply it is replaced.
+    // The first thread already serves the configuration, so a thread that cannot apply it is replaced.
     await Promise.all(
       others.map(async (thread) => {
         const problem = await thread.order({ kind: "commit", ports }).then(problemOf, String);
@@ -182,7 +182,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     notServing: () => (running.size === 0 ? (serving?.listeners.map(({ name }) => name) ?? []) : []),
     async close(limitMs) {
       isShuttingDown = true;
-      // All threads drain before any shuts down, because they forward requests to each other.
+      // Threads forward requests to each other, so all of them drain before one shuts down.
       await stopAll({ kind: "drain", drainMs: limitMs }, limitMs);
       await stopAll({ kind: "end" }, 0);
       await Promise.all([...running.values()].map((thread) => thread.terminate()));
@@ -222,7 +222,6 @@ function demand(report: Report): Report {
 
 export interface ThreadHandlers {
   log(text: string): void;
-  /** An admin request from the thread to the main thread. */
   admin(request: RemoteRequest, port: MessagePort): void;
   store(question: StoreRequest): Promise<StoreResponse>;
   /** Called once. */
@@ -232,7 +231,6 @@ export interface ThreadHandlers {
 export interface Thread {
   order(order: Order): Promise<Report>;
   admin(request: RemoteRequest, port: MessagePort): void;
-  /** Passes a channel to another thread. */
   connect(thread: number, port: MessagePort): void;
   terminate(): Promise<void>;
 }
@@ -255,7 +253,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
       waiting.delete(message.id);
     }
   });
-  // Out of memory, or an uncaught exception; `exit` follows.
+  // The `exit` event follows.
   worker.on("error", (error) => {
     fault = error.message;
   });
@@ -279,7 +277,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
       }),
     admin: (request, port) => worker.postMessage({ kind: "admin", request, port } satisfies ToThread, [port]),
     connect(thread, port) {
-      // A thread that has exited receives no message, so the channel is closed for the other end.
+      // The thread exited and receives no message, so the other end must learn that the channel is closed.
       if (endedWith === undefined) worker.postMessage({ kind: "peer", thread, port } satisfies ToThread, [port]);
       else port.close();
     },
@@ -290,8 +288,8 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
 }
 
 /**
- * Rejects if the address cannot be bound. Worker threads bind with `reusePort`, which would let a second gateway share
- * the port silently, so the main thread checks first with an exclusive bind.
+ * Rejects if the address cannot be bound. Worker threads use `reusePort`, with which a second gateway could share the
+ * port unnoticed, so the main thread first binds it exclusively.
  */
 export function probePort(address: string | undefined, port: number): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -1,6 +1,6 @@
 /**
- * The listening sockets that an upgrade hands to the new process. Node.js does not expose their file descriptors, so
- * they are found in `/proc`. Connections in the accept queue are preserved.
+ * Hands listening sockets to the new process of an upgrade, so that connections in the accept queue are preserved.
+ * Node.js does not expose file descriptors of sockets, so they are found in `/proc`.
  */
 import { closeSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import type { SourceList } from "../../config/load/load.ts";
@@ -17,7 +17,7 @@ export interface ListeningSocket {
   readonly family: 4 | 6;
 }
 
-/** Returns each socket once. Throws if `/proc` is not available. */
+/** Throws if `/proc` is not available. */
 export function listeningSockets(): ListeningSocket[] {
   const open = new Map<string, number>();
   for (const name of readdirSync("/proc/self/fd")) {
@@ -36,12 +36,15 @@ function inodeOf(name: string): string | undefined {
   try {
     return /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/self/fd/${name}`))?.[1];
   } catch {
-    // The descriptor was closed meanwhile.
+    // The descriptor was closed in the meantime.
     return undefined;
   }
 }
 
-/** Columns of `/proc/net/tcp`: number, local address, remote address, state, four more, inode. */
+/**
+ * Each row of `/proc/net/tcp` contains the number, local address, remote address, state, four other fields, and the
+ * inode.
+ */
 export function listeningInodes(table: string): { inode: string; port: number }[] {
   return table
     .split("\n")
@@ -52,7 +55,7 @@ export function listeningInodes(table: string): { inode: string; port: number }[
     });
 }
 
-/** The sockets for the new process. Throws if one cannot be handed over. */
+/** Throws if a socket cannot be handed over. */
 export function handedSockets(
   sources: SourceList,
   { adminAddr, statsAddr }: WrittenProcess,
@@ -74,7 +77,6 @@ export function handedSockets(
   });
 }
 
-/** The sockets as seen by the new process. */
 export function createHandedSockets(sockets: readonly HandedSocket[]) {
   return {
     forListeners: sockets.filter(({ kind }) => kind === "listener"),
@@ -82,7 +84,7 @@ export function createHandedSockets(sockets: readonly HandedSocket[]) {
       sockets.find(({ name, kind, family }) => {
         return kind === "process" && name === audience && family === (host.includes(":") ? 6 : 4);
       })?.fd,
-    /** Closes unused sockets, whose connections would otherwise never be accepted. */
+    /** Connections to an open but unused socket would never be accepted. */
     closeUnused(unused: readonly InheritedSocket[]): void {
       for (const { fd } of unused) if (sockets.some((one) => one.fd === fd)) closeSync(fd);
     },

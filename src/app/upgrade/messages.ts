@@ -5,7 +5,7 @@ import type { UsedBucket } from "../../core/policy.ts";
 import type { StoreRequest, StoreResponse } from "../../store/remote-store.ts";
 import type { Change } from "../../store/table.ts";
 
-/** The environment variable with the handed-over sockets; the value is `HandedSocket[]` as JSON. */
+/** An environment variable that contains a `HandedSocket[]` as JSON. */
 export const HANDED_SOCKETS = "GATEWAY_HANDED_SOCKETS";
 
 export interface HandedSocket {
@@ -18,19 +18,18 @@ export interface HandedSocket {
 }
 
 export type FromSuccessor =
-  /** Requests the state of local rate limits, before serving. */
+  /** Requests the counts of local rate limits before the new process serves. */
   | { readonly type: "buckets wanted" }
-  /** Asks the old process to release its store. */
+  /** Requests that the old process releases its store. */
   | { readonly type: "store wanted" }
-  /** The new process serves. */
   | { readonly type: "ready"; readonly version: string }
   | { readonly type: "failed"; readonly reason: string }
   | StoreResponse;
 
 export type FromPredecessor =
-  /** `content` is that of an in-memory store. */
+  /** `content` is set for an in-memory store. */
   | { readonly type: "store given"; readonly content?: readonly Change[] }
-  /** The buckets of one rule, by name: first all, later those used since. */
+  /** The buckets of one rule: first all of them, later those used since the last message. */
   | { readonly type: "buckets used"; readonly name: string; readonly buckets: readonly UsedBucket[] }
   | { readonly type: "buckets given" }
   | StoreRequest;

@@ -1,6 +1,6 @@
 /**
- * The new process's side of an upgrade: receives the sockets and store of the old process and notifies it when ready.
- * Unused in a process that was not started for an upgrade.
+ * The new process's side of an upgrade. It receives the sockets, store and rate limit counts of the old process, and
+ * notifies it when ready.
  */
 import type { Environment } from "../../config/text/env.ts";
 import type { LimitRegistry } from "../../core/policy.ts";
@@ -15,17 +15,16 @@ export interface Predecessor {
   takeStore(): Promise<readonly Change[] | undefined>;
   /** Serves store requests of the old process until it exits. */
   serveStore(store: Store): void;
-  /** Resolves when the limits have the old counts; later counts of the old process are added as they arrive. */
+  /** Resolves when the current counts are applied. Later counts of the old process are added as they arrive. */
   takeBuckets(limits: LimitRegistry): Promise<void>;
   ready(version: string): void;
   failed(reason: string): void;
 }
 
-/** The channel to the parent process. */
 export interface ParentChannel {
   send(message: FromSuccessor): void;
   onMessage(listener: (message: FromPredecessor) => void): void;
-  /** The channel no longer keeps the process alive. */
+  /** Lets the process exit while the channel is open. */
   release(): void;
 }
 
@@ -40,7 +39,7 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
     if (message.type === "store given") storeGiven?.(message.content);
     else if (message.type === "buckets given") bucketsGiven?.();
     else if (message.type === "buckets used")
-      // The new configuration does not have this rule.
+      // Counts are ignored if the new configuration does not have the rule.
       limits
         ?.handed()
         .find(({ name }) => name === message.name)
@@ -72,10 +71,9 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
   };
 }
 
-/** The IPC channel that Node.js opens to the parent. */
 export function parentChannel(): ParentChannel | undefined {
   if (process.send === undefined) return undefined;
-  // The parent has exited.
+  // Without these handlers, an exit of the parent would end this process with an error.
   const ignore = (): undefined => undefined;
   process.on("disconnect", ignore);
   return {

@@ -1,8 +1,7 @@
 /**
- * The old process's side of an upgrade: starts the program from disk with this process's listening sockets, and waits
- * until it serves. If that fails, the new process is ended and the old one continues. Under a service manager, the
- * successor counts as ready only after the manager knows its process ID; otherwise the manager would end it together
- * with the old process.
+ * The old process's side of an upgrade. It starts the program from disk with its listening sockets. Under a service
+ * manager, the new process is ready only after the manager has its process ID, because the manager would otherwise
+ * stop it with the old process.
  */
 import { spawn } from "node:child_process";
 import { isOneFile } from "../../base/embedded-files.ts";
@@ -21,7 +20,7 @@ export interface Successor {
 
 export interface SuccessorEvents {
   message(message: FromSuccessor): void;
-  /** The process exited or failed to start. */
+  /** Called if the process exits or cannot be started. */
   ended(reason: string): void;
 }
 
@@ -39,12 +38,12 @@ export function startSuccessor(
     env: {
       ...environment,
       [HANDED_SOCKETS]: JSON.stringify(handed),
-      // Sockets of the service manager are handed over with the others.
+      // Sockets of the service manager are handed over like all others.
       LISTEN_FDS: undefined,
       LISTEN_PID: undefined,
       LISTEN_FDNAMES: undefined,
     },
-    // Stays in the process group, so that a signal to the terminal group reaches both processes.
+    // Both processes stay in one process group and get the signals of the terminal.
     detached: false,
   });
   child.on("message", (message) => events.message(message as FromSuccessor));

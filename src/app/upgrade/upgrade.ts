@@ -1,6 +1,6 @@
 /**
- * A zero-downtime upgrade: starts the successor, hands over sockets and store, waits until it serves, then stops
- * accepting and drains. If the successor fails to start, this process continues and reports the reason.
+ * Upgrades without downtime: starts the new process, hands over sockets and store, waits until it serves, and drains.
+ * If the new process fails, this process continues.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -12,11 +12,10 @@ import type { Store } from "../../store/store.ts";
 import type { FromSuccessor, HandedSocket } from "./messages.ts";
 import type { Successor, SuccessorEvents } from "./successor.ts";
 
-/** Longer than any successful start. */
 const START_LIMIT_MS = 60_000;
-/** Leaves time to send the response of the upgrade request from this process. */
+/** The response to the upgrade request is sent before the admin interface closes. */
 const ANSWER_MS = 200;
-/** How often local rate limit counts are sent to the new process. */
+/** The interval for sending local rate limit counts to the new process. */
 const REPORT_MS = 250;
 
 export interface UpgradeEnv {
@@ -24,14 +23,13 @@ export interface UpgradeEnv {
   readonly logger: Logger;
   readonly store: ConfigurableStore;
   readonly limits: LimitRegistry;
-  /** Throws with the reason if sockets cannot be handed over. */
+  /** Throws if sockets cannot be handed over. */
   sockets(): readonly HandedSocket[];
   /** Undefined if no new process can be started. */
   readonly start: ((sockets: readonly HandedSocket[], events: SuccessorEvents) => Successor) | undefined;
-  /** Reopens the configured store. */
   reopenStore(): Promise<void>;
   isShuttingDown(): boolean;
-  /** The successor serves; this process stops accepting. */
+  /** Called when the new process serves. This process then stops accepting. */
   leave(): void;
 }
 
@@ -42,7 +40,6 @@ export type UpgradeOutcome =
 export interface Upgrade {
   /** Runs one upgrade at a time. */
   run(): Promise<UpgradeOutcome>;
-  /** The last request of this process has ended. */
   allRequestsEnded(): void;
 }
 
@@ -121,7 +118,7 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
   }
 
   async function takeBack(before: Store): Promise<void> {
-    // An in-memory store still has its content; other stores were closed.
+    // An in-memory store still has its content, but other stores were closed.
     if (before.kind === "memory") env.store.switchTo(before);
     else
       await env
@@ -144,7 +141,7 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
   };
 }
 
-/** Returns the content of an in-memory store; closes any other, so that the new process can open it. */
+/** Returns the content of an in-memory store. Closes any other store, so that the new process can open it. */
 async function letGo(store: Store | undefined) {
   if (store !== undefined && "content" in store) return (store as unknown as { content(): [] }).content();
   await store?.close();
