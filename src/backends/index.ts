@@ -1,6 +1,6 @@
 /**
- * The list of backend kinds, selected by the key under `backends[]`. Validation, the JSON schema and the documentation
- * derive from it.
+ * The backend kinds, selected by the key under `backends[]`. Validation, the JSON schema and the documentation are
+ * derived from this list.
  */
 import type { BackendDefinition } from "../core/backend.ts";
 import { ai } from "../llm/backend.ts";

@@ -1,5 +1,5 @@
 /**
- * `--gateway`: reads the configuration from a Kubernetes cluster, through its controller or directly.
+ * `--gateway`: reads the configuration from a Kubernetes cluster, either through its controller or directly.
  */
 import { hostname } from "node:os";
 import { keepAwake, systemClock, wait } from "../base/clock.ts";
@@ -18,12 +18,12 @@ export type ClusterFlags = { readonly gateway: string } & (
 
 const POLL_MS = 100;
 
-/** The default standalone configuration: a data plane opens the address for the probes of its pod. */
+/** A data plane opens the stats address for the probes of its pod. */
 export function clusterConfig(flags: ClusterFlags): string {
   return "from" in flags ? 'config: { statsAddr: "0.0.0.0:15020", logging: { format: json } }\n' : "config: {}\n";
 }
 
-/** Waits for the first snapshot; undefined if a stop was requested meanwhile. */
+/** Waits for the first snapshot. Resolves with undefined if the process is stopped first. */
 export async function followedCluster(
   flags: ClusterFlags,
   environment: Environment,

@@ -1,5 +1,5 @@
 /**
- * `gateway controller`: flags, signals and exit codes of the controller.
+ * `gateway controller`: handles flags, signals and exit codes of the controller.
  */
 import { randomBytes } from "node:crypto";
 import { writeSync } from "node:fs";
@@ -132,7 +132,7 @@ export async function runController(args: readonly string[]): Promise<number> {
           deploy: flags["no-deploy"] ? undefined : { image, replicas, serviceType },
         });
       } catch (error) {
-        // Retries while the API server is unavailable, but not when the port is taken.
+        // Retries while the API server is unavailable, but not if the port is in use.
         if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") throw error;
         logger.warn("start failed; retrying", { reason: (error as Error).message });
         const isOver = await Promise.race([

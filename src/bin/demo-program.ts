@@ -5,7 +5,6 @@ import { fileURLToPath } from "node:url";
 import { isOneFile } from "../base/embedded-files.ts";
 import type { DemoProgram } from "../config/load/default-config.ts";
 
-/** Only the single executable accepts this argument. */
 export const DEMO_ARGUMENT = "--run-demo-mcp-server";
 
 export function demoProgram(): DemoProgram {

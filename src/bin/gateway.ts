@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * `gateway -f <config_file>`: argv and exit codes only. The rest is loaded after the flags that need nothing, so
- * that `--version` answers at once.
+ * `gateway -f <config_file>`: parses flags and sets exit codes. All other code is imported on demand, so that
+ * `--version` is fast.
  */
 import { readFileSync, writeSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -80,8 +80,8 @@ async function main(): Promise<void> {
     process.exitCode = await runRehearsal(rehearsal);
     return;
   }
-  // Disables allocation-site pretenuring: V8 would allocate per-request objects in the old generation, where dead ones
-  // retain whole requests until the next full collection (ADR 11).
+  // V8 would otherwise allocate per-request objects in the old generation, where they retain whole requests until the
+  // next full collection (ADR 11).
   setFlagsFromString("--no-allocation-site-pretenuring");
   const { run } = await import("./run.ts");
   process.exitCode = await run({
@@ -127,7 +127,7 @@ function wrongUse(message: string): never {
   process.exit(2);
 }
 
-/** Undefined unless `--validate-only` or `--test` is given. */
+/** Returns undefined unless `--validate-only` or `--test` is set. */
 function validateFlags(flags: ReturnType<typeof readFlags>) {
   const lone = (["admin", "recording"] as const).find((name) => name in flags);
   if (lone !== undefined) return wrongUse(`--${lone} can only be used with --rehearse`);
@@ -158,7 +158,7 @@ function rehearseFlags(flags: ReturnType<typeof readFlags>, after: readonly stri
   return { after, before: flags.file, admin, recording, strict, format, allowMissingEnv, readStdin } as const;
 }
 
-/** Undefined unless `--gateway` is given. */
+/** Returns undefined unless `--gateway` is set. */
 function clusterFlags(flags: ReturnType<typeof readFlags>) {
   const { gateway, kubeconfig, context, from, "token-file": tokenFile, "state-folder": stateFolder } = flags;
   if (gateway === undefined) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * `gwctl`: argv and exit codes only; commands are in cli/.
+ * The gwctl executable. The commands are in src/cli.
  */
 import { writeSync } from "node:fs";
 import { keepAwake } from "../base/clock.ts";
@@ -8,7 +8,7 @@ import { runGwctl } from "../cli/gwctl.ts";
 import { processTerminal } from "../cli/terminal/terminal.ts";
 import { processEnvironment } from "../config/text/env.ts";
 
-// Keeps the process alive: a command that waits, such as a replay, has only timers, which do not.
+// The timers of the system clock do not keep the process alive while a command waits.
 const awake = keepAwake();
 runGwctl(process.argv.slice(2), processTerminal(processEnvironment()))
   .then(

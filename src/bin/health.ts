@@ -1,21 +1,19 @@
 /**
- * `gateway --health [address]`: checks whether a running gateway is ready. For container health checks in images
- * without a shell or curl.
+ * `gateway --health [address]`: checks whether a gateway is ready, for containers without a shell or curl.
  */
 import { request } from "node:http";
 import { type AdminAddress, parseAdminAddress } from "../admin/server/address.ts";
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 
-/** Below the default check timeouts of Docker and systemd. */
+/** Below the default timeouts of health checks in Docker and systemd. */
 const TIMEOUT_MS = 2_000;
 
 export interface Health {
   readonly isReady: boolean;
-  /** One line for the operator. */
   readonly message: string;
 }
 
-/** `address` has the format of `config.adminAddr`, whose default it uses if absent. */
+/** `address` has the format and the default of `config.adminAddr`. */
 export function askHealth(address: string | undefined): Promise<Health> {
   const target = parseAdminAddress(address);
   if (target.kind === "off" || (target.kind === "tcp" && !(target.port > 0 && target.port < 65_536)))

@@ -1,6 +1,6 @@
 /**
- * Entry point of the single executable: the gateway, gwctl if a link has that name, and the demo MCP server, which the
- * gateway starts as a child process.
+ * Entry point of the single executable. It runs the gateway, gwctl if it is called by that name, or the demo MCP
+ * server, which the gateway starts as a child process.
  */
 import { writeSync } from "node:fs";
 import { basename } from "node:path";

@@ -1,6 +1,6 @@
 /**
  * `gateway --rehearse new.yaml`: reports what a new configuration would change for the recent requests of a running
- * gateway (`--admin`) or for recorded ones (`--recording`). Sends nothing except the request to the admin interface.
+ * gateway (`--admin`) or of a recording (`--recording`).
  */
 import { readFileSync, writeSync } from "node:fs";
 import { request } from "node:http";
@@ -16,13 +16,12 @@ import { processEnvironment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
 import { connectionTo } from "./health.ts";
 
-/** Longer than the one-minute limit of a rehearsal, for a busy machine. */
+/** Exceeds the gateway's one-minute limit for a rehearsal. */
 const TIMEOUT_MS = 90_000;
 
 export interface RehearseFlags {
-  /** The new configuration. */
   readonly after: readonly string[];
-  /** The configuration to compare with, for a recording. */
+  /** The configuration to compare with. Only used with a recording. */
   readonly before: readonly string[] | undefined;
   readonly admin: string | undefined;
   readonly recording: string | undefined;

@@ -1,5 +1,5 @@
 /**
- * Runs the gateway as a process: signals, exit codes, and the final output. Loaded only when there is something to run.
+ * Runs the gateway as a process, with signals, exit codes, and the final log output.
  */
 import { writeSync } from "node:fs";
 import { Worker } from "node:worker_threads";
@@ -35,11 +35,10 @@ export interface ValidateFlags {
 
 export interface RunOptions {
   readonly files: readonly string[] | undefined;
-  /** If set, serves a Gateway of a Kubernetes cluster. */
   readonly cluster?: ClusterFlags | undefined;
-  /** If set, only validates the configuration. */
+  /** If set, the configuration is validated or tested, and the gateway does not start. */
   readonly validate: ValidateFlags | undefined;
-  /** Runs the tests of the configuration instead of checking it. */
+  /** If true, the tests of the configuration run instead of the validation. */
   readonly isTest: boolean;
   readStdin(): string;
 }
@@ -70,7 +69,7 @@ export async function run(options: RunOptions): Promise<number> {
   }
 }
 
-/** Keeps the process alive during a test: a policy that waits has only timers, which do not. */
+/** The timers of the system clock do not keep the process alive while a policy waits. */
 async function awake<Result>(work: Promise<Result>): Promise<Result> {
   const timer = keepAwake();
   try {
@@ -85,21 +84,21 @@ async function serve(
   isDefault: boolean,
   cluster: ClusterFlags | undefined,
 ): Promise<number> {
-  // Accessing the stream makes a pipe non-blocking. Otherwise a stalled reader would block a thread, and with it the
-  // exit of the process.
+  // Accessing process.stdout makes a pipe non-blocking. With a blocking pipe, a stalled reader would prevent the
+  // process from exiting.
   process.stdout.on("error", () => undefined);
   const output = openLogOutput(1, systemClock);
   let app: App | undefined;
   let isStopWanted = false;
-  // Installed before any port opens, so that a signal is never lost. SIGHUP is handled so that closing a terminal
-  // drains requests first.
+  // Installed before any port opens, so that no signal is lost. SIGHUP is handled, so that closing a terminal drains
+  // requests.
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
     process.on(signal, () => {
       if (app) void app.stop();
       else isStopWanted = true;
     });
   }
-  // The last resort: an exception in one connection must not end the others. During the start, it fails the start.
+  // An exception in one connection must not end the others. During the start, it ends the process.
   const onDefect = (error: unknown): void => {
     if (app) app.unexpected(error);
     else {
@@ -139,7 +138,7 @@ async function serve(
   process.on("SIGUSR2", () => void upgrade());
   manager?.ready().catch((error: Error) => print(2, `could not notify systemd: ${error.message}\n`));
 
-  // Printed only to a terminal and for the demo; log lines (`listening … url=… paths=…`) contain the same.
+  // Logs contain the same URLs, so other outputs do not need this text.
   if (isDefault || process.stdout.isTTY) {
     output.flushSync();
     const isNpmStart = common.environment.npm_lifecycle_event === "start";
@@ -162,7 +161,6 @@ function wantsColor({ FORCE_COLOR = "", NO_COLOR = "", TERM }: Environment): boo
   return NO_COLOR === "" && process.stdout.isTTY === true && TERM !== "dumb";
 }
 
-/** Ignores a closed pipe. */
 function print(fd: number, text: string): void {
   try {
     writeSync(fd, text);

@@ -1,6 +1,6 @@
 /**
- * The demo MCP server of the embedded configuration: a few tools over stdio, without dependencies. It exits when its
- * stdin closes.
+ * The demo MCP server of the built-in configuration, over stdio and without dependencies. It exits when its stdin
+ * closes.
  */
 import type { Readable } from "node:stream";
 import { systemClock, wait } from "../base/clock.ts";
@@ -65,7 +65,6 @@ const TOOLS: Readonly<Record<string, Tool>> = {
   },
 };
 
-/** Handles lines until stdin closes. */
 function serve(input: Readable, write: (line: string) => void): void {
   const cancelled = new Set<unknown>();
   const send = (message: object): void => write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
@@ -79,7 +78,7 @@ function serve(input: Readable, write: (line: string) => void): void {
       void answer(message.id, message.method, message.params ?? {});
     }
   };
-  // Only LF ends a message. Node's line reader also splits at U+2028, which may be in a string.
+  // Only LF ends a message. Node's line reader also splits at U+2028, which can occur inside a string.
   let rest = "";
   input.setEncoding("utf8").on("data", (chunk: string) => {
     const lines = (rest + chunk).split("\n");

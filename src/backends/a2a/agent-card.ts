@@ -1,7 +1,7 @@
 /**
- * The card of an A2A agent: fetched from the agent, and shown to clients with the gateway's address instead of the
- * agent's, so that they call the gateway. Transports that the gateway does not forward (gRPC, REST) are removed, as are
- * signatures, which would no longer verify.
+ * Fetches the card of an A2A agent and rewrites it for clients. The gateway's address replaces the agent's, and
+ * transports that the gateway does not forward (gRPC, REST) are removed. Signatures are removed too, because they
+ * would no longer verify.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -11,7 +11,7 @@ import { parseBounded } from "../../json/json.ts";
 const CARD_MS = 10_000;
 const MAX_CARD_BYTES = 1024 * 1024;
 const KEPT_MS = 300_000;
-/** After a failure, the card is not fetched again for this long. */
+/** After a failure, the card is not fetched again for this time. */
 const FAILED_MS = 10_000;
 const MAX_SKILLS = 1_000;
 
@@ -25,7 +25,7 @@ export class AgentCards {
   readonly #clock: Clock;
   #card: { readonly read: Promise<AgentCard>; untilMs: number } | undefined = undefined;
 
-  /** `given` is the URL of the card, if it is not at the standard location. */
+  /** `given` is the URL of the card if it is not at the standard location. */
   constructor(agentUrl: string, given: string | undefined, fetch: Fetch, clock: Clock) {
     const { origin, pathname } = new URL(agentUrl);
     const base = `${origin}${pathname.replace(/\/+$/, "")}`;
@@ -34,7 +34,7 @@ export class AgentCards {
     this.#clock = clock;
   }
 
-  /** Rejects with an Error that explains why there is no card. */
+  /** Rejects if the card cannot be read. */
   get(): Promise<AgentCard> {
     const nowMs = this.#clock.monotonicMs();
     if (this.#card && this.#card.untilMs > nowMs) return this.#card.read;
@@ -63,7 +63,7 @@ export class AgentCards {
   }
 }
 
-/** Returns the card for clients of the gateway. `address` is the URL that they call. */
+/** `address` is the gateway URL that clients call. */
 export function shownCard(card: AgentCard, address: string): AgentCard {
   const { signatures: _, ...shown } = card;
   const ways = (list: unknown): object[] =>
@@ -78,7 +78,6 @@ export function shownCard(card: AgentCard, address: string): AgentCard {
   };
 }
 
-/** The ids of the agent's skills. */
 export function skillsOf({ skills }: AgentCard): string[] {
   const list = Array.isArray(skills) ? skills.slice(0, MAX_SKILLS) : [];
   return list.flatMap((skill) => (isObject(skill) && typeof skill.id === "string" ? [skill.id] : []));

@@ -1,6 +1,6 @@
 /**
- * The `a2a` backend: an agent that uses A2A over JSON-RPC. Its card names the gateway's address. Calls and their event
- * streams are forwarded unchanged, and rules, limits and the trace can read the called method and skill.
+ * The `a2a` backend: an agent that supports A2A over JSON-RPC. Calls and event streams are forwarded unchanged.
+ * Rules, limits and traces can use the called method and skill.
  */
 import { isUtf8 } from "node:buffer";
 import { z } from "zod";
@@ -21,15 +21,15 @@ import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
 import { type AgentCard, AgentCards, CARD_PATHS, shownCard, skillsOf } from "./agent-card.ts";
 
-/** Agents may take long before the first byte. */
+/** An agent can work for minutes before it responds. */
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
 const MAX_A2A_REQUEST_BYTES = 4 * 1024 * 1024;
 const INVALID_REQUEST = -32600;
 const INTERNAL_ERROR = -32603;
 const PARSE_ERROR = -32700;
-/** The method name of a request for the card, for rules. */
+/** Rules see a request for the card as this method. */
 const CARD = "agent/card";
-/** Its response contains a card with the agent's own address, which would bypass the gateway. */
+/** The response would contain a card with the agent's own address, which clients could use to bypass the gateway. */
 const EXTENDED_CARD = "agent/getAuthenticatedExtendedCard";
 const METHOD_NOT_FOUND = -32601;
 
@@ -80,7 +80,7 @@ export const a2a = defineBackend({
       .map((prefix) => prefix.replace(/\/+$/, ""))
       .sort((a, b) => b.length - a.length);
 
-    /** Splits the path into the agent's prefix on the gateway and the rest. */
+    /** Splits a path into the route prefix and the path below it. */
     function placeOf(path: string): { readonly prefix: string; readonly rest: string } {
       const prefix = prefixes.find((one) => path === one || path.startsWith(`${one}/`)) ?? "";
       return { prefix, rest: path.slice(prefix.length) };
@@ -102,7 +102,7 @@ export const a2a = defineBackend({
     async function understand(exchange: Exchange): Promise<Reply | undefined> {
       const { request } = exchange;
       const { body } = request;
-      // The agent gets these bytes and headers, and must read the same request from them as the rules.
+      // The agent must parse the same request from these bytes and headers as the rules.
       const hidden = hiddenBody(request.headers);
       if (hidden !== undefined)
         throw new GatewayError("unsupported_media_type", { message: `${hidden}; send JSON in UTF-8` });
@@ -122,7 +122,7 @@ export const a2a = defineBackend({
           throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected one JSON-RPC request");
         const known = canonicalA2aMethod(message.method);
         facts = factsOf(known ?? message.method, message.params);
-        // Set before the checks, so that rules and records also see rejected requests.
+        // Set before the checks, so that rejected requests are also recorded with these attributes.
         exchange.facts.a2a = facts;
         const id = message.kind === "request" ? message.id : undefined;
         const meant = misspelledA2aMethod(message.method);
@@ -199,7 +199,7 @@ function refusal(code: number, message: string, id: string | undefined): Reply {
   return { ...reply, body: Buffer.from(errorText(id, code, message)) };
 }
 
-/** Formats an unreachable agent as a JSON-RPC error. Other rejections have the common format. */
+/** Formats the errors of an unreachable agent as JSON-RPC. Other rejections use the common format. */
 function errorReply({ request }: Exchange, error: GatewayError): Reply | undefined {
   if (error.status < 500 || request.method !== "POST") return undefined;
   const headers = { "x-gateway-error": error.code, ...error.headers };

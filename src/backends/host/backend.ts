@@ -1,6 +1,6 @@
 /**
- * A plain HTTP backend (spec 2.1 `host`). The request is forwarded as received: Host kept, hop-by-hop headers removed,
- * `x-forwarded-*` set by the gateway. The body is streamed, and a WebSocket upgrade is forwarded.
+ * A plain HTTP backend (spec 2.1 `host`). The request is forwarded with its Host header, without hop-by-hop headers,
+ * and with new `x-forwarded-*` headers. WebSocket upgrades are forwarded.
  */
 
 import { z } from "zod";
@@ -66,7 +66,7 @@ export const host = defineBackend({
   },
 });
 
-/** Reports health changes in the log and in metrics under the configured name. */
+/** Logs and counts health changes under the configured name. */
 export function healthEvents(host: string, env: Pick<BackendEnv, "logger" | "metrics">): HealthEvents {
   const logger = env.logger.for("backends");
   const ejections = env.metrics
@@ -97,9 +97,9 @@ export function sendTo(
   const wantsTrailers = headers.get("te")?.toLowerCase() === "trailers";
   headers.removeHopByHop(END_TO_END_HEADERS);
   addForwarded(headers, exchange.source.address, request.scheme, exchange.originalHost);
-  // The same id in the client's response, the gateway's log and the backend's log.
+  // The client's response and the logs of gateway and backend contain the same ID.
   headers.set("x-request-id", exchange.id);
-  // HTTP/1.0 clients may omit Host, but the backend needs one.
+  // HTTP/1.0 clients may omit Host, but backends require it.
   headers.set("host", request.host === "" ? display.replace(/^unix:.*/, "localhost") : request.host);
   const { body } = request;
   if (body.kind === "bytes") headers.set("content-length", String(body.bytes.length));
@@ -117,7 +117,7 @@ export function sendTo(
   return pool.send(sent, call, health);
 }
 
-/** Only WebSocket is forwarded. Other upgrades (h2c) would remove the connection from the gateway's control. */
+/** Other upgrades such as h2c would bypass the gateway's policies. */
 function websocketUpgrade(request: GatewayRequest): string | undefined {
   const asked = request.headers.get("upgrade");
   return asked !== undefined && asked.toLowerCase() === "websocket" && request.method === "GET"

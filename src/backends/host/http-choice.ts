@@ -1,11 +1,10 @@
 /**
- * Chooses the HTTP version for a server from `protocol` of its backend. Impossible combinations are rejected when the
- * configuration is loaded.
+ * Selects the HTTP version from a backend's `protocol`. Invalid combinations fail when the configuration is loaded.
  */
 import type { BackendProtocol } from "../../core/backend.ts";
 import type { HttpTarget } from "../../http/http-client.ts";
 
-/** Throws if `protocol` and the scheme contradict each other. */
+/** Throws if `protocol` and the scheme of the URL conflict. */
 export function withHttpChoice<Target extends Pick<HttpTarget, "protocol">>(
   target: Target,
   protocol: BackendProtocol | undefined,

@@ -1,6 +1,6 @@
 /**
- * Equal HTTP servers behind one name, used in round-robin order. The addresses are fixed (`endpoints`), or come from
- * the cluster and change without a new configuration; connections to a removed address finish their requests.
+ * A group of equal HTTP servers, used in round-robin order. The addresses are configured (`endpoints`) or read from
+ * the Kubernetes cluster, where they change without a reload. Connections to a removed address finish their requests.
  */
 import { z } from "zod";
 import { type Backend, defineBackend } from "../../core/backend.ts";

@@ -1,7 +1,7 @@
 /**
- * Serves the web UI on a gateway, behind an authentication policy. Viewers only read; operators may change a few
- * things, from a page of the same origin. Shutdown, trace, profile and playground are not available. Without a policy,
- * only loopback peers are served, because routes, subjects and paths of requests are not public.
+ * Serves the web UI on a gateway listener. Viewers can only read, and operators can change a few settings from a page
+ * of the same origin. Shutdown, trace, profile and playground are not available. By default, only loopback clients
+ * are served, because request data is not public.
  */
 import { z } from "zod";
 import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
@@ -18,12 +18,12 @@ import { cacheControl, UI_HEADERS, type UiFile } from "./files.ts";
 import type { UiSource, UiUser } from "./source.ts";
 
 const TIMEOUT_MS = 10_000;
-/** The same limit as that of the admin interface. */
+/** Matches the limit of the admin interface. */
 const MAX_BODY_BYTES = 1024 * 1024;
 const BASE = "/ui";
 const API = "/ui/api/";
 
-/** Passed by the composition root in addition to the general environment. Without it, there is no UI. */
+/** Without `uiSource`, which the composition root provides, there is no UI. */
 interface UiBackendEnv extends BackendEnv {
   readonly uiSource?: UiSource;
 }
@@ -63,7 +63,7 @@ export const ui = defineBackend({
               hasOperators: operator !== undefined,
             });
       },
-      // `prepare` handles every request, so a call is a defect.
+      // `prepare` responds to every request, so this is never called.
       call(_exchange, call) {
         call.fail(new Error("the UI backend was called"));
         return { abort: () => undefined, resume: () => undefined };
@@ -73,10 +73,7 @@ export const ui = defineBackend({
   },
 });
 
-/**
- * Checks the Host as well, because a page of another site can resolve its own name to 127.0.0.1 and become a loopback
- * peer.
- */
+/** The Host header is checked too, because a website can resolve its own name to 127.0.0.1. */
 function refuseOthers({ source, request }: Exchange): void {
   const isLocal = isLoopback(source.address);
   if (isLocal && isLoopbackName(request.host)) return;
@@ -89,14 +86,14 @@ function refuseOthers({ source, request }: Exchange): void {
 
 interface Door {
   userOf(exchange: Exchange): UiUser;
-  /** Without operators, changes are impossible and not offered. */
+  /** Without operators, changes are neither possible nor shown. */
   readonly hasOperators: boolean;
 }
 
-/** Reads are not recorded; changes and rejections are. */
+/** Reads are not recorded. Changes and rejections are. */
 async function quietly(exchange: Exchange, source: UiSource, door: Door): Promise<Reply> {
   const isRead = exchange.request.method !== "POST";
-  // A request that the page abandons while it waits is not recorded either.
+  // Set early, because the client may disconnect while the request is handled.
   exchange.records.isQuiet = isRead;
   try {
     const reply = await answer(exchange, source, door);
@@ -116,7 +113,7 @@ async function answer(exchange: Exchange, source: UiSource, { userOf, hasOperato
   if (!isPost && request.method !== "GET" && request.method !== "HEAD")
     return textReply(405, "this UI is read-only\n", { allow: "GET, HEAD" });
   if (isFromElsewhere(request)) return textReply(403, "requests from other sites are not allowed\n");
-  // A read has an Origin header only if a page of another origin requests it.
+  // A browser sends Origin with a read only if the page has another origin.
   if (isPost || (isApi && request.headers.has("origin"))) requireOwnPage(exchange);
   if (request.path === "/") return emptyReply(302, { location: `${BASE}/` });
   if (!isApi) return fileReply(request, source.files.find(request.path.slice(BASE.length)));
@@ -140,8 +137,8 @@ async function answer(exchange: Exchange, source: UiSource, { userOf, hasOperato
 }
 
 /**
- * Browsers send credentials automatically (cookies, basic authentication, certificates), so the page must be part of
- * the UI.
+ * Browsers send cookies, basic authentication and certificates automatically, so only pages of the UI may use the
+ * API.
  */
 function requireOwnPage(exchange: Exchange): void {
   const origin = exchange.identity.browserSession?.origin ?? publicOrigin(exchange);
@@ -172,7 +169,7 @@ function fileReply(request: GatewayRequest, file: UiFile | undefined): Reply {
   return { status: 200, headers, body: zipped ? file.gzip : file.bytes };
 }
 
-/** Another site may link to the page, but not read or embed its data. */
+/** Other sites may link to the UI, but not read or embed its data. */
 function isFromElsewhere({ headers, path }: GatewayRequest): boolean {
   const site = headers.get("sec-fetch-site");
   if (site !== "cross-site" && site !== "same-site") return false;

@@ -1,6 +1,6 @@
 /**
- * The built web UI as a fixed map of files, so that no path can reach other files (U2). The files are read on first
- * use, because a gateway whose UI is not opened should not pay for it.
+ * Serves the files of the built web UI from a fixed map, so that no path can reach other files (U2). The files are
+ * read on first use, because most gateways never serve the UI.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
@@ -10,14 +10,13 @@ import type { EmbeddedFolder } from "../../base/embedded-files.ts";
 export interface UiFile {
   readonly type: string;
   readonly bytes: Buffer;
-  /** The content compressed at build time. */
   readonly gzip: Buffer | undefined;
-  /** The name contains a hash of the content. */
+  /** True if the name contains a hash of the content. */
   readonly immutable: boolean;
 }
 
 export interface UiFiles {
-  /** `path` is the part after `/ui`. All pages of the application have the same document. */
+  /** `path` is the part after `/ui`. Every page of the application is served by index.html. */
   find(path: string): UiFile | undefined;
 }
 
@@ -30,8 +29,8 @@ const TYPES: Readonly<Record<string, string>> = {
 const PAGE = "index.html";
 
 /**
- * No inline scripts or styles, no external resources, no framing. Tool results may be shown as images that the page
- * creates. Trusted types prevent text from becoming markup (U1).
+ * Forbids inline scripts and styles, external resources, and framing. Blob images are allowed for tool results.
+ * Trusted types prevent text from becoming markup (U1).
  */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
@@ -55,12 +54,12 @@ export const UI_HEADERS: Readonly<Record<string, string>> = {
   "cross-origin-resource-policy": "same-origin",
 };
 
-/** Hashed files never change; the page must be revalidated after an upgrade. */
+/** Hashed files never change. The page is revalidated, so that an upgrade takes effect. */
 export function cacheControl(file: UiFile): string {
   return file.immutable ? "public, max-age=31536000, immutable" : "no-cache";
 }
 
-/** If `folder` is undefined or has no page, the UI was not built, and `find` returns nothing. */
+/** If the UI was not built, `find` returns undefined. */
 export function openUiFiles(folder: string | EmbeddedFolder | undefined): UiFiles {
   let files: ReadonlyMap<string, UiFile> | undefined;
   return {
@@ -73,7 +72,7 @@ export function openUiFiles(folder: string | EmbeddedFolder | undefined): UiFile
   };
 }
 
-/** Finds `dist/ui` relative to a module: next to the bundle, or in the package of the module. */
+/** Finds `dist/ui` next to the bundle or in the package of the module. */
 export function uiFolderNear(moduleUrl: string): string | undefined {
   for (const relative of ["./ui/", "../dist/ui/", "../../dist/ui/", "../../../dist/ui/"]) {
     const folder = fileURLToPath(new URL(relative, moduleUrl));

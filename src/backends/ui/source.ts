@@ -1,6 +1,6 @@
 /**
- * The operations that the UI on a gateway may use. The composition root provides them; the backend depends neither on
- * the admin interface nor on the configuration, so nothing else can leak through it.
+ * The operations that the UI on a gateway can use. The composition root implements them. The backend depends neither
+ * on the admin interface nor on the configuration, so it cannot expose anything else.
  */
 import type { UiFiles } from "./files.ts";
 
@@ -10,20 +10,19 @@ export interface UiResponse {
   readonly body: Buffer;
 }
 
-/** `viewer`: read-only. `operator`: may also end sessions, create keys, set the log level, and accept tools. */
+/** Viewers can only read. Operators can also end sessions, create keys, set the log level, and accept tools. */
 export type UiRole = "viewer" | "operator";
 
 export interface UiUser {
   readonly role: UiRole;
-  /** The displayed name; undefined if the user is unknown. */
+  /** Undefined if the user is anonymous. */
   readonly name: string | undefined;
-  /** The path where a POST signs out a user who signed in with the browser. */
+  /** A POST to this path signs the user out. */
   readonly logoutPath: string | undefined;
 }
 
 export interface UiCall {
   readonly method: "GET" | "POST";
-  /** The part after `/ui/api/`. */
   readonly name: string;
   readonly query: URLSearchParams;
   body(): Promise<Buffer>;
@@ -31,6 +30,9 @@ export interface UiCall {
 
 export interface UiSource {
   readonly files: UiFiles;
-  /** Returns undefined if the operation is not offered to the user, and `denied` if it requires the operator role. */
+  /**
+   * Resolves with undefined if the operation does not exist for this user, and with `denied` if it requires the
+   * operator role.
+   */
   call(call: UiCall, user: UiUser): Promise<UiResponse | "denied" | undefined>;
 }
