@@ -1,6 +1,6 @@
 /**
- * Runs before the application is loaded: sets the chosen theme before the first paint, and records key presses until
- * the application can handle them (`frame/keys.ts`). A separate script, because the page does not allow inline scripts.
+ * Runs before the application is loaded. It sets the theme before the first paint and records key presses, which
+ * `frame/keys.ts` handles later. The page forbids inline scripts, so this is a separate file.
  */
 import { type EarlyKeys, isOurs } from "./frame/early-keys.ts";
 

@@ -1,5 +1,5 @@
 /**
- * The entry point of the web UI: a single page without external resources. All data from traffic is shown as text.
+ * Entry point of the web UI.
  */
 import { render } from "preact";
 import { App } from "./frame/app.tsx";

@@ -1,5 +1,5 @@
 /**
- * The gateway that this copy of the UI is attached to, and its health: the status dot at the top of the rail.
+ * Identifies the gateway that serves this page, and derives its state for the status in the rail.
  */
 import { computed } from "@preact/signals";
 import { getJson, getText } from "./api.ts";
@@ -12,24 +12,24 @@ export interface About {
   readonly host: string;
   readonly node: string;
   readonly platform: string;
-  /** True if the UI is attached to a gateway: no playgrounds, traces, profiles or configuration text. */
+  /**
+   * True if a gateway listener serves the page. Playgrounds, traces, profiles and the configuration text are then
+   * unavailable.
+   */
   readonly readOnly: boolean;
   /** True if the user may end sessions, create keys and set the log level. */
   readonly mayOperate: boolean;
-  /** True if the page may write the configuration file. */
   readonly mayEdit: boolean;
-  /** The signed-in user, on a gateway. */
   readonly user?: string;
-  /** The path for a POST that signs out, if the user signed in with the browser. */
+  /** A POST to this path signs out a user who signed in with the browser. */
   readonly logoutPath?: string;
 }
 
 const ABOUT_INTERVAL_MS = 60_000;
-/** Shows an unavailable gateway within two seconds. */
 const READY_INTERVAL_MS = 1_000;
-/** Detects quickly that the gateway is available again; all data is then refreshed at once. */
+/** A short interval detects quickly that the gateway is back. */
 const UNAVAILABLE_INTERVAL_MS = 250;
-/** The timeout after which a gateway that accepts connections but does not respond counts as unavailable. */
+/** A gateway that accepts connections but does not respond within this time counts as unavailable. */
 const READY_TIMEOUT_MS = 5_000;
 
 export const about = createPoll(() => getJson<About>("about"), ABOUT_INTERVAL_MS);
@@ -58,8 +58,7 @@ export const state = computed<State>(() => {
   return { level: "ok", text: "serving" };
 });
 
-/** True if the UI is not on the admin address, which alone offers playgrounds, traces and the configuration text. */
 export const isReadOnly = computed(() => about.value.value?.readOnly ?? false);
 
-/** Hides controls only; the server also enforces the permission. */
+/** Only hides controls. The server enforces the permission. */
 export const mayOperate = computed(() => about.value.value?.mayOperate ?? false);

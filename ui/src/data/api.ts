@@ -1,6 +1,6 @@
 /**
- * All requests from the page to the gateway. Every path is below `/ui/api/`, so the same page works on the admin
- * address and, with fewer endpoints, on a gateway. Failures become readable messages.
+ * Sends all requests of the page to the gateway. All paths are below `/ui/api/`, so that the page works on the admin
+ * address and, with fewer endpoints, on a gateway listener.
  */
 import { isSignedOut, noteFailure, noteResponse } from "./connection.ts";
 
@@ -38,7 +38,7 @@ export async function postText(name: string): Promise<string> {
   return (await request(name, { method: "POST" })).text();
 }
 
-/** Calls `onLine` with each line (or event line) as it arrives; resolves at the end. */
+/** Calls `onLine` with each line as it arrives. Resolves when the response ends. */
 export async function streamLines(
   name: string,
   onLine: (line: string) => void,
@@ -59,7 +59,7 @@ export async function streamLines(
   if (rest !== "") onLine(rest);
 }
 
-/** Ends the session at the gateway and returns the logout address of the identity provider, if there is one. */
+/** Ends the session at the gateway. Resolves with the logout URL of the identity provider, if there is one. */
 export async function signOut(path: string): Promise<string | null> {
   const response = await fetch(path, { method: "POST", cache: "no-store", headers: { accept: "application/json" } });
   if (!response.ok) throw new ApiError(response.status, (await response.text()).trim());
@@ -76,7 +76,7 @@ async function request(name: string, init: RequestInit): Promise<Response> {
   try {
     response = await fetch(BASE + name, { ...init, cache: "no-store" });
   } catch (error) {
-    // An AbortError means that the user left the page; other errors, including timeouts, mean that the gateway is
+    // An AbortError means that the user left the page. All other errors, including timeouts, mean that the gateway is
     // unavailable.
     if ((error as Error).name === "AbortError") throw error;
     noteFailure();

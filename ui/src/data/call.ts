@@ -1,6 +1,6 @@
 /**
- * Sends a request to one of the gateway's own listeners, for the playgrounds. It goes through the admin address,
- * because listeners send this page no CORS headers. Status, headers and body are returned unchanged.
+ * Sends playground requests to the gateway's own listeners. The admin interface forwards them, because listeners send
+ * no CORS headers for this page.
  */
 import { streamLines } from "./api.ts";
 

@@ -1,5 +1,5 @@
 /**
- * The canary state of a backend in the dump: which requests it gets, their results, and why it was withdrawn.
+ * Formats the canary state of a backend: which requests it gets, their results, and why it was withdrawn.
  */
 export interface CanaryState {
   readonly isWithdrawn: boolean;

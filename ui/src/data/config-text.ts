@@ -1,5 +1,5 @@
 /**
- * The configuration as written, with secrets redacted, for the editor and for links to a file and line.
+ * The configuration files with secrets redacted, for the editor and for links to a file and line.
  */
 import { about, isReadOnly } from "./about.ts";
 import { getJson } from "./api.ts";
@@ -13,14 +13,14 @@ export interface ConfigFile {
 }
 
 /**
- * A gateway does not serve the text, so it is not requested there: each rejection would appear in its request history.
+ * A gateway listener does not serve the text, so the page does not request it there. Each rejection would appear in
+ * the request history.
  */
 export const configText = createPoll(async () => {
   if (about.value.peek() === undefined) await about.refresh();
   return isReadOnly.peek() ? { files: [] } : getJson<{ files: ConfigFile[] }>("config-text");
 }, 10_000);
 
-/** Returns the file and lines of a listener or route. */
 export function placeOf(
   files: readonly ConfigFile[] | undefined,
   name: string,

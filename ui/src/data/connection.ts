@@ -1,13 +1,12 @@
 /**
- * Tracks whether the gateway is reachable, from the result of every request. Subscribers are notified when it is back,
- * so that pages update without a reload.
+ * Tracks whether the gateway is reachable from the result of every request, and notifies subscribers when it is back.
  */
 import { signal } from "@preact/signals";
 
-/** The time at which the gateway became unavailable; undefined while it responds. */
+/** The time of the first failed request in milliseconds. Undefined while the gateway responds. */
 export const unavailableSince = signal<number | undefined>(undefined);
 
-/** The gateway responds, but the user is no longer signed in. */
+/** True if the gateway responds but the user is no longer signed in. */
 export const isSignedOut = signal(false);
 
 const listeners = new Set<() => void>();
@@ -22,7 +21,7 @@ export function noteResponse(): void {
   for (const listener of listeners) listener();
 }
 
-/** Registers a listener that is called each time the gateway is back; returns an unsubscribe function. */
+/** The listener is called each time the gateway is back. Returns an unsubscribe function. */
 export function onReturn(listener: () => void): () => void {
   listeners.add(listener);
   return () => void listeners.delete(listener);

@@ -1,5 +1,5 @@
 /**
- * The parts of `/config_dump` that the page reads: the configuration of traffic, and the result of the last reload.
+ * The fields of `/config_dump` that the page uses.
  */
 import { computed } from "@preact/signals";
 import { getJson } from "./api.ts";
@@ -57,7 +57,7 @@ export interface DumpBackend {
   readonly [field: string]: unknown;
 }
 
-/** A standalone policy with its target, or a GatewayPolicy document with its status. */
+/** Either a standalone policy with its target, or a GatewayPolicy document with its status. */
 export interface DumpPolicy {
   readonly kind: string;
   readonly target?: Readonly<Record<string, string>>;
@@ -89,7 +89,6 @@ export function matchText(match: DumpMatch): string {
   return match.method === undefined ? path : `${match.method} ${path}`;
 }
 
-/** A short description of a backend's destination. */
 export function backendText(backend: DumpBackend): string {
   if (typeof backend.host === "string") return backend.host;
   const leaves = leavesOf(backend).filter(({ kind }) => kind !== "canary");
@@ -128,7 +127,6 @@ export function leavesOf(backend: DumpBackend): Leaf[] {
   return [...targets, ...models, ...(canary ? [canary] : [])].filter(({ name }) => name !== "");
 }
 
-/** A short description of a target: a command, a URL, or a provider. */
 export function targetText(target: Record<string, unknown>): string {
   const stdio = target.stdio as { cmd?: unknown; args?: unknown } | undefined;
   if (stdio) return [stdio.cmd, ...(Array.isArray(stdio.args) ? stdio.args : [])].map(textOf).join(" ");
@@ -145,7 +143,7 @@ export function textOf(value: unknown): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** LLM targets count failures and are ejected after some. For MCP servers, the configuration has no state. */
+/** LLM targets report failures and ejections. The state of MCP servers is in `/debug/tasks` instead. */
 function stateOf(target: Record<string, unknown>, isMcp: boolean): Leaf["state"] {
   if (isMcp) return "idle";
   if (target.resting === true) return "bad";

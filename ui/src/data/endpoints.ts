@@ -1,16 +1,16 @@
 /**
- * The endpoints that a playground can connect to: each listener and path with a backend of the given kind.
+ * Lists the endpoints that a playground can connect to: each listener and path with a backend of the given type.
  */
 import type { Dump } from "./dump.ts";
 
 export interface Endpoint {
-  /** The name in URLs: `listener/route`. */
+  /** Identifies the endpoint in URLs as `listener/route`. */
   readonly id: string;
   readonly listener: string;
   readonly port: number;
   readonly route: string;
   readonly path: string;
-  /** A host name that the route matches. */
+  /** A host name that the route matches, if it requires one. */
   readonly host: string | undefined;
   readonly backends: readonly string[];
 }

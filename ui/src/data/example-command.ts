@@ -1,5 +1,5 @@
 /**
- * An example shell command for this gateway: for its MCP servers, its models, or its first route.
+ * Builds an example shell command for the first MCP server, model or route of this gateway.
  */
 import type { Dump } from "./dump.ts";
 import { type Endpoint, endpointsOf } from "./endpoints.ts";
@@ -11,7 +11,7 @@ const INITIALIZE = {
   params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "curl", version: "1" } },
 };
 
-/** Returns undefined if nothing is served, or if the matches cannot be expressed as a single path. */
+/** Returns undefined if no route can be called with a single path. */
 export function exampleCommand(dump: Dump | undefined): string | undefined {
   const mcp = endpointsOf(dump, "mcp")[0];
   if (mcp) return post(mcp, mcp.path, "application/json, text/event-stream", INITIALIZE);

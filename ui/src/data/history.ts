@@ -1,6 +1,7 @@
 /**
- * Five minutes of counters per route and backend, kept in the browser, because the gateway only keeps a history of its
- * total traffic. Each sample holds cumulative numbers by key; rates and quantiles are differences between two samples.
+ * Keeps five minutes of counters per route and backend in the browser, because the gateway only keeps a history of
+ * its total traffic. Each sample contains cumulative numbers, so rates and quantiles are differences between two
+ * samples.
  */
 import { signal } from "@preact/signals";
 import { getText } from "./api.ts";
@@ -10,18 +11,18 @@ import { createPoll } from "./poll.ts";
 const INTERVAL_MS = 2_000;
 const WINDOW_MS = 5 * 60_000;
 const RATE_WINDOW_MS = 10_000;
-/** With hundreds of routes the metrics are long, so they are read less often to limit the cost of an open page. */
+/** With hundreds of routes, the metrics are large, so they are read less often. */
 const LONG_TEXT_CHARS = 256 * 1024;
 const LONG_INTERVAL_MS = 10_000;
 const LONG_RATE_WINDOW_MS = 25_000;
-/** Durations are kept for every tenth sample, because quantiles cover minutes. */
+/** Quantiles cover minutes, so durations are kept for only one in ten samples. */
 const DURATIONS_EVERY = 10;
-/** Metrics that are kept in the history; for all others, only the last values are used. */
+/** Only these metrics are kept in the history. */
 const KEPT_METRICS = new Set(["gateway_requests_total", "gen_ai_client_token_usage_sum"]);
 
 export interface Moment {
   readonly at: number;
-  /** Requests by `listener`, `route`, `backend`, `listener→route`, `route→backend`. */
+  /** Requests by listener, route, backend, and pairs of them (see `keyOf`). */
   readonly counts: ReadonlyMap<string, Counts>;
   readonly durations: ReadonlyMap<string, Buckets> | undefined;
   readonly samples: readonly Sample[];
@@ -29,9 +30,7 @@ export interface Moment {
 
 interface Counts {
   requests: number;
-  /** Failed: status 5xx, or no response. */
   errors: number;
-  /** Rejected by a policy or by the router. */
   rejections: number;
 }
 
@@ -39,9 +38,8 @@ interface Counts {
 type Buckets = Map<number, number>;
 
 export interface Rate {
-  /** Requests per second. */
   readonly requests: number;
-  /** Shares of the requests, 0 to 1. */
+  /** Fractions of the requests, from 0 to 1. */
   readonly errorShare: number;
   readonly rejectedShare: number;
 }
@@ -59,7 +57,7 @@ export const history = createPoll(
     isLong = text.length > LONG_TEXT_CHARS;
     const moment = readMoment(Date.now(), parseMetrics(text));
     const last = moments.value.at(-1);
-    // Counters decreased, so the gateway was restarted and its history starts over.
+    // Decreased counters mean that the gateway was restarted.
     const isNew = last !== undefined && total(moment) < total(last);
     const kept = isNew ? [] : moments.value.filter(({ at }) => at > moment.at - WINDOW_MS);
     if (last && kept.length > 1 && looks % DURATIONS_EVERY !== 0)
@@ -79,7 +77,7 @@ export const keyOf = {
   intoBackend: (route: string, backend: string): string => `rb\n${route}\n${backend}`,
 };
 
-/** Returns the rate over the last ten seconds. */
+/** The rate covers the last 10 s, or 25 s with large metrics. */
 export function rateOf(key: string): Rate {
   const last = moments.value.at(-1);
   const windowMs = isLong ? LONG_RATE_WINDOW_MS : RATE_WINDOW_MS;
@@ -96,12 +94,11 @@ export function rateOf(key: string): Rate {
   };
 }
 
-/** Returns the total that the gateway has counted. */
 export function countOf(key: string): number {
   return moments.peek().at(-1)?.counts.get(key)?.requests ?? 0;
 }
 
-/** Returns requests per second between samples, oldest first, for a sparkline. */
+/** Returns requests per second between samples, oldest first. */
 export function sparkOf(key: string): number[] {
   const list = moments.value;
   const rates: number[] = [];
@@ -114,7 +111,7 @@ export function sparkOf(key: string): number[] {
   return rates;
 }
 
-/** The 95th percentile in seconds over the window, estimated within its bucket; undefined without requests. */
+/** Returns the 95th percentile in seconds, interpolated within its bucket. Undefined if there were no requests. */
 export function p95Of(key: string): number | undefined {
   const last = moments.value.at(-1);
   const first = moments.value.find(({ durations }) => durations !== undefined);
@@ -140,7 +137,7 @@ export function p95Of(key: string): number | undefined {
   return lower;
 }
 
-/** Returns the growth of a counter over the window by one label, summed over the series that pass the test. */
+/** Returns the growth of a counter over the window, summed by one label. */
 export function growthBy(
   name: string,
   label: string,
@@ -156,14 +153,13 @@ export function growthBy(
       sums.set(key, (sums.get(key) ?? 0) + sign * sample.value);
     }
   };
-  // A single sample has no growth.
   if (first === last) return sums;
   addAll(last, 1);
   addAll(first, -1);
   return sums;
 }
 
-/** Returns the growth of a counter between samples as rows of time and value per label value, for a chart. */
+/** Returns the growth of a counter between samples, by one label. */
 export function seriesBy(name: string, label: string): { times: number[]; series: Map<string, number[]> } {
   const list = moments.value;
   const times: number[] = [];

@@ -1,6 +1,6 @@
 /**
- * Filters recent requests by a CEL expression. The gateway evaluates it once per request; results are cached, so that
- * only new requests are evaluated.
+ * Filters recent requests by a CEL expression, which the gateway evaluates. Results are cached, so that each request
+ * is evaluated once.
  */
 import { signal } from "@preact/signals";
 import { postJson } from "./api.ts";
@@ -13,7 +13,7 @@ export const filterError = signal<string | undefined>(undefined);
 let expressionNow = "";
 let busy = false;
 
-/** Evaluates the IDs that have no result yet. */
+/** Evaluates the requests that have no result yet. */
 export async function judge(expression: string, ids: readonly string[]): Promise<void> {
   if (expression !== expressionNow) {
     expressionNow = expression;

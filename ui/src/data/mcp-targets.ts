@@ -1,5 +1,5 @@
 /**
- * The state of the MCP servers, from the last task report.
+ * Returns the state of an MCP server from the last task report.
  */
 import { type TargetState, targetState } from "./target-state.ts";
 import { tasks, tasksOfKind } from "./tasks.ts";

@@ -1,5 +1,5 @@
 /**
- * Parses the Prometheus text format. Label values come from traffic and may contain any escaped characters.
+ * Parses the Prometheus text format. Label values come from traffic and can contain any escaped character.
  */
 
 export interface Sample {

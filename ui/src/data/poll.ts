@@ -1,6 +1,6 @@
 /**
- * Polls a value while a page shows it and the tab is visible. If a read fails, the last value stays and an error is
- * set, so that the page does not jump.
+ * Polls a value while a page shows it and the tab is visible. If a read fails, the last value is kept and an error is
+ * set.
  */
 import { type ReadonlySignal, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -9,13 +9,13 @@ import { onReturn } from "./connection.ts";
 export interface Polled<Value> {
   readonly value: ReadonlySignal<Value | undefined>;
   readonly error: ReadonlySignal<string | undefined>;
-  /** Reads now, for example after a change. */
+  /** Reads the value immediately, for example after a change. */
   refresh(): Promise<void>;
-  /** Keeps the value up to date until the returned function is called. */
+  /** Polls until the returned function is called. */
   watch(): () => void;
 }
 
-/** `interval` may be a function, which is called after each read. */
+/** If `interval` is a function, it is called after each read. */
 export function createPoll<Value>(read: () => Promise<Value>, interval: number | (() => number)): Polled<Value> {
   const value = signal<Value | undefined>(undefined);
   const error = signal<string | undefined>(undefined);
@@ -45,7 +45,6 @@ export function createPoll<Value>(read: () => Promise<Value>, interval: number |
     const again = (): void => {
       timer = setTimeout(loop, typeof interval === "number" ? interval : interval());
     };
-    // Skips reads while the tab is in the background.
     if (document.visibilityState === "hidden") again();
     else void refresh().finally(again);
   }
@@ -58,7 +57,7 @@ export function createPoll<Value>(read: () => Promise<Value>, interval: number |
       watchers += 1;
       if (watchers === 1) {
         loop();
-        // After an outage, current values and pending reads may belong to an earlier process, so they are read again.
+        // After an outage, the value may come from an earlier process, so it is read again.
         stopListening = onReturn(() => void Promise.resolve(running).then(refresh));
       }
       return () => {

@@ -1,6 +1,5 @@
 /**
- * The recent requests, newest first. Polled with a bounded response instead of streamed, so that an open page costs a
- * busy gateway no more than an idle one.
+ * Polls the recent requests, newest first. A stream would cost a busy gateway more than a bounded response.
  */
 import { signal } from "@preact/signals";
 import type { RequestDetail, RequestRecord } from "../../../src/observe/trace/request-record.ts";
@@ -12,14 +11,14 @@ import { createPoll } from "./poll.ts";
 export type { RequestDetail, RequestRecord };
 
 export interface RequestRow extends RequestRecord {
-  /** A short description: a tool, a model, or method and path. */
+  /** A short description: an MCP method and name, a model, or method and path. */
   readonly what: string;
 }
 
-/** The polling rates on the page with the table, and on other pages. */
+/** The page with the table polls faster than other pages. */
 const TABLE = { intervalMs: 1_000, rows: 100 };
 const ELSEWHERE = { intervalMs: 3_000, rows: 20 };
-/** The maximum that the gateway returns in full at once, and the maximum that it and this page keep. */
+/** The gateway returns at most FIRST_ROWS per response, and keeps at most MAX_ROWS. */
 const FIRST_ROWS = 500;
 export const MAX_ROWS = 10_000;
 
@@ -29,18 +28,17 @@ interface RequestsResponse {
 }
 
 let rows: readonly RequestRow[] = [];
-/** Set after an outage: the gateway was probably restarted, so its sequence numbers start again. */
+/** After an outage, the gateway may have been restarted, so its sequence numbers start again. */
 let wasUnavailable = false;
 onReturn(() => {
   wasUnavailable = true;
 });
 
-/** True if older requests than those shown may exist. */
 export const hasOlder = signal(true);
 export const isReadingOlder = signal(false);
 
 export const inFlight = signal(0);
-/** Holds back new requests, so that rows do not move while the user reads. */
+/** New requests are held back, so that rows do not move while the user reads. */
 export const isPaused = signal(false);
 
 export const requestList = createPoll(
@@ -55,7 +53,7 @@ async function newestRows(): Promise<readonly RequestRow[]> {
   const response = await getJson<RequestsResponse>(
     `debug/requests?limit=${newest === undefined ? FIRST_ROWS : pace().rows}${since}`,
   );
-  // The request was sent before the outage, so its sequence numbers may belong to an earlier process.
+  // The request was sent before the outage, so its sequence numbers may be from an earlier process.
   if (wasUnavailable && !isRestart) return newestRows();
   inFlight.value = response.inFlight;
   if (isRestart) {
@@ -64,7 +62,6 @@ async function newestRows(): Promise<readonly RequestRow[]> {
     hasOlder.value = true;
   }
   if (response.requests.length === 0) {
-    // The sequence numbers of a restarted gateway start again.
     if (newest !== undefined && (await restarted(newest))) rows = [];
     return rows;
   }
@@ -72,7 +69,6 @@ async function newestRows(): Promise<readonly RequestRow[]> {
   return rows;
 }
 
-/** Reads the next page of older requests. */
 export async function readOlder(): Promise<void> {
   const last = rows.at(-1);
   if (isReadingOlder.peek() || !hasOlder.peek() || last === undefined) return;
@@ -84,7 +80,7 @@ export async function readOlder(): Promise<void> {
     rows = [...rows, ...requests.map(rowOf)].slice(0, MAX_ROWS);
     await requestList.refresh();
   } catch {
-    // The banner reports the outage; the button stays for another attempt.
+    // A banner reports the outage, and the button stays available.
   } finally {
     isReadingOlder.value = false;
   }
@@ -96,7 +92,7 @@ function pace(): typeof TABLE {
 
 let looks = 0;
 
-/** Checks only on every fifth call, because the check costs a request. */
+/** The check costs a request, so only every fifth call makes it. */
 async function restarted(newest: number): Promise<boolean> {
   looks += 1;
   if (looks % 5 !== 0) return false;

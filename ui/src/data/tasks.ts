@@ -1,5 +1,5 @@
 /**
- * `/debug/tasks`: the task tree of the process.
+ * Polls the task tree of the process (`/debug/tasks`).
  */
 import { getJson } from "./api.ts";
 import { createPoll } from "./poll.ts";
@@ -20,7 +20,7 @@ export interface Tasks {
 
 export const tasks = createPoll(() => getJson<Tasks>("debug/tasks"), 5_000);
 
-/** Returns all tasks that pass the test, at any depth of the tree. */
+/** Returns all matching tasks at any depth of the tree. */
 export function tasksOfKind(list: readonly Task[], test: (task: Task) => boolean): Task[] {
   return list.flatMap((task) => [...(test(task) ? [task] : []), ...tasksOfKind(task.children ?? [], test)]);
 }

@@ -1,5 +1,5 @@
 /**
- * The tools that the playground has listed so far, for the palette.
+ * The tools that the playground has listed, for the palette.
  */
 import { signal } from "@preact/signals";
 

@@ -1,5 +1,5 @@
 /**
- * Traces the next matching request: opens `/debug/trace` and collects its events. Only one trace is open at a time.
+ * Traces the next matching request with `/debug/trace`. Only one trace is open at a time.
  */
 import { signal } from "@preact/signals";
 import type { TraceEvent } from "../../../src/observe/trace/events.ts";

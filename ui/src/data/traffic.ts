@@ -1,5 +1,5 @@
 /**
- * The gateway's traffic history for the time range in the URL.
+ * Polls the gateway's traffic history for the time range in the URL.
  */
 import type { HistoryReport } from "../../../src/observe/trace/request-record.ts";
 import { param } from "../frame/router.ts";

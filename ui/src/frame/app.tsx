@@ -1,6 +1,6 @@
 /**
- * The frame of the application: the rail with the gateway's state, the page, and the palette. Pages are loaded when
- * first opened and then kept.
+ * The frame of the application: the rail, the current page, and the palette. Pages are loaded when they are first
+ * opened.
  */
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
@@ -60,7 +60,7 @@ function Rail() {
   const gateway = about.value.value;
   const nav = useRef<HTMLElement>(null);
   useEffect(() => {
-    // On a narrow screen the rail is a scrolling row.
+    // On a narrow screen, the rail scrolls horizontally.
     nav.current
       ?.querySelector(`[href="${pageHref(current)}"]`)
       ?.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -109,7 +109,7 @@ function roleText({ readOnly, mayOperate }: About): string {
 function SignOut({ path, user }: { path: string; user: string | undefined }) {
   const leave = async (): Promise<void> => {
     const next = await signOut(path).catch(() => undefined);
-    // Without a logout address of the identity provider, the page stays and shows that the user is signed out.
+    // Without a logout URL, the page stays open and shows that the user is signed out.
     if (typeof next === "string") location.assign(next);
   };
   return (
@@ -120,7 +120,7 @@ function SignOut({ path, user }: { path: string; user: string | undefined }) {
   );
 }
 
-/** Loads a page; if that fails because the gateway is unavailable, loads it when the gateway is back. */
+/** If loading fails because the gateway is unavailable, the page is loaded when the gateway is back. */
 function loadPage(name: string): (() => void) | undefined {
   const load = loaders[name];
   if (!load) return undefined;
@@ -132,8 +132,8 @@ function loadPage(name: string): (() => void) | undefined {
     noteFailure();
     withdraw = onReturn(() => {
       withdraw?.();
-      // Some browsers cache the failed import, and another version of the gateway has other files, so the page is
-      // reloaded.
+      // The second import can also fail, because some browsers cache the failure and another gateway version has
+      // other files.
       load().then(show, () => location.reload());
     });
   });

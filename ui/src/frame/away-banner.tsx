@@ -1,5 +1,5 @@
 /**
- * The banner for an unavailable gateway or a signed-out user, which explains that the page shows old data.
+ * The banner for an unavailable gateway or a signed-out user. It explains that the page shows old data.
  */
 import { useEffect, useState } from "preact/hooks";
 import { isSignedOut, unavailableSince } from "../data/connection.ts";

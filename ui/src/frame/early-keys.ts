@@ -1,12 +1,12 @@
 /**
- * The interface between the boot script and the application: keys pressed before the application handles them.
+ * Defines how the boot script passes recorded key presses to the application.
  */
 export interface EarlyKeys {
-  /** Returns the recorded keys and stops recording; called once. */
+  /** Returns the recorded key presses and stops recording. Called once. */
   takeEarlyKeys?: () => readonly KeyboardEvent[];
 }
 
-/** True for keys that browsers also use, such as find in page and the address bar. */
+/** Browsers also use these keys, for example for find in page, so their default action must be prevented. */
 export function isOurs(event: KeyboardEvent): boolean {
   return isPaletteKey(event) || (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey);
 }

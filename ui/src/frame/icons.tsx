@@ -1,8 +1,7 @@
 /**
- * The logo and the icons of the pages: lines on a 16-pixel grid in the color of the text. Decorative, next to a label.
+ * The logo and icons, drawn as lines on a 16-pixel grid. They are decorative, because a label is next to each.
  */
 
-/** Two streams that merge and pass a gate. */
 const MARK = "M1.5 4.5c4 0 4.5 3.5 8 3.5M1.5 11.5c4 0 4.5-3.5 8-3.5M9.5 8h5";
 
 const PATHS: Readonly<Record<string, string>> = {

@@ -1,8 +1,6 @@
 /**
- * Global keyboard shortcuts: `g` and a letter opens a page, Ctrl-K and `?` the palette, `/` the search of the page, `j`
- * and `k` select the next and previous list entry, Esc closes the side panel. In an input field only Esc applies, and
- * leaves the field. Keys pressed before the page can handle them are queued, and text typed after a queued `/` goes
- * into the search.
+ * Handles global keyboard shortcuts. Keys pressed before their target is rendered are queued, and text typed after a
+ * queued `/` is inserted into the search field.
  */
 import { type EarlyKeys, isPaletteKey } from "./early-keys.ts";
 import { PAGES } from "./pages.ts";
@@ -48,10 +46,7 @@ function actOnWaiting(drawn: MutationObserver): void {
   drawn.disconnect();
 }
 
-/**
- * Returns false while the element that a key acts on is still loading; without a skeleton on the page, it will not
- * appear.
- */
+/** Returns false while the target of the key is loading. Without a skeleton on the page, nothing is loading. */
 function canAct({ key }: KeyboardEvent): boolean {
   if (document.querySelector("main") === null) return false;
   const isFor = key === "/" ? SEARCH : key === "j" || key === "k" ? ENTRIES : undefined;
@@ -65,7 +60,7 @@ function act(event: KeyboardEvent): void {
     isPaletteOpen.value = !isPaletteOpen.value;
     return;
   }
-  // The palette closes itself, and text editors keep their own shortcuts.
+  // The palette handles its own keys, and text editors keep their shortcuts.
   if (event.ctrlKey || event.metaKey || event.altKey || isPaletteOpen.peek()) return;
   if (event.key === "Escape") {
     leave(event.target);
@@ -112,7 +107,7 @@ function isText({ key, ctrlKey, metaKey, altKey }: KeyboardEvent): boolean {
   return key.length === 1 && !ctrlKey && !metaKey && !altKey;
 }
 
-/** Inserts text as if it were typed. */
+/** Also fires an `input` event, as typing does. */
 function insert(field: HTMLInputElement, text: string): void {
   field.setRangeText(text, field.selectionStart ?? 0, field.selectionEnd ?? 0, "end");
   field.dispatchEvent(new Event("input", { bubbles: true }));

@@ -1,10 +1,10 @@
 /**
- * The pages in the order of the rail, each with its shortcut. Large pages are loaded when they are first opened.
+ * The pages in the order of the rail, each with its shortcut.
  */
 export interface Page {
   readonly name: string;
   readonly title: string;
-  /** The key pressed after `g`. */
+  /** The key to press after `g`. */
   readonly key: string;
   readonly doc: string;
 }

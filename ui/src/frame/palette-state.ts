@@ -1,6 +1,5 @@
 /**
- * The open state of the command palette, in a separate module so that shortcuts can open the palette without loading
- * it.
+ * Whether the command palette is open. A separate module lets shortcuts open the palette without importing it.
  */
 import { signal } from "@preact/signals";
 

@@ -1,5 +1,5 @@
 /**
- * The command palette: pages, listeners, routes, backends, policies, tools and request IDs in one list.
+ * The command palette, which searches pages, listeners, routes, backends, policies, tools and request IDs.
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { dump } from "../data/dump.ts";
@@ -132,7 +132,6 @@ function allItems(): Item[] {
   ];
 }
 
-/** Returns the pages for an empty query, otherwise all items that contain every word. */
 function filterItems(items: readonly Item[], query: string): Item[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   return items

@@ -1,5 +1,6 @@
 /**
- * The router. Every view, filter and selection is in the URL, so that it can be shared and the back button works.
+ * The router. Every view, filter and selection is part of the URL, so that links can be shared and the back button
+ * works.
  */
 import { computed, signal } from "@preact/signals";
 
@@ -9,7 +10,6 @@ const href = signal(location.pathname + location.search);
 
 export const url = computed(() => new URL(href.value, location.origin));
 
-/** The first path segment below `/ui`. */
 export const page = computed(() => {
   const first = url.value.pathname.slice(BASE.length).split("/")[1] ?? "";
   return first === "" ? "overview" : first;
@@ -28,7 +28,7 @@ export function navigate(to: string, options: { replace?: boolean } = {}): void 
   href.value = path;
 }
 
-/** Returns the current URL with some parameters changed; an empty value removes one. */
+/** An empty value removes the parameter. */
 export function withParams(changes: Readonly<Record<string, string>>): string {
   const next = new URL(url.value);
   for (const [name, value] of Object.entries(changes)) {

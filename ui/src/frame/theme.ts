@@ -1,5 +1,5 @@
 /**
- * The theme: light, dark, or the system default. The choice is stored in the browser.
+ * The theme (light, dark, or system), stored in the browser.
  */
 import { signal } from "@preact/signals";
 

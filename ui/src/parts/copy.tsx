@@ -1,5 +1,5 @@
 /**
- * A button that copies text and confirms it.
+ * A button that copies text to the clipboard and confirms it.
  */
 import { useState } from "preact/hooks";
 

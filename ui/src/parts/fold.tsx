@@ -1,5 +1,5 @@
 /**
- * A collapsible section whose content is created when it is first opened, so that a large closed outline costs nothing.
+ * A collapsible section. Its content is created when it is first opened, so that large closed sections cost nothing.
  */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";

@@ -1,5 +1,5 @@
 /**
- * Formats numbers, times and sizes consistently.
+ * Formats numbers, times and sizes.
  */
 
 export function rateText(perSecond: number): string {
@@ -13,7 +13,6 @@ export function wholeText(value: number): string {
   return Math.round(value).toLocaleString("en-US");
 }
 
-/** Formats milliseconds with a suitable precision. */
 export function durationText(ms: number | undefined): string {
   if (ms === undefined || Number.isNaN(ms)) return "–";
   if (ms < 1) return `${Math.round(ms * 1000)} µs`;
@@ -51,7 +50,7 @@ export function percentText(share: number): string {
   return percent < 1 ? "<1%" : `${Math.round(percent)}%`;
 }
 
-/** Makes control characters and direction marks in text from traffic visible, because they could disguise a name. */
+/** Control characters and direction marks in text from traffic could disguise a name, so they are made visible. */
 export function visible(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|[\u{e0100}-\u{e01ef}]/gu, (char) => {
     const code = char.codePointAt(0) ?? 0;
@@ -60,7 +59,7 @@ export function visible(text: string): string {
   });
 }
 
-/** Returns the last part of a path; callers show the full path in a title. */
+/** Returns the last segment of a path. */
 export function fileName(path: string): string {
   return visible(path.slice(path.lastIndexOf("/") + 1));
 }

@@ -1,10 +1,10 @@
 /**
- * A JSON value as a colored outline with deep values folded. Every string is rendered as a text node.
+ * Shows a JSON value as a colored outline. Strings are rendered as text nodes, never as markup.
  */
 import { Fold } from "./fold.tsx";
 import { visible } from "./format.ts";
 
-/** Deeper or longer values are folded at first, to show the structure. */
+/** Deeper or longer values are folded at first. */
 const OPEN_DEPTH = 2;
 const OPEN_ENTRIES = 24;
 const MAX_ENTRIES = 500;

@@ -1,5 +1,5 @@
 /**
- * Splits Markdown into blocks, line by line, without parsing the content of the blocks.
+ * Splits Markdown into blocks, line by line, without parsing their content.
  */
 export type Block =
   | { readonly kind: "code"; readonly language: string; readonly lines: readonly string[] }

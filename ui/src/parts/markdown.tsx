@@ -1,6 +1,6 @@
 /**
- * Renders the Markdown of models: headings, lists, quotes, tables, emphasis, and code. Text is always rendered as text
- * nodes, so model output cannot inject markup. Images are not loaded, and links show their destination.
+ * Renders the Markdown of models. Text is rendered as text nodes, so model output cannot inject markup. Images are
+ * not loaded, and links show their destination.
  */
 import type { ComponentChildren } from "preact";
 import { visible } from "./format.ts";
@@ -93,7 +93,7 @@ function inline(text: string): ComponentChildren[] {
   return parts;
 }
 
-/** Makes control and direction characters visible; line breaks stay. */
+/** Keeps line breaks. */
 function shown(text: string): string {
   return text.split("\n").map(visible).join("\n");
 }

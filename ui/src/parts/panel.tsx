@@ -1,5 +1,5 @@
 /**
- * A bordered section of a page with a heading, and a placeholder for empty sections.
+ * Page sections with a heading, and placeholders for empty and loading sections.
  */
 import type { ComponentChildren } from "preact";
 import { ScrollX } from "./scroll-x.tsx";
@@ -33,7 +33,6 @@ export function Panel({
   );
 }
 
-/** Describes an empty section and how to fill it. */
 export function Empty({ title, children, yaml }: { title: string; children?: ComponentChildren; yaml?: string }) {
   return (
     <div class="empty">

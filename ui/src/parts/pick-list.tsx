@@ -1,6 +1,6 @@
 /**
- * A scrolling list to select from: routes, tools, prompts. Rendering is windowed, so it is fast with thousands of
- * entries. Headings are entries, too.
+ * A list to select from, such as routes or tools. Only visible rows are rendered, so it is fast with thousands of
+ * entries.
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -9,7 +9,7 @@ import { useWindowed } from "./windowed.ts";
 export interface PickEntry {
   readonly key: string;
   readonly content: ComponentChildren;
-  /** A link if set; otherwise a button or, without a handler, a heading. */
+  /** An entry with `href` is a link, with `onPick` a button, and otherwise a heading. */
   readonly href?: string;
   readonly onPick?: () => void;
   readonly isChosen?: boolean;
@@ -21,7 +21,7 @@ export function PickList({
   empty,
 }: {
   entries: readonly PickEntry[];
-  /** In pixels; must match the style sheet. */
+  /** Pixels. Must match the style sheet. */
   rowHeight: 28 | 44;
   empty: string;
 }) {
@@ -29,7 +29,7 @@ export function PickList({
   const { from, to, before, after } = useWindowed(entries.length, rowHeight, list);
   const chosen = entries.findIndex(({ isChosen }) => isChosen);
   useEffect(() => {
-    // The selected entry may not be rendered; scrolls the list, not the page.
+    // The selected entry may not be rendered, so its position is computed. Only the list scrolls, not the page.
     const frame = list.current?.parentElement;
     if (!frame || chosen < 0) return;
     const top = chosen * rowHeight;

@@ -1,5 +1,5 @@
 /**
- * Wide content, such as a table, that scrolls sideways on a narrow screen. It is focusable only while it can scroll.
+ * Wraps content that scrolls sideways on a narrow screen. The wrapper is focusable only while it can scroll.
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";

@@ -1,5 +1,5 @@
 /**
- * A sparkline of the last five minutes. Decorative, next to the number, so it has no text alternative.
+ * A sparkline. It is decorative and next to a number, so it has no text alternative.
  */
 export function Sparkline({
   values,

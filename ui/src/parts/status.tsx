@@ -1,16 +1,16 @@
 /**
- * A status: a word with a shape and a color, so that it is readable without color vision.
+ * A status with a shape and a color, so that it is readable without color vision.
  */
 import type { ComponentChildren } from "preact";
 
-/** `busy`: a task is running or pending, which is neither good nor bad. */
+/** `busy` means that a task is running or pending. */
 export type Level = "ok" | "warn" | "bad" | "idle" | "busy";
 
 export function Status({ level, children }: { level: Level; children: ComponentChildren }) {
   return <span class={`status ${level}`}>{children}</span>;
 }
 
-/** An MCP failure has HTTP status 200, so the recorded failure takes precedence over the status. */
+/** An MCP call can fail inside a response with status 200, so a recorded failure takes precedence. */
 export function levelOfRequest({
   status,
   failure,
@@ -29,7 +29,7 @@ function levelOfStatus(status: number | undefined | null): Level {
   return "ok";
 }
 
-/** Red from 5% errors; amber for fewer errors and for rejections, which are intended. */
+/** Errors are bad from 5%. Fewer errors and rejections are a warning. */
 export function levelOfRate({ errorShare, rejectedShare }: { errorShare: number; rejectedShare: number }): Level {
   if (errorShare >= 0.05) return "bad";
   return errorShare > 0 || rejectedShare > 0 ? "warn" : "ok";

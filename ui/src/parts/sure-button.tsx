@@ -1,6 +1,6 @@
 /**
- * A button for actions that cannot be undone: the first click asks for confirmation, the second runs the action, and
- * moving away cancels it. Errors are shown next to the button.
+ * A button for actions that cannot be undone. The first click asks for confirmation, the second runs the action, and
+ * moving the focus cancels it.
  */
 import { useState } from "preact/hooks";
 import { visible } from "./format.ts";
@@ -11,7 +11,7 @@ export function SureButton({
   onSure,
 }: {
   label: string;
-  /** Replaces the default question "Really … it?". */
+  /** Replaces the default question, "Really … it?". */
   question?: string;
   onSure: () => Promise<void>;
 }) {

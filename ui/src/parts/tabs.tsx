@@ -1,5 +1,5 @@
 /**
- * Tabs with arrow key navigation, as screen readers expect. The caller renders the content.
+ * Tabs with arrow key navigation for screen readers. The caller renders the content.
  */
 export interface Tab<Name extends string> {
   readonly name: Name;

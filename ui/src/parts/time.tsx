@@ -21,7 +21,7 @@ export function Ago({ at }: { at: number | string | undefined }) {
   );
 }
 
-/** An absolute time such as `14:03:07.120`, for tables, where relative times would change every row. */
+/** Tables show absolute times such as `14:03:07.120`, because relative times would change every row. */
 export function ClockTime({ at }: { at: number }) {
   const date = new Date(at);
   const two = (value: number): string => String(value).padStart(2, "0");

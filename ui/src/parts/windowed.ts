@@ -1,11 +1,10 @@
 /**
- * Renders only the visible rows of a long list. All rows have the same height, so the range follows from the scroll
- * position. Spacers before and after replace the other rows.
+ * Renders only the visible rows of a long list. All rows have the same height, and spacers replace the other rows.
  */
 import type { RefObject } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-/** Rows rendered beyond the edges, so that fast scrolling shows no gaps and `j` finds the next row. */
+/** Extra rows hide gaps during fast scrolling, and `j` can select the next row. */
 const EXTRA_ROWS = 8;
 /** Shorter lists are rendered completely. */
 const MIN_ROWS = 60;
@@ -13,7 +12,7 @@ const MIN_ROWS = 60;
 export interface Windowed {
   readonly from: number;
   readonly to: number;
-  /** Heights in pixels of the spacers. */
+  /** The heights of the spacers in pixels. */
   readonly before: number;
   readonly after: number;
 }
@@ -28,7 +27,7 @@ export function useWindowed(count: number, rowHeight: number, list: RefObject<HT
     let asked = 0;
     const look = (): void => {
       asked = 0;
-      // At most the height of the window is visible, whichever element scrolls.
+      // At most the height of the window is visible, regardless of which element scrolls.
       const { top } = element.getBoundingClientRect();
       const first = Math.max(0, Math.floor(-top / rowHeight) - EXTRA_ROWS);
       const last = Math.max(0, Math.ceil((window.innerHeight - top) / rowHeight)) + EXTRA_ROWS;
@@ -40,7 +39,7 @@ export function useWindowed(count: number, rowHeight: number, list: RefObject<HT
     look();
     document.addEventListener("scroll", onScroll, { passive: true, capture: true });
     window.addEventListener("resize", onScroll);
-    // Content above the list that changes its size also moves the list.
+    // A change in size of the content above also moves the list.
     const observer = new ResizeObserver(onScroll);
     if (element.parentElement) observer.observe(element.parentElement);
     return () => {

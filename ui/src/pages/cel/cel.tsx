@@ -1,6 +1,6 @@
 /**
- * The CEL page: evaluates an expression on a recent request, or on attributes given as JSON, and shows the value of
- * each part.
+ * The CEL page. It evaluates an expression on a recent request or on custom attributes, and shows the value of each
+ * part.
  */
 import { useEffect, useState } from "preact/hooks";
 import { isReadOnly } from "../../data/about.ts";
@@ -196,7 +196,7 @@ async function evaluate(expression: string, requestId: string, own: string): Pro
   }
 }
 
-/** Reads the message of a JSON error response. */
+/** The admin interface sends errors as JSON. */
 function messageOf(error: Error): string {
   try {
     return (JSON.parse(error.message) as { error: string }).error;

@@ -1,6 +1,6 @@
 /**
- * Forms that add an MCP server or a model. The gateway inserts the lines into the text of the file, and the editor
- * shows the diff and the validation result. Nothing is written until the user saves it.
+ * Forms that add an MCP server or a model. The gateway inserts the lines into the configuration file's text, and the
+ * editor shows the diff. Nothing is written until the user saves.
  */
 import { useState } from "preact/hooks";
 import { about, isReadOnly } from "../../data/about.ts";
@@ -166,7 +166,7 @@ function Field(props: {
   );
 }
 
-/** Splits a command line at spaces and handles quotes, without other shell syntax. */
+/** Splits a command line at spaces and removes quotes, without a shell. */
 export function words(text: string): string[] {
   return [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(
     ([, double, single, plain]) => double ?? single ?? plain ?? "",

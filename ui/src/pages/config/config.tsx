@@ -1,6 +1,6 @@
 /**
- * The configuration editor: the text as written, problems in the margin, the documentation of the current field, and a
- * preview of changes before anything is written.
+ * The configuration editor, with problems in the margin, the documentation of the current field, and a preview of
+ * changes.
  */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { about, isReadOnly } from "../../data/about.ts";
@@ -28,7 +28,7 @@ export function Config() {
   return <Files />;
 }
 
-/** Shown on a gateway, which serves the loaded configuration but not the files. */
+/** A gateway listener serves the loaded configuration, but not the files. */
 function LoadedOnly() {
   const loaded = usePoll(dump);
   return (
@@ -85,7 +85,7 @@ function Editing({ file }: { file: ConfigFile }) {
   const schema = useSchema();
   const isEdited = text !== file.text;
   const lines = useMemo(() => text.split("\n"), [text]);
-  // The text at the last pause in typing, which is validated and compared, so that a key press stays cheap.
+  // Validation and diff run only after a pause in typing, so that key presses stay fast.
   const [paused, setPaused] = useState(file.text);
 
   useEffect(() => {
@@ -259,7 +259,7 @@ function marksOf({ problems, warnings }: Judgement, file: string): LineMark[] {
   return [...problems.flatMap(mark("bad")), ...warnings.flatMap(mark("warn"))];
 }
 
-/** Returns the lines that a rejected reload reported as `file:line:column: …`. */
+/** Parses problems of the form `file:line:column: …`. */
 function rejectedMarks(problems: readonly string[], file: string): LineMark[] {
   return problems.flatMap((text) => {
     const place = text.startsWith(`${file}:`) ? /^(\d+):\d+: (.*)$/s.exec(text.slice(file.length + 1)) : null;

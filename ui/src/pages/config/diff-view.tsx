@@ -1,5 +1,5 @@
 /**
- * A diff with a few lines of context around each change.
+ * Shows a diff with a few lines of context around each change.
  */
 import { useMemo } from "preact/hooks";
 import { lineDiff } from "./line-diff.ts";

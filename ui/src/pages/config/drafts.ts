@@ -1,6 +1,6 @@
 /**
- * Unsaved edits, kept while the tab is open even if the user visits other pages. The browser asks for confirmation
- * before the tab is closed. In memory only, because a draft may contain a secret.
+ * Keeps unsaved edits while the tab is open. They are only in memory, because a draft may contain a secret. The
+ * browser asks for confirmation before the tab is closed.
  */
 export interface Draft {
   /** The version of the file that was edited. */

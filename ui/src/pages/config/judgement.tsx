@@ -1,5 +1,5 @@
 /**
- * The validation result of an edited text: problems, warnings, and changes.
+ * Shows the validation result of an edited configuration: problems, warnings, and changes.
  */
 import { pageHref } from "../../frame/router.ts";
 import { visible } from "../../parts/format.ts";

@@ -8,7 +8,10 @@ export interface DiffLine {
   readonly after: number | undefined;
 }
 
-/** Above this size the middle is shown as replaced, because a line-by-line diff would be too large to read. */
+/**
+ * Above this size, the middle is shown as removed and added, because a table of all line pairs would need too much
+ * memory.
+ */
 const MAX_CELLS = 4_000_000;
 
 export function lineDiff(before: string, after: string): DiffLine[] {
@@ -39,7 +42,7 @@ export function lineDiff(before: string, after: string): DiffLine[] {
 
 type Step = readonly [kind: DiffLine["kind"], before: number, after: number];
 
-/** Computes the longest common subsequence from the start. */
+/** Finds the longest common subsequence. */
 function middle(old: readonly string[], now: readonly string[]): Step[] {
   const columns = now.length + 1;
   if ((old.length + 1) * columns > MAX_CELLS)

@@ -1,5 +1,5 @@
 /**
- * The documentation of a field, from the JSON schema of the configuration.
+ * Reads the documentation of a field from the JSON schema of the configuration.
  */
 export interface JsonSchema {
   readonly type?: string | readonly string[];
@@ -26,7 +26,6 @@ export interface FieldDoc {
   readonly description: string;
   readonly type: string;
   readonly values: readonly string[];
-  /** The child fields, each with the start of its description. */
   readonly fields: readonly { readonly name: string; readonly description: string }[];
 }
 
@@ -57,7 +56,7 @@ export function docOf(root: JsonSchema, path: readonly string[]): FieldDoc | und
   };
 }
 
-/** Returns a schema and its alternatives, so that a field is found in any branch. */
+/** Returns the schema and all of its alternatives and references. */
 export function branches(schema: JsonSchema, root: JsonSchema): JsonSchema[] {
   const target = schema.$ref?.startsWith("#/$defs/") ? root.$defs?.[schema.$ref.slice("#/$defs/".length)] : undefined;
   const inner = [

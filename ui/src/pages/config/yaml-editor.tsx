@@ -1,6 +1,6 @@
 /**
- * A YAML editor: highlighted text below a transparent text area of the same size, with line numbers and problems in the
- * margin. The text area is a native one, so shortcuts and screen readers work as usual.
+ * A YAML editor. Highlighted text is drawn below a transparent text area of the same size. The native text area keeps
+ * shortcuts and screen readers working.
  */
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useWindowed } from "../../parts/windowed.ts";
@@ -24,20 +24,18 @@ export function YamlEditor({
   onLine,
 }: {
   text: string;
-  /** The same text as lines. */
   lines: readonly string[];
   marks: readonly LineMark[];
-  /** The line to highlight and scroll to. */
   line: number | undefined;
   isReadOnly: boolean;
   onChange(text: string): void;
-  /** Receives the index of the line under the pointer or the caret, starting at 0. */
+  /** Called with the zero-based index of the line under the pointer or caret. */
   onLine(index: number): void;
 }) {
   const frame = useRef<HTMLDivElement>(null);
   const sheet = useRef<HTMLDivElement>(null);
   const marked = new Map(marks.map((mark) => [mark.line, mark]));
-  // Only visible lines are highlighted; the text area contains the whole text.
+  // Only visible lines are highlighted. The text area contains the whole text.
   const { from, to, before, after } = useWindowed(lines.length, LINE_HEIGHT, sheet);
   const shown = lines.slice(from, to);
   const widest = useMemo(() => lines.reduce((most, one) => Math.max(most, one.length), 0), [lines]);
@@ -84,7 +82,7 @@ export function YamlEditor({
           }}
           onKeyDown={(event) => {
             if (event.key !== "Tab" || event.shiftKey || isReadOnly) return;
-            // Tab inserts spaces; Shift-Tab and Escape still leave the field.
+            // Shift-Tab and Escape still leave the field.
             event.preventDefault();
             document.execCommand("insertText", false, "  ");
           }}

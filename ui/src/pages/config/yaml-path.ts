@@ -1,6 +1,6 @@
 /**
- * Finds the field of a YAML line from its indentation, which also works while the edited text does not parse. List
- * positions are returned as `*`.
+ * Finds the field of a YAML line from its indentation, which also works while the text does not parse. List positions
+ * are returned as `*`.
  */
 
 interface KeyLine {
@@ -19,7 +19,7 @@ export function pathAt(lines: readonly string[], index: number): string[] {
   for (let i = index; i >= 0; i--) {
     const line = parse(lines[i] ?? "");
     if (!line) {
-      // A value on a separate line belongs to the key with less indentation.
+      // A value on its own line is part of the key with less indentation.
       const indent = (lines[i] ?? "").search(/\S/);
       if (i === index && indent >= 0) keyLimit = Math.min(keyLimit, indent + 1);
       continue;
@@ -32,7 +32,7 @@ export function pathAt(lines: readonly string[], index: number): string[] {
     for (const dash of line.dashes.toReversed()) {
       if (dash >= dashLimit) continue;
       path.unshift("*");
-      // The key of a list may be in the same column as its dashes.
+      // The key of a list can be in the same column as its dashes.
       keyLimit = dash + 1;
       dashLimit = dash;
     }

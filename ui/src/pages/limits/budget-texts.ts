@@ -1,5 +1,5 @@
 /**
- * Formats budgets and keys of the admin interface as text.
+ * Formats budgets and API keys as text.
  */
 
 export interface Budget {
@@ -25,7 +25,7 @@ export interface StoredKey {
   readonly expired?: boolean;
 }
 
-/** Shows cents for small budgets, and fractions of cents for the cost of single calls. */
+/** Shows fractions of a cent for the cost of single calls. */
 export function amountText(amount: number, unit: Budget["unit"]): string {
   if (unit === "tokens") return `${new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 }).format(amount)} tokens`;
   const digits = amount !== 0 && Math.abs(amount) < 0.01 ? 6 : 2;
@@ -42,7 +42,7 @@ export function stateOfKey({ expiresAt, expired, budget, spent = 0 }: StoredKey)
   return { level: "ok", text: expiresAt === undefined ? "active" : `active until ${expiresAt}` };
 }
 
-/** Converts the form to the body of `POST /keys`, which the gateway validates. */
+/** Converts the form to the body of `POST /keys`. The gateway validates it further. */
 export function keyOrder(
   form: {
     readonly name: string;

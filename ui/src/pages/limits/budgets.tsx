@@ -1,5 +1,5 @@
 /**
- * Budgets with the spending of the current period. Renders nothing if there are none.
+ * Shows budgets with the spending of the current period.
  */
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
@@ -9,7 +9,7 @@ import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { amountText, type Budget } from "./budget-texts.ts";
 
-/** Read less often, because each read queries the store. */
+/** Each read queries the store, so the interval is long. */
 const INTERVAL_MS = 10_000;
 
 export const budgets = createPoll(() => {

@@ -1,6 +1,5 @@
 /**
- * API keys in the store, with models, budget and expiry: lists them, creates them with a form, and revokes them after a
- * confirmation. A new key is shown once, until the user leaves the panel, and cannot be shown again.
+ * Lists, creates and revokes the API keys in the store. A new key is shown only once.
  */
 import { useState } from "preact/hooks";
 import { getJson, postJson } from "../../data/api.ts";
@@ -12,7 +11,7 @@ import { Status } from "../../parts/status.tsx";
 import { SureButton } from "../../parts/sure-button.tsx";
 import { amountText, keyOrder, type StoredKey, stateOfKey } from "./budget-texts.ts";
 
-/** Read less often, because each read queries the store. */
+/** Each read queries the store, so the interval is long. */
 const INTERVAL_MS = 10_000;
 
 const keys = createPoll(() => getJson<{ keys: StoredKey[] }>("keys"), INTERVAL_MS);

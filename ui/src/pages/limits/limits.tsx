@@ -1,5 +1,5 @@
 /**
- * Rate limit rules with their buckets: gauges, the most used keys, and rejections per minute.
+ * Shows rate limit rules with their buckets and rejections.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { mayOperate } from "../../data/about.ts";
@@ -72,7 +72,7 @@ export function Limits() {
   );
 }
 
-/** Sorts rules that reject or are used first. Of hundreds, only some are shown; a search finds the rest. */
+/** With many rules, shows the ones with the most rejections first and adds a search. */
 function Rules({ rules }: { rules: readonly Rule[] }) {
   const [limit, setLimit] = useState(SHOWN_RULES);
   const text = param("rule").toLowerCase();
@@ -186,7 +186,7 @@ function BucketRow({ bucket }: { bucket: Bucket }) {
   );
 }
 
-/** Returns the growth of a counter within the last minute, as far as this page has observed it. */
+/** The page counts only from the time it was opened. */
 function useGrowthPerMinute(count: number): number {
   const seen = useRef<{ at: number; count: number }[]>([]);
   const [growth, setGrowth] = useState(0);

@@ -1,5 +1,6 @@
 /**
- * A chart of several series over time. The chart library is loaded only when there is data.
+ * Draws a chart of several series over time. It is imported only if there is data, because the chart library is
+ * large.
  */
 import UPlot from "uplot";
 import { COLORS } from "./chart-colors.ts";

@@ -1,6 +1,5 @@
 /**
- * Sends one chat message through the gateway in the OpenAI format and streams the response. Returns token counts,
- * times, and the remaining rate limits.
+ * Sends a chat request through the gateway in the OpenAI format and streams the response.
  */
 import { callListener, createEventReader, type ListenerResponse } from "../../data/call.ts";
 import type { Endpoint } from "../../data/endpoints.ts";
@@ -21,7 +20,6 @@ export interface ChatSettings {
 export interface Turn {
   readonly text: string;
   readonly status: number;
-  /** The message of an error response. */
   readonly error?: string;
   readonly requestId: string | undefined;
   readonly usage?: Usage;
@@ -50,7 +48,7 @@ interface Chunk {
   readonly error?: { readonly message?: string } | string;
 }
 
-/** The path to which an OpenAI client would send a chat on this route. */
+/** Returns the path that an OpenAI client would use for a chat on this route. */
 export function chatPath({ path }: Endpoint): string {
   if (path.endsWith("/chat/completions")) return path;
   const base = path.replace(/\/$/, "");
@@ -125,7 +123,7 @@ export async function chat(
   };
 }
 
-/** Returns the cost that the gateway recorded, which is available shortly after the stream has ended. */
+/** The gateway records the cost shortly after the stream has ended. */
 export async function costOf(requestId: string | undefined): Promise<number | undefined> {
   if (requestId === undefined) return undefined;
   return (await readRequest(requestId).catch(() => undefined))?.llm?.cost;

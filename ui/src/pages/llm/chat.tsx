@@ -1,6 +1,5 @@
 /**
- * The chat: streamed responses, each with its usage and the remaining limits. A rejected request links to its trace and
- * rule.
+ * The chat playground. A rejected request links to its trace and rule.
  */
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -22,7 +21,7 @@ interface Exchange {
   readonly problem?: string;
 }
 
-/** Kept while other pages are open, so that the user can look at a trace and return. */
+/** The conversation is kept while other pages are open, so that the user can look at a trace and return. */
 const exchanges = signal<readonly Exchange[]>([]);
 
 export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; models: readonly string[] }) {
@@ -153,7 +152,7 @@ export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; mo
             </div>
           </div>
         </details>
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keys */}
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be focusable */}
         <div class="chat-log" role="log" aria-label="Conversation" tabIndex={0} ref={log}>
           {shown.length === 0 ? (
             <p class="muted">

@@ -1,6 +1,5 @@
 /**
- * Sends the same prompt to several models and compares responses, tokens, cost, and the times of the first and last
- * token.
+ * Sends the same prompt to several models and compares the responses, tokens, cost and times.
  */
 import { signal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
@@ -23,7 +22,7 @@ interface Answer {
   readonly problem?: string;
 }
 
-/** Kept while other pages are open. */
+/** The answers are kept while other pages are open. */
 const answers = signal<readonly Answer[]>([]);
 
 export function Compare({ endpoints, models }: { endpoints: readonly Endpoint[]; models: readonly string[] }) {

@@ -1,5 +1,5 @@
 /**
- * The LLM page: a chat through the gateway, the models and providers behind it, and their usage.
+ * The LLM page: a chat through the gateway, the models and providers, and their usage.
  */
 import { isReadOnly } from "../../data/about.ts";
 import { type DumpBackend, dump, listOf, textOf } from "../../data/dump.ts";
@@ -90,7 +90,7 @@ function Providers({ backends }: { backends: readonly DumpBackend[] }) {
   );
 }
 
-/** If the configuration lists no models, suggests models of recent requests and the provider names. */
+/** If the configuration lists no models, suggests models of recent requests and provider names. */
 function chatModels(backends: readonly DumpBackend[]): string[] {
   const names = modelNames(backends);
   if (names.length > 0) return names;

@@ -1,6 +1,5 @@
 /**
- * Tokens over time by model, from the gateway's metrics while the page is open; and by model, subject and route, from
- * recent requests.
+ * Shows tokens over time by model, and the usage of recent requests by model, subject and route.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { history, seriesBy } from "../../data/history.ts";
@@ -96,7 +95,7 @@ function TokenChart() {
         show();
       });
   }, [times, series, total]);
-  // Colors are read when the chart is created, so a change of theme creates a new chart.
+  // Colors are read when the chart is created, so a new theme requires a new chart.
   useEffect(
     () => () => {
       draw.current = undefined;

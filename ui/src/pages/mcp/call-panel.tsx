@@ -1,6 +1,5 @@
 /**
- * The panel of one call: a form (or raw JSON), progress and log messages while it runs, the result, and a link to its
- * trace.
+ * The panel of one MCP call: a form, progress and log messages, the result, and a link to the trace.
  */
 import { useRef, useState } from "preact/hooks";
 import { pageHref } from "../../frame/router.ts";
@@ -146,7 +145,7 @@ function RunView({ run }: { run: Run }) {
   );
 }
 
-/** Shows a question that the server sends to the user during a call (elicitation). */
+/** A server can request input from the user during a call (elicitation). */
 function ElicitationForm() {
   const [content, setContent] = useState<Readonly<Record<string, unknown>>>({});
   const asked = question.value;

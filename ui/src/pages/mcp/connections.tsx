@@ -1,6 +1,5 @@
 /**
- * Accounts that users connected at MCP servers with `oauth`: owner, server and expiry, with buttons to test and revoke
- * them. Renders nothing if there are none.
+ * Lists accounts that users connected at MCP servers with `oauth`, with buttons to test and revoke them.
  */
 import { useState } from "preact/hooks";
 import { getJson, postJson } from "../../data/api.ts";

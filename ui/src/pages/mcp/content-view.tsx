@@ -1,5 +1,5 @@
 /**
- * The result of a tool, prompt or resource: text, images decoded by the page, or JSON.
+ * Shows the result of a tool, prompt or resource as text, images or JSON.
  */
 import { useEffect, useState } from "preact/hooks";
 import { visible } from "../../parts/format.ts";
@@ -16,7 +16,7 @@ interface Part {
   readonly resource?: Part;
 }
 
-/** Image types that a browser renders without running code. */
+/** Browsers render these image types without running code. */
 const DRAWN = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 export function ContentView({ result }: { result: unknown }) {

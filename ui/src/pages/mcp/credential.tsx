@@ -1,5 +1,5 @@
 /**
- * The credential of the playground: entered by the user, or obtained by a login that shows each of its steps.
+ * The credential of the playground, entered by the user or obtained by a login.
  */
 import type { Endpoint } from "../../data/endpoints.ts";
 import { pageHref } from "../../frame/router.ts";

@@ -1,6 +1,5 @@
 /**
- * Formats a tool definition as lines for reading and comparing. Descriptions are split into lines, and characters that
- * could hide content are made visible. The tool name is not included.
+ * Formats a tool definition as lines that can be compared. Characters that could hide content are made visible.
  */
 import { visible } from "../../parts/format.ts";
 
@@ -13,7 +12,7 @@ export function definitionText(definition: Definition): string {
     .join("\n");
 }
 
-/** Indents continuation lines, so that no description can look like the next field. */
+/** Continuation lines are indented, so that no description can look like the next field. */
 function textOf(text: string): string {
   return text
     .split(/\r\n|[\n\u2028\u2029]/)

@@ -1,6 +1,6 @@
 /**
  * Logs in like an MCP client: metadata, registration, authorization code with PKCE in a window of the identity
- * provider, and token. Each step is reported as it happens. The token stays in the page's memory.
+ * provider, and token. The token is kept only in the page's memory.
  */
 import { postJson } from "../../data/api.ts";
 import { callListener } from "../../data/call.ts";
@@ -127,7 +127,7 @@ async function register(endpoint: Endpoint, server: Document, redirectUri: strin
   return JSON.parse(response.text) as Document;
 }
 
-/** Opens the provider's page and waits for the redirect. */
+/** Opens the provider's page and resolves with the authorization code. */
 function authorize(url: string, state: string, signal: AbortSignal): Promise<string> {
   return new Promise((resolve, reject) => {
     const channel = new BroadcastChannel(LOGIN_CHANNEL);
@@ -163,7 +163,7 @@ function hostOf({ host }: Endpoint): Record<string, string> {
 
 function authorizationUrl(base: string, parameters: Record<string, string>): string {
   const url = new URL(base);
-  // Rejects URLs from the metadata that could run a script in this origin.
+  // A `javascript:` URL from the metadata would run a script in this origin.
   if (url.protocol !== "https:" && url.protocol !== "http:")
     throw new Error("the authorization endpoint is not an http or https URL");
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
@@ -185,7 +185,6 @@ function base64Url(bytes: Uint8Array): string {
     .replaceAll("=", "");
 }
 
-/** Hides the tokens in the displayed result. */
 function withoutTokens(response: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(response).map(([name, value]) => [name, /_token$/.test(name) && value ? "<received>" : value]),

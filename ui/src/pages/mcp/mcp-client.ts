@@ -1,6 +1,5 @@
 /**
- * An MCP client: connects to the gateway's listener over streamable HTTP, keeps a session, and reports server messages
- * during a call. It supports pings and elicitation, but not sampling.
+ * An MCP client over streamable HTTP. It supports pings and elicitation, but not sampling.
  */
 import { callListener, createEventReader, type ListenerResponse } from "../../data/call.ts";
 import type { Endpoint } from "../../data/endpoints.ts";
@@ -20,7 +19,7 @@ export interface Notification {
   readonly params?: Readonly<Record<string, unknown>>;
 }
 
-/** Shows a question of the server to the user; resolves with the user's response. */
+/** Shows a question of the server to the user. Resolves with the user's response. */
 export type AskUser = (params: Readonly<Record<string, unknown>>) => Promise<unknown>;
 
 export interface CallOptions {
@@ -30,11 +29,14 @@ export interface CallOptions {
 
 export interface CallResult {
   readonly result: unknown;
-  /** The value of `x-request-id`, which identifies the trace. */
+  /** The `x-request-id` of the response, which identifies the trace. */
   readonly requestId: string | undefined;
 }
 
-/** The response is not a JSON-RPC result. For a 401 or 403, it includes the `www-authenticate` header. */
+/**
+ * Thrown if the server responds with a JSON-RPC error or with no JSON-RPC message. `authenticate` is the
+ * `www-authenticate` header of the response.
+ */
 export class McpError extends Error {
   readonly status: number;
   readonly authenticate: string | undefined;
@@ -87,7 +89,6 @@ export class McpClient {
     return info;
   }
 
-  /** Returns all pages of a list. */
   async list<Item>(method: string, key: string): Promise<Item[]> {
     const items: Item[] = [];
     let cursor: string | undefined;

@@ -1,5 +1,5 @@
 /**
- * The MCP page: the servers behind the gateway, and a client for trying their tools.
+ * The MCP page: the servers behind the gateway, and a client to try their tools.
  */
 import { isReadOnly, mayOperate } from "../../data/about.ts";
 import { type DumpBackend, dump, listOf, targetText, textOf } from "../../data/dump.ts";

@@ -1,5 +1,5 @@
 /**
- * The connected client: a list of tools, prompts and resources, a form for the selected one, and the result.
+ * The playground of a connected client: a list of tools, prompts and resources, and a form to call the selected one.
  */
 import { dump, listOf, textOf } from "../../data/dump.ts";
 import { param, setParams } from "../../frame/router.ts";
@@ -58,9 +58,7 @@ export function Playground({ open }: { open: Open }) {
   );
 }
 
-/**
- * The servers behind the endpoint, longest name first, so that tool `c` of server `a_b` is not taken for a tool of `a`.
- */
+/** Longer names come first, so that tool `c` of server `a_b` is not shown as a tool of server `a`. */
 function serversOf({ endpoint }: Open): string[] {
   const backends = dump.value.value?.backends ?? [];
   return backends
@@ -69,7 +67,7 @@ function serversOf({ endpoint }: Open): string[] {
     .sort((a, b) => b.length - a.length);
 }
 
-/** Adds a heading per server if there are several; the names below stay as clients see them. */
+/** Adds a heading per server if there are several. Tool names stay as clients see them. */
 function entriesOf(
   shown: readonly Callable[],
   servers: readonly string[],

@@ -1,6 +1,6 @@
 /**
- * A form built from a JSON schema: one field per property, with JSON input for complex types. The value is the object
- * that is sent; empty properties are omitted.
+ * A form built from a JSON schema, with one field per property and JSON input for complex types. Empty properties are
+ * omitted from the value.
  */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";

@@ -1,6 +1,5 @@
 /**
- * The playground's connection: one at a time, kept while other pages are open, and closed when another endpoint is
- * selected.
+ * The playground's connection. There is at most one, and it is kept while other pages are open.
  */
 import { signal } from "@preact/signals";
 import type { Endpoint } from "../../data/endpoints.ts";
@@ -90,7 +89,6 @@ export function disconnect(): void {
 
 let loginAttempt: AbortController | undefined;
 
-/** Signs in if the route requires it, then connects. */
 export async function signIn(endpoint: Endpoint, authenticate: string | undefined): Promise<void> {
   loginAttempt?.abort();
   loginAttempt = new AbortController();
@@ -114,7 +112,7 @@ export function needsLogin(problem: Error): problem is McpError {
   return problem instanceof McpError && problem.status === 401;
 }
 
-/** Servers that support resource templates but cannot list resources, or the reverse, are common. */
+/** Many servers support only one of resources and resource templates. */
 async function resourcesOf(client: McpClient): Promise<Resource[]> {
   const listed = await client.list<Resource>("resources/list", "resources").catch(() => []);
   const templates = await client.list<Resource>("resources/templates/list", "resourceTemplates").catch(() => []);

@@ -1,5 +1,5 @@
 /**
- * Open MCP sessions with user, servers and age, and a button to end one after a confirmation.
+ * Lists open MCP sessions, with a button to end them.
  */
 import { mayOperate } from "../../data/about.ts";
 import { postJson } from "../../data/api.ts";
@@ -12,7 +12,7 @@ import { Panel } from "../../parts/panel.tsx";
 import { SureButton } from "../../parts/sure-button.tsx";
 import { Branch } from "../runtime/task-tree.tsx";
 
-/** The Runtime page lists all of them. */
+/** The Runtime page lists all sessions. */
 const SHOWN = 100;
 
 export function Sessions() {

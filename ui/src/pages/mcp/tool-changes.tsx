@@ -1,5 +1,5 @@
 /**
- * Changed tools by server: the differences that a model would read, suspicious content, and a button to accept each.
+ * Lists changed tools by server, with the differences and suspicious content, and a button to accept each.
  */
 import { Fold } from "../../parts/fold.tsx";
 import { visible } from "../../parts/format.ts";

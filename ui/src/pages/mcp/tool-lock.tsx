@@ -1,6 +1,6 @@
 /**
- * Tools that differ from the lock file (`toolsLock`) and are withheld from clients: the differences, and a button to
- * accept them. The gateway accepts only the shown definition and rejects a tool that changed since.
+ * Shows tools that differ from the lock file (`toolsLock`) and are withheld from clients, with a button to accept
+ * them. The gateway accepts only the displayed definition and rejects a tool that has changed since.
  */
 import { useState } from "preact/hooks";
 import { mayOperate } from "../../data/about.ts";
@@ -16,9 +16,8 @@ import { SureButton } from "../../parts/sure-button.tsx";
 import { ToolChanges } from "./tool-changes.tsx";
 import type { ToolChange, ToolReview } from "./tool-review.ts";
 
-/** More are listed once these are accepted, because only listed tools can be accepted. */
+/** Only listed tools can be accepted, so more are listed after these are accepted. */
 const LISTED = 100;
-/** The number of withheld tools that are named before the servers are queried. */
 const NAMED = 20;
 
 export function ToolLocks({ backends }: { backends: readonly DumpBackend[] }) {
@@ -159,7 +158,7 @@ function Review({
   );
 }
 
-/** The withheld tools that sessions saw, available without opening connections. */
+/** Sessions report withheld tools, so no connection to a server is needed. */
 function Withheld({ backend }: { backend: string }) {
   const found = tasksOfKind(
     tasks.value.value?.tasks ?? [],

@@ -15,7 +15,7 @@ export interface ToolChange {
 
 export interface ToolReview {
   readonly mayAccept: boolean;
-  /** The reason why nothing can be accepted. */
+  /** Explains why changes cannot be accepted. */
   readonly reason?: string;
   readonly targets: readonly { readonly target: string; readonly tools: number; readonly error?: string }[];
   readonly changes: readonly ToolChange[];

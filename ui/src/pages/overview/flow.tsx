@@ -1,6 +1,6 @@
 /**
- * The traffic diagram: three columns joined by curves. The width of a curve is the rate, its color the share of errors.
- * On a narrow screen the same nodes are shown as a list.
+ * The traffic diagram with listeners, routes and backends. The width of a curve is the request rate, and its color
+ * the share of errors. On a narrow screen, the nodes are a list.
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Dump, type DumpBackend, type Leaf, leavesOf, matchText } from "../../data/dump.ts";
@@ -26,11 +26,11 @@ import {
 
 const MORE_ROUTES = 38;
 
-/** With many routes, shows a search and the busiest routes first. */
+/** With many routes, shows the busiest routes and a search. */
 export function Flow({ dump, selected }: { dump: Dump; selected: string }) {
   const search = param("find");
   const [limit, setLimit] = useState(DRAWN_ROUTES);
-  // Ranked when the configuration is read, not with every update of the rates, so that nodes do not move.
+  // Routes are ranked only when the configuration changes, so that nodes do not move when rates change.
   const part = useMemo(
     () => drawnPart(dump, { search, limit, selected, busy: (route) => countOf(keyOf.route(route)) }),
     [dump, search, limit, selected],
@@ -160,7 +160,7 @@ function Leaves({ backend }: { backend: DumpBackend | undefined }) {
   );
 }
 
-/** The state of a server that no session has reached is unknown. */
+/** The state of a server is unknown until a session connects to it. */
 function levelOf(backend: string, { kind, name, state }: Leaf): Level {
   if (kind !== "target") return state;
   const { isFailing, up } = livingOf(backend, name);

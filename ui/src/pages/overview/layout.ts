@@ -33,15 +33,15 @@ const GAP = 10;
 const NODE_HEIGHT = 54;
 const LEAF_HEIGHT = 18;
 export const MAX_LEAVES = 4;
-/** Below this width, columns are too narrow, and a list is shown instead. */
+/** Below this width, the diagram is shown as a list. */
 export const MIN_WIDTH = 640;
 
 /** With more routes, only the busiest are drawn at first. */
 export const DRAWN_ROUTES = 12;
 
 /**
- * Returns the drawn part of the configuration: routes that match the search or, without one, the busiest, with their
- * listeners and backends. The order of the configuration is kept, so that nothing moves when rates change.
+ * Returns the configuration with only the matching or busiest routes, their listeners and their backends. The
+ * original order is kept, so that nothing moves when rates change.
  */
 export function drawnPart(dump: Dump, options: DrawnOptions): Dump {
   const { search, limit, selected, busy } = options;
@@ -68,7 +68,7 @@ export interface DrawnOptions {
   readonly search: string;
   readonly limit: number;
   readonly selected: string;
-  /** The observed number of requests of a route. */
+  /** The number of requests that the route has served. */
   busy(route: string): number;
 }
 
@@ -90,7 +90,7 @@ export function layoutOf(dump: Dump, width: number): Layout {
   const heights = columns.map(({ items }) => items.reduce((sum, { height }) => sum + height + GAP, -GAP));
   const height = Math.max(...heights, NODE_HEIGHT);
   const boxes = columns.flatMap(({ kind, items }, i) => {
-    // Aligned to the top, so that the first screen is never empty.
+    // All columns start at the top, so that the first screen is never empty.
     let y = 0;
     return items.map((item) => {
       const box = {
@@ -133,7 +133,6 @@ function linksOf(dump: Dump): Link[] {
   return [...intoRoutes, ...intoBackends];
 }
 
-/** Returns a curve with horizontal ends. */
 export function curveOf(from: Box, to: Box): string {
   const [x1, y1] = [from.x + from.width, from.y + from.height / 2];
   const [x2, y2] = [to.x, to.y + to.height / 2];
@@ -141,7 +140,7 @@ export function curveOf(from: Box, to: Box): string {
   return `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`;
 }
 
-/** Returns the line width for a rate, on a logarithmic scale. */
+/** The scale is logarithmic. */
 export function strokeWidth(perSecond: number): number {
   return perSecond === 0 ? 1 : Math.min(12, 1.5 + 2 * Math.log10(1 + perSecond));
 }

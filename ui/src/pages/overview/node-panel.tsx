@@ -1,6 +1,5 @@
 /**
- * The details of one node of the diagram: its policies in execution order, its last requests, and its lines in the
- * file.
+ * The details of a node in the diagram: its policies, its recent requests, and its lines in the configuration file.
  */
 import { isReadOnly } from "../../data/about.ts";
 import { canaryOf } from "../../data/canary.ts";
@@ -51,7 +50,6 @@ export function NodePanel({ dump, id }: { dump: Dump; id: string }) {
   );
 }
 
-/** The canary backends of a route, or the canary state of one backend. */
 function Canaries({ dump, kind, name }: { dump: Dump; kind: string; name: string }) {
   const names =
     kind === "route" ? dump.routes.find((one) => one.name === name)?.backends.map((one) => one.name) : [name];
@@ -125,7 +123,7 @@ function LastRequests({ rows, kind, name }: { rows: readonly RequestRow[]; kind:
   );
 }
 
-/** Returns the policies that run for a request on this node, from the outermost scope inwards. */
+/** Returns policies in execution order, from the listener to the backend. */
 export function scopesOf(dump: Dump, kind: string, name: string): ScopePolicies[] {
   const listener = (one: string): ScopePolicies => ({
     title: `listener ${one}`,

@@ -1,5 +1,5 @@
 /**
- * Current problems as sentences, shown above the diagram; the last reload and running tasks, shown below it.
+ * Shows current problems, the last reload, and the process.
  */
 import { useState } from "preact/hooks";
 import { ready } from "../../data/about.ts";
@@ -111,7 +111,7 @@ function Living() {
   );
 }
 
-/** Returns the problems, the most urgent first. */
+/** Returns the most urgent problems first. */
 function sentencesOf(dump: Dump): Sentence[] {
   const pending = ready.value.value?.trim();
   const config = pageHref("config");
@@ -145,7 +145,6 @@ function sentencesOf(dump: Dump): Sentence[] {
   ];
 }
 
-/** Returns failures first, then rejected requests. */
 function errorSentences(): Sentence[] {
   const isBroken = ({ status = "" }: Readonly<Record<string, string>>): boolean =>
     status === "" || Number(status) >= 500;

@@ -1,5 +1,5 @@
 /**
- * The gateway at a glance: six numbers, each with its trend over the selected range.
+ * Shows six key numbers, most with their trend over the selected range.
  */
 import { useEffect } from "preact/hooks";
 import { usePoll } from "../../data/poll.ts";
@@ -56,7 +56,6 @@ export function Numbers() {
   );
 }
 
-/** The selector of the time range, next to the page title. */
 export function RangeChoice() {
   return (
     <label class="range">

@@ -1,5 +1,5 @@
 /**
- * The home page: the flow of traffic, its health, and current problems.
+ * The home page: traffic, its health, and current problems.
  */
 import { useEffect } from "preact/hooks";
 import { dump } from "../../data/dump.ts";
@@ -19,7 +19,7 @@ export function Overview() {
   const loaded = usePoll(dump);
   usePoll(history);
   usePoll(tasks);
-  // Loads requests in advance for the palette and the node panel.
+  // The palette and the node panel need recent requests.
   useEffect(() => requestList.watch(), []);
   const selected = param("node");
   return (

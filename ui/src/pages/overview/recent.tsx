@@ -1,5 +1,5 @@
 /**
- * The last requests, or first steps to try if there are none.
+ * Shows the last requests, or suggests how to send one.
  */
 import { isReadOnly } from "../../data/about.ts";
 import type { Dump } from "../../data/dump.ts";

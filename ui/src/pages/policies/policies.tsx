@@ -1,6 +1,5 @@
 /**
- * The policies of each route in execution order, from the listener inwards, and GatewayPolicy documents with their
- * status.
+ * Shows the policies of each route in execution order, and GatewayPolicy documents with their status.
  */
 import { type Dump, type DumpPolicy, dump } from "../../data/dump.ts";
 import { usePoll } from "../../data/poll.ts";
@@ -12,7 +11,7 @@ import { PickList } from "../../parts/pick-list.tsx";
 import { Status } from "../../parts/status.tsx";
 import { scopesOf } from "../overview/node-panel.tsx";
 
-/** The number of routes from which a search is shown. */
+/** With more routes, a search field is shown. */
 const SEARCHED_ROUTES = 12;
 
 export function PoliciesPage() {

@@ -1,10 +1,10 @@
 /**
- * Formats a request as a curl command for the same listener, with secrets replaced by shell variables.
+ * Formats a request as a curl command for the same listener. Shell variables replace redacted secrets.
  */
 import type { RequestDetail } from "../../data/requests.ts";
 
 const REDACTED = "<redacted>";
-/** Headers that curl sets itself or that belong to one connection. */
+/** curl sets these headers itself, or they apply to one connection only. */
 const LEFT_OUT = new Set(["host", "content-length", "connection", "accept-encoding", "user-agent"]);
 
 export function curlOf(detail: RequestDetail, port: number | undefined): string {

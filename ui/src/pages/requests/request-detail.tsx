@@ -1,5 +1,5 @@
 /**
- * The details of one request: the reason for its outcome, its explanation, the waterfall, and its attributes.
+ * Shows the details of one request: why it was rejected, its waterfall, and its attributes.
  */
 import { useEffect, useState } from "preact/hooks";
 import { isReadOnly } from "../../data/about.ts";
@@ -111,7 +111,7 @@ function Detail({ detail }: { detail: RequestDetail }) {
   );
 }
 
-/** Returns the most important sentence: the rejection, or the source of the response. */
+/** Returns the sentence that explains the rejection or the source of the response. */
 function verdictOf({ story, failure, steps }: RequestDetail): string | undefined {
   if (failure === undefined && !steps.some(({ verdict }) => verdict === "answered")) return undefined;
   return story.find((sentence) =>
@@ -119,7 +119,7 @@ function verdictOf({ story, failure, steps }: RequestDetail): string | undefined
   );
 }
 
-/** Renders `` `name` `` in a sentence as code. */
+/** Renders text between backticks as code. */
 export function WithCode({ text }: { text: string }) {
   const parts = text.split("`");
   return (

@@ -1,5 +1,5 @@
 /**
- * The table of requests. A row is opened with a click or Enter; its cells are always rendered as text.
+ * The table of requests. A row opens with a click or Enter.
  */
 import { useRef } from "preact/hooks";
 import type { RequestRow } from "../../data/requests.ts";
@@ -9,7 +9,7 @@ import { levelOfRequest, Status } from "../../parts/status.tsx";
 import { ClockTime } from "../../parts/time.tsx";
 import { useWindowed } from "../../parts/windowed.ts";
 
-/** In pixels; must match the style sheet. */
+/** Pixels. Must match the style sheet. */
 const ROW_HEIGHT = 28;
 
 export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRow[]; selected?: string }) {
@@ -82,13 +82,16 @@ function Row({ row, isSelected }: { row: RequestRow; isSelected: boolean }) {
   );
 }
 
-/** A failure inside a successful response is not visible in its status. */
+/** An MCP call can fail inside a response with status 200. */
 function statusText({ status, end, failure }: RequestRow): string {
   if (status === null) return end;
   return failure !== undefined && status < 400 ? `${status} ${failure.code}` : String(status);
 }
 
-/** Returns the policy that rejected or served the request, otherwise the backend, otherwise the gateway. */
+/**
+ * Returns the policy that rejected or answered the request, otherwise the backend, otherwise the error code or the
+ * gateway.
+ */
 function answeredBy({ steps, answeredBy: by, backend, failure }: RequestRow): string {
   const last = steps.findLast(({ verdict }) => verdict !== "passed");
   if (last) return last.policy;

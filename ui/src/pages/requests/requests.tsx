@@ -1,5 +1,5 @@
 /**
- * Recent requests, updated live, with filters in the URL; the selected request opens in a side panel.
+ * The Requests page. Its filters and the selected request are part of the URL.
  */
 import { useEffect, useMemo } from "preact/hooks";
 import { isReadOnly } from "../../data/about.ts";
@@ -177,7 +177,7 @@ function hasStatus(row: RequestRow, status: string): boolean {
   return row.status !== null && String(row.status)[0] === status[0];
 }
 
-/** Caches search strings, because rows never change and up to 10,000 of them are searched at each key press. */
+/** Rows never change, and up to 10,000 of them are searched at each key press, so their search strings are cached. */
 const searchTexts = new WeakMap<RequestRow, string>();
 
 function searchText(row: RequestRow): string {
@@ -208,7 +208,6 @@ function countText(shown: number, all: number | undefined): string {
   return shown === all ? `${all} ${noun}` : `${shown} of ${all} ${noun}`;
 }
 
-/** Explains an empty table. */
 function NoMatch() {
   return (
     <p class="empty">

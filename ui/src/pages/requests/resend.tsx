@@ -1,6 +1,6 @@
 /**
- * Sends a request again with changes, to the same listener and through all its policies. Credentials are not recorded,
- * and bodies only for some failed requests, so the user can fill in both.
+ * Sends a recorded request again, with changes, to the same listener. Credentials are not recorded, and bodies only
+ * for some failed requests, so the user can fill in both.
  */
 import { useState } from "preact/hooks";
 import { callListener } from "../../data/call.ts";
@@ -11,7 +11,7 @@ import { Status } from "../../parts/status.tsx";
 
 const METHODS = ["GET", "POST", "DELETE"] as const;
 const REDACTED = "<redacted>";
-/** Headers that belong to one connection or are generated for each request. */
+/** These headers apply to one connection or are generated for each request. */
 const LEFT_OUT = new Set(["content-length", "connection", "accept-encoding", "transfer-encoding", "x-request-id"]);
 const SHOWN_CHARS = 20_000;
 
@@ -126,7 +126,6 @@ function headerLines(headers: Record<string, string | string[]>): string {
     .join("\n");
 }
 
-/** Skips lines without a value. */
 function headersOf(text: string): Record<string, string> {
   return Object.fromEntries(
     text.split("\n").flatMap((line) => {

@@ -19,7 +19,7 @@ export function barOf({ message, eventStart, eventEnd, severity }: TraceEvent): 
 
 type Message = TraceEvent["message"];
 
-/** Returns the label of spec 6 for an event, or the name of a policy. */
+/** The labels are those of spec 6. */
 export function labelOf(message: Message): string {
   switch (message.type) {
     case "requestStarted":
@@ -78,7 +78,7 @@ function isRefusal(message: Message): boolean {
   return message.type === "policy" && message.result === "refused";
 }
 
-/** Returns the bars of a recorded request: policies in order, then the backend, then the rest of the response. */
+/** The record has durations but no start times, so the bars are placed one after another. */
 export function barsOfRecord({ steps, upstreamMs, durationMs, backend, answeredBy, end }: RequestRecord): Bar[] {
   const bars: Bar[] = [];
   let at = 0;

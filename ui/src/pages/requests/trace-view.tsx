@@ -1,5 +1,5 @@
 /**
- * A trace: the waterfall, and for the selected event its JSON, snapshot, differences from the previous snapshot, or
+ * Shows a trace: the waterfall, and the selected event as JSON, snapshot, difference from the previous snapshot, or
  * body.
  */
 import { useState } from "preact/hooks";
@@ -85,7 +85,7 @@ export function Difference({ before, after }: { before: unknown; after: unknown 
   );
 }
 
-/** Decodes a body: formats JSON, shows event streams and text unchanged, and other bytes as hexadecimal. */
+/** Formats JSON, shows other text unchanged, and shows binary data as hexadecimal. */
 function Body({ base64, isCut }: { base64: string; isCut: boolean }) {
   const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
   const text = new TextDecoder("utf-8").decode(bytes);
@@ -125,7 +125,6 @@ function parse(text: string): unknown {
   }
 }
 
-/** Returns the event to select first: the first rejection. */
 function firstRejection(events: readonly TraceEvent[]): number {
   const found = events.findIndex(({ message }) => message.type === "policy" && message.result === "refused");
   return Math.max(found, 0);

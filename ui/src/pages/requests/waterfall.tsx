@@ -1,6 +1,5 @@
 /**
- * A waterfall chart: one row per phase of the pipeline, one bar per policy or call. Bars of a live trace have their
- * real positions; bars of a recorded request are placed one after another with their durations.
+ * A waterfall chart with one row per phase and one bar per policy or call.
  */
 import { durationText, visible } from "../../parts/format.ts";
 import type { Level } from "../../parts/status.tsx";
@@ -13,7 +12,6 @@ export interface Bar {
   readonly startMicros: number;
   readonly endMicros: number;
   readonly level: Level;
-  /** True for a point in time without a duration. */
   readonly isPoint: boolean;
   readonly isCall?: boolean;
 }

@@ -1,6 +1,5 @@
 /**
- * A flame graph: the width of a frame is its share of the total, and it is below its caller. A click zooms into a
- * frame. The table next to it shows the same numbers.
+ * A flame graph. The width of a frame is its share of the total, and a click zooms into it.
  */
 import { useState } from "preact/hooks";
 import { bytesText, durationText, percentText, visible } from "../../parts/format.ts";
@@ -123,10 +122,7 @@ function shortFile(file: string): string {
   return file.split("/").slice(-2).join("/");
 }
 
-/**
- * Colors a frame by the origin of the function: warm for this program, cool for packages and Node.js, plain for the
- * rest.
- */
+/** The color shows whether the function is part of the gateway, a package, Node.js or the system. */
 function colorOf({ file, name }: Frame): string {
   if (name === "(program)" || name === "(garbage collector)" || file === "") return "other";
   if (file.startsWith("node:")) return "node";

@@ -1,5 +1,5 @@
 /**
- * The log filter, with buttons for common values. A change applies until the next start.
+ * Shows and sets the log filter. A change applies until the next start.
  */
 import { useEffect, useState } from "preact/hooks";
 import { getText, postText } from "../../data/api.ts";

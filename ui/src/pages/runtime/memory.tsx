@@ -1,5 +1,5 @@
 /**
- * The memory of the process, of the heap by space, and of the gateway's components.
+ * Shows the memory of the process, its heap, and the gateway's components.
  */
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";

@@ -1,10 +1,10 @@
 /**
- * Parses a pprof profile (gzipped Protocol Buffers) into a tree of frames, with the data that a flame graph needs.
+ * Parses a pprof profile (gzipped Protocol Buffers) into a tree of frames for a flame graph.
  */
 export interface Frame {
   readonly name: string;
   readonly file: string;
-  /** The value in the profile's unit, including all children. */
+  /** In the profile's unit, including all children. */
   total: number;
   self: number;
   readonly children: Map<string, Frame>;
@@ -41,7 +41,7 @@ function decode(bytes: Uint8Array): Profile {
       functions.set(numberIn(field.bytes, 1), { name: numberIn(field.bytes, 2), file: numberIn(field.bytes, 4) });
   }
   const text = (index: number): string => strings[index] ?? "";
-  // Prefers CPU time, then bytes in use, then the last sample type.
+  // Prefers CPU time or bytes in use. Otherwise uses the last sample type.
   const wanted = types.findIndex(({ type }) => /^cpu$|^inuse_space$|^space$/.test(text(type)));
   const value = wanted < 0 ? types.length - 1 : wanted;
   const root: Frame = { name: "all", file: "", total: 0, self: 0, children: new Map() };
@@ -49,7 +49,7 @@ function decode(bytes: Uint8Array): Profile {
     const amount = sample.values[value] ?? 0;
     if (amount === 0) continue;
     const stack = sample.locations.flatMap((id) => locations.get(id) ?? []).map((id) => functions.get(id));
-    // Idle time is skipped, because it would dominate the graph.
+    // Idle time would dominate the graph.
     if (stack.some((one) => text(one?.name ?? 0) === "(idle)")) continue;
     let frame = root;
     root.total += amount;
@@ -70,7 +70,7 @@ function decode(bytes: Uint8Array): Profile {
 
 interface Field {
   readonly number: number;
-  /** The value if the field is a number; other fields have bytes. */
+  /** Set for numeric fields. All other fields have `bytes`. */
   readonly value: number;
   readonly bytes: Uint8Array;
 }
@@ -104,7 +104,7 @@ function numberIn(bytes: Uint8Array, number: number): number {
   return numbersIn(bytes, number)[0] ?? 0;
 }
 
-/** Repeated numbers may be packed or unpacked. */
+/** Repeated numbers can be packed or unpacked. */
 function numbersIn(bytes: Uint8Array, number: number): number[] {
   const values: number[] = [];
   for (const field of fields(bytes)) {

@@ -1,5 +1,5 @@
 /**
- * Takes a CPU or heap profile and shows it as a flame graph; the profile can be downloaded for other tools.
+ * Takes a CPU or heap profile and shows it as a flame graph. The profile can be downloaded.
  */
 import { useEffect, useState } from "preact/hooks";
 import { getBytes } from "../../data/api.ts";

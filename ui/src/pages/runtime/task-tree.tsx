@@ -1,5 +1,5 @@
 /**
- * The task tree of the process: listeners, requests in flight, sessions, child processes, and background work.
+ * Shows the task tree of the process: listeners, requests in flight, sessions, child processes, and background work.
  */
 import { usePoll } from "../../data/poll.ts";
 import { type Task, tasks } from "../../data/tasks.ts";
@@ -69,7 +69,7 @@ function Details({ detail }: { detail: Detail }) {
   );
 }
 
-/** Lists inside the details, such as the targets of a session with their processes. */
+/** Shows lists in the details, such as the targets of a session. */
 function InnerLists({ detail }: { detail: Detail }) {
   const lists = Object.entries(detail).filter((entry): entry is [string, unknown[]] => Array.isArray(entry[1]));
   return (
