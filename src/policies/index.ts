@@ -1,6 +1,6 @@
 /**
- * The list of policies in running order, each with the reason for its position. Validation, the JSON schema, docs/,
- * effectivePolicy and the config dump derive from it.
+ * Lists the policies in running order, each with the reason for its position. Validation, the JSON schema, docs/,
+ * effectivePolicy, and the config dump derive from this list.
  */
 import type { PolicyDefinition } from "../core/policy.ts";
 import { ai } from "./ai/policy.ts";
@@ -27,35 +27,38 @@ import { timeout } from "./timeout/policy.ts";
 import { transformations } from "./transformations/policy.ts";
 import { urlRewrite } from "./url-rewrite/policy.ts";
 
-/** Policies that decide whether a request is admitted. Limits (`admit` hooks) run last, so a rejected request is not charged. */
+/**
+ * Policies that decide whether a request is admitted. Limits (`admit` hooks) run last, so a rejected request is not
+ * charged.
+ */
 export const accessPolicies: readonly PolicyDefinition[] = [
-  cors, // first: a preflight carries no credentials, and every later error response needs the headers
+  cors, // runs first, because a preflight has no credentials and every later error response needs the headers
   mcpAuthentication, // serves the well-known documents, which need no token, then requires a token
-  jwtAuth, // the same check on other routes
-  oidc, // the same for users with a browser
-  basicAuth, // after the tokens; if a route has several authentication policies, all must pass
-  apiKey, // like basicAuth
+  jwtAuth, // makes the same check on other routes
+  oidc, // authenticates users with a browser
+  basicAuth, // runs after the token checks; if a route has several authentication policies, all must pass
+  apiKey, // runs after the token checks, like basicAuth
   authorization, // reads the results of the policies above, so `jwt.*` is verified or absent
   extAuthz, // calls the service only for requests that the rules admit
   mcpAuthorization, // decides which MCP items are visible; the backend applies it to each name
-  budgets, // runs at admission; before a rate limit service, which cannot refund
+  budgets, // runs at admission, before a rate limit service, which cannot refund
   rateLimit, // runs at admission, so a request rejected earlier is not charged
 ];
 
-/** Policies that change or answer an admitted request. */
+/** Policies that change an admitted request or respond to it. */
 export const shapePolicies: readonly PolicyDefinition[] = [
-  ai, // collects prompt rules; the backend, which knows the dialects, applies them
+  ai, // collects prompt rules, which the backend applies in each dialect
   backendAuth, // sets the backend's credential; a transformation may still use it
   transformations, // may read authentication results, and runs before the modifiers below
   requestHeaderModifier, // fixed headers override computed ones
-  urlRewrite, // after everything that reads the client's original path
+  urlRewrite, // runs after all policies that read the client's original path
   requestMirror, // copies the request as the backend will receive it
-  requestRedirect, // responds; after the rewrites it may use
-  directResponse, // the fallback of a route without a backend
-  responseHeaderModifier, // on the response: the outermost of the shaping policies
-  timeout, // pipeline settings; the position does not matter
-  retry, // pipeline settings
-  backendTls, // connection pool settings
+  requestRedirect, // runs after the rewrites, whose results the target may include
+  directResponse, // responds for a route without a backend
+  responseHeaderModifier, // changes the response after all other shaping policies
+  timeout, // has only settings, so the position does not matter
+  retry, // has only settings
+  backendTls, // has only settings
 ];
 
 export const policies: readonly PolicyDefinition[] = [...accessPolicies, ...shapePolicies];

@@ -1,7 +1,7 @@
 /**
  * `ai`: defaults and overrides for LLM request fields, added prompt messages, model aliases, prompt caching, and guards
- * for texts in both directions. The policy only collects the rules; the `ai` backend applies them, because it knows the
- * dialects.
+ * for request and response content. The policy only collects the rules; the `ai` backend, which implements the
+ * dialects, applies them.
  */
 import { z } from "zod";
 import { urlLabel } from "../../base/url-label.ts";
@@ -27,10 +27,10 @@ const rule = exactlyOneOf(
   ["builtin", "pattern"],
 );
 
-/** The minimum prompt length that most models cache. */
+/** Most models cache only prompts of at least this many tokens. */
 const DEFAULT_CACHED_MINIMUM = 1_024;
 
-/** Long enough for a small model on the same host. */
+/** This is long enough for a guard that runs a small model on the same host. */
 const DEFAULT_WEBHOOK_TIMEOUT_MS = 2_000;
 
 const guard = exactlyOneOf(
@@ -155,7 +155,8 @@ export const ai = definePolicy({
     };
     const isGuarded = hasGuards(rules) || rules.watchedResponses !== undefined;
     return {
-      // Stored responses and WebSockets carry the same texts as calls, so their guards must be known as well.
+      // Stored responses and WebSockets carry the same content as calls, so the backend needs the guards for those
+      // requests too.
       ...(isGuarded
         ? {
             parsed(exchange: Exchange): undefined {
@@ -174,7 +175,7 @@ export const ai = definePolicy({
 
 type GuardConfig = z.output<typeof guard>;
 
-/** Returns undefined if no guard has the mode, because a field that is set replaces that of an outer scope. */
+/** Returns undefined if no guard has the mode, because a defined field replaces the field of an outer scope. */
 function compileGuards(
   configs: readonly GuardConfig[] | undefined,
   mode: "enforce" | "shadow",
@@ -209,7 +210,7 @@ function compileWebhooks(
   return guards?.length === 0 ? undefined : guards;
 }
 
-/** Exact names take precedence; patterns are tried in the order of the file. */
+/** Exact names take precedence over patterns, which are tried in configuration order. */
 function compileAliases(aliases: Readonly<Record<string, string>>): (model: string) => string | undefined {
   const exact = new Map(Object.entries(aliases).filter(([name]) => !name.includes("*")));
   const patterns = Object.entries(aliases)

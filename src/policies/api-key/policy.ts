@@ -1,7 +1,7 @@
 /**
- * `apiKey`: authenticates requests by API key. A key has metadata that rules and limits can read (`apiKey.user_id`), and
- * optionally an expiry, a list of models, and a budget. Keys are in the configuration, in plain text (from the
- * environment) or as SHA-256, or in the store (`stored`), created with gwctl.
+ * `apiKey`: authenticates requests by API key. A key has metadata that rules and limits can read (`apiKey.user_id`),
+ * and optionally an expiry, a list of models, and a budget. Keys are configured in plain text or as SHA-256 hashes, or
+ * they are created with gwctl and kept in the store (`stored`).
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
@@ -38,7 +38,7 @@ import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 import { matchPattern } from "../../llm/request/named-models.ts";
 import { counterOf, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
 
-/** In this order: the general scheme, then the headers of the LLM providers' own clients. */
+/** The general scheme is checked first, then the headers that the LLM providers' own clients use. */
 const DEFAULT_LOCATIONS: readonly CredentialLocation[] = [
   BEARER_LOCATION,
   { header: { name: "x-api-key" } },
@@ -132,7 +132,6 @@ export const apiKey = definePolicy({
       known.set(exchange, entry);
     };
 
-    /** Decides on the credentials found at the locations, in order. */
     function decide(exchange: Exchange, found: readonly Found[]): undefined {
       const bad: string[] = [];
       let mine: ApiKeyEntry | undefined;
@@ -209,7 +208,7 @@ export const apiKey = definePolicy({
 interface Found {
   readonly place: CredentialLocation;
   entry: ApiKeyEntry | undefined;
-  /** Why the credential cannot be a key. */
+  /** Explains why the credential cannot be a key. */
   readonly problem: string | undefined;
 }
 
@@ -225,7 +224,7 @@ function entryOf({ id, name, digest, metadata, expiresAtMs, models, budget }: St
   };
 }
 
-/** The name of the budgets of keys. Each key's account has the key's id. */
+/** All key budgets share this name. The key's id identifies its account. */
 const NAME = "key";
 const ALERT_AT = [80, 100];
 
@@ -234,7 +233,7 @@ export interface SpendingKey {
   readonly budget?: KeyBudget | undefined;
 }
 
-/** Hooks that charge the budget of the request's key. `keyOf` returns the key that authenticated the request. */
+/** Returns hooks that charge the budget of the key that authenticated the request, which is what `keyOf` returns. */
 export function keyBudgetHooks(
   env: CompileEnv,
   keyOf: (exchange: Exchange) => SpendingKey | undefined,
@@ -263,7 +262,7 @@ export function keyBudgetHooks(
   };
 }
 
-/** Returns how much of its own budget a key spent in the current period. */
+/** Returns the part of its budget that the key has spent in the current period, or undefined if it has no budget. */
 export async function keySpending(whole: Store, clock: Clock, key: SpendingKey): Promise<number | undefined> {
   if (key.budget === undefined) return undefined;
   const budget = thinkingBudget(key.budget);
@@ -301,9 +300,9 @@ export function intersectAccess(a: ModelAccess | undefined, b: ModelAccess | und
   };
 }
 
-/** Methods that start no model call. */
+/** These methods never start a model call. */
 const READ_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
-/** Some servers use these headers in place of the method. */
+/** Some servers use these headers in place of the request method. */
 const METHOD_OVERRIDES: ReadonlySet<string> = new Set(["x-http-method-override", "x-http-method", "x-method-override"]);
 
 /** Throws `model_not_allowed` if the key's model list does not allow the request. */

@@ -1,8 +1,8 @@
 /**
- * `authorization`: CEL rules over the verified token claims and the rest of the request. It runs after every
- * authentication policy (see the order in policies/index.ts), so `jwt.*` is either verified or absent. Rules that read
- * `llm.*`, `mcp.*` or `a2a.*` run after the backend has parsed the body, and see exactly what the backend will act on. They
- * deny requests that are not such calls unless the rule allows for that.
+ * `authorization`: evaluates CEL rules over the verified token claims and other request attributes. The policy runs
+ * after every authentication policy, so `jwt.*` is either verified or absent. Rules that read `llm.*`, `mcp.*`, or
+ * `a2a.*` run after the backend has parsed the body, on the values that the backend will use. These rules deny requests
+ * of other protocols unless they allow for them explicitly.
  */
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
@@ -38,7 +38,7 @@ export const authorization = definePolicy({
   }),
 
   compile(config, env): Hooks {
-    // Compiled once per configuration load: a rule that does not parse fails the load, not a request.
+    // A rule that does not parse fails the configuration load, not a request.
     const rules = compileAccessRules(config.rules, "require", env.cel);
     const expressions = [...rules.allow, ...rules.deny, ...rules.require];
     for (const rule of expressions)
@@ -60,13 +60,13 @@ export const authorization = definePolicy({
     const readsMcp = readsBody(late, "mcp");
     const readsLlm = readsBody(late, "llm");
     const judge = {};
-    /** All models of a request that names more models than its `requestModel`. */
+    /** Returns all models if the request names more models than its `requestModel`. */
     function otherModels(exchange: Exchange): readonly string[] | undefined {
       const { llm } = exchange.facts;
       try {
         return LlmRequestFacts.hasOtherModels(llm) ? LlmRequestFacts.modelsOf(llm) : undefined;
       } catch (error) {
-        // The request names too many models to check.
+        // `modelsOf` throws if the request names too many models.
         if (!isShadow || !(error instanceof GatewayError)) throw error;
         exchange.deniedInShadow("authorization", error.message);
         return undefined;
@@ -92,7 +92,7 @@ export const authorization = definePolicy({
         } = exchange;
         const models = readsLlm ? otherModels(exchange) : undefined;
         if (models !== undefined) {
-          // A provider may use any of them, so the rule must hold for each.
+          // A provider may use any of the models, so the rules must hold for each.
           for (const requestModel of models) {
             const llm = { requestModel, streaming: facts.llm?.streaming === true };
             check(late, attributesOf(exchange, request, { ...facts, llm }), exchange);
@@ -104,7 +104,10 @@ export const authorization = definePolicy({
   },
 });
 
-/** Rejects method names of other A2A versions at load: such a rule never matches, so a `deny` would silently fail open. */
+/**
+ * Rejects method names of other A2A versions at load. A rule with such a name never matches, so a `deny` rule would
+ * silently fail open.
+ */
 function checkA2aNames(rule: Expression): void {
   for (const { path, values } of rule.readings().comparisons) {
     if (path !== "a2a.method") continue;
@@ -125,12 +128,12 @@ function attributesOf(exchange: Exchange, request: GatewayRequest, facts: Facts)
   return new Attributes({ request, facts, mcp, response, startedAt, source, listener, route, trace, credentials });
 }
 
-/** The `llm` attributes that are known before the call; all others come with the response. */
+/** Only these `llm` attributes are known before the call. The others depend on the response. */
 const KNOWN_BEFORE_CALL: ReadonlySet<string> = new Set(["llm", "llm.requestModel", "llm.streaming"]);
 
 export interface SplitRules {
   readonly early: AccessRules;
-  /** undefined if no rule needs the body. */
+  /** Undefined if no rule needs the parsed body. */
   readonly late: AccessRules | undefined;
 }
 
@@ -156,7 +159,7 @@ export function readsBody(rules: AccessRules, attribute: "llm" | "mcp"): boolean
   return [...rules.allow, ...rules.deny, ...rules.require].some((rule) => rule.attributes.has(attribute));
 }
 
-/** Attributes that a rule reads although they are not known when it is evaluated. */
+/** Returns the attributes that the rule reads although they are unknown when it is evaluated. */
 export function readsTooEarly(rule: Expression): string[] {
   return [...rule.paths].filter((path) => path.startsWith("llm.") && !KNOWN_BEFORE_CALL.has(path));
 }

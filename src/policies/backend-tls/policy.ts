@@ -1,6 +1,6 @@
 /**
- * `backendTLS`: TLS options for connections to a backend: custom roots, a client certificate, another server name.
- * It has no hooks; the backend's connection pool uses the settings.
+ * `backendTLS`: configures TLS to a backend, with custom roots, a client certificate, or another server name. The
+ * policy has no hooks; the backend's connection pool reads the settings.
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";

@@ -86,7 +86,7 @@ export const basicAuth = definePolicy({
         if (typeof right === "boolean") return decide(exchange, pair.username, right);
         return right.then((late) => decide(exchange, pair.username, late));
       },
-      // The password was correct when the request was recorded; only the user's existence can be checked.
+      // A recorded identity has no password, so only the existence of the user can be checked.
       recall(exchange, { principals }) {
         const user = principals.find((principal) => principal.startsWith(BASIC));
         if (user === undefined)

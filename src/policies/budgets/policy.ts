@@ -21,7 +21,7 @@ import { budgetView } from "../../llm/budgets/budget-view.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 
-/** Each budget is a counter in the store that every call updates twice. */
+/** Every call updates the counter of each budget in the store twice. */
 const MAX_BUDGETS = 16;
 const MAX_ALERTS = 10;
 const DEFAULT_ALERTS = [80, 100];

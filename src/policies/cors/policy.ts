@@ -9,7 +9,7 @@ import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { duration } from "../../core/schema.ts";
 
-/** Sufficient for MCP clients in a browser; other routes configure their own. */
+/** The default covers MCP clients in a browser. */
 const DEFAULT_METHODS = ["GET", "POST", "DELETE", "OPTIONS"];
 
 export const cors = definePolicy({
@@ -82,7 +82,8 @@ export const cors = definePolicy({
         if (origin === undefined) return exchange.skip("the request has no Origin header");
         exchange.originAllowed = origins.allows(origin);
         if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return undefined;
-        // A preflight from another origin gets a response without permission; the browser then blocks the call.
+        // A preflight from a disallowed origin gets a response without CORS permissions, so the browser blocks the
+        // call.
         return exchange.originAllowed ? preflight(exchange, origin) : emptyReply(204, { vary: "origin" });
       },
       response(exchange) {
@@ -105,7 +106,7 @@ export const cors = definePolicy({
   },
 });
 
-/** Header and method names are written into a header, so only token characters are allowed. `*` is a token, too. */
+/** The names are written into a header, so only token characters are allowed. `*` is a token character. */
 function token() {
   return z.string().refine(isHeaderName, "expected a name, or *");
 }
@@ -117,7 +118,7 @@ function addVary(headers: { get(name: string): string | undefined; set(name: str
 }
 
 export interface Origins {
-  /** `"*"` is listed. */
+  /** True if the list contains `*`. */
   readonly any: boolean;
   allows(origin: string): boolean;
 }

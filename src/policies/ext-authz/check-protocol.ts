@@ -1,6 +1,6 @@
 /**
- * The supported subset of Envoy's external authorization protocol v3, with its field numbers. Other fields are omitted,
- * because protobuf receivers skip unknown fields. The definitions are data, so that no .proto file has to be shipped.
+ * Defines the supported subset of Envoy's external authorization protocol v3 as protobufjs data, so no .proto file is
+ * shipped. Unsupported fields are omitted, because protobuf receivers skip unknown fields.
  */
 import type { fromJSON } from "@grpc/proto-loader";
 
@@ -25,9 +25,7 @@ export interface CheckRequest {
   };
 }
 
-/**
- * An entry of a protobuf map, which is a list on the wire. Unlike an object, a list can contain the key `__proto__`.
- */
+/** Protobuf encodes a map as a list of entries. Unlike an object, a list can contain the key `__proto__`. */
 export interface MapEntry {
   readonly key: string;
   readonly value: string;
@@ -36,7 +34,7 @@ export interface MapEntry {
 export interface HeaderOption {
   readonly header: { readonly key: string; readonly value: string; readonly rawValue: Uint8Array } | null;
   readonly append: { readonly value: boolean } | null;
-  /** The raw enum value. It is not mapped here, so that unknown values can be rejected. */
+  /** This is the raw enum value, so that the caller can reject unknown values. */
   readonly appendAction: number;
 }
 
@@ -117,8 +115,8 @@ const MESSAGES = {
 };
 
 /**
- * The messages in the JSON format of protobufjs. All are in the package of the service: only the service's full name is
- * sent on the wire, not the names of messages.
+ * All messages are in the service's package. Only the service's full name appears on the wire, so the package of a
+ * message does not matter.
  */
 export const PROTOCOL = {
   nested: { envoy: { nested: { service: { nested: { auth: { nested: { v3: { nested: MESSAGES } } } } } } } },

@@ -1,7 +1,6 @@
 /**
- * A client for authorization services that implement Envoy's check API over gRPC. The connection is kept open and
- * re-established automatically. A call always ends within its timeout. The gRPC library is loaded only if the policy is
- * configured.
+ * A client for authorization services that implement Envoy's check API over gRPC. It keeps one connection open and
+ * reconnects automatically. The gRPC library is loaded only if the policy is configured.
  */
 
 import type { Client, MethodDefinition, ServiceDefinition, ServiceError } from "@grpc/grpc-js";
@@ -31,7 +30,7 @@ import {
 
 const FIRST_RECONNECT_MS = 100;
 const LONGEST_RECONNECT_MS = 5_000;
-/** Enough for headers and a denial page. Larger responses are treated as failures. */
+/** Large enough for headers and a denial page. A larger response is treated as a failure. */
 const ANSWER_BYTES = 256 * 1024;
 
 export interface CheckClient {
@@ -40,7 +39,7 @@ export interface CheckClient {
   close(): void;
 }
 
-/** `isConfined` means that the address comes from a cluster resource and must not be an address of this machine. */
+/** With `isConfined`, the address comes from a cluster resource and must not be an address of this machine. */
 export function openCheckClient(host: string, clock: Clock, isConfined = false): CheckClient {
   const opening = openClient(host, isConfined);
   // Each call reports the failure. Without a call, the unhandled rejection would end the process.
@@ -90,7 +89,7 @@ async function openClient(
     // The proxy environment variables do not apply to the operator's authorization service.
     "grpc.enable_http_proxy": 0,
   });
-  // Connects now, so that the first request does not have to wait for it.
+  // Start connecting now so that the first request does not wait.
   client.getChannel().getConnectivityState(true);
   return { client, method: service.Check as MethodDefinition<CheckRequest, CheckResponse> };
 }
@@ -102,7 +101,7 @@ export function checkRequest(
 ): CheckRequest {
   const seconds = Math.floor(startedAt / 1000);
   const { client, identity = "" } = source;
-  // A proxy does not report the client's port.
+  // If a proxy reported the client's address, the client's port is unknown.
   const port = client === undefined ? source.port : 0;
   return {
     attributes: {
@@ -124,7 +123,7 @@ export function checkRequest(
   };
 }
 
-/** Decodes a string of raw bytes (one character per byte) as UTF-8, as a backend would. */
+/** Decodes a latin1 string, which has one character per byte, as UTF-8. */
 function utf8Text(bytes: string): string {
   return Buffer.from(bytes, "latin1").toString("utf8");
 }
@@ -166,8 +165,8 @@ function changesOf(options: readonly HeaderOption[], unset: HeaderAction): Heade
 }
 
 /**
- * The values of Envoy's `append_action`. On the wire, 0 (append) is the same as an unset field, and the protocol
- * documents that headers are not appended by default. Therefore only `append: true` appends.
+ * Maps Envoy's `append_action` values. On the wire, 0 (append) equals an unset field, and the protocol documents that
+ * headers are not appended by default, so only `append: true` appends.
  */
 const ACTIONS: readonly (HeaderAction | undefined)[] = [undefined, "addIfAbsent", "overwrite", "overwriteIfExists"];
 

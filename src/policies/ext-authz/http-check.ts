@@ -1,6 +1,6 @@
 /**
- * Checks a request with an authorization service over plain HTTP, like `auth_request` and `forwardAuth` of other
- * proxies. The method and URL are sent in `x-forwarded-*` headers. 2xx allows the request, 5xx is a failure of the
+ * Checks a request with an authorization service over plain HTTP, like `auth_request` in nginx and `forwardAuth` in
+ * Traefik. The method and URL are sent in `x-forwarded-*` headers. 2xx allows the request, 5xx is a failure of the
  * service, and any other response is sent to the client.
  */
 
@@ -11,13 +11,12 @@ import { pathAndQuery } from "../../http/request-path.ts";
 import { checkHeaderCount, type HeaderChange, headerChange, refusalStatus, type Verdict } from "./verdict.ts";
 
 const ANSWER_BYTES = 64 * 1024;
-/** Headers of a denial that are sent to the client. */
 const TOLD = new Set(["www-authenticate", "location", "set-cookie", "content-type", "retry-after", "cache-control"]);
 
 export interface HttpCheck {
   readonly url: string;
   readonly timeoutMs: number;
-  /** Headers of the service's response that are added to the request to the backend. */
+  /** These headers of the service's response are copied to the backend request. */
   readonly accepted: ReadonlySet<string>;
 }
 
@@ -30,7 +29,7 @@ export async function checkOverHttp(
   context: readonly (readonly [name: string, value: string | undefined])[],
 ): Promise<Verdict> {
   const { request, source, id, originalHost } = exchange;
-  // If a value could not be computed, the client's header with that name is removed, so that it is not trusted.
+  // If a value cannot be computed, the client's header of that name is removed so that the service does not trust it.
   for (const [name, value] of context)
     headers.assert(name, value !== undefined && isHeaderValue(value) ? value : undefined);
   // A `headers` list can omit the forwarding headers, so they are always copied from the request.

@@ -1,8 +1,8 @@
 /**
  * `extAuthz`: an external service allows or denies each request, over Envoy's check API (gRPC) or plain HTTP. The
- * policy runs after authentication and rules, so the service is called only for requests that they allow. If the
- * service does not respond in time, the request is rejected unless `failureMode` is `open`. A dry run does not call the
- * service.
+ * policy runs after authentication and authorization, so the service is called only for requests that those policies
+ * admit. If the service does not respond in time, the request is rejected unless `failureMode` is `open`. A dry run
+ * does not call the service.
  */
 import { LRUCache } from "lru-cache";
 import { z } from "zod";
@@ -196,7 +196,7 @@ export const extAuthz = definePolicy({
   },
 });
 
-/** Sends the service's response to the client. The log and `explain` show that the service denied the request. */
+/** Builds the client's response from the service's denial, and records the failure for the log and `explain`. */
 function refusal(exchange: Exchange, verdict: Extract<Verdict, { allowed: false }>, service: string): Reply {
   exchange.failure ??= {
     code: "authorization_denied",
@@ -214,7 +214,9 @@ function refusal(exchange: Exchange, verdict: Extract<Verdict, { allowed: false 
   };
 }
 
-/** Returns the header for a context value over HTTP. Throws a ConfigError if the name is not a valid header name. */
+/**
+ * Throws a ConfigError if the name is not a valid header name, because the HTTP check sends context values as headers.
+ */
 function contextHeader(name: string): string {
   const checked = changeableHeaderName().safeParse(name);
   if (checked.success) return checked.data;
@@ -222,7 +224,7 @@ function contextHeader(name: string): string {
   throw new ConfigError(undefined, `context.${name}`, `${reason}. With \`url\` each name of \`context\` is a header.`);
 }
 
-/** Joins repeated headers, because the check protocols have one value per name. */
+/** Joins repeated headers, because the check protocols allow one value per name. */
 function headersOf({ request }: Exchange, sent: ReadonlySet<string> | undefined): HeaderList {
   const headers = new HeaderList();
   for (const name of request.headers.names()) {
@@ -233,7 +235,7 @@ function headersOf({ request }: Exchange, sent: ReadonlySet<string> | undefined)
 }
 
 /**
- * Returns undefined for failed or empty keys, whose verdicts are not cached, so that clients never share one by
+ * Returns undefined for failed or empty keys. Their verdicts are not cached, so clients never share a verdict by
  * accident.
  */
 function keyOf(result: { readonly ok: boolean; readonly value?: unknown }): string | undefined {

@@ -1,19 +1,19 @@
 /**
- * The decision of an external service about a request, for all check protocols. The service's response is not trusted:
- * headers that HTTP does not allow, or that belong to the connection, are ignored. If the value of a replacing header
- * is invalid, the client's header is removed anyway, so that the client's value is not used instead.
+ * An external service's decision about a request, independent of the check protocol. Invalid and connection-level
+ * headers from the service are ignored. If a replacing header has an invalid value, the client's header is removed so
+ * that the client's value is not used instead.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
 import { mayServiceChange } from "../../http/header-rules.ts";
 import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 
-/** The number of headers that servers usually accept. Responses with more are treated as failures. */
+/** Servers usually accept this many headers. A response with more is treated as a failure. */
 const MAX_CHANGED_HEADERS = 100;
 
 /**
- * `replace` replaces the client's values with all values of the service. `overwrite` also replaces earlier values of
- * the service.
+ * `replace` replaces the client's values and keeps every value that the service sends. `overwrite` also replaces
+ * earlier values from the service.
  */
 export type HeaderAction = "replace" | "append" | "addIfAbsent" | "overwrite" | "overwriteIfExists";
 
@@ -26,10 +26,8 @@ export interface HeaderChange {
 
 export interface Allowed {
   readonly allowed: true;
-  /** Applied to the request. */
   readonly set: readonly HeaderChange[];
   readonly remove: readonly string[];
-  /** Applied to the response. */
   readonly respond: readonly HeaderChange[];
 }
 
@@ -38,7 +36,7 @@ export interface Denied {
   readonly status: number;
   readonly headers: readonly HeaderChange[];
   readonly body: string;
-  /** Shown to the operator, not to the client. */
+  /** The reason is for the operator and is never sent to the client. */
   readonly reason: string;
 }
 
@@ -55,7 +53,6 @@ export function mayChange(name: string): boolean {
   return isHeaderName(name) && mayServiceChange(name);
 }
 
-/** Throws if there are more than `MAX_CHANGED_HEADERS`. */
 export function checkHeaderCount(headers: readonly unknown[]): void {
   if (headers.length > MAX_CHANGED_HEADERS)
     throw new Error(`${headers.length} headers, more than ${MAX_CHANGED_HEADERS}`);

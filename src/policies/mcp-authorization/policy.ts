@@ -1,7 +1,7 @@
 /**
- * `mcpAuthorization`: CEL rules that decide which tools, prompts and resources a client can see and use. The MCP backend
- * filters lists with them and treats a call to a denied item like an unknown name, so that clients cannot probe for hidden
- * items.
+ * `mcpAuthorization`: CEL rules that decide which tools, prompts, and resources a client can see and use. The MCP
+ * backend filters lists with these rules and treats a call to a denied item like a call to an unknown name, so that
+ * clients cannot probe for hidden items.
  */
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
@@ -60,7 +60,10 @@ export const mcpAuthorization = definePolicy({
   },
 });
 
-/** Checks calls after the backend has parsed them and records denials. The backend gets no rules, so nothing is hidden. */
+/**
+ * Builds hooks that record denials after the backend has parsed the call. The backend receives no rules, so no item is
+ * hidden.
+ */
 function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
   const check = (exchange: Exchange, facts: McpFacts | undefined): void => {
     for (const kind of KINDS) {
@@ -86,7 +89,10 @@ function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
   };
 }
 
-/** Drops `deny` rules about other kinds: a rule about tools fails to evaluate for a prompt and would deny every prompt. */
+/**
+ * Drops `deny` rules about other item kinds. A rule about tools fails to evaluate for a prompt, and a `deny` rule that
+ * fails denies.
+ */
 function rulesFor(rules: AccessRules, kind: ItemKind): AccessRules {
   return { ...rules, deny: rules.deny.filter((rule) => !isAboutOthers(rule, kind)) };
 }
@@ -104,7 +110,7 @@ function itemFacts(kind: ItemKind, name: string, target: string, call: Parameter
   return { target, [kind]: call === undefined ? item : withArguments(item, call.arguments) };
 }
 
-/** Sets the item in the attributes only during the evaluation, which is synchronous. */
+/** The attributes contain the item only during the evaluation, which is synchronous. */
 function denialOf(exchange: Exchange, rules: AccessRules, item: McpFacts): string | undefined {
   const before = exchange.facts.mcp;
   exchange.facts.mcp = { ...withoutItems(before), ...item };
@@ -116,12 +122,12 @@ function denialOf(exchange: Exchange, rules: AccessRules, item: McpFacts): strin
   }
 }
 
-/** Whether the request calls this item. Hiding an item from a list is not an error of the request. */
+/** Reports whether the request calls this item. Hiding an item from a list is not a failure of the request. */
 function isCalled(facts: McpFacts | undefined, kind: ItemKind, name: string): boolean {
   return (kind === "resource" ? facts?.resource?.uri : facts?.[kind]?.name) === name;
 }
 
-/** Records the rule for the log and `explain`. The client only sees an unknown name. */
+/** Records the denying rule for the log and `explain`. The client sees only an unknown name. */
 function recordDenial(exchange: Exchange, kind: ItemKind, name: string, detail: string): void {
   exchange.failure ??= {
     code: "authorization_denied",

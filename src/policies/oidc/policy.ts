@@ -162,7 +162,7 @@ export const oidc = definePolicy({
       });
     }
 
-    /** CSRF protection: browsers add the session cookie to requests from any page. */
+    /** Prevents CSRF, because browsers add the session cookie to requests from any page. */
     function requireSameOrigin(request: GatewayRequest): void {
       const detail = foreignOrigin(request, origin);
       if (detail === undefined) return;
@@ -194,9 +194,9 @@ function logoutPathOf({ logoutPath, redirectUri }: OidcConfig): string {
   return canonicalPath(logoutPath ?? new URL("logout", redirectUri).pathname);
 }
 
-/** Whether a user opens a page. Fetches of a page cannot follow a redirect to another site. */
+/** Reports whether the browser is loading a page. A fetch cannot follow a redirect to the provider's origin. */
 function isNavigation({ headers }: GatewayRequest): boolean {
-  // Browsers send these headers only to https and loopback addresses.
+  // Browsers send these headers only to HTTPS and loopback origins.
   if (headers.has("sec-fetch-site"))
     return headers.get("sec-fetch-mode") === "navigate" && headers.get("sec-fetch-dest") !== "iframe";
   return /\btext\/html\b/.test(headers.get("accept") ?? "");

@@ -1,27 +1,27 @@
 /**
  * The token buckets of one rate limit rule: one shared bucket and up to 65,536 keyed buckets, in typed arrays that
- * threads may share. When the store is full it evicts a bucket that has refilled, else the least used one, and an
- * exhausted one only as a last resort, so a flood of new keys cannot reset anyone's limit. Every operation takes
- * constant time. With shared memory, a slot number is valid only inside `withLock`.
+ * threads can share. A full store evicts a refilled bucket first, then the least used bucket, and an exhausted bucket
+ * only as a last resort, so a flood of new keys cannot reset a client's limit. Every operation takes constant time.
+ * With shared memory, a slot number is valid only inside `withLock`.
  */
 import { randomFillSync } from "node:crypto";
 import { MAX_KEY_LENGTH } from "../../cel/limit-key.ts";
 
 export interface BucketRule {
-  /** Units in a full bucket: limit plus burst. */
+  /** Units in a full bucket, which is the limit plus the burst. */
   readonly capacity: number;
-  /** Units that each window adds: the base limit. */
+  /** Units that each window adds, which is the limit without the burst. */
   readonly refill: number;
   readonly windowMs: number;
 }
 
 export interface Bucket {
-  /** Whole units left, from 0 to `capacity`. Never negative: debt does not carry over into the next window. */
+  /** Whole units left, from 0 to `capacity`. Debt does not carry over into the next window. */
   readonly remaining: number;
   readonly windowStartMs: number;
 }
 
-/** The number of windows that ended since `windowStartMs`; 0 if the clock went backwards. */
+/** Returns the number of windows that ended since `windowStartMs`, or 0 if the clock went backwards. */
 export function windowsEnded(rule: BucketRule, windowStartMs: number, nowMs: number): number {
   return nowMs < windowStartMs + rule.windowMs ? 0 : Math.floor((nowMs - windowStartMs) / rule.windowMs);
 }
@@ -45,22 +45,22 @@ export function debited(rule: BucketRule, remaining: number, amount: number): nu
   return Math.max(0, Math.min(rule.capacity, remaining - amount));
 }
 
-/** Seconds until the window ends, rounded up so that a client that waits this long finds at least one unit. */
+/**
+ * Returns the seconds until the window ends, rounded up so that a client that waits this long finds at least one unit.
+ */
 export function resetSeconds(rule: BucketRule, windowStartMs: number, nowMs: number): number {
   return Math.max(1, Math.ceil((rule.windowMs - (nowMs - windowStartMs)) / 1000));
 }
 
-/** Maps keys to slots. */
 export interface BucketKeys {
   slotOf(key: string): number;
-  /** The key of a slot; undefined for the shared slot. */
+  /** Returns undefined for the shared slot. */
   keyAt(slot: number): string | undefined;
   set(slot: number, key: string): void;
-  /** Removes the slot's key from the index. */
   remove(slot: number): void;
 }
 
-/** The key index of a store that only one thread uses. */
+/** An index for a store that only one thread uses. */
 export class LocalKeys implements BucketKeys {
   readonly #slotOf = new Map<string, number>();
   readonly #keys: (string | undefined)[] = [undefined];
@@ -103,7 +103,7 @@ export class SlotLists {
   #next: Int32Array;
   #previous: Int32Array;
 
-  /** `memory` is shared with other threads; the creator of the memory must call `clear` before use. */
+  /** The creator of shared `memory` must call `clear` before use. */
   constructor(lists: number, slots: number, memory?: { readonly next: Int32Array; readonly previous: Int32Array }) {
     this.#lists = lists;
     this.#next = memory?.next ?? new Int32Array(lists + slots);
@@ -120,7 +120,7 @@ export class SlotLists {
     }
   }
 
-  /** The slot that was appended first, or NO_SLOT. */
+  /** Returns the slot that was appended first, or NO_SLOT if the list is empty. */
   first(list: number): number {
     const node = this.#next[list] as number;
     return node === list ? NO_SLOT : node - this.#lists;
@@ -158,7 +158,10 @@ function grown(array: Int32Array, length: number): Int32Array {
   return larger;
 }
 
-/** HalfSipHash-1-3 over the UTF-16 code units: clients choose keys, so an unseeded hash would allow collision attacks. */
+/**
+ * HalfSipHash-1-3 over the UTF-16 code units. Clients choose the keys, so an unseeded hash would allow collision
+ * attacks.
+ */
 export function keyHash(key: string, seed0: number, seed1: number): number {
   let v0 = seed0;
   let v1 = seed1;
@@ -198,10 +201,10 @@ export function keyHash(key: string, seed0: number, seed1: number): number {
   return (v1 ^ v3) >>> 0;
 }
 
-/** Int32 entries: the lock, two hash seeds, and padding for alignment. */
+/** The control array holds the lock, two hash seeds, and padding for alignment. */
 const CONTROL_NUMBERS = 4;
 const UNLOCKED = 0;
-/** Much longer than a normal hold. After this many spins the holder was preempted or died, so the waiter sleeps. */
+/** A normal hold takes far fewer spins. Beyond this count the holder was preempted or died, so the waiter sleeps. */
 const SPINS_BEFORE_SLEEP = 2_000;
 const SLEEP_MS = 1;
 
@@ -210,7 +213,7 @@ export interface ListMemory {
   readonly previous: Int32Array;
 }
 
-/** The layout of one rule's buckets in shared memory, with its spin lock and its key hash table. */
+/** The shared-memory layout of one rule's buckets, including its spin lock and its hash table of keys. */
 export class SharedBuckets implements BucketKeys {
   readonly slots: number;
   readonly state: Float64Array;
@@ -242,7 +245,7 @@ export class SharedBuckets implements BucketKeys {
       at += length * kind.BYTES_PER_ELEMENT;
       return new kind(buffer, from, length);
     };
-    // Widest elements first, so that every array is aligned.
+    // The widest elements come first, so that every array is aligned.
     this.state = take(Float64Array, STATE_NUMBERS);
     this.remaining = take(Float64Array, slots);
     this.windowStartMs = take(Float64Array, slots);
@@ -325,7 +328,7 @@ export class SharedBuckets implements BucketKeys {
     }
   }
 
-  /** Rebuilds the hash table from the stored keys, because the previous lock holder may have left it half changed. */
+  /** Rebuilds the hash table from the stored keys, because a failed lock holder may have left it inconsistent. */
   rebuild(used: number): void {
     this.#heads.fill(0);
     for (let slot = 1; slot < used; slot++) {
@@ -352,7 +355,7 @@ export class SharedBuckets implements BucketKeys {
   }
 }
 
-/** A power of two, about twice the number of keys, to keep chains short. */
+/** Returns a power of two, at least twice the number of slots, to keep the chains short. */
 function headsFor(slots: number): number {
   return 2 ** Math.ceil(Math.log2(2 * slots));
 }
@@ -363,14 +366,14 @@ export const SHARED_SLOT = 0;
 
 const FIRST_KEYED_SLOT = 1;
 const FIRST_SIZE = 64;
-/** Usage levels: level 0 is full, the last is exhausted, the others are equal shares in between. */
+/** Level 0 contains full buckets, the last level exhausted ones, and each level between them an equal share. */
 const LEVELS = 32;
 const EXHAUSTED = LEVELS - 1;
 /** Buckets are grouped by window end, rounded to 1/64 of a window. */
 const TICKS = 64;
-/** A window ends at most one window ahead: the current tick and 64 more. */
+/** A window ends at most one window ahead, so the lists cover the current tick and the next 64. */
 const TICK_LISTS = TICKS + 1;
-/** The most buckets refreshed per eviction: with a burst, a bucket may need several windows to refill. */
+/** Limits the buckets refreshed per eviction. With a burst, a bucket may need several windows to refill. */
 const MAX_REFRESHED = 8;
 /** The window start of a bucket that has not been used yet. */
 export const UNUSED = -1;
@@ -379,16 +382,15 @@ const CLOCK_HAND = 0;
 const USED_SLOTS = 1;
 const REJECTIONS = 2;
 const STATE_NUMBERS = 3;
-/** The number of usage lists and the number of window-end lists, in that order. */
+/** The numbers of usage lists and window-end lists, in that order. */
 const LISTS: [number, number] = [LEVELS, TICK_LISTS];
 
 export interface BucketView extends Bucket {
-  /** undefined for the shared bucket. */
+  /** Undefined for the shared bucket. */
   readonly key: string | undefined;
   readonly resetSeconds: number;
 }
 
-/** Memory for buckets that several threads share. */
 export interface BucketMemory {
   readonly buffer: SharedArrayBuffer;
   readonly isNew: boolean;
@@ -434,14 +436,14 @@ export class BucketStore {
     this.#windowStartMs[SHARED_SLOT] = UNUSED;
   }
 
-  /** Bytes of shared memory for a rule with this many keys. */
   static sharedBytes(maxKeyed: number): number {
     return SharedBuckets.bytes(FIRST_KEYED_SLOT + maxKeyed, LISTS);
   }
 
   /**
-   * Runs `action` while no other thread can change the buckets. Other threads spin meanwhile, so it must be short and
-   * synchronous. If it throws, the indexes are rebuilt before the lock is released. Not reentrant.
+   * Runs `action` while no other thread can change the buckets. The action must be short and synchronous, because other
+   * threads spin meanwhile. If it throws, the indexes are rebuilt before the lock is released. Calls must not be
+   * nested.
    */
   withLock<Result>(action: () => Result): Result {
     const shared = this.#shared;
@@ -457,7 +459,10 @@ export class BucketStore {
     }
   }
 
-  /** Releases the lock of a thread that died while holding it, after rebuilding the indexes it may have left half changed. */
+  /**
+   * Releases the lock of a thread that died while holding it. The indexes are rebuilt first, because they may be
+   * inconsistent.
+   */
   repairAfter(thread: number): void {
     const shared = this.#shared;
     if (!shared?.isLockedBy(thread)) return;
@@ -473,7 +478,7 @@ export class BucketStore {
     for (let slot = FIRST_KEYED_SLOT; slot < used; slot++) this.#relist(slot);
   }
 
-  /** The number of keyed buckets. */
+  /** Excludes the shared bucket. */
   get count(): number {
     return (this.#state[USED_SLOTS] as number) - FIRST_KEYED_SLOT;
   }
@@ -487,7 +492,7 @@ export class BucketStore {
     this.#state[REJECTIONS] = this.rejections + 1;
   }
 
-  /** Returns the key's slot, refilled up to `nowMs`, or NO_SLOT if the key has no bucket yet (it would get a full one). */
+  /** Refills the key's bucket up to `nowMs` and returns its slot, or NO_SLOT if the key has no bucket yet. */
   find(key: string | undefined, nowMs: number): number {
     const slot = key === undefined ? SHARED_SLOT : this.#keys.slotOf(key);
     if (slot !== NO_SLOT) this.#refresh(slot, nowMs);
@@ -534,14 +539,14 @@ export class BucketStore {
     return before - after;
   }
 
-  /** All buckets, refilled up to `nowMs`, for the admin interface. Changes nothing and takes no lock. */
+  /** Yields all used buckets, refilled up to `nowMs`, without changing the store or taking the lock. */
   *views(nowMs: number): Iterable<BucketView> {
     for (let slot = 0; slot <= this.count; slot++) {
       const generation = this.generation(slot);
       const key = this.#keys.keyAt(slot);
       const startMs = this.#windowStartMs[slot] as number;
       const left = this.#remaining[slot] as number;
-      // Skip a slot that another thread reassigned while it was read.
+      // Another thread may have reassigned the slot while it was read.
       if (startMs === UNUSED || generation !== this.generation(slot)) continue;
       const windows = windowsEnded(this.rule, startMs, nowMs);
       const windowStartMs = startMs + windows * this.rule.windowMs;
@@ -616,9 +621,9 @@ export class BucketStore {
   }
 
   /**
-   * Finds a bucket that has refilled, by a clock-hand scan over the lists of window ends up to now. Each list holds the
-   * window ends of a single tick, because an end is never more than one window ahead. So if the first window in a list
-   * is still open, the others are too, or they ended within the current tick.
+   * Scans the window-end lists up to now with a clock hand and returns a bucket that has refilled, or NO_SLOT. Each
+   * list holds the window ends of a single tick, because a window ends at most one window ahead. If the first window in
+   * a list is still open, the others are open too or ended within the current tick.
    */
   #findRefilled(nowMs: number): number {
     const nowTick = this.#tick(nowMs);

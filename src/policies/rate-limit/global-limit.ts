@@ -35,7 +35,10 @@ import {
 } from "./rls-client.ts";
 import type { DescriptorConfig, GlobalLimitConfig } from "./schema.ts";
 
-/** Sent for values that are empty or fail to evaluate. They share one limit and are not exempt, as with local limits. */
+/**
+ * Empty values and values that fail to evaluate are sent as this string, so they share one limit instead of being
+ * exempt.
+ */
 const NO_VALUE = "(none)";
 /** No request waits for a settlement, so it may take longer than an admission. */
 const SETTLE_TIMEOUT_MS = 1_000;
@@ -44,15 +47,18 @@ const LOG_INTERVAL_MS = 10_000;
 
 export interface GlobalLimit {
   readonly counts: { readonly requests: boolean; readonly tokens: boolean };
-  /** A request descriptor reads the body, so the service is called after the body is parsed. */
+  /** True if a request descriptor reads the body, so the service must be called after the body is parsed. */
   readonly needsBody: boolean;
   readonly readsModel: boolean;
   readonly isShadow: boolean;
-  /** Rejects with `rate_limited` or `rate_limit_unavailable`. In shadow mode both are recorded when the service responds. */
+  /**
+   * Rejects with `rate_limited` or `rate_limit_unavailable`. In shadow mode it resolves immediately and records the
+   * denial later.
+   */
   admitRequest(exchange: Exchange): Promise<void>;
   admitTokens(exchange: Exchange, estimate: number): Promise<void>;
   settleTokens(exchange: Exchange, used: number): void;
-  /** Adds the response headers that the service requested. */
+  /** Adds the response headers that the service returned. */
   respond(exchange: Exchange): void;
 }
 
@@ -241,12 +247,12 @@ function openView(config: GlobalLimitConfig, env: CompileEnv): GlobalLimitState 
 }
 
 export interface ServiceResult {
-  /** undefined if no limit of the service matched. */
+  /** Undefined if no limit of the service matched. */
   readonly reading: LimitReading | undefined;
-  /** Without the `x-ratelimit-*` headers, which are written from `reading`. */
+  /** Excludes the `x-ratelimit-*` headers, which are written from `reading`. */
   readonly responseHeaders: Readonly<Record<string, string>>;
   readonly requestHeaders: Readonly<Record<string, string>>;
-  /** The body of a 429 response, if the service sent one. */
+  /** Replaces the body of a 429 response. */
   readonly body: string | undefined;
 }
 
@@ -270,7 +276,7 @@ export function parseServiceResponse(response: RlsResponse): ServiceResult {
   };
 }
 
-/** Only a 429 response carries the vendor header. */
+/** Clients get the vendor header only in a 429 response. */
 export function withoutVendorHeader(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   const { [VENDOR_HEADER]: _only429, ...others } = headers;
   return others;
@@ -297,12 +303,12 @@ function tightest(statuses: readonly RlsStatus[]): LimitReading | undefined {
   return found;
 }
 
-/** Reads `10` or `10, 10;w=60`. The first number is the limit that applies. */
+/** Parses `10` or `10, 10;w=60`. The first number is the limit that applies. */
 function headerReading(limit: string, remaining: string, reset: string): LimitReading | undefined {
   const maximum = Number.parseInt(limit, 10);
   const left = Number.parseInt(remaining, 10);
   const resetSeconds = Number.parseInt(reset, 10);
-  // Larger numbers would be formatted as `1e+21`.
+  // Larger numbers would be formatted with an exponent, such as `1e+21`.
   if (![maximum, left, resetSeconds].every(Number.isSafeInteger)) return undefined;
   if (maximum <= 0 || left < 0 || resetSeconds < 0) return undefined;
   return { limit, remaining: left, resetSeconds: Math.max(1, resetSeconds), share: Math.min(1, left / maximum) };

@@ -1,7 +1,7 @@
 /**
- * Transfers the buckets of one rule to the successor process during an upgrade. It sends used units, not remaining ones:
- * first the totals, then the units that requests still finishing in the old process use, which the successor adds to its
- * own counts. Times are wall-clock times, because monotonic clocks differ between processes.
+ * Transfers the buckets of one rule to the successor process during an upgrade. The old process first sends the used
+ * units of all buckets, then the units used by requests that are still finishing. The successor adds them to its own
+ * counts. Times are wall-clock times, because monotonic clocks differ between processes.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -54,7 +54,7 @@ export function createHandedBuckets(name: string, store: BucketStore, clock: Clo
   };
 }
 
-/** The part of an earlier usage that later refills have not restored. A refund counts only in its own window. */
+/** Returns how much of an earlier usage later refills have not restored. A refund counts only in its own window. */
 function stillUsed(rule: BucketRule, used: number, windowStartMs: number, nowMs: number): number {
   const windows = windowsEnded(rule, windowStartMs, nowMs);
   if (windows === 0) return used;

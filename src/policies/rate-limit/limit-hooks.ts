@@ -25,7 +25,10 @@ export function limitHooks(
   const reservesOutput = tokenLimits.some((limit) => limit.reservesOutput);
   const nowMs = (): number => Math.floor(clock.monotonicMs());
 
-  /** Limits whose key reads the body (`mcp.*`, `a2a.*`) are checked after it is parsed, the others before it is read. */
+  /**
+   * Limits whose key reads the body (`mcp.*`, `a2a.*`) are checked after the body is parsed, all others before it is
+   * read.
+   */
   function admitRequests(needsBody: boolean): ((exchange: Exchange) => Charge | undefined) | undefined {
     const checked = requestLimits.filter((limit) => limit.needsBody === needsBody);
     const service = global?.counts.requests === true && global.needsBody === needsBody ? global : undefined;
@@ -54,7 +57,7 @@ export function limitHooks(
     return charge;
   }
 
-  /** The charge is kept on the exchange, because a WeakMap keyed by exchanges is expensive to garbage-collect. */
+  /** The exchange holds the charge, because a WeakMap keyed by exchanges is expensive to garbage-collect. */
   function tokenCharge({ limits: { tokenCharges } }: Exchange): LocalCharge | undefined {
     const isOwn = (charge: object): boolean => charge instanceof LocalCharge && charge.isFor(tokenLimits);
     return tokenCharges?.findLast(isOwn) as LocalCharge | undefined;

@@ -14,7 +14,7 @@ import { type LocalLimitConfig, UNIT_MS } from "./schema.ts";
 
 type Keys = readonly (string | undefined)[];
 
-/** The units that one request took from one bucket; settled when the actual amount is known. */
+/** The units that one request took from one bucket. They are settled when the actual amount is known. */
 interface Debit {
   readonly limit: LocalLimit;
   readonly key: string | undefined;
@@ -29,7 +29,7 @@ export function keysOf(limits: readonly LocalLimit[], exchange: Exchange): Keys 
 export interface Amount {
   /** Units taken from every bucket. */
   readonly charged: number;
-  /** Units taken in addition from limits with `reserveOutput`. */
+  /** Additional units taken from limits with `reserveOutput`. */
   readonly reserved: number;
 }
 
@@ -42,8 +42,9 @@ interface Rejection {
 }
 
 /**
- * Checks that every limit has enough left, without taking anything. For the first that does not, it throws the 429 error
- * if the limit is enforced, and records it and returns false in shadow mode. All limits must have the same mode.
+ * Checks that every limit has enough units left, without taking any. For the first limit that does not, it throws the
+ * 429 error if the limit is enforced, and records the denial and returns false in shadow mode. All limits must have the
+ * same mode.
  */
 export function checkLimits(
   limits: readonly LocalLimit[],
@@ -68,7 +69,6 @@ export function checkLimits(
   return true;
 }
 
-/** The units that must be left for the request to be admitted. */
 function requiredUnits(limit: LocalLimit, amount: Amount): number {
   return limit.reservesOutput ? unitsToTake(limit, amount) : 1;
 }
@@ -86,7 +86,6 @@ function rejectionReason(limit: LocalLimit, key: string | undefined, amount: Amo
     : `${call}, and the limit of ${limit.text} has ${left} left for ${limit.show(key)}`;
 }
 
-/** The charge of one request against the buckets of some limits. */
 export class LocalCharge implements Charge {
   declare confirm?: () => Promise<void>;
   readonly #limits: readonly LocalLimit[];
@@ -105,15 +104,14 @@ export class LocalCharge implements Charge {
     this.#nowMs = nowMs;
   }
 
-  /** Whether the charge was created for this list of limits. */
   isFor(limits: readonly LocalLimit[]): boolean {
     return this.#limits === limits;
   }
 
   /**
-   * Takes the amount, or what is left of it, from every bucket, and records the tightest reading for the response headers.
-   * If another thread exhausted a limit since the check, it refunds everything and throws the 429 error. In shadow mode it
-   * throws nothing and changes no response headers.
+   * Takes the amount, or as much as is left, from every bucket, and records the tightest reading for the response
+   * headers. If another thread exhausted a limit since the check, it refunds everything and throws the 429 error. In
+   * shadow mode it throws nothing and changes no response headers.
    */
   take(): undefined {
     const isShadow = this.#limits[0]?.isShadow === true;
@@ -143,7 +141,7 @@ export class LocalCharge implements Charge {
     if (tightest !== undefined) addReading(this.#exchange, tightest);
   }
 
-  /** Takes from one bucket and adds the debit to the list. The caller holds the store's lock. */
+  /** Takes from one bucket and appends to `debits`. The caller must hold the store's lock. */
   #takeFrom(limit: LocalLimit, key: string | undefined, debits: Debit[], nowMs: number): LimitReading | Rejection {
     const { store } = limit;
     const slot = store.open(key, nowMs);
@@ -164,12 +162,11 @@ export class LocalCharge implements Charge {
     limits.readings = others?.length === 0 ? undefined : others;
   }
 
-  /** Returns the estimate if it changed since admission: the size of an upload is known only after it was sent. */
+  /** Returns the estimate if it changed since admission. The size of an upload is known only after it was sent. */
   recount(estimate: number): number | undefined {
     return estimate === this.#amount.charged ? undefined : estimate;
   }
 
-  /** Replaces the charged amount with the actual one. */
   settle(amount: number): void {
     const nowMs = this.#nowMs();
     for (const debit of this.#debits) settle(debit, amount, nowMs);
@@ -181,13 +178,13 @@ function settle(debit: Debit, amount: number, nowMs: number): void {
   const { store } = debit.limit;
   store.withLock(() => {
     const slot = store.open(debit.key, nowMs);
-    // If the bucket was evicted in the meantime, its replacement does not contain the debit and is charged in full.
+    // If the bucket was evicted in the meantime, the new bucket does not include the debit and is charged in full.
     const isSame = store.generation(slot) === debit.generation;
     store.take(slot, isSame ? amount - debit.taken : amount);
   });
 }
 
-/** Counts the rejection. The caller holds the store's lock. */
+/** Counts the rejection. The caller must hold the store's lock. */
 function reject(
   limit: LocalLimit,
   slot: number,
@@ -200,29 +197,25 @@ function reject(
   return { limit, reading: readingOf(limit, slot, nowMs), detail: rejectionReason(limit, key, amount, left) };
 }
 
-/** Throws the 429 error, or records it in shadow mode. */
 function throwOrRecord(exchange: Exchange, { limit, reading, detail }: Rejection): void {
   if (!limit.isShadow) throw rateLimitedError(exchange, reading, { detail });
   exchange.deniedInShadow("rateLimit", detail, { rule: limit.rule });
 }
 
-/** Buckets in the admin view without a search. */
 const MAX_SHOWN = 20;
-/** Buckets in the admin view of a search. */
 const MAX_FOUND = 100;
 
 export interface LocalLimit {
   readonly type: "requests" | "tokens";
-  /** The limit counts but rejects nothing. */
   readonly isShadow: boolean;
   readonly store: BucketStore;
-  /** The key reads the body, so the limit is checked after the body is parsed. */
+  /** True if the key reads the body, so the limit is checked after the body is parsed. */
   readonly needsBody: boolean;
-  /** The key reads `llm.*`. */
+  /** True if the key reads `llm.*`. */
   readonly readsModel: boolean;
-  /** A call is admitted only if its estimate and its maximum output fit. */
+  /** True if a call is admitted only when its estimate plus its maximum output fits. */
   readonly reservesOutput: boolean;
-  /** The value of `x-ratelimit-limit`. */
+  /** The value of the `x-ratelimit-limit` header. */
   readonly capacityText: string;
   /** The limit as shown in error details, such as `3 requests per second`. */
   readonly text: string;
@@ -233,7 +226,7 @@ export interface LocalLimit {
   countRejection(): void;
 }
 
-/** The state that a reload keeps while the entry is unchanged. */
+/** A reload keeps this state while the entry is unchanged. */
 interface LimitState {
   readonly store: BucketStore;
   readonly rejections: Counter;
@@ -265,7 +258,7 @@ export function compileLocalLimit(config: LocalLimitConfig, resourceKey: string,
     keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange.attributes),
     show: state.show,
     countRejection() {
-      // The shadow report counts the others.
+      // The shadow report counts the rejections of shadow limits.
       if (config.mode === "shadow") return;
       state.store.countRejection();
       state.rejections.add();
@@ -273,7 +266,7 @@ export function compileLocalLimit(config: LocalLimitConfig, resourceKey: string,
   };
 }
 
-/** The state of a bucket for the response headers. NO_SLOT stands for a full bucket. */
+/** Returns the state of a bucket for the response headers. NO_SLOT means a full bucket. */
 export function readingOf(limit: LocalLimit, slot: number, nowMs: number): LimitReading {
   const { capacity } = limit.store.rule;
   const remaining = slot === NO_SLOT ? capacity : limit.store.remaining(slot);
@@ -334,7 +327,10 @@ function open(
   return state;
 }
 
-/** Without `wanted`, lists the buckets in use, emptiest first; with it, all buckets with a matching key, even full ones. */
+/**
+ * Without `wanted`, lists the buckets in use, emptiest first. With `wanted`, lists all buckets with a matching key,
+ * including full ones.
+ */
 function viewOf(state: LimitState, config: LocalLimitConfig, env: CompileEnv, wanted: string | undefined): LimitView {
   const { capacity } = state.store.rule;
   const whole = wanted === undefined ? undefined : boundedKey(wanted);

@@ -1,6 +1,6 @@
 /**
- * The `x-ratelimit-*` response headers. They show the limit with the smallest remaining share across all scopes, or on a
- * rejection the limit that was reached. The gateway removes headers of these names from backend responses.
+ * Writes the `x-ratelimit-*` response headers. They describe the limit with the smallest remaining share across all
+ * scopes, or on a rejection the limit that was reached. Headers of these names from backends are removed.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
@@ -8,7 +8,7 @@ import type { Exchange, LimitReading } from "../../core/exchange.ts";
 export const LIMIT_HEADER = "x-ratelimit-limit";
 export const REMAINING_HEADER = "x-ratelimit-remaining";
 export const RESET_HEADER = "x-ratelimit-reset";
-/** Only a rate limit service sets this header, and only on a 429. */
+/** Only a rate limit service sets this header, and only on a 429 response. */
 export const VENDOR_HEADER = "x-vendor-ratelimited";
 
 export function addReading(exchange: Exchange, reading: LimitReading): void {

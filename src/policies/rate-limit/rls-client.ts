@@ -61,7 +61,7 @@ export const UNIT_SECONDS: Readonly<Record<number, number>> = {
 const field = (type: string, id: number) => ({ type, id });
 const list = (type: string, id: number) => ({ rule: "repeated", type, id });
 
-/** The messages in the JSON form of protobufjs. */
+/** The messages in the JSON format of protobufjs. */
 export const PROTOCOL: Parameters<typeof fromJSON>[0] = {
   nested: {
     envoy: {
@@ -129,35 +129,35 @@ export interface RlsClient {
   close(): void;
 }
 
-/** Reconnect backoff: a recovered service is found within seconds, and one that stays down is not flooded. */
+/** The backoff balances quick recovery against flooding a service that is down. */
 const FIRST_RECONNECT_MS = 100;
 const MAX_RECONNECT_MS = 5_000;
 /** Enough for the headers and body of a 429; a larger message does not come from a rate limit service. */
 const MAX_RESPONSE_BYTES = 64 * 1024;
 /**
- * How long the first calls wait for the connection that is opened when the configuration loads. Their own timeout starts
- * when they can be sent.
+ * The first calls wait this long for the connection that is opened when the configuration loads. Their own timeout
+ * starts when they can be sent.
  */
 const FIRST_CONNECTION_MS = 2_000;
 /** A half-open connection never reports an error, so it is replaced after this many consecutive timeouts. */
 const MAX_CONSECUTIVE_TIMEOUTS = 20;
 
 interface Channel {
-  /** Resolves when the first connection attempt succeeded or failed. */
+  /** Resolves when the first connection attempt has succeeded or failed. */
   readonly connected: Promise<void>;
   send(request: RlsRequest, done: (error: Error | null, response: RlsResponse | undefined) => void): { cancel(): void };
   close(): void;
 }
 
-/** With `isConfined`, the address comes from a cluster resource and must not be one of this machine. */
+/** With `isConfined`, the address comes from a cluster resource and must not be an address of this machine. */
 export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfined = false): RlsClient {
   let isClosed = false;
   let consecutiveTimeouts = 0;
   let channel: Promise<Channel> = openChannel(host, isConfined);
   const task: Task = tasks.start("rate-limit-service", host, () => ({ consecutiveTimeouts }));
-  // `call` reports the failure; without a call the rejection must not end the process.
+  // `call` reports the failure. Without a call, the unhandled rejection would end the process.
   channel.catch(() => undefined);
-  // Undefined after the first connection attempt, so later calls do not await a promise.
+  // This is undefined after the first connection attempt, so later calls do not await a promise.
   let starting: Promise<void> | undefined = firstConnection(channel, clock).then(() => {
     starting = undefined;
   });
@@ -200,7 +200,7 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfin
   };
 }
 
-/** Never rejects; `call` reports a failed connection. */
+/** This promise never rejects; `call` reports a failed connection. */
 function firstConnection(channel: Promise<Channel>, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     const timer = clock.after(FIRST_CONNECTION_MS, resolve);
@@ -232,7 +232,7 @@ async function openChannel(host: string, isConfined: boolean): Promise<Channel> 
     // `http_proxy` in the environment does not apply to the gateway's own services.
     "grpc.enable_http_proxy": 0,
   });
-  // Connect now, so the first request does not wait for it.
+  // Start connecting now so that the first request does not wait.
   const connection = client.getChannel();
   const { IDLE, CONNECTING } = grpc.connectivityState;
   const connected = new Promise<void>((resolve) => {

@@ -5,11 +5,11 @@
 import { z } from "zod";
 import { celSource, duration, exactlyOneOf } from "../../core/schema.ts";
 
-/** Every entry is checked on every request. */
+/** Every request checks every entry. */
 const MAX_ENTRIES = 16;
-/** Far above any real limit, and far below the range where sums of doubles become inexact. */
+/** This is far above any real limit and far below the range in which sums of doubles become inexact. */
 const MAX_LIMIT = 1_000_000_000_000;
-/** Long enough for a healthy service in the same network, short enough not to be noticed (Envoy uses 20 ms). */
+/** A healthy service in the same network responds within this time. Envoy's default is 20 ms. */
 const DEFAULT_SERVICE_TIMEOUT_MS = 100;
 
 const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;

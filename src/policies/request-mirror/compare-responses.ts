@@ -1,6 +1,6 @@
 /**
- * Compares a mirror's response with the backend's: status, content type, JSON shape, and time to the head. Small JSON
- * bodies are kept until both are complete; for larger ones only status and type are compared.
+ * Compares a mirror's response with the backend's: status, content type, JSON shape, and time to the response head.
+ * Small JSON bodies are buffered until both are complete; for larger ones only status and content type are compared.
  */
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
@@ -9,10 +9,9 @@ import type { HeaderList } from "../../http/headers.ts";
 import type { MirrorComparison, Mirrored } from "../../observe/trace/mirror-comparison.ts";
 import { shapeDifferences } from "./json-shape.ts";
 
-/** Larger bodies are not kept for the comparison. */
 const MAX_COMPARED_BYTES = 64 * 1024;
 const MAX_DECODED_BYTES = 256 * 1024;
-/** Total size of the bodies kept for comparison. Beyond it, only status and type are compared. */
+/** Limits the total size of buffered bodies in the process. Beyond it, only status and content type are compared. */
 const MAX_WAITING_BYTES = 16 * 1024 * 1024;
 /** A mirror counts as slower if it takes at least 50% longer, and by more than measurement noise. */
 const SLOWER_FACTOR = 1.5;
@@ -49,14 +48,17 @@ export class ComparedResponse {
     else this.#chunks.push(Buffer.from(chunk));
   }
 
-  /** Drops the body. Must be called once for every instance, because the total size is limited. */
+  /**
+   * Drops the buffered body. It must be called for every instance, because buffered bytes count toward
+   * `MAX_WAITING_BYTES`.
+   */
   release(): void {
     this.#chunks = undefined;
     waitingBytes -= this.#bytes;
     this.#bytes = 0;
   }
 
-  /** The parsed body; undefined if it was not kept or is not JSON. */
+  /** Returns undefined if the body was dropped or is not JSON. */
   json(): { readonly value: unknown } | undefined {
     if (this.#chunks === undefined) return undefined;
     try {
@@ -67,7 +69,7 @@ export class ComparedResponse {
   }
 }
 
-/** One mirrored request. `ended` is its response, the reason why there is none, or undefined while it is pending. */
+/** One mirrored request. `ended` is its response or its failure, and undefined while the request is pending. */
 export interface MirroredCopy {
   readonly mirror: string;
   ended: ComparedResponse | { readonly failed: string; readonly tookMs: number } | undefined;
@@ -83,7 +85,6 @@ class MirrorState implements Mirrored {
   isSettled = false;
 }
 
-/** Registers a copy of the request whose response will be compared. */
 export function expectCopy(exchange: Exchange, mirror: string): MirroredCopy {
   const state = stateOf(exchange) ?? new MirrorState();
   exchange.records.mirrored = state;
@@ -92,7 +93,7 @@ export function expectCopy(exchange: Exchange, mirror: string): MirroredCopy {
   return copy;
 }
 
-/** Response hook: keeps the backend's response for the comparison while it is sent to the client. */
+/** A response hook that buffers the backend's response for the comparison while it is sent to the client. */
 export function watchBackend(exchange: Exchange): undefined {
   const state = stateOf(exchange);
   const { response, upstream } = exchange;
@@ -110,14 +111,14 @@ export function watchBackend(exchange: Exchange): undefined {
   response.observers = [...(response.observers ?? []), { data: (chunk) => compared.add(chunk), end: () => undefined }];
 }
 
-/** Settle hook: compares the copies that have a response now, and the others when theirs arrives. */
+/** A settle hook that compares all copies that have ended. Every other copy is compared when it ends. */
 export function compareCopies(exchange: Exchange, { end }: Outcome): undefined {
   const state = stateOf(exchange);
   if (state === undefined || state.isSettled) return;
   state.isSettled = true;
   const { backend } = state;
   let waiting = state.copies.length;
-  // No comparison is possible if the gateway responded itself or the backend's response was cut off.
+  // No comparison is possible if the gateway produced the response or the backend's response was cut off.
   const hasNoBaseline = end !== "complete" || isReplaced(exchange.response);
   const compared = (copy: MirroredCopy): MirrorComparison | undefined => {
     const found = hasNoBaseline || backend === undefined ? undefined : comparisonOf(backend, copy);

@@ -1,12 +1,11 @@
 /**
- * Compares the shapes of two JSON values: their fields and types, not the field values. The elements of an array share
- * one shape. The work is bounded, because the values come from backends.
+ * Compares the shapes of two JSON values, which are their fields and types without the field values. The elements of an
+ * array share one shape. The work is bounded, because the values come from backends.
  */
 
-/** Values that are visited; later ones are not part of the shape. */
+/** Values beyond this limit are not part of the shape. */
 const MAX_SHAPE_VALUES = 10_000;
 const MAX_SHAPE_DEPTH = 16;
-/** Differences reported per pair of values. */
 const MAX_SHAPE_DIFFERENCES = 10;
 const NAME_CHARS = 60;
 
@@ -16,7 +15,7 @@ interface Shape {
   items: Shape | undefined;
 }
 
-/** Returns one line per difference from `before` to `after`. */
+/** Returns one line per change from `before` to `after`. */
 export function shapeDifferences(before: unknown, after: unknown): string[] {
   const differences: string[] = [];
   compare(shapeOf(before), shapeOf(after), "$", differences);

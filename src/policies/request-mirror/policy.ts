@@ -1,8 +1,9 @@
 /**
- * `requestMirror`: sends copies of all requests, or of a share, to another server and discards its responses or compares
- * them with the backend's. The client never waits for a mirror. Requests with a body of unknown length or over the limit
- * are not mirrored, because buffering them would delay the request or use too much memory. A copy is made where the policy
- * runs and sent after all rules have admitted the request, so the mirror never receives one that a rule rejects.
+ * `requestMirror`: sends copies of all requests, or of a share, to another server and discards its responses or
+ * compares them with the backend's. The client never waits for a mirror. Requests with a body of unknown length or over
+ * the limit are not mirrored, because buffering them would delay the request or use too much memory. The policy copies
+ * the request when it runs and sends the copy after all rules have admitted the request, so a mirror never receives a
+ * rejected request.
  */
 import { z } from "zod";
 import type { Exchange } from "../../core/exchange.ts";
@@ -14,9 +15,8 @@ import { addForwarded, type HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
 import { ComparedResponse, compareCopies, expectCopy, watchBackend } from "./compare-responses.ts";
 
-/** Requests with a larger body are not mirrored. */
 const MAX_MIRRORED_BYTES = 256 * 1024;
-/** Concurrent copies per mirror; further ones are dropped. */
+/** Limits the concurrent copies per mirror. Further copies are dropped. */
 const MAX_COPIES = 100;
 const TIMEOUT_MS = 30_000;
 
@@ -110,7 +110,7 @@ function openMirror(
   };
 
   function send(exchange: Exchange, sent: OutgoingCopy): void {
-    // Every n-th request instead of a random choice, so the share is exact even for few requests.
+    // Every n-th request is mirrored instead of a random choice, so the share is exact even for few requests.
     share += percent;
     if (share < 100) return;
     share -= 100;

@@ -39,7 +39,7 @@ export const requestRedirect = definePolicy({
         const scheme = config.scheme ?? request.scheme;
         const authority = config.authority ?? (scheme === request.scheme ? request.host : withoutPort(request.host));
         const target = config.port === undefined ? authority : withPort(authority, config.port, scheme);
-        // HTTP/1.0 requests may have no Host; then the target is relative.
+        // An HTTP/1.0 request may have no Host header; the target is then relative.
         const origin = target === "" ? "" : `${scheme}://${target}`;
         return emptyReply(config.status, { location: `${origin}${path}${query}` });
       },
@@ -47,14 +47,13 @@ export const requestRedirect = definePolicy({
   },
 });
 
-/** Omits the scheme's default port. */
+/** The scheme's default port is omitted. */
 function withPort(authority: string, port: number, scheme: "http" | "https"): string {
   const host = withoutPort(authority);
   if (host === "") return "";
   return port === (scheme === "https" ? 443 : 80) ? host : `${host}:${port}`;
 }
 
-/** A redirect to another scheme uses that scheme's default port, not the client's. */
 function withoutPort(authority: string): string {
   return authority.replace(/:\d+$/, "");
 }

@@ -1,6 +1,4 @@
-/**
- * `responseHeaderModifier`: adds, sets and removes response headers, including those of the gateway's own responses.
- */
+/** `responseHeaderModifier`: adds, sets, and removes response headers, also on responses that the gateway generates. */
 import { headerChanges } from "../../core/header-changes.ts";
 import { definePolicy } from "../../core/policy.ts";
 

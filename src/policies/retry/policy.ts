@@ -1,6 +1,7 @@
 /**
- * `retry`: retries when the backend cannot be reached or responds with one of the listed statuses. A request whose body
- * was not buffered is never retried, and without a listed status only idempotent methods are.
+ * `retry`: retries when the backend cannot be reached or responds with a listed status. A request whose body has
+ * already been streamed is never retried. Methods that are not idempotent are retried only if no connection could be
+ * opened or the status is listed.
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";

@@ -1,7 +1,7 @@
 /**
- * `transformations`: sets headers and bodies of requests and responses from CEL expressions. If the expression of a `set`
- * header fails, the header is removed, because the receiver would take a received value for the gateway's. A failed
- * expression is shown in the trace and never fails the request.
+ * `transformations`: sets headers and bodies of requests and responses from CEL expressions. If the expression of a
+ * `set` header fails, the header is removed, because the receiver would mistake the original value for the gateway's. A
+ * failed expression appears in the trace and never fails the request.
  */
 import { z } from "zod";
 import { type Budget, createBudget, type Expression } from "../../cel/expression.ts";
@@ -105,13 +105,16 @@ function compileValues(
   return Object.entries(values ?? {}).map(([name, source]) => ({ name, value: env.cel(source) }));
 }
 
-/** Drops invalid header values, because values that come from requests must not inject header lines. */
+/** Returns undefined for an invalid header value, so that values from requests cannot inject header lines. */
 function headerText(expression: Expression, exchange: Exchange, budget: Budget): string | undefined {
   const text = evaluatedText(expression, exchange, budget);
   return text !== undefined && isHeaderValue(text) ? text : undefined;
 }
 
-/** The authority follows the Host header. Without a valid one the backend gets its own address, never the client's Host. */
+/**
+ * Keeps the authority equal to the Host header. If that header is invalid, the backend gets its own address, never the
+ * client's Host.
+ */
 function setAuthority({ request }: Exchange): void {
   const host = request.headers.get("host");
   request.host = host !== undefined && isAuthority(host) ? host : "";
