@@ -1,7 +1,7 @@
 /**
- * Access rules for both authorization policies: all `require` rules must be true, no `deny` rule, and one `allow` rule if
- * there are any. Rules fail closed: a `require` or `allow` rule that cannot be evaluated is not true, and a `deny` rule
- * that cannot be evaluated denies.
+ * Access rules for both authorization policies. All `require` rules must be true, all `deny` rules false, and one `allow`
+ * rule true if there are any. Rules fail closed: a `require` or `allow` rule that cannot be evaluated is not true, and a
+ * `deny` rule that cannot be evaluated denies.
  */
 import { z } from "zod";
 import { createBudget, type Expression } from "../../cel/expression.ts";
@@ -30,7 +30,7 @@ export interface AccessRules {
   readonly require: readonly Expression[];
 }
 
-/** `plainMeans` is the kind of a rule without a key; it differs between the two policies. */
+/** `plainMeans` is the kind of a rule without a key. The two authorization policies use different kinds. */
 export function compileAccessRules(
   rules: readonly AccessRule[],
   plainMeans: RuleKind,
@@ -45,7 +45,7 @@ export function compileAccessRules(
   return compiled;
 }
 
-/** Returns the reason for a denial, for the operator; undefined if the request is admitted. */
+/** Returns the reason for a denial, which is only for the operator, or undefined if the request is admitted. */
 export function denial(rules: AccessRules, attributes: Attributes): string | undefined {
   const budget = createBudget();
   for (const rule of rules.deny) {
@@ -71,7 +71,7 @@ export function denial(rules: AccessRules, attributes: Attributes): string | und
     .join("; ")}`;
 }
 
-/** Header and body values may be secrets, so the reason shows only the source of a rule that reads them. */
+/** These values may be secrets, so the reason shows only the source of a rule that reads them. */
 const NOT_SHOWN = ["request.headers", "request.body", "request.uri", "request.pathAndQuery", "response"];
 const MAX_TEXT = 400;
 const TEXTS_AND_WORDS = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\b(?:true|false|null|in)\b|\b\d[\w.]*/g;
@@ -93,7 +93,6 @@ function explained(rule: Expression, attributes: Attributes, verdict = "is not t
 
 interface Known {
   readonly isHidden: boolean;
-  /** Clauses of a rule are the same at each denial. */
   saysNothing(source: string): boolean;
 }
 
@@ -115,7 +114,7 @@ function knownOf(rule: Expression): Known {
   return made;
 }
 
-/** Constants are left out of a reason: `["a"] is ["a"]` explains nothing. */
+/** A constant explains nothing, for example `["a"] is ["a"]`. */
 function isConstant(source: string): boolean {
   return !/[A-Za-z_]/.test(source.replace(TEXTS_AND_WORDS, ""));
 }

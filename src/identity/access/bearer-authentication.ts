@@ -1,7 +1,7 @@
 /**
- * Bearer token authentication for the policies that verify tokens: the three modes, the attributes set on success, and the
- * two 401 responses (RFC 6750 section 3). The client gets a generic error; the detail for the operator names the failed
- * check, the expected and the actual value, and the fix.
+ * Bearer token authentication for the policies that verify tokens, with three modes and two 401 responses (RFC 6750
+ * section 3). The client gets a generic error. The detail for the operator includes the failed check, the expected and
+ * the actual value, and the fix.
  */
 import { z } from "zod";
 import { GatewayError } from "../../core/errors.ts";
@@ -27,7 +27,7 @@ export const authenticationMode = z
   );
 export type AuthenticationMode = z.output<typeof authenticationMode>;
 
-/** An issuer with its own keys. Its tokens are never verified with the keys of another issuer. */
+/** Tokens of this issuer are never verified with the keys of another issuer. */
 export interface AcceptedIssuer {
   readonly verifier: TokenVerifier;
   readonly rules: ClaimRules;
@@ -38,7 +38,7 @@ export interface BearerOptions {
   readonly kind: string;
   readonly mode: AuthenticationMode;
   readonly location: CredentialLocation;
-  /** Accepted issuers; errors mention the first if a token names none of them. */
+  /** If a token names no accepted issuer, errors mention the first one. */
   readonly issuers: readonly [AcceptedIssuer, ...AcceptedIssuer[]];
   /** Attributes of `www-authenticate` after the scheme, for example `resource_metadata="…"`. */
   readonly challenge: string;
@@ -49,15 +49,15 @@ const KEYS_MISSING = "the identity provider's keys are not available yet";
 
 export interface BearerAuthentication {
   request(exchange: Exchange): undefined | Promise<undefined>;
-  /** The same check for a dry run, with a given token or claims and without the signature. */
+  /** Makes the same check for a dry run, with a given token or given claims, and does not verify the signature. */
   assume(exchange: Exchange, given: GivenToken): undefined;
-  /** The same check with recorded claims: issuer, audience and times. */
+  /** Checks the issuer, audience, and times of recorded claims. */
   recall(exchange: Exchange, identity: RecordedIdentity): undefined | Promise<undefined>;
 }
 
 /**
- * Records a request that a permissive policy admits and a strict one would deny. Limits count it, because permissive mode
- * is also used permanently.
+ * Records a request that a permissive policy admits and a strict one would deny. Limits count the request, because some
+ * operators use permissive mode permanently.
  */
 export function toleratedInShadow(exchange: Exchange, kind: string, rule: string, detail = rule): void {
   exchange.deniedInShadow(kind, detail, { rule, isCounted: true });
@@ -124,7 +124,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     return verifier.verify(token, rules);
   }
 
-  /** An unknown key usually means a token of another issuer, so the error names the issuer instead. */
+  /** An unknown key usually means that another issuer signed the token, so the error names the issuer instead. */
   function namingIssuer(verdict: Verdict & { kind: "invalid" }, token: string): Verdict & { kind: "invalid" } {
     const { check } = verdict.problem;
     if (check !== "key" && check !== "issuer") return verdict;
@@ -134,7 +134,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     return { kind: "invalid", problem: issuerProblem(iss, names) };
   }
 
-  /** Selects the issuer by the unverified `iss` claim; the token must then verify with that issuer's keys. */
+  /** Selects the issuer by the unverified `iss` claim. The token must then verify with the keys of that issuer. */
   function issuerOf(iss: unknown): AcceptedIssuer {
     return issuers.find(({ rules }) => rules.issuer === iss) ?? issuers[0];
   }

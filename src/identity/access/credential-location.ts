@@ -1,6 +1,6 @@
 /**
- * The location of a credential in a request: a header with an optional scheme, or a query parameter. A request with two
- * values is rejected, because the gateway and a backend could each use a different one.
+ * The location of a credential in a request, which is a header with an optional scheme or a query parameter. A request
+ * with two values is rejected, because the gateway and a backend could each use a different one.
  */
 import { z } from "zod";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
@@ -21,7 +21,7 @@ export type CredentialLocation = z.output<typeof credentialLocation>;
 
 export const BEARER_LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Bearer " } };
 
-/** The places that must be redacted wherever requests are shown. */
+/** Returns the locations that must be redacted wherever requests are shown. */
 export function credentialPlaces(location: CredentialLocation): CredentialPlaces {
   return "header" in location ? { headers: [location.header.name] } : { parameters: [location.queryParameter.name] };
 }
@@ -29,7 +29,7 @@ export function credentialPlaces(location: CredentialLocation): CredentialPlaces
 export type FoundCredential =
   | { readonly kind: "none" }
   | { readonly kind: "found"; readonly value: string }
-  /** There is a value, but not exactly one credential in the right format. */
+  /** The location has a value, but not exactly one credential in the expected format. */
   | { readonly kind: "bad"; readonly detail: string };
 
 const NONE: FoundCredential = { kind: "none" };
@@ -63,7 +63,7 @@ function readHeader(request: GatewayRequest, name: string, prefix: string): Foun
   }
   if (line === undefined) return NONE;
   if (prefix === "") return line === "" ? NONE : { kind: "found", value: line };
-  // Schemes are case-insensitive (RFC 9110 section 11.1); a different scheme belongs to another mechanism.
+  // Schemes are case-insensitive (RFC 9110 section 11.1). A different scheme is for another authentication mechanism.
   const scheme = prefix.trimEnd();
   if (line.slice(0, scheme.length).toLowerCase() !== scheme.toLowerCase()) return NONE;
   const rest = line.slice(scheme.length);
@@ -75,7 +75,7 @@ function readHeader(request: GatewayRequest, name: string, prefix: string): Foun
   return { kind: "found", value };
 }
 
-/** Matches the exact name only; the pipeline removes the same spelling from requests to backends. */
+/** Matches only the exact name, which is also what the pipeline removes from requests to backends. */
 function readParameter(request: GatewayRequest, name: string): FoundCredential {
   const values = request.query.split("&").filter((part) => part === name || part.startsWith(`${name}=`));
   const [first] = values;

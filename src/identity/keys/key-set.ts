@@ -1,6 +1,6 @@
 /**
- * The keys that a policy trusts: inline, read from a watched file, or fetched from the identity provider
- * (remote-key-set.ts). Lookups are synchronous; only a key that is not known yet makes a request wait.
+ * The keys that a policy trusts, which are inline, read from a watched file, or fetched from the identity provider
+ * (remote-key-set.ts). Lookups are synchronous. A request waits only if its key is unknown.
  */
 import { readFileSync, statSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
@@ -10,23 +10,22 @@ import { detailOf } from "../providers/provider.ts";
 import { failure, type ParsedToken, show, type TokenProblem } from "../tokens/token.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } from "./verification-key.ts";
 
-/** Larger than any real key set, small enough to parse without blocking. */
+/** This is larger than any real key set, and small enough to parse without blocking. */
 export const MAX_KEY_SET_BYTES = 1024 * 1024;
-/** The number of keys tried for a token without a `kid`. */
 const MAX_KEYS_TRIED = 8;
 /** Polling detects renames, symlink swaps and bind mounts, which file events miss. */
 const FILE_POLL_MS = 1_000;
 
 export interface KeySet {
-  /** For messages: a URL, a path, or `inline`. */
+  /** A URL, a path, or `inline`, for messages. */
   readonly description: string;
-  /** Changes with every change of the keys, which invalidates earlier verdicts. */
+  /** Increases with every change of the keys, which invalidates earlier verdicts. */
   readonly generation: number;
-  /** The current keys; undefined if there are none that can still be trusted. */
+  /** Returns undefined if there are no keys that can be trusted. */
   current(): KeyTable | undefined;
-  /** Starts or joins a fetch that may bring a missing key; undefined if none is allowed now. */
+  /** Starts or joins a fetch that may find a missing key. Returns undefined if no fetch is allowed now. */
   refresh(): Promise<void> | undefined;
-  /** When to retry after `current()` was undefined. */
+  /** The delay for a client after `current` returned undefined. */
   retryAfterSeconds(): number;
   report(): Record<string, unknown>;
   close(): void;
@@ -44,12 +43,12 @@ export function createKeyTable(keys: readonly VerificationKey[]): KeyTable {
   return table;
 }
 
-/** Returns the keys that may have signed the token, or a problem if there are none. */
+/** Returns the keys that may have signed the token, or the problem if there are none. */
 export function keysFor(token: ParsedToken, table: KeyTable): readonly VerificationKey[] | TokenProblem {
   const candidates = token.kid === undefined ? [...table.values()].flat() : (table.get(token.kid) ?? []);
   const fitting = candidates.filter((key) => key.algorithms.includes(token.algorithm));
   if (token.kid === undefined) {
-    // Each attempt costs a verification, so the number of keys bounds the cost of a bad token.
+    // Each attempt costs a verification, so the number of keys limits the cost of a bad token.
     if (fitting.length > 0) return fitting.slice(0, MAX_KEYS_TRIED);
     return failure("key", "the token's key is not known", `the token has no kid and no key fits ${token.algorithm}`)
       .problem;
@@ -64,7 +63,7 @@ export function keysFor(token: ParsedToken, table: KeyTable): readonly Verificat
   return failure("key", "the token's key is not known", detail).problem;
 }
 
-/** Throws an Error if the set has no usable key. */
+/** Throws if the set has no usable key. */
 export function createInlineKeySet(value: unknown): KeySet {
   const read = typeof value === "string" ? readKeySet(value) : readKeySetObject(value);
   const table = createKeyTable(requireKeys(read).keys);
@@ -79,7 +78,7 @@ export function createInlineKeySet(value: unknown): KeySet {
   };
 }
 
-/** Throws an Error if the file cannot be read now. Later errors keep the last valid keys. */
+/** Throws if the file cannot be read when it is opened. Later errors keep the last valid keys. */
 export function openFileKeySet(path: string, env: { clock: Clock; logger: Logger }): KeySet {
   let stamp = fileStamp(path);
   let table = createKeyTable(readKeyFile(path).keys);
@@ -113,7 +112,7 @@ export function openFileKeySet(path: string, env: { clock: Clock; logger: Logger
   };
 }
 
-/** Fails at load instead of rejecting every token later. */
+/** Throws at load instead of letting every token be rejected later. */
 export function requireKeys(read: ReadKeys): ReadKeys {
   if (read.keys.length > 0) return read;
   const reasons = read.skipped.length > 0 ? `: ${read.skipped.slice(0, 3).join("; ")}` : "";
@@ -132,7 +131,10 @@ function readable<Value>(path: string, read: () => Value): Value {
   }
 }
 
-/** Changes when the content may have changed. Throws for files that would block (a FIFO) or are too large. */
+/**
+ * The stamp changes when the content may have changed. Throws if the file is too large or reading it could block, like
+ * a FIFO.
+ */
 function fileStamp(path: string): string {
   const stat = readable(path, () => statSync(path));
   if (!stat.isFile()) throw new Error(`cannot read ${path}: it is not a regular file`);

@@ -1,6 +1,7 @@
 /**
- * The source of a policy's keys, configured (`jwks`) or derived from the provider, and the token verifier for it. All
- * policies with the same source share a verifier, which survives reloads and is closed when no policy uses it.
+ * Selects the source of a policy's keys, configured (`jwks`) or derived from the provider, and creates its token
+ * verifier. All policies with the same source share a verifier, which survives reloads and is closed when no policy
+ * uses it.
  */
 import { z } from "zod";
 import { urlLabel } from "../../base/url-label.ts";
@@ -32,7 +33,7 @@ export type KeySource =
   | { readonly kind: "url"; readonly url: string }
   | { readonly kind: "file"; readonly path: string }
   | { readonly kind: "inline"; readonly value: unknown }
-  /** The `jwks_uri` of the provider's metadata. */
+  /** Uses the `jwks_uri` of the provider's metadata. */
   | { readonly kind: "discovered"; readonly issuer: string };
 
 export type JwksConfig = z.output<typeof jwksSetting>;
@@ -51,7 +52,6 @@ function givenKeys(jwks: JwksConfig): KeySource {
   return { kind: "inline", value: jwks };
 }
 
-/** Whether the string is a path: neither inline JSON nor a URL. */
 function isFileText(text: string): boolean {
   return !text.trimStart().startsWith("{") && !/^https?:/i.test(text);
 }
@@ -80,7 +80,7 @@ export function keepVerifier(source: KeySource, discovery: Discovery | undefined
   }
 }
 
-/** A verifier with the configured keys. The issuer can be any name, not only a URL. */
+/** Creates a verifier with configured keys, for which the issuer can be any name, not only a URL. */
 export function keepGivenVerifier(jwks: JwksConfig, env: CompileEnv): TokenVerifier {
   return keepVerifier(givenKeys(jwks), undefined, env);
 }

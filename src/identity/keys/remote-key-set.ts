@@ -1,7 +1,7 @@
 /**
- * A key set of an identity provider. It is fetched in the background, refreshed by its cache headers, kept while the
- * provider is down, and fetched again when a token names an unknown key. Unknown keys cause at most one extra fetch in
- * 30 s; failed attempts count, too.
+ * The key set of an identity provider. It is fetched in the background, refreshed according to its cache headers, kept
+ * while the provider is down, and fetched again when a token names an unknown key. Unknown keys cause at most one extra
+ * fetch in 30 s, including failed attempts.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -18,7 +18,7 @@ const UNKNOWN_KEY_COOLDOWN_MS = 30_000;
 const MAX_RETRY_MS = 30_000;
 
 export interface RemoteKeySetOptions {
-  /** For messages; the URL, if it is known from the start. */
+  /** The URL, if it is known from the start, for messages. */
   readonly description: string;
   /** Resolves the URL of the keys before every fetch, because the provider's metadata may change it. */
   readonly locate: () => Promise<string>;
@@ -50,7 +50,7 @@ class RemoteKeySet implements KeySet {
   constructor(options: RemoteKeySetOptions) {
     this.#options = options;
     this.description = options.description;
-    // Not fetched immediately, because validating a configuration opens and closes key sets.
+    // The first fetch waits for the next timer tick, because validating a configuration opens and closes key sets.
     this.#nextMs = options.clock.monotonicMs();
     this.#timer = options.clock.after(0, () => void this.#load());
   }
@@ -65,7 +65,7 @@ class RemoteKeySet implements KeySet {
     if (this.#attempts === 0) return this.#load();
     const nowMs = this.#options.clock.monotonicMs();
     if (nowMs - this.#unknownKeyMs < UNKNOWN_KEY_COOLDOWN_MS) return undefined;
-    // Without any keys the background fetches are already running, and tokens must not add more.
+    // Without keys, background fetches are already running, and tokens must not cause more.
     if (this.current() === undefined) return undefined;
     this.#unknownKeyMs = nowMs;
     return this.#load();
@@ -89,7 +89,10 @@ class RemoteKeySet implements KeySet {
     this.#timer.cancel();
   }
 
-  /** Single flight. Waiting ends after the timeout of one fetch, even if resolving the URL took longer. */
+  /**
+   * All callers share one fetch. They wait at most for the timeout of one fetch, even if resolving the URL takes
+   * longer.
+   */
   #load(): Promise<void> {
     if (this.#closed) return Promise.resolve();
     if (this.#inFlight !== undefined) return this.#inFlight;
@@ -112,7 +115,7 @@ class RemoteKeySet implements KeySet {
       const url = await this.#options.locate();
       const request = { url, timeoutMs: KEY_FETCH_TIMEOUT_MS, maxBytes: MAX_KEY_SET_BYTES };
       const response = await this.#options.fetch(request);
-      // Redirects are not followed; they fail like any other status.
+      // Redirects are not followed and fail like any other status.
       if (response.status !== 200) throw new Error(`${urlLabel(url)} returned status ${response.status}`);
       if (this.#closed) return;
       this.#adopt(response);
@@ -125,7 +128,7 @@ class RemoteKeySet implements KeySet {
       this.#failures += 1;
       this.#lastError = detailOf(error);
       const fields = { source: this.description, error: this.#lastError, stale: this.#table !== undefined };
-      // Logged once per outage.
+      // Only the first failure of an outage is logged as a warning.
       if (this.#failures === 1) logger.warn("key set cannot be fetched; retrying in the background", fields);
       else logger.debug("key set still cannot be fetched", fields);
       this.#schedule(Math.min(MAX_RETRY_MS, 1000 * 2 ** Math.min(this.#failures - 1, 10)));

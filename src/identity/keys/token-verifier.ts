@@ -1,6 +1,6 @@
 /**
- * Verifies bearer tokens with one key set. A signature is verified once, and the verdict is cached under the token's digest
- * (the token itself is not kept). Issuer, audience and times are checked on every request, so policies can share a key set
+ * Verifies bearer tokens with one key set. A signature is verified once, and the verdict is cached under the token's
+ * digest, without the token. Issuer, audience, and times are checked on every request, so policies can share a key set
  * and a token is rejected as soon as it expires. Verification is synchronous unless keys are missing.
  */
 import { hash } from "node:crypto";
@@ -19,13 +19,13 @@ import {
 import { type KeySet, keysFor } from "./key-set.ts";
 import { type VerificationKey, verifySignature } from "./verification-key.ts";
 
-/** About 2 KiB each, at most 16 MiB. */
+/** An entry takes about 2 KiB, so the cache uses at most 16 MiB. */
 const MAX_CACHED_TOKENS = 8_192;
 
 export type Verdict =
   | { readonly kind: "valid"; readonly claims: TokenClaims; readonly principal: string }
   | { readonly kind: "invalid"; readonly problem: TokenProblem }
-  /** There are no keys to verify with. */
+  /** No keys are available for the verification. */
   | { readonly kind: "unavailable"; readonly retryAfterSeconds: number; readonly detail: string };
 
 type ValidVerdict = Extract<Verdict, { kind: "valid" }>;
@@ -44,7 +44,7 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
       verified.clear();
       generation = keySet.generation;
     }
-    // Keys that are too stale to trust also invalidate the cached verdicts.
+    // Keys that are too stale to be trusted also invalidate the cached verdicts.
     if (keySet.current() === undefined) verified.clear();
     const digest = hash("sha256", token, "base64");
     const known = verified.get(digest);
@@ -56,7 +56,7 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
     if (verdict.kind === "valid") return remember(digest, verdict, rules);
     if (verdict.kind === "invalid" && verdict.problem.check !== "key") return verdict;
 
-    // An unknown key may have been published since, so fetch once, within the key set's limits.
+    // The key may have been published recently, so fetch once, within the key set's limits.
     const fetching = keySet.refresh();
     if (fetching === undefined) return verdict;
     return fetching.then(() => {
@@ -79,7 +79,7 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
       return { kind: "valid", claims, principal: tokenPrincipal(claims, text) };
     }
     const detail = `the signature does not match ${keysTried(token, keys.length)} of ${keySet.description}`;
-    // Without a `kid`, the right key may have been published since.
+    // Without a `kid`, the signing key may be one that was published recently.
     if (token.kid === undefined)
       return { kind: "invalid", problem: failure("key", "the token's key is not known", detail).problem };
     return { kind: "invalid", problem: failure("signature", "the token's signature is not valid", detail).problem };
@@ -87,7 +87,7 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
 
   function remember(digest: string, verdict: ValidVerdict, rules: ClaimRules): Verdict {
     const judgement = judged(verdict, rules);
-    // Only accepted tokens are cached; others would evict tokens that are in use.
+    // Only accepted tokens are cached, because others would evict tokens that are in use.
     if (judgement.kind === "valid" && keySet.generation === generation) verified.set(digest, verdict);
     return judgement;
   }

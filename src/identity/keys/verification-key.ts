@@ -1,7 +1,7 @@
 /**
- * The public keys of a key set, imported for verification (RFC 7517). Keys that cannot have signed an access token are
- * skipped with a reason: shared secrets, encryption keys, short RSA keys, unknown curves. Signature checks are synchronous:
- * that costs half as much as the promise-based API, and each token is checked once because verdicts are cached.
+ * Imports the public keys of a key set for verification (RFC 7517). Keys that cannot have signed an access token are
+ * skipped with a reason, such as shared secrets, encryption keys, short RSA keys, and unknown curves. Signature checks
+ * are synchronous, which costs half as much as the promise-based API.
  */
 
 import { constants, createPublicKey, type KeyObject, verify } from "node:crypto";
@@ -9,11 +9,10 @@ import { lookupTable } from "../../base/lookup-table.ts";
 import { parseBounded } from "../../json/json.ts";
 import { ALGORITHMS, type Algorithm, type ParsedToken } from "../tokens/token.ts";
 
-/** The minimum of RFC 7518 section 3.3. */
+/** RFC 7518 section 3.3 requires this minimum. */
 const MIN_RSA_BITS = 2048;
-/** OpenSSL's own limit. */
+/** OpenSSL has the same limit. */
 const MAX_RSA_BITS = 16_384;
-/** More keys than any provider has. */
 export const MAX_KEYS = 100;
 
 export interface VerificationKey {
@@ -72,12 +71,11 @@ export function verifySignature(token: ParsedToken, key: VerificationKey): boole
     }
     return verify(hash, signed, { key: key.key, dsaEncoding: "ieee-p1363" }, signature);
   } catch {
-    // A malformed signature is invalid.
     return false;
   }
 }
 
-/** Only these members are imported, so private parts of a key are never loaded. */
+/** Only these members are imported, so the private members of a key are never loaded. */
 const PUBLIC_MEMBERS = lookupTable<readonly string[]>({
   RSA: ["n", "e"],
   EC: ["crv", "x", "y"],

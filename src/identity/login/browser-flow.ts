@@ -1,19 +1,19 @@
 /**
- * CSRF and cookie protection for browser flows (`oidc` sign-ins, the pages where users connect MCP accounts, the web UI).
- * Requests must come from a page of the gateway's origin, and where browsers support it, other hosts cannot set the
- * cookies. Backends never receive these cookies.
+ * CSRF and cookie protection for browser flows (`oidc` sign-ins, the pages where users connect MCP accounts, and the
+ * web UI). Requests must come from a page of the gateway's origin, and in browsers that support it, other hosts cannot
+ * set the cookies. Backends never receive these cookies.
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
 
-/** All cookies of the gateway have this prefix, after `__Host-` with TLS. */
+/** All cookies of the gateway have this prefix, after `__Host-` if TLS is used. */
 const OWN_PREFIX = "gateway_";
-/** Other hosts of a domain can add cookies of the same name over plain HTTP; cookies beyond this number are ignored. */
+/** Other hosts of a domain can add cookies of the same name over plain HTTP. Cookies beyond this number are ignored. */
 const MAX_SAME_NAME = 8;
 
 /**
- * Returns undefined if a page of `origin` sent the request, otherwise the reason for the log. Browsers send `Origin` with
- * every unsafe method, so a request without it is rejected, too.
+ * Returns undefined if a page of `origin` sent the request, otherwise the reason for the log. Browsers send `Origin`
+ * with every unsafe method, so a request without it is also rejected.
  */
 export function foreignOrigin({ headers }: GatewayRequest, origin: string): string | undefined {
   const [from, ...more] = headers.getAll("origin");
@@ -25,8 +25,9 @@ export function foreignOrigin({ headers }: GatewayRequest, origin: string): stri
 }
 
 /**
- * A cookie for the host of `url`, the gateway's URL in browsers. With TLS, the `__Host-` prefix (which requires `Path=/`)
- * prevents other hosts of the domain from setting it. Without a `Domain` attribute browsers send it only to this host.
+ * A cookie for the host of `url`, which is the gateway's URL in browsers. With TLS, the `__Host-` prefix (which
+ * requires `Path=/`) prevents other hosts of the domain from setting it. Without a `Domain` attribute, browsers send it
+ * only to this host.
  */
 export class BrowserCookie {
   readonly name: string;
@@ -38,15 +39,14 @@ export class BrowserCookie {
   }
 
   /**
-   * The value of `set-cookie`. It is `Lax`, not `Strict`, because browsers must send it when they return from the identity
-   * provider. Unsafe requests are checked by their origin in addition.
+   * Returns the value of `set-cookie`. The cookie is `Lax`, not `Strict`, because browsers must send it when they
+   * return from the identity provider. The origin of unsafe requests is checked separately.
    */
   line(value: string, maxAgeSeconds: number): string {
     const flags = `Path=/; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Lax${this.#isSecure ? "; Secure" : ""}`;
     return `${this.name}=${value}; ${flags}`;
   }
 
-  /** The value of `set-cookie` that deletes the cookie. */
   clearing(): string {
     return this.line("", 0);
   }
@@ -61,7 +61,6 @@ export class BrowserCookie {
   }
 }
 
-/** Removes the gateway's cookies from a request to a backend. */
 export function withholdOwnCookies(headers: HeaderList): void {
   if (!headers.has("cookie") || !headers.getAll("cookie").some((line) => line.includes(OWN_PREFIX))) return;
   const others = cookiePairs(headers).filter((pair) => !/^(?:__Host-)?gateway_/.test(pair));

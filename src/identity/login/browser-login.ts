@@ -1,7 +1,7 @@
 /**
- * Browser sign-in with OpenID Connect (authorization code with PKCE): the redirect to the identity provider, and the
- * callback that exchanges the code for an ID token. The state is kept in a signed cookie, so abandoned sign-ins use no
- * memory. Each error explains the reason and the fix.
+ * Browser sign-in with OpenID Connect (authorization code with PKCE). It redirects to the identity provider and
+ * exchanges the callback's code for an ID token. The state is kept in a signed cookie, so abandoned sign-ins use no
+ * memory.
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -19,11 +19,11 @@ import { providerError } from "../providers/provider.ts";
 import { readUnverified, show } from "../tokens/token.ts";
 import { BrowserCookie } from "./browser-flow.ts";
 
-/** How long a sign-in may take; one with a second factor takes minutes. */
+/** A sign-in with a second factor takes minutes. */
 const LOGIN_MS = 600_000;
 const TIMEOUT_MS = 10_000;
 const MAX_ANSWER_BYTES = 256 * 1024;
-/** Concurrent sign-ins per browser; more cookies would make requests too long. */
+/** Limits the concurrent sign-ins per browser, because each adds a cookie to every request. */
 const SLOTS = 4;
 /** A longer return path is dropped, because cookies are limited to 4 KiB. */
 const MAX_RETURN_CHARS = 1_500;
@@ -40,7 +40,7 @@ export interface BrowserLoginOptions {
   readonly discovery: Discovery;
   readonly verifier: TokenVerifier;
   readonly signingKey: SigningKey;
-  /** Remembers completed sign-ins, so that none is completed twice. */
+  /** Records completed sign-ins, so that none is completed twice. */
   readonly store: Store;
   readonly fetch: Fetch;
   readonly clock: Clock;
@@ -49,18 +49,17 @@ export interface BrowserLoginOptions {
 export interface SignedIn {
   readonly claims: Claims;
   readonly principal: string;
-  /** The page that the user requested. */
+  /** The page that the user requested before the sign-in. */
   readonly returnTo: string;
   /** The `set-cookie` value that deletes the state cookie. */
   readonly clearing: string;
 }
 
 export interface BrowserLogin {
-  /** Redirects to the identity provider. */
   begin(request: GatewayRequest): Promise<Reply>;
   /** Handles the callback. Rejects with a GatewayError that explains the problem. */
   finish(request: GatewayRequest): Promise<SignedIn>;
-  /** The provider's logout URL; undefined if its metadata has none. */
+  /** Returns the provider's logout URL, or undefined if its metadata has none. */
   endSessionUrl(): Promise<string | undefined>;
 }
 
@@ -114,7 +113,10 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     return `${origin}${target.length > MAX_RETURN_CHARS ? "/" : target}`;
   }
 
-  /** Other hosts of the domain may have set cookies of the same name; only one that the gateway signed for this state counts. */
+  /**
+   * Other hosts of the domain may have set cookies of the same name. Only a cookie that the gateway signed for this
+   * state is accepted.
+   */
   function wayOf(request: GatewayRequest, state: string): OnTheWay {
     const cookies = /^[0-9][A-Za-z0-9_-]+$/.test(state) ? cookieOf(state).read(request.headers) : [];
     const ways = cookies.flatMap((value) => {
@@ -134,7 +136,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     return way;
   }
 
-  /** Prevents replays of the cookie after the sign-in. Only successful sign-ins are remembered. */
+  /** Prevents a replay of the cookie after the sign-in. Only successful sign-ins are recorded. */
   async function finishOnce({ state, untilMs }: OnTheWay): Promise<void> {
     const key = `${realm}.${createHash("sha256").update(state).digest("base64url")}`;
     if (!(await finished.replace(key, undefined, "1", { expiresAtMs: untilMs })))
@@ -150,7 +152,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
       const description = answer.get("error_description");
       throw failed(`the identity provider answered ${shown(problem)}${description ? `: ${shown(description)}` : ""}`);
     }
-    // Prevents mix-up attacks with the response of another provider (RFC 9207).
+    // The check prevents mix-up attacks with the response of another provider (RFC 9207).
     const iss = answer.get("iss");
     if (iss !== null && iss !== issuer)
       throw failed(

@@ -1,7 +1,7 @@
 /**
- * Receives the provider's callback on behalf of clients that log in as the operator's client (RFC 6749 section 4.1.2). The
- * provider knows a single redirect URI, and clients see the gateway as `iss`, as in its metadata (RFC 9207). Because the
- * provider cannot check the client's redirect URI, the gateway does: it redirects only to addresses in the configuration or
+ * Receives the provider's callback on behalf of clients that log in as the operator's client (RFC 6749 section 4.1.2).
+ * The provider has a single redirect URI, and clients see the gateway as `iss`, as in its metadata (RFC 9207). Because
+ * the provider cannot check the client's redirect URI, the gateway redirects only to addresses in the configuration or
  * in the client's metadata document, only with PKCE, and only with a state that it signed.
  */
 import type { SigningKey } from "../../store/signing-key.ts";
@@ -10,24 +10,22 @@ import { OAuthRequestError } from "../providers/provider.ts";
 import { isLoopbackAddress, isSameAddress } from "./client-metadata.ts";
 import { gatewayEndpoints, resourceSuffix } from "./well-known.ts";
 
-/** How long a user may take at the provider. */
+/** Limits how long the user may take at the provider. */
 const LOGIN_SECONDS = 3_600;
 const MAX_STATE_CHARS = 2_048;
 const MAX_ADDRESS_CHARS = 2_048;
 const STATE = /^([\w-]{1,12000})\.([\w-]{22})$/;
-/** Callback parameters that are forwarded to the client. */
 const PASSED_ON = ["code", "error", "error_description", "error_uri"];
-/** Rejected, because they could replace the parameters that are checked here. */
+/** These parameters are rejected, because they could replace the parameters that are checked here. */
 const REFUSED = ["request", "request_uri"];
 
-/** Matches any loopback address of the user's machine. */
+/** Allows any loopback address of the user's machine. */
 export const LOOPBACK = "loopback";
 
 export interface ClientCallbackOptions {
   readonly clientId: string;
   /** Allowed redirect addresses, or `loopback`. */
   readonly redirectUris: readonly string[];
-  /** The provider's issuer. */
   readonly issuer: string;
   readonly resource: string;
   readonly key: SigningKey;
@@ -35,16 +33,21 @@ export interface ClientCallbackOptions {
 }
 
 export interface ClientCallback {
-  /** Members to add to the gateway's metadata. */
+  /** Members that are added to the gateway's metadata. */
   readonly metadata: Readonly<Record<string, unknown>>;
-  /** Returns the query for the provider. `isKnown`: the client's document lists the address and its id is already replaced. */
+  /**
+   * Returns the query for the provider. `isKnown` means that the client's document lists the address and the client id
+   * is already replaced.
+   */
   authorize(query: string, suffix: string, isKnown: boolean): string;
   token(form: string): string;
-  /** Returns the redirect from the callback to the client. `sendsIss`: the provider's metadata promises `iss`. */
+  /**
+   * Returns the redirect from the callback to the client. `sendsIss` means that the provider's metadata promises `iss`.
+   */
   leadBack(query: string, sendsIss: boolean): string;
 }
 
-/** The redirect URI that the operator registers at the provider. */
+/** Returns the redirect URI that the operator registers at the provider. */
 export function callbackAddress(resource: string): string {
   return gatewayEndpoints(new URL(resource).origin, resourceSuffix(resource)).callback;
 }
@@ -130,7 +133,7 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
 
 type Sealed = readonly [address: string, state: string | null, suffix: string, until: number];
 
-/** Case-insensitive; duplicates were rejected before. */
+/** Names are compared case-insensitively. Duplicates must already be rejected. */
 function parameterOf(pairs: readonly FormPair[], name: string): string | undefined {
   return pairs.find((pair) => pair.name.toLowerCase() === name)?.value;
 }

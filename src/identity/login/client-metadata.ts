@@ -1,7 +1,8 @@
 /**
- * Client id metadata documents: the client's id is the URL of a document that describes it, so it needs no registration.
- * The document must be on a configured host (against SSRF) and contain its own URL, and a login may redirect only to an
- * address that it lists. At the provider, the client uses the operator's client id.
+ * Supports client id metadata documents, in which the client's id is the URL of a document that describes the client,
+ * so the client needs no registration. The document must be on a configured host (to prevent SSRF) and contain its own
+ * URL, and a login may redirect only to an address in the document. At the provider, the client uses the operator's
+ * client id.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -13,7 +14,6 @@ const FETCH_MS = 5_000;
 const MAX_DOCUMENT_BYTES = 64 * 1024;
 const MAX_KEPT_DOCUMENTS = 256;
 const KEPT_MS = 600_000;
-/** How long a failed fetch is cached. */
 const FAILED_MS = 10_000;
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
@@ -27,9 +27,12 @@ export interface ClientMetadataOptions {
 }
 
 export interface ClientMetadata {
-  /** Rewrites the query of an authorize request for the provider. `allow` is called before anything is fetched. */
+  /**
+   * Rewrites the query of an authorize request for the provider. `allow` is called before anything is fetched, and may
+   * throw.
+   */
   authorize(query: string, allow: () => void): Promise<string>;
-  /** The same for the form of a token request. */
+  /** Rewrites the form of a token request in the same way. */
   token(form: string): string;
 }
 
@@ -69,7 +72,7 @@ export function createClientMetadata({ hosts, clientId, fetch, clock }: ClientMe
   };
 }
 
-/** Returns the URL in `client_id`; undefined for an ordinary id. */
+/** Returns the URL in `client_id`, or undefined for an ordinary id. */
 function documentUrl(pairs: readonly FormPair[], hosts: readonly string[]): string | undefined {
   const ids = pairs.filter(({ name }) => name.toLowerCase() === "client_id");
   const id = ids[0]?.value;
@@ -105,14 +108,17 @@ async function readUris(url: string, fetch: Fetch): Promise<readonly string[]> {
   return Array.isArray(uris) ? uris.filter((uri) => typeof uri === "string") : [];
 }
 
-/** Whether the address is on the user's machine, with any port and path. */
+/** Accepts any port and path on the user's machine. */
 export function isLoopbackAddress(address: string): boolean {
   if (!URL.canParse(address) || address.includes("#")) return false;
   const { protocol, hostname, username, password } = new URL(address);
   return protocol === "http:" && LOOPBACK.test(hostname) && username === "" && password === "";
 }
 
-/** Exact comparison, but on loopback any port matches, because clients use a free one (RFC 8252 section 7.3). */
+/**
+ * Compares addresses exactly, except that any port matches on loopback, because clients use a free one (RFC 8252
+ * section 7.3).
+ */
 export function isSameAddress(named: string, asked: string): boolean {
   if (named === asked) return true;
   if (!URL.canParse(named) || !URL.canParse(asked)) return false;

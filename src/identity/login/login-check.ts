@@ -1,7 +1,7 @@
 /**
- * `gwctl auth check`: performs the steps of a login against the real provider, without a user or a running gateway, and
- * reports for each whether it works or how to fix it. It registers a client as MCP clients do and deletes it at once. The
- * audience is checked only if a token is given.
+ * Implements `gwctl auth check`, which performs the steps of a login against the real provider, without a user or a
+ * running gateway, and reports for each step whether it works or how to fix it. The check registers a client as MCP
+ * clients do and deletes it immediately. The audience is checked only if a token is given.
  */
 
 import type { Fetch } from "../../http/fetch.ts";
@@ -79,7 +79,7 @@ export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<Lo
   if (options.gateway) yield* gatewayLegs(options, options.gateway.hasCors);
 }
 
-/** A tenant's tokens have one of two exact issuers, although metadata exists for other spellings, too. */
+/** A tenant's tokens have one of two exact issuers, although metadata also exists for other spellings. */
 function tenantIssuerLeg(issuer: string, provider: IdentityProvider): LoginLeg | undefined {
   if (provider.name !== "idp_tenant" || issuer === provider.discoveredIssuer) return undefined;
   const { pathname } = new URL(issuer);
@@ -92,7 +92,7 @@ function tenantIssuerLeg(issuer: string, provider: IdentityProvider): LoginLeg |
   );
 }
 
-/** Clock skew makes the gateway reject new tokens or accept expired ones. */
+/** With clock skew, the gateway rejects new tokens or accepts expired ones. */
 function* clockLeg(date: string | undefined, nowMs: number): Generator<LoginLeg> {
   const aheadSeconds = date === undefined ? Number.NaN : Math.round((Date.parse(date) - nowMs) / 1000);
   if (!(Math.abs(aheadSeconds) > LEEWAY_SECONDS)) return;
@@ -123,7 +123,7 @@ async function readKeys(
 
 function pkceLeg(provider: IdentityProvider, discovered: Discovered): LoginLeg {
   const methods = discovered.code_challenge_methods_supported;
-  // The tenant provider supports S256 without advertising it; the gateway advertises it instead.
+  // The tenant provider supports S256 but does not advertise it. The gateway advertises it instead.
   if (provider.name === "idp_tenant" || (Array.isArray(methods) && methods.includes("S256")))
     return { leg: "pkce", ok: true, message: "S256 is supported" };
   return failed(

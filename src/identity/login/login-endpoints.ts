@@ -1,7 +1,7 @@
 /**
- * The login endpoints of a protected route, which need no token: metadata documents, client registration, and the proxied
- * authorize and token endpoints. Requests to the provider carry no cookies and no forwarding headers, and only the status,
- * the body and its content type come back.
+ * The login endpoints of a protected route, which need no token: metadata documents, client registration, and the
+ * proxied authorize and token endpoints. Requests to the provider carry no cookies and no forwarding headers, and only
+ * the status, the body, and the headers that describe the body are returned to the client.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -30,18 +30,18 @@ import type { ClientCallback } from "./client-callback.ts";
 import type { ClientMetadata } from "./client-metadata.ts";
 import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
 
-/** Much larger than any real registration or token request. */
+/** Real registration and token requests are much smaller. */
 export const MAX_LOGIN_BODY_BYTES = 64 * 1024;
 const MAX_ANSWER_BYTES = 1024 * 1024;
 const PROVIDER_TIMEOUT_MS = 10_000;
 
 export interface LoginEndpointsOptions {
-  /** The gateway's origin for clients. */
+  /** The gateway's origin as clients see it. */
   readonly base: string;
   readonly provider: IdentityProvider;
   readonly discovery: Discovery;
   readonly resourceDocument: Readonly<Record<string, unknown>>;
-  /** Removes the scopes from the server metadata, too, because clients fall back to those. */
+  /** Also removes the scopes from the server metadata, because clients fall back to those. */
   readonly wantsNoScopes?: boolean;
   readonly limit: LoginLimit;
   /** Set if client id metadata documents are accepted. */
@@ -96,7 +96,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     const url = provider.registrationUrl?.(metadata);
     if (url === undefined)
       throw new GatewayError("not_found", { detail: "the identity provider does not support client registration" });
-    // Serialized from the checked value, so that the provider cannot parse the original text differently.
+    // The checked value is serialized again, so that the provider cannot parse the original text differently.
     const body = Buffer.from(JSON.stringify(provider.fitRegistration?.(registration) ?? registration));
     const authorization = provider.takesInitialAccessToken ? exchange.request.headers.get("authorization") : undefined;
     const headers = { "content-type": "application/json", ...(authorization === undefined ? {} : { authorization }) };
@@ -106,7 +106,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     return passThrough({ ...response, body: await completed(response.body, metadata) });
   }
 
-  /** Returns the provider's response, with the changes of the completion request. */
+  /** Sends the provider's completion request and returns the registration response with its changes. */
   async function completed(body: Buffer, metadata: Discovered): Promise<Buffer> {
     const { completion } = provider;
     const client = parseBoundedObject(body);
@@ -152,7 +152,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
 
   async function token(login: ProxiedLogin, exchange: Exchange): Promise<Reply> {
     const type = "application/x-www-form-urlencoded";
-    // latin1 preserves the bytes of everything that is not changed.
+    // latin1 preserves all bytes that are not changed.
     const form = bodyOf(exchange, type, "invalid_request").toString("latin1");
     const authorization = exchange.request.headers.get("authorization");
     const known = options.clientMetadata?.token(form) ?? form;
@@ -240,7 +240,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
   };
 }
 
-/** OAuth errors of the client become OAuth responses; all other errors are rendered as usual. */
+/** OAuth errors of the client become OAuth responses. All other errors are rethrown. */
 function asReply(error: unknown): Reply {
   if (error instanceof OAuthRequestError) {
     return jsonReply(
@@ -250,7 +250,7 @@ function asReply(error: unknown): Reply {
     );
   }
   if (!(error instanceof GatewayError)) throw error;
-  // With CORS headers, browser clients can read the error instead of seeing a network failure.
+  // With CORS headers, browser clients can read the error instead of reporting a network failure.
   const { code, message, detail, headers, cause } = error;
   throw new GatewayError(code, { message, cause, ...(detail && { detail }), headers: { ...ANY_ORIGIN, ...headers } });
 }
@@ -264,7 +264,7 @@ function preflight(allowed: readonly string[]): Reply {
   });
 }
 
-/** Forwards only headers that describe the body: no cookies, connection or policy headers of the provider. */
+/** Drops the provider's cookies, connection headers, and policy headers. */
 function passThrough(response: FetchResponse): Reply {
   const headers = HeaderList.of(ANY_ORIGIN);
   for (const name of ["content-type", "cache-control", "pragma", "retry-after", "www-authenticate"]) {
@@ -276,7 +276,7 @@ function passThrough(response: FetchResponse): Reply {
   return { status: response.status, headers, body: response.body, confidential: true };
 }
 
-/** The pipeline has buffered the body (see `bodyBytes` in the policy), with its timeouts and `100 Continue`. */
+/** The pipeline has already buffered the body (see `bodyBytes` in the policy). */
 function bodyOf(exchange: Exchange, type: string, error: "invalid_request" | "invalid_client_metadata"): Buffer {
   const { body, headers } = exchange.request;
   const sent = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
@@ -288,7 +288,7 @@ function bodyOf(exchange: Exchange, type: string, error: "invalid_request" | "in
 }
 
 function loginOf(provider: IdentityProvider): ProxiedLogin {
-  // These paths exist only for providers with a proxied login (well-known.ts), so this is a defect.
+  // These paths exist only for providers with a proxied login (well-known.ts).
   if (!provider.login) throw new Error(`${provider.name} has no proxied login`);
   return provider.login;
 }
@@ -296,7 +296,7 @@ function loginOf(provider: IdentityProvider): ProxiedLogin {
 const MAX_DEPTH = 16;
 const MAX_REDIRECT_URIS = 50;
 
-/** Schemes that execute or read something instead of opening the client application. */
+/** These schemes execute or read something instead of opening the client application. */
 const DANGEROUS_SCHEMES = new Set([
   "about:",
   "blob:",
@@ -340,7 +340,7 @@ function checkRedirectUris(uris: unknown): void {
   }
 }
 
-/** Allows https, http on loopback, and private-use schemes (RFC 8252), without fragment or wildcard. */
+/** Allows https, http on loopback, and private-use schemes (RFC 8252), without a fragment or wildcard. */
 function redirectUriProblem(uri: string): string | undefined {
   let url: URL;
   try {
@@ -367,7 +367,7 @@ const REQUESTS_PER_MINUTE = 600;
 const WINDOW_MS = 60_000;
 
 export interface LoginLimit {
-  /** Throws a 429 when the listener's limit per minute is reached. */
+  /** Throws a 429 error if the listener has reached its limit per minute. */
   take(listener: string): void;
 }
 

@@ -1,6 +1,4 @@
-/**
- * The options of a login check, and the result of one step in `gwctl auth check`: whether it works, or how to fix it.
- */
+/** The options of a login check, and the result of one step of `gwctl auth check`. */
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import type { keySourceOf } from "../keys/key-source.ts";
@@ -23,15 +21,14 @@ export interface LoginCheckOptions {
   readonly policy: LoginPolicy;
   readonly fetch: Fetch;
   readonly clock: Clock;
-  /** Reads a key file that the policy names. */
   readFile(path: string): string;
-  /** Settings of the route; undefined if only the provider is checked. */
+  /** Settings of the route, or undefined if only the provider is checked. */
   readonly gateway?: { readonly hasCors: boolean } | undefined;
   /** An access token from a real login. */
   readonly token?: string | undefined;
 }
 
-/** The limits of each request to the provider. */
+/** These limits apply to each request to the provider. */
 export const LEG_LIMITS = { timeoutMs: 10_000, maxBytes: 1024 * 1024 };
 
 export interface LoginLeg {
@@ -57,7 +54,7 @@ export function textOf(response: FetchResponse): string {
   return response.body.toString("utf8").replace(/\s+/g, " ").slice(0, 300);
 }
 
-/** The provider rejected the request: shows its error, or the explanation if the error is known. */
+/** Shows the provider's error, or its explanation if the error is known. */
 export function refusedLeg(leg: LoginLeg["leg"], response: FetchResponse): LoginLeg {
   const text = `${textOf(response)} ${response.headers.get("location") ?? ""}`.trim();
   const fault: ProviderFault | undefined = providerFault(text);

@@ -1,6 +1,6 @@
 /**
- * Tries a login at the real provider as far as possible without a user: it registers a client and deletes it at once,
- * requests the login page and checks its redirect, or exchanges an invalid code.
+ * Tries a login at the real provider as far as possible without a user. It registers a client and deletes it
+ * immediately, requests the login page and checks its redirect, or exchanges an invalid code.
  */
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { type Discovered, detailOf, type IdentityProvider, type RegisteredClient } from "../providers/provider.ts";
@@ -8,9 +8,9 @@ import { providerFault } from "../providers/provider-faults.ts";
 import { callbackAddress } from "./client-callback.ts";
 import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, refusedLeg } from "./login-leg.ts";
 
-/** Never opened; the provider only has to accept it. */
+/** The address is never opened; the provider only has to accept it. */
 const REDIRECT_URI = "http://127.0.0.1:33418/callback";
-/** The example of RFC 7636, appendix B. */
+/** RFC 7636, appendix B, has this example. */
 const CODE_CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
 const ISS_PROBLEM = "the callback carries the provider's `iss`, which strict clients reject";
@@ -18,7 +18,7 @@ const OWN_CLIENT_ISS_MEND =
   "set `redirectUris: [loopback]` and enter the gateway's callback at the provider, or switch `iss` off for the client there";
 const CLIENT_HINT = "compare `clientId` and `clientSecret` with the client at the provider";
 
-/** Errors of a provider that would show a login page (OpenID Connect Core, section 3.1.2.6). */
+/** Providers that would show a login page return these errors (OpenID Connect Core, section 3.1.2.6). */
 const ASKS_USER = new Set([
   "login_required",
   "interaction_required",
@@ -27,7 +27,7 @@ const ASKS_USER = new Set([
   "access_denied",
 ]);
 
-/** Registers as a client would, checks the login page's response, and deletes the registration. */
+/** Registers like an MCP client, checks the response of the login page, and deletes the registration. */
 export async function* registrationLegs(
   options: LoginCheckOptions,
   provider: IdentityProvider,
@@ -76,8 +76,8 @@ export async function* registrationLegs(
 }
 
 /**
- * The registrations of known clients, as the provider receives them: minimal, with all scopes from the gateway's documents,
- * and with a vendor URL. Identical ones are tried once.
+ * Returns the registrations of known clients in the form that the provider receives: minimal, with all scopes from the
+ * gateway's documents, and with a vendor URL. Identical registrations are merged.
  */
 function trialRegistrations(
   { policy }: LoginCheckOptions,
@@ -155,22 +155,22 @@ async function authorizeLeg(
   return { leg: "authorize", ok: true, message: `${endpoint} sends users back to the client` };
 }
 
-/** A provider that sends `iss` advertises it (RFC 9207 section 3); it can be disabled per client. */
+/** A provider that sends `iss` advertises it (RFC 9207 section 3). It can be disabled per client. */
 function issNote({ authorization_response_iss_parameter_supported: sends }: Discovered): string {
   return sends === true ? "; the provider sends its `iss` to clients, which strict ones reject" : "";
 }
 
-/** The client's redirect URI, or the gateway's if it receives the callback. */
+/** Returns the client's redirect URI, or the gateway's if the gateway receives the callback. */
 function redirectUriOf({ policy }: LoginCheckOptions): string {
   return policy.redirectUris === undefined ? REDIRECT_URI : callbackAddress(policy.resourceMetadata.resource);
 }
 
-/** Whether clients see the provider itself as the issuer, so that its `iss` matches. */
+/** Reports whether clients see the provider as the issuer, so that its `iss` matches. */
 function namesDirectly({ policy }: LoginCheckOptions): boolean {
   return policy.resourceMetadata.authorizationServers !== undefined;
 }
 
-/** Exchanges an invalid code: the error shows whether the operator's client and secret are valid. */
+/** Exchanges an invalid code. The provider's error shows whether the operator's client and secret are valid. */
 export async function* ownClientLegs(
   options: LoginCheckOptions,
   provider: IdentityProvider,

@@ -1,20 +1,20 @@
 /**
- * The well-known paths of a protected resource (RFC 9728, RFC 8414, OpenID Connect discovery). They exist with the
- * resource's path as a suffix, so that several protected routes of a listener do not collide, and without it, because some
- * clients drop the path.
+ * The well-known paths of a protected resource (RFC 9728, RFC 8414, OpenID Connect discovery). Each path exists with
+ * the resource's path as a suffix, so that several protected routes of a listener do not collide, and without it,
+ * because some clients drop the path.
  */
 import { canonicalPath } from "../../http/request-path.ts";
 
 export interface LoginEndpoint {
   readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token" | "callback";
-  /** The resource's path; empty if the request path has no suffix. */
+  /** The resource's path, which is empty if the request path has no suffix. */
   readonly suffix: string;
-  /** The path does not name the resource, so another resource may serve its documents there. */
+  /** True if the path does not name the resource, so another resource may serve its documents there. */
   readonly isShared: boolean;
 }
 
 const PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource";
-/** A documented fixed path. */
+/** This fixed path is documented. */
 const LITERAL_RESOURCE = `${PROTECTED_RESOURCE}/mcp`;
 const AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server";
 const OPENID_CONFIGURATION = "/.well-known/openid-configuration";
@@ -28,7 +28,7 @@ export function resourceMetadataUrl(resource: string): string {
   return `${new URL(resource).origin}${PROTECTED_RESOURCE}${resourceSuffix(resource)}`;
 }
 
-/** `base` is the gateway's origin for clients. */
+/** `base` is the gateway's origin as clients see it. */
 export function gatewayEndpoints(base: string, suffix: string) {
   const server = `${base}${AUTHORIZATION_SERVER}${suffix}`;
   return {
@@ -48,7 +48,7 @@ export function loginEndpoints(
 ): ReadonlyMap<string, LoginEndpoint> {
   const endpoints = new Map<string, LoginEndpoint>();
   const own = resourceSuffix(resource);
-  // Paths without suffix come last and only if unused: a resource at `/token` keeps its own document.
+  // Paths without a suffix are added last and only if unused, so a resource at `/token` keeps its own document.
   for (const suffix of own === "" ? [""] : [own, ""]) {
     const add = (written: string, kind: LoginEndpoint["kind"]): void => {
       const path = canonicalPath(written);
@@ -57,7 +57,7 @@ export function loginEndpoints(
     add(`${PROTECTED_RESOURCE}${suffix}`, "protected-resource");
     add(`${AUTHORIZATION_SERVER}${suffix}`, "authorization-server");
     add(`${OPENID_CONFIGURATION}${suffix}`, "authorization-server");
-    // The original form of OpenID Connect: appended to the issuer, not inserted before its path.
+    // OpenID Connect Discovery appends the path to the issuer instead of inserting it before the issuer's path.
     if (suffix !== "") add(`${suffix}${OPENID_CONFIGURATION}`, "authorization-server");
     add(`${AUTHORIZATION_SERVER}${suffix}/client-registration`, "registration");
     if (takesCallback && suffix === own) add(`${AUTHORIZATION_SERVER}${suffix}/callback`, "callback");
@@ -66,13 +66,13 @@ export function loginEndpoints(
       add(`${AUTHORIZATION_SERVER}${suffix}/token`, "token");
     }
   }
-  // The documented path for every protected MCP route, even if the resource has another path.
+  // The documented path works for every protected MCP route, even if the resource has another path.
   if (!endpoints.has(LITERAL_RESOURCE))
     endpoints.set(LITERAL_RESOURCE, { kind: "protected-resource", suffix: own, isShared: true });
   return endpoints;
 }
 
-/** The MCP version whose authorization rules the documents follow. */
+/** The documents follow the authorization rules of this MCP version. */
 const MCP_PROTOCOL_VERSION = "2025-06-18";
 
 export type ResourceMetadata = Readonly<Record<string, unknown>> & { readonly resource: string };

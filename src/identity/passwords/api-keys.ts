@@ -1,12 +1,12 @@
 /**
- * Finds API keys by their SHA-256 digests; the keys themselves are not kept. A key is looked up under a digest keyed with a
- * per-process secret, so that the lookup time reveals nothing about the keys, and then compared in constant time.
+ * Finds API keys by their SHA-256 digests, without keeping the keys. A key is looked up under a digest keyed with a
+ * per-process secret, so that the lookup time reveals nothing about the keys, and is then compared in constant time.
  */
 import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { ModelAccess } from "../../core/facts.ts";
 
 export interface KeyBudget {
-  /** US dollars, or tokens. */
+  /** US dollars. Exactly one of `cost` and `tokens` is set. */
   readonly cost?: number | undefined;
   readonly tokens?: number | undefined;
   readonly per: "day" | "week" | "month";
@@ -15,14 +15,12 @@ export interface KeyBudget {
 export interface ApiKeyEntry {
   /** Identifies the key in lists and budgets. */
   readonly id: string;
-  /** SHA-256 of the key. */
   readonly digest: Buffer;
-  /** See `core/principal.ts`. */
   readonly principal: string;
-  /** CEL reads it as `apiKey.<field>`. */
+  /** CEL reads the metadata as `apiKey.<field>`. */
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly expiresAtMs: number | undefined;
-  /** The models that the key may use; undefined for all. */
+  /** Undefined if the key may use all models. */
   readonly access: ModelAccess | undefined;
   readonly budget: KeyBudget | undefined;
 }

@@ -1,16 +1,19 @@
 /**
- * The users of an htpasswd file with bcrypt, Apache MD5 (`$apr1$`) or `{SHA}` hashes. `PasswordChecks` computes the hashes.
- * A correct password is cached as a keyed digest for as long as the file is in use.
+ * The users of an htpasswd file with bcrypt, Apache MD5 (`$apr1$`), or `{SHA}` hashes. `PasswordChecks` computes the
+ * hashes, and correct passwords are cached as keyed digests.
  */
 import { createHmac, randomBytes } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { PasswordChecks, PasswordHash } from "./password-checks.ts";
 
 const MAX_REMEMBERED = 10_000;
-/** Longer passwords are rejected, because the cost of a check grows with the length. Apache's htpasswd accepts 255 bytes. */
+/**
+ * Longer passwords are rejected, because the cost of a check grows with the length. Apache's htpasswd accepts 255
+ * bytes.
+ */
 const MAX_PASSWORD_BYTES = 1_024;
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
-/** Cost 14 takes about one second of CPU; a higher one is a mistake. */
+/** Cost 14 takes about one second of CPU time. A higher cost is a mistake. */
 const MAX_COST = 14;
 const MIN_COST = 4;
 const APR1 = /^\$apr1\$([./A-Za-z0-9]{1,8})\$([./A-Za-z0-9]{22})$/;
@@ -22,13 +25,16 @@ interface User {
 }
 
 export interface Htpasswd {
-  /** Synchronous if the password is cached. `address` is the client's, because clients take turns with their checks. */
+  /**
+   * Returns synchronously if the password is cached. `address` is the client's address, because checks are scheduled
+   * fairly among clients.
+   */
   check(user: string, password: string, address: string): boolean | Promise<boolean>;
-  /** Returns the user's line. */
+  /** Returns the user's line of the file. */
   entryOf(user: string): string | undefined;
 }
 
-/** Throws an Error that names the line. */
+/** Throws an Error that names the invalid line. */
 export function createHtpasswd(text: string, checks: PasswordChecks): Htpasswd {
   const users = parseUsers(text);
   // An unknown user costs as much as a known one, so timing does not reveal user names.

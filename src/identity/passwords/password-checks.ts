@@ -1,8 +1,8 @@
 /**
  * Runs password checks in a worker thread, because the hashes are slow by design and must not delay other requests. One
- * check runs at a time. Clients take turns, so a client with many wrong passwords delays another client by at most one
- * check, and the queues are bounded per client and in total. The thread starts with the first check and exits when idle. If
- * no thread can be started, checks fail; they never run on the main thread.
+ * check runs at a time. Checks are scheduled round-robin among clients, so a client with many wrong passwords delays
+ * another client by at most one check, and the queues are bounded per client and in total. The thread starts with the
+ * first check and exits when idle. If no thread can be started, checks fail; they never run on the main thread.
  */
 import { Worker } from "node:worker_threads";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -12,9 +12,11 @@ import { GatewayError } from "../../core/errors.ts";
 const MAX_WAITING_CHECKS = 1_000;
 const MAX_WAITING_PER_CLIENT = 20;
 const IDLE_MS = 30_000;
-/** A check is retried once in a new thread if its thread failed. */
+/** If a thread fails, its check is retried once in a new thread. */
 const ATTEMPTS = 2;
-/** Located next to the program in the bundle, next to this file after compilation, or inside the single executable. */
+/**
+ * The file is next to the program in the bundle, next to this file after compilation, or inside the single executable.
+ */
 const WORKER_FILE = "password-worker.js";
 
 export type PasswordHash =
@@ -33,7 +35,7 @@ export interface CheckResult {
   readonly matches: boolean;
 }
 
-/** The members of a Worker that are used here. */
+/** The members of a Worker that are used here, so that tests can replace it. */
 export interface PasswordThread {
   postMessage(request: CheckRequest): void;
   on(event: "message", listener: (result: CheckResult) => void): unknown;
@@ -53,7 +55,7 @@ interface Check extends CheckRequest {
 export class PasswordChecks {
   readonly #clock: Clock;
   readonly #startThread: () => PasswordThread;
-  /** Queues by client, in the order of their turns. No queue is empty. */
+  /** Queues by client in round-robin order. No queue is empty. */
   readonly #queues = new Map<string, Check[]>();
   #waiting = 0;
   #running: Check | undefined = undefined;
@@ -66,7 +68,7 @@ export class PasswordChecks {
     this.#startThread = startThread;
   }
 
-  /** Throws or rejects with a GatewayError (503) if too many checks wait or if no thread can be started. */
+  /** Throws or rejects with a GatewayError (503) if too many checks are waiting or no thread can be started. */
   matches(address: string, password: string, hash: PasswordHash): Promise<boolean> {
     const client = clientNetwork(address);
     const queue = this.#queues.get(client) ?? [];
@@ -82,7 +84,7 @@ export class PasswordChecks {
     });
   }
 
-  /** The client with the most waiting checks loses its last one to a client with fewer. */
+  /** Removes the last check of the client with the most waiting checks, if the new client has fewer. */
   #makeRoom(length: number): boolean {
     let longest: Check[] = [];
     for (const queue of this.#queues.values()) if (queue.length > longest.length) longest = queue;
@@ -116,7 +118,7 @@ export class PasswordChecks {
     check.attempts += 1;
     try {
       const thread = this.#openThread();
-      // Only a running check keeps the process from ending.
+      // Only a running check keeps the process alive.
       thread.ref();
       const { id, password, hash } = check;
       thread.postMessage({ id, password, hash });
@@ -166,7 +168,7 @@ export class PasswordChecks {
   }
 }
 
-/** An IPv6 client has a whole /64, so its addresses share a queue. */
+/** An IPv6 client usually has a whole /64 network, so all addresses of the network share a queue. */
 export function clientNetwork(address: string): string {
   const mapped = /^::ffff:(\d+(?:\.\d+){3})$/i.exec(address)?.[1];
   if (mapped !== undefined || !address.includes(":")) return mapped ?? address;

@@ -1,6 +1,6 @@
 /**
- * The worker thread that compares passwords with their hashes. It computes all kinds of hashes, because even the fast ones
- * take milliseconds for a long password. It sends one response per message.
+ * The worker thread that compares passwords with their hashes. It computes all kinds of hashes, because even the fast
+ * ones take milliseconds for a long password. It sends one response per message.
  */
 import { createHash, timingSafeEqual } from "node:crypto";
 import { parentPort } from "node:worker_threads";
@@ -22,7 +22,7 @@ function matches(password: string, hash: PasswordHash): boolean {
   }
 }
 
-/** Compares digests, so that the time reveals neither length nor content. */
+/** Compares digests, so that the time reveals neither the length nor the content. */
 function isSame(a: string, b: string): boolean {
   const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
   return timingSafeEqual(digest(a), digest(b));
@@ -30,7 +30,10 @@ function isSame(a: string, b: string): boolean {
 
 const APR1_ALPHABET = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/** Apache's variant of the MD5 password hash: 1,000 rounds over password, salt and the previous result. */
+/**
+ * Computes Apache's variant of the MD5 password hash, which runs 1,000 rounds over the password, the salt, and the
+ * previous result.
+ */
 function apr1(password: string, salt: string): string {
   const md5 = (...parts: (Buffer | string)[]): Buffer => {
     const hash = createHash("md5");

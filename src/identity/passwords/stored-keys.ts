@@ -1,7 +1,6 @@
 /**
  * API keys that are created and revoked while the gateway runs, stored under the key's SHA-256. The key itself is shown
- * once and never stored. Lookups are cached briefly, so a busy key causes few store reads, and so does a flood of wrong
- * keys.
+ * once and never stored. Lookups are cached briefly, so a busy key or a flood of wrong keys causes few store reads.
  */
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
@@ -11,15 +10,14 @@ import { digestOf } from "./api-keys.ts";
 
 const KEY_PREFIX = "gw-";
 const KEY_BYTES = 32;
-/** Digits of the digest that identify a key in lists. */
+/** The number of hexadecimal digits of the digest that identify a key in lists. */
 const ID_DIGITS = 12;
-/** How long a key that another thread or replica revoked may still be accepted. */
+/** A key that another thread or replica revoked may still be accepted for this long. */
 const REMEMBERED_MS = 2_000;
 const MAX_REMEMBERED_KEYS = 10_000;
-/** How long an expired key stays in lists. */
+/** An expired key stays in lists for this long. */
 const LISTED_AFTER_MS = 7 * 86_400_000;
 
-/** The budget of a key. */
 export const keyBudget = z
   .strictObject({
     cost: z.number().min(0.000001).max(1_000_000).optional().describe("US dollars per period."),
@@ -39,7 +37,6 @@ export const keyModels = z
   .min(1)
   .max(200);
 
-/** The input of `make`. */
 export const keyRequest = z.strictObject({
   name: z.string().min(1).max(200),
   expiresAtMs: z.int().min(1).optional(),
@@ -58,11 +55,11 @@ export interface StoredKey extends z.output<typeof record> {
 }
 
 export interface StoredKeys {
-  /** Undefined if there is no such key; expired keys are returned. Rejects with StoreUnavailable. */
+  /** Returns undefined if there is no such key, and also returns expired keys. Rejects with StoreUnavailable. */
   find(key: string): Promise<StoredKey | undefined>;
   make(request: KeyRequest): Promise<{ readonly id: string; readonly key: string }>;
   list(): Promise<StoredKey[]>;
-  /** Returns whether the key existed. */
+  /** Returns false if the key did not exist. */
   revoke(id: string): Promise<boolean>;
 }
 
@@ -72,7 +69,9 @@ export function keyId(digest: Buffer): string {
 
 type Remembered = Map<string, { readonly untilMs: number; readonly found: StoredKey | undefined }>;
 
-/** One cache per store, so that revoking a key affects every policy of the process at once. */
+/**
+ * All policies of the process share one cache per store, so that a revocation takes effect in all of them immediately.
+ */
 const rememberedOf = new WeakMap<Store, Remembered>();
 
 export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
@@ -132,7 +131,7 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
   };
 }
 
-/** Returns undefined for an invalid record; such a key is not accepted. */
+/** Returns undefined for an invalid record, so its key is not accepted. */
 function parseRecord(hex: string, value: string): StoredKey | undefined {
   try {
     const digest = Buffer.from(hex, "hex");

@@ -1,6 +1,4 @@
-/**
- * Returns the adapter of the configured provider, or the standard one (plain.ts).
- */
+/** Returns the adapter of the configured provider, or the standard adapter (plain.ts). */
 import { idpRealm } from "./idp-realm.ts";
 import { idpTenant } from "./idp-tenant.ts";
 import { plain } from "./plain.ts";

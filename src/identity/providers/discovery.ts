@@ -1,7 +1,7 @@
 /**
- * The identity provider's metadata, fetched on demand and kept while the provider is down. It is untrusted input: the issuer
- * must be the expected one (RFC 8414 section 3.3), every URL must be http or https, and URLs that the gateway calls must use
- * TLS or be on the issuer's origin, to prevent requests to the internal network (SSRF).
+ * The identity provider's metadata, fetched on demand and kept while the provider is down. The metadata is untrusted
+ * input. Its issuer must be the expected one (RFC 8414 section 3.3), every URL must be http or https, and URLs that the
+ * gateway calls must use TLS or be on the issuer's origin, to prevent requests to the internal network (SSRF).
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -77,7 +77,7 @@ export function createDiscovery(options: DiscoveryOptions): Discovery {
   };
 }
 
-/** Returns the first valid document of the URLs, or throws the error of the last one. */
+/** Returns the first valid document of the URLs, or throws the error of the last URL. */
 export async function fetchMetadata(
   options: Pick<DiscoveryOptions, "urls" | "issuer" | "fetch" | "clock">,
 ): Promise<{ document: Discovered; url: string; ttlMs: number }> {
@@ -130,7 +130,7 @@ function checkMetadata(text: string, issuer: string, url: string): Discovered {
   return document;
 }
 
-/** The gateway calls only URLs with TLS or on the issuer's origin. */
+/** The gateway calls only URLs that use TLS or are on the issuer's origin. */
 export function mayCall(target: string, issuer: string): boolean {
   const url = new URL(target);
   return url.protocol === "https:" || url.origin === new URL(issuer).origin;

@@ -1,6 +1,6 @@
 /**
- * How long a response of the identity provider is fresh (RFC 9111): `max-age`, else `expires`, within bounds that suit keys
- * and metadata. Both change rarely, and an unknown key triggers a fetch anyway.
+ * Computes how long a response of the identity provider is fresh (RFC 9111) from `max-age` or `expires`. The result is
+ * limited to a range that suits keys and metadata, which change rarely. An unknown key triggers a fetch anyway.
  */
 import type { FetchResponse } from "../../http/fetch.ts";
 
@@ -15,7 +15,7 @@ export function lifetimeMs(response: FetchResponse, nowMs: number): number {
   const maxAge = /(?:^|[\s,])max-age=(\d+)/i.exec(control)?.[1];
   const expires = Date.parse(response.headers.get("expires") ?? "");
   let ttlMs = DEFAULT_TTL_MS;
-  // Some servers send `no-store` by default; fetching the key set for every token would help no one.
+  // Some servers send `no-store` by default, and fetching the key set for every token would overload the provider.
   if (!/\bno-(?:cache|store)\b/i.test(control)) {
     if (maxAge !== undefined) ttlMs = Number(maxAge) * 1000;
     else if (Number.isFinite(expires)) ttlMs = expires - nowMs;

@@ -1,14 +1,15 @@
 /**
- * `idp_realm`: an open-source identity provider with one issuer per realm. It supports OpenID Connect and registration, but
- * browsers cannot call its registration endpoint, and it does not support RFC 8707 resources. The gateway proxies the
- * registration and removes fields that the realm's policies reject; everything else points to the provider.
+ * `idp_realm`: an open-source identity provider with one issuer per realm. The provider supports OpenID Connect and
+ * registration, but browsers cannot call its registration endpoint, and it does not support RFC 8707 resources. The
+ * gateway proxies the registration and removes fields that the realm's policies reject; everything else points to the
+ * provider.
  */
 import { pathSegment } from "../../http/request-path.ts";
 import { facadeMetadata, type IdentityProvider, type ProviderOptions, withoutLastSlash } from "./provider.ts";
 
 /**
- * Removed from registrations. A client that sets scopes (even none) loses the realm's default scopes, and with them the
- * audience of its tokens. The realm's trusted-hosts policy rejects URLs of the client's vendor.
+ * These fields are removed from registrations. A client that sets scopes (even none) loses the realm's default scopes,
+ * and with them the audience of its tokens. The realm's trusted-hosts policy rejects URLs of the client's vendor.
  */
 const NOT_REGISTERED = new Set(["scope", "client_uri", "logo_uri", "tos_uri", "policy_uri"]);
 
@@ -18,11 +19,11 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
   return {
     name: "idp_realm",
     keySetUrl: `${realm}/protocol/openid-connect/certs`,
-    // The OpenID Connect document exists in every version; RFC 8414 metadata only since 26.4.0.
+    // The OpenID Connect document exists in every version, but RFC 8414 metadata only since 26.4.0.
     discoveryUrls: [`${realm}/.well-known/openid-configuration`],
     discoveredIssuer: issuer,
 
-    // Clients request all scopes that they find here, and the realm's registration policy rejects most of them.
+    // Clients request all scopes in the metadata, and the realm's registration policy rejects most of them.
     metadata(discovered, gateway) {
       const { scopes_supported: _, ...document } = facadeMetadata(discovered, gateway);
       return document;
@@ -36,9 +37,9 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
       (discovered.registration_endpoint as string | undefined) ?? `${realm}/clients-registrations/openid-connect`,
 
     completion: {
-      // The realm sends itself as `iss` in the callback, but clients see the gateway as the issuer, and strict ones reject
-      // the mismatch (RFC 9207). The realm's own registration API can disable `iss` for one client, with the access token
-      // that the registration returned; the standard API cannot.
+      // The realm sends itself as `iss` in the callback, but clients see the gateway as the issuer, and strict clients
+      // reject the mismatch (RFC 9207). The realm's own registration API can disable `iss` for one client, with the
+      // access token that the registration returned. The standard API cannot.
       request(discovered, { client_id, registration_access_token: token }) {
         if (discovered.authorization_response_iss_parameter_supported !== true) return undefined;
         if (typeof client_id !== "string" || typeof token !== "string") return undefined;
@@ -51,7 +52,7 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
           body: { clientId: client_id, attributes: { "exclude.issuer.from.auth.response": "true" } },
         };
       },
-      // The realm issues a new token with every use.
+      // The realm issues a new token with every use of the old one.
       merge: (client, { registrationAccessToken }) =>
         typeof registrationAccessToken === "string"
           ? { ...client, registration_access_token: registrationAccessToken }

@@ -1,14 +1,14 @@
 /**
- * `idp_tenant`: a cloud identity provider with one issuer per tenant. It has no registration endpoint and rejects the
- * RFC 8707 `resource` parameter, so the gateway handles registration itself and proxies authorize and token requests.
- * Repeated parameters are rejected, because the provider and the gateway could each use a different one.
+ * `idp_tenant`: a cloud identity provider with one issuer per tenant. The provider has no registration endpoint and
+ * rejects the RFC 8707 `resource` parameter, so the gateway handles registration itself and proxies authorize and token
+ * requests. Repeated parameters are rejected, because the provider and the gateway could each use a different one.
  */
 import { ConfigError } from "../../core/config-error.ts";
 import { type FormPair, parseForm, requireUnique, serialiseForm } from "./oauth-form.ts";
 import { registeredAs, withSecret } from "./own-client.ts";
 import { AUDIENCE_HINT, facadeMetadata, type IdentityProvider, type ProviderOptions } from "./provider.ts";
 
-/** The issuer host of v1 tokens; the login pages are on another host. */
+/** V1 tokens have this issuer host, but the login pages are on another host. */
 const V1_ISSUER_HOST = "sts.windows.net";
 const V1_LOGIN_HOST = "login.microsoftonline.com";
 
@@ -19,7 +19,7 @@ export function idpTenant(options: ProviderOptions): IdentityProvider {
   const issuer = new URL(options.issuer);
   const tenantId = issuer.pathname.split("/")[1];
   if (!tenantId) throw new ConfigError(undefined, "issuer", `no tenant id in ${options.issuer}`);
-  // Uses the issuer's own scheme, host and port, so that national clouds and local test servers work.
+  // The issuer's own scheme, host, and port are used, so that national clouds and local test servers work.
   const loginOrigin = issuer.hostname === V1_ISSUER_HOST ? `https://${V1_LOGIN_HOST}` : issuer.origin;
   const tenant = `${loginOrigin}/${tenantId}`;
 

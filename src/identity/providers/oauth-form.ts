@@ -1,14 +1,13 @@
 /**
- * Parses form-encoded OAuth parameters without losing bytes: parameters that the gateway does not change (state,
- * redirect_uri, code_verifier) reach the provider exactly as the client sent them, in the same order.
+ * Parses form-encoded OAuth parameters without losing bytes. Parameters that the gateway does not change (such as
+ * `state` and `code_verifier`) reach the provider exactly as the client sent them, in the same order.
  */
 import { OAuthRequestError } from "./provider.ts";
 
 export interface FormPair {
-  /** The decoded name. */
   readonly name: string;
   readonly value: string;
-  /** As sent. */
+  /** The pair exactly as the client sent it. */
   readonly raw: string;
 }
 
@@ -27,7 +26,10 @@ export function serialiseForm(pairs: readonly FormPair[]): string {
   return pairs.map((pair) => pair.raw).join("&");
 }
 
-/** Throws a 400 if a parameter occurs twice, ignoring case, because some providers ignore the case of names. */
+/**
+ * Throws an OAuthRequestError if a parameter occurs twice, ignoring case, because some providers ignore the case of
+ * names.
+ */
 export function requireUnique(pairs: readonly FormPair[]): void {
   const seen = new Set<string>();
   for (const { name } of pairs) {

@@ -1,6 +1,6 @@
 /**
- * The adapter for standard providers, configured by their RFC 8414 or OpenID Connect metadata. Like the other adapters, it
- * presents the provider under the gateway's URL. With the operator's own client (`clientId`), the gateway handles
+ * The adapter for standard providers, configured by their RFC 8414 or OpenID Connect metadata. Like the other adapters,
+ * it presents the provider under the gateway's URL. With the operator's own client (`clientId`), the gateway handles
  * registration for providers without it.
  */
 import { parseForm, requireUnique, serialiseForm } from "./oauth-form.ts";
@@ -14,7 +14,7 @@ import {
   withoutLastSlash,
 } from "./provider.ts";
 
-/** Whether authorize and token requests pass through the gateway. */
+/** Reports whether authorize and token requests pass through the gateway. */
 export function proxiesPlainLogin(options: ProviderOptions): boolean {
   const { clientId, clientSecret, clientMetadataHosts, redirectUris } = options;
   if (clientId === undefined) return false;
@@ -62,7 +62,7 @@ export function plain(options: ProviderOptions): IdentityProvider {
   };
 }
 
-/** Forwards everything unchanged, but rejects repeated parameters, because the provider might use the other value. */
+/** Forwards all parameters unchanged, but rejects repeated ones, because the provider might use the other value. */
 function proxied(client: { readonly clientId: string; readonly clientSecret?: string | undefined }): ProxiedLogin {
   const unique = (text: string) => {
     const pairs = parseForm(text);

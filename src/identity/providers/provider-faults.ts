@@ -1,6 +1,6 @@
 /**
- * Common errors of identity providers, with their cause and fix. The log shows them when such an error passes through the
- * gateway, and so does the login check.
+ * Common errors of identity providers, with their cause and fix. The log explains such an error when it passes through
+ * the gateway, and so does the login check.
  */
 
 export interface ProviderFault {

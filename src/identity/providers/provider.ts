@@ -1,6 +1,7 @@
 /**
- * The adapter contract for identity providers: where keys and metadata are, how the provider's metadata becomes the
- * gateway's, and who handles registration, authorize and token requests. Adapters are pure: no I/O, no state.
+ * The adapter contract for identity providers. An adapter locates keys and metadata, converts the provider's metadata
+ * to the gateway's, and defines how registration, authorize, and token requests are handled. Adapters perform no I/O
+ * and have no state.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -20,12 +21,12 @@ export interface ProviderOptions {
   readonly redirectUris?: readonly string[] | undefined;
 }
 
-/** The provider's metadata: RFC 8414 or OpenID Connect discovery, checked in discovery.ts. */
+/** RFC 8414 or OpenID Connect metadata, validated in discovery.ts. */
 export type Discovered = Readonly<Record<string, unknown>>;
 
 /** The gateway's addresses in a metadata document. */
 export interface GatewayEndpoints {
-  /** The URL that the document's well-known path was built from (RFC 8414 section 3.3: clients compare it). */
+  /** The URL that the document's well-known path was built from. Clients compare the two (RFC 8414 section 3.3). */
   readonly issuer: string;
   readonly register: string;
   readonly authorize: string;
@@ -42,51 +43,54 @@ export interface ClientRegistration {
 
 export interface IdentityProvider {
   readonly name: "idp_realm" | "idp_tenant" | "plain";
-  /** Undefined: the `jwks_uri` of the metadata. */
+  /** If undefined, the `jwks_uri` of the metadata is used. */
   readonly keySetUrl: string | undefined;
-  /** Tried in this order. */
+  /** The URLs are tried in this order. */
   readonly discoveryUrls: readonly string[];
-  /** The expected `issuer` of the metadata; it differs from the tokens' issuer for v1 tenants. */
+  /** The expected `issuer` of the metadata, which differs from the tokens' issuer for v1 tenants. */
   readonly discoveredIssuer: string;
   metadata(discovered: Discovered, gateway: GatewayEndpoints): Record<string, unknown>;
-  /** The registration endpoint; undefined if the provider has none. Absent if `register` handles registration. */
+  /** Returns undefined if the provider has no registration endpoint. Absent if `register` handles registration. */
   registrationUrl?(discovered: Discovered): string | undefined;
-  /** A registration's `authorization` is an initial access token of the provider (RFC 7591 section 3). */
+  /**
+   * True if the `authorization` header of a registration is an initial access token of the provider (RFC 7591 section
+   * 3).
+   */
   readonly takesInitialAccessToken?: boolean;
-  /** Adapts a registration to what the provider accepts. */
+  /** Adapts a registration to the provider's restrictions. */
   fitRegistration?(request: ClientRegistration): ClientRegistration;
   register?(request: ClientRegistration): Record<string, unknown>;
-  /** An extra request after a registration, best effort. */
+  /** A best-effort request after a registration. */
   readonly completion?: RegistrationCompletion;
   /** Present if the gateway proxies authorize and token requests. */
   readonly login?: ProxiedLogin;
-  /** Returns how the operator can fix a rejected token, if the provider is known well enough. */
+  /** Returns how the operator can fix a rejected token, or undefined if the adapter has no advice. */
   hint(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
 }
 
 export type RegisteredClient = Readonly<Record<string, unknown>>;
 
 export interface RegistrationCompletion {
-  /** Returns undefined if there is nothing to do. */
+  /** Returns undefined if no request is needed. */
   request(
     discovered: Discovered,
     client: RegisteredClient,
   ): { readonly url: string; readonly token: string; readonly body: object } | undefined;
   /** Builds the response for the client. */
   merge(client: RegisteredClient, answer: Readonly<Record<string, unknown>>): RegisteredClient;
-  /** Logged when the provider rejects the request: the consequence and the fix. */
+  /** Logged when the provider rejects the request. It describes the consequence and the fix. */
   readonly hint: string;
 }
 
 export interface ProxiedLogin {
-  /** Undefined: the endpoint of the provider's metadata. */
+  /** If undefined, the endpoint of the provider's metadata is used. */
   readonly authorizeUrl: string | undefined;
   readonly tokenUrl: string | undefined;
   rewriteAuthorizeQuery(query: string): string;
   rewriteTokenRequest(form: string, hasAuthorizationHeader: boolean): string;
 }
 
-/** Members that describe the provider's own URLs or would contradict the gateway's. */
+/** These members describe the provider's own URLs or would contradict the gateway's. */
 const REMOVED_MEMBERS = [
   // The callback's `iss` is the provider's, but clients see the gateway as the issuer (RFC 9207).
   "authorization_response_iss_parameter_supported",
@@ -94,7 +98,10 @@ const REMOVED_MEMBERS = [
   "signed_metadata",
 ];
 
-/** The metadata common to all providers: the gateway as the issuer, public clients, registration at the gateway. */
+/**
+ * Builds the metadata common to all providers, with the gateway as the issuer, public clients, and registration at the
+ * gateway.
+ */
 export function facadeMetadata(discovered: Discovered, gateway: GatewayEndpoints): Record<string, unknown> {
   const passedOn = Object.entries(discovered).filter(([name]) => !REMOVED_MEMBERS.includes(name));
   const methods = discovered.token_endpoint_auth_methods_supported;
@@ -103,7 +110,7 @@ export function facadeMetadata(discovered: Discovered, gateway: GatewayEndpoints
     ...Object.fromEntries(passedOn),
     issuer: gateway.issuer,
     registration_endpoint: gateway.register,
-    // MCP clients are public; providers often accept public clients without advertising it.
+    // MCP clients are public, and providers often accept public clients without advertising it.
     token_endpoint_auth_methods_supported: ["none", ...known],
   };
 }
@@ -115,7 +122,7 @@ export function withoutLastSlash(url: string): string {
 
 export const AUDIENCE_HINT = "configure the provider to issue one of them, or add its audience to `audiences`";
 
-/** Failures are cached for about as long (discovery.ts). */
+/** This matches the time for which failures are cached (discovery.ts). */
 const METADATA_RETRY_SECONDS = "2";
 
 export type OAuthError = "invalid_request" | "invalid_client" | "invalid_client_metadata" | "invalid_redirect_uri";
@@ -130,7 +137,6 @@ export class OAuthRequestError extends ExpectedError {
   }
 }
 
-/** Converts a failure of a provider request to an error for the client. */
 export function providerError(error: unknown, url: string): GatewayError {
   if (error instanceof GatewayError) return error;
   const options = { detail: `${urlLabel(url)}: ${detailOf(error)}`, cause: error };
@@ -151,8 +157,8 @@ export function invalidProviderAnswer(detail: string): GatewayError {
 }
 
 /**
- * The provider's metadata is unavailable; clients should retry. They would take a 502 for "there is no metadata" and guess
- * the endpoints.
+ * The error tells clients to retry while the provider's metadata is unavailable. They would treat a 502 as missing
+ * metadata and guess the endpoints.
  */
 export function metadataUnavailable(error: unknown): GatewayError {
   return new GatewayError("not_ready", {
@@ -163,7 +169,7 @@ export function metadataUnavailable(error: unknown): GatewayError {
   });
 }
 
-/** The text for the operator: the detail, or else the message. */
+/** Returns the text for the operator, which is the detail if there is one. */
 export function detailOf(error: unknown): string {
   if (error instanceof GatewayError) return error.detail ?? error.message;
   return error instanceof Error ? error.message : String(error);

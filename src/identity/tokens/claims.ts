@@ -1,18 +1,19 @@
 /**
- * Checks of token claims that depend on the policy and the clock: issuer, audience, times. They run on every request, even
- * if the signature's verdict is cached. Comparisons are exact: no trailing slash is ignored and no prefix matches.
+ * Checks token claims that depend on the policy and the clock: issuer, audience, and times. The checks run on every
+ * request, even if the signature's verdict is cached. Comparisons are exact, so no trailing slash is ignored and no
+ * prefix matches.
  */
 import { failure, show, type TokenClaims, type TokenProblem } from "./token.ts";
 
-/** The allowed clock skew; other verifiers also use a minute. */
+/** The allowed clock skew, which is a common value among verifiers. */
 export const LEEWAY_SECONDS = 60;
 
 export interface ClaimRules {
   readonly issuer: string;
   readonly audiences: readonly string[];
-  /** Required in addition to `exp`, which is always required. */
+  /** These claims are required in addition to `exp`. */
   readonly requiredClaims?: readonly string[];
-  /** Expects an ID token, as at the end of a sign-in, instead of an access token. */
+  /** True at the end of a browser sign-in, which expects an ID token instead of an access token. */
   readonly isIdToken?: boolean;
 }
 

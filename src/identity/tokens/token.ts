@@ -1,13 +1,12 @@
 /**
- * Parses a JSON Web Token before any cryptography: three parts, strict base64url, a header without unsupported extensions
- * (RFC 7515, RFC 7519). It rejects encrypted, compressed, unsigned, oversized and HMAC tokens, so only small tokens with a
- * supported algorithm reach the signature check.
+ * Parses a JSON Web Token before any cryptography (RFC 7515, RFC 7519). It rejects encrypted, compressed, unsigned,
+ * oversized, and HMAC tokens, so only small tokens with a supported algorithm reach the signature check.
  */
 
-/** Half of the header budget; real access tokens have 1 to 4 KiB. */
+/** This is half of the header budget. Real access tokens have 1 to 4 KiB. */
 export const MAX_TOKEN_BYTES = 8 * 1024;
 
-/** The only accepted algorithms: asymmetric ones, so that a public key cannot be used to sign. */
+/** All accepted algorithms are asymmetric, so that a public key cannot be used to sign. */
 export const ALGORITHMS = [
   "RS256",
   "RS384",
@@ -27,15 +26,15 @@ export type TokenClaims = Readonly<Record<string, unknown>>;
 export interface ParsedToken {
   readonly algorithm: Algorithm;
   readonly kid: string | undefined;
-  /** `typ` of the header, for example `at+jwt` (RFC 9068). */
+  /** The `typ` header, for example `at+jwt` (RFC 9068). */
   readonly type: string | undefined;
-  /** The bytes that the signature covers: the first two parts as received. */
+  /** The bytes that the signature covers, which are the first two segments as received. */
   readonly signed: Buffer;
   readonly signature: Buffer;
   readonly claims: TokenClaims;
 }
 
-/** The failed check; stable names for logs, traces and the login check. */
+/** Logs, traces, and the login check show these names, so they must not change. */
 export type TokenCheck =
   | "form"
   | "algorithm"
@@ -51,7 +50,7 @@ export interface TokenProblem {
   readonly check: TokenCheck;
   /** A generic reason for the client, without values of the token. */
   readonly reason: string;
-  /** The expected and the actual value for the log and the trace; never the token. */
+  /** The expected and the actual value for the log and the trace, but never the token. */
   readonly detail: string;
 }
 
@@ -97,7 +96,7 @@ export function parseToken(token: string): TokenResult<ParsedToken> {
   };
 }
 
-/** Returns claims without checking the signature; only for messages to the operator. */
+/** Parses a token without verifying its signature, so the result must never grant access. */
 export function readUnverified(token: string): ParsedToken | undefined {
   const parsed = parseToken(token);
   return parsed.ok ? parsed.value : undefined;
@@ -111,7 +110,7 @@ function malformed(detail: string): { ok: false; problem: TokenProblem } {
   return failure("form", "the token is malformed", `the token is malformed: ${detail}`);
 }
 
-/** `jwk`, `jku`, `x5u` and `x5c` are ignored; keys come only from the configured key set. */
+/** `jwk`, `jku`, `x5u`, and `x5c` are ignored, because keys come only from the configured key set. */
 function headerProblem(header: TokenClaims): TokenProblem | undefined {
   const { alg, kid, typ } = header;
   if (typeof alg !== "string" || !KNOWN.has(alg)) {
@@ -127,7 +126,8 @@ function headerProblem(header: TokenClaims): TokenProblem | undefined {
     if (Object.hasOwn(header, name)) return malformed(`its header has \`${name}\`, which is not supported`).problem;
   }
   if (kid !== undefined && typeof kid !== "string") return malformed("its `kid` is not a string").problem;
-  // Logout tokens, DPoP proofs and others are signed with the same keys but are not access tokens (RFC 8725 section 3.11).
+  // Logout tokens, DPoP proofs, and others are signed with the same keys but are not access tokens (RFC 8725 section
+  // 3.11).
   if (typeof typ === "string" && /\+jwt$/i.test(typ) && !/^(application\/)?at\+jwt$/i.test(typ)) {
     return failure("form", "the token is not an access token", `typ is ${show(typ)}, which is not an access token`)
       .problem;
@@ -146,7 +146,7 @@ function parseObject(part: string): Record<string, unknown> | undefined {
   }
 }
 
-/** Freezes claims, because all requests with the token share them. Deeper values are not read. */
+/** Freezes the claims to a limited depth, because all requests with the token share them. */
 export function freezeClaims<Value extends object>(value: Value, depth = 16): Value {
   if (depth > 0) {
     for (const child of Object.values(value)) {
@@ -156,7 +156,7 @@ export function freezeClaims<Value extends object>(value: Value, depth = 16): Va
   return Object.freeze(value);
 }
 
-/** Quotes and truncates an external value for a log line. */
+/** Truncates an external value for a log line. */
 export function show(value: unknown): string {
   const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "missing");
   return text.length > 200 ? `${text.slice(0, 200)}…` : text;
