@@ -1,4 +1,6 @@
-/** The options of a login check, and the result of one step of `gwctl auth check`. */
+/**
+ * The options of a login check, and the result of one step of `gwctl auth check`.
+ */
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import type { keySourceOf } from "../keys/key-source.ts";

@@ -1,4 +1,6 @@
-/** Returns the adapter of the configured provider, or the standard adapter (plain.ts). */
+/**
+ * Returns the adapter of the configured provider, or the standard adapter (plain.ts).
+ */
 import { idpRealm } from "./idp-realm.ts";
 import { idpTenant } from "./idp-tenant.ts";
 import { plain } from "./plain.ts";

@@ -1,4 +1,6 @@
-/** `requestHeaderModifier`: adds, sets, and removes request headers before the request is sent to the backend. */
+/**
+ * `requestHeaderModifier`: adds, sets, and removes request headers before the request is sent to the backend.
+ */
 import { headerChanges } from "../../core/header-changes.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { isAuthority } from "../../core/schema.ts";

@@ -1,4 +1,6 @@
-/** `responseHeaderModifier`: adds, sets, and removes response headers, also on responses that the gateway generates. */
+/**
+ * `responseHeaderModifier`: adds, sets, and removes response headers, also on responses that the gateway generates.
+ */
 import { headerChanges } from "../../core/header-changes.ts";
 import { definePolicy } from "../../core/policy.ts";
 
