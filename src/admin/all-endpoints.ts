@@ -1,5 +1,5 @@
 /**
- * The list of all admin endpoints (spec 4.2), in the order of the index page.
+ * Lists all admin endpoints (spec 4.2), in the order of the index page.
  */
 
 import type { Clock } from "../base/clock.ts";

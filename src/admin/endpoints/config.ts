@@ -1,6 +1,6 @@
 /**
- * `POST /debug/cel` evaluates an expression on a recent request, or on attributes given as JSON, and shows each part
- * with its value; credentials are redacted as in the trace. `/config_dump` returns the loaded configuration (spec 4.2).
+ * `POST /debug/cel` evaluates an expression on a recent request, or on attributes given as JSON, and shows each clause
+ * with its value. Credentials are redacted as in the trace. `/config_dump` returns the loaded configuration (spec 4.2).
  */
 
 import { runInSlices } from "../../base/sliced-work.ts";

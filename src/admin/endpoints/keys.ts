@@ -1,6 +1,6 @@
 /**
- * `/keys`: API keys in the store. GET lists them without the keys themselves, which are not stored. POST creates a key,
- * which is shown only in that response, or revokes one.
+ * `/keys` lists the API keys in the store, without the keys themselves, which are not stored. POST creates a key, which
+ * is shown only in that response, or revokes one.
  */
 import { z } from "zod";
 import { keyRequest, type StoredKey, type StoredKeys } from "../../identity/passwords/stored-keys.ts";
@@ -11,7 +11,7 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 const order = z.union([z.strictObject({ make: keyRequest }), z.strictObject({ revoke: z.string().min(1).max(64) })]);
 
 export interface KeyStore extends StoredKeys {
-  /** The amount spent in the current budget period. */
+  /** Resolves to the amount spent in the current budget period, or undefined if the key has no budget. */
   spent(key: StoredKey): Promise<number | undefined>;
   nowMs(): number;
 }
@@ -63,7 +63,7 @@ async function readJson(request: AdminRequest): Promise<unknown> {
   }
 }
 
-/** For a union, the message of the closest branch. */
+/** For a union, returns the message of the closest alternative. */
 function problemOf({ issues: [issue] }: z.ZodError): string {
   const inner = issue?.code === "invalid_union" ? issue.errors.flat().find(({ path }) => path.length > 0) : issue;
   return inner === undefined

@@ -1,9 +1,9 @@
 /**
- * MCP endpoints. `/debug/mcp/sessions` ends a session by the shown part of its ID; its client gets 404 and opens
- * another. `/debug/mcp/connections` lists, tests and revokes accounts that users connected with `oauth`, without
+ * MCP endpoints. `/debug/mcp/sessions` ends a session by the shown prefix of its ID; its client gets 404 and opens a
+ * new session. `/debug/mcp/connections` lists, tests, and revokes accounts that users connected with `oauth`, without
  * showing tokens. `/debug/mcp/tools` lists the tools of every server (a POST, because it opens connections) and
  * compares them with the lock file. `/debug/mcp/lock` shows the differences and accepts them, if the tool and its entry
- * are still those that were shown.
+ * have not changed since they were shown.
  */
 
 import { z } from "zod";
@@ -48,7 +48,7 @@ function shownIdOf(body: Buffer): string | undefined {
   try {
     const { end } = JSON.parse(body.toString()) as { end?: unknown };
     if (typeof end !== "string" || end.length < 8 || end.length > 16) return undefined;
-    // Accepts the ID without the ellipsis.
+    // The ellipsis of the shown ID is optional.
     return end.endsWith("…") ? end : `${end}…`;
   } catch {
     return undefined;
@@ -124,7 +124,6 @@ export function mcpToolsEndpoint(topology: () => Topology): AdminEndpoint {
   };
 }
 
-/** Backends whose servers can be queried. */
 export function inspectedBackends({ listeners }: Topology): Backend[] {
   const all = listeners.flatMap(({ routes }) =>
     routes.flatMap((route) => route.backends.map(({ backend }) => backend)),
@@ -167,7 +166,7 @@ const questionSchema = z.strictObject({
 
 type Accepted = z.output<typeof acceptedSchema>;
 
-/** The maximum number of rejected tools in a response; the rest is counted. */
+/** A response lists at most this many rejected tools and counts the rest. */
 const SHOWN = 20;
 const NOT_ALLOWED = "accepting tools is not allowed; set `config.allowConfigEdit: true`, or use `gwctl mcp lock`";
 
@@ -186,7 +185,7 @@ export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): Ad
       if (lockFile === undefined) return textResponse(409, "this backend has no lock file that could be written\n");
       const only = accept && new Set(accept.map(({ target }) => target));
       const inspected = await inspectedTargets(backend, request.withheld, only);
-      // Synchronous up to the file write, so that concurrent operators see each other's change.
+      // The code up to the file write is synchronous, so that concurrent operators see each other's change.
       const locked = lockedTools(lockFile);
       if ("problem" in locked) return textResponse(409, `${locked.problem}\n`);
       const changes = changesSince(locked.tools, inspected);
@@ -225,7 +224,7 @@ function review(
   };
 }
 
-/** The change, or the reason why it was rejected. */
+/** Returns the change, or the reason why it was rejected. */
 function choose(
   { target, tool, hash }: Accepted,
   changes: readonly ToolChange[],
@@ -254,7 +253,7 @@ function refusalText(refusals: readonly string[]): string {
 function lockedTools(file: string): { readonly tools: LockedTools } | { readonly problem: string } {
   try {
     const tools = readLockFile(file);
-    // The lock file disappeared after the load. A new file with only the accepted tools would withhold all others.
+    // A new file with only the accepted tools would withhold all others.
     return tools ? { tools } : { problem: `${file} no longer exists; write it with \`gwctl mcp lock\`` };
   } catch (error) {
     return { problem: (error as Error).message };

@@ -1,5 +1,5 @@
 /**
- * Endpoints for the process: `/healthz/live`, `/healthz/ready` and `/metrics` (also on `config.statsAddr`), `/memory`,
+ * Endpoints for the process: `/healthz/live`, `/healthz/ready`, and `/metrics` (also on `config.statsAddr`), `/memory`,
  * `/logging` (GET reads the log filter, POST sets it), `/quitquitquit` (graceful shutdown), `/upgrade` (starts the
  * program on disk and hands over to it), and the index page.
  */
@@ -83,7 +83,7 @@ export function loggingEndpoint(logging: Logging): AdminEndpoint {
   };
 }
 
-/** The memory use of a component: counts, and bytes if known. */
+/** Reads the memory use of each component, as counts, and in bytes if known. */
 export type MemoryParts = Readonly<Record<string, () => unknown>>;
 
 export function memoryEndpoint(parts: MemoryParts): AdminEndpoint {

@@ -1,7 +1,7 @@
 /**
- * `/debug/pprof/profile` and `/debug/pprof/heap` (spec 4.2, 8): profiles in the pprof format for `go tool pprof`. The
- * native profiler is loaded at first use, and one profile runs at a time. Allocations are sampled from the start of the
- * process, one per 512 KiB, so that a heap profile includes all live ones.
+ * `/debug/pprof/profile` and `/debug/pprof/heap` (spec 4.2, 8) return profiles in the pprof format for `go tool pprof`.
+ * The native profiler is loaded at first use, and one profile runs at a time. Allocations are sampled from the start of
+ * the process, one per 512 KiB, so that a heap profile includes all live allocations.
  */
 
 import { Session } from "node:inspector";
@@ -25,7 +25,7 @@ const PPROF_TYPE = "application/octet-stream";
 const BUSY = "another profile is running; try again later\n";
 
 /**
- * The profiler is an optional dependency: a package installed without it, and the single executable, do not have it.
+ * The profiler is an optional dependency. It is missing in a package installed without it and in the single executable.
  */
 const NOT_INSTALLED = new Set(["ERR_MODULE_NOT_FOUND", "MODULE_NOT_FOUND", "ERR_UNKNOWN_BUILTIN_MODULE"]);
 const INSTALL_IT = "the profiler is not installed; install the optional package @datadog/pprof beside the gateway\n";
@@ -70,7 +70,7 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
           pprof.time.start({
             durationMillis: seconds.value * 1000,
             intervalMicros: Math.round(1_000_000 / frequency.value),
-            // Without this option the profile measures wall time, and an idle gateway looks busy.
+            // Without these options the profile measures wall time, and an idle gateway looks busy.
             withContexts: true,
             collectCpuTime: true,
           });
@@ -211,7 +211,7 @@ function convert({ head, samples = [] }: { head: SampledNode; samples?: readonly
     name: callFrame.functionName,
     scriptName: callFrame.url,
     scriptId: Number(callFrame.scriptId),
-    // The inspector counts lines from 0, pprof from 1.
+    // The inspector counts lines from 0, and pprof counts them from 1.
     lineNumber: callFrame.lineNumber + 1,
     columnNumber: callFrame.columnNumber + 1,
     children: children.map(node),

@@ -1,7 +1,7 @@
 /**
- * `/debug/requests` lists recent requests, newest first; `?id=` shows one in detail, `?follow=true` streams summaries.
- * `/debug/history` returns up to a day of traffic. `/debug/trace` (spec 4.2, 6) streams the events of the next request;
- * its first bytes are a comment that the trace is armed. Experimental (spec 9).
+ * `/debug/requests` lists recent requests, newest first; `?id=` shows one in detail, and `?follow=true` streams
+ * summaries. `/debug/history` returns up to a day of traffic. `/debug/trace` (spec 4.2, 6) streams the events of the
+ * next request, after a comment which confirms that the trace is armed. It is experimental (spec 9).
  */
 import type { Clock } from "../../base/clock.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
@@ -95,11 +95,11 @@ export function historyEndpoint(history: TrafficHistory): AdminEndpoint {
   };
 }
 
-/** The indexes of the counters in the shared quota. */
+/** Indexes into the quota that all threads share. */
 const WANTED = 0;
 const UNFINISHED = 1;
 const COUNT = { name: "count", min: 1, max: 1000, default: 1 };
-/** Attributes available before any policy runs. */
+/** Only these attributes are available before any policy runs. */
 const KNOWN_AT_ARRIVAL = new Set(["request", "source", "client", "env", "proxy"]);
 
 export function traceEndpoint(hub: TraceHub<Exchange>, clock: Clock): AdminEndpoint {
@@ -145,7 +145,7 @@ function claims(shared: Int32Array): boolean {
   return Atomics.sub(shared, WANTED, 1) > 0;
 }
 
-/** A predicate, or the error in the expression. */
+/** Returns a predicate, or the error in the expression. */
 function matcherOf(source: string | null): ((exchange: Exchange) => boolean) | string {
   if (source === null || source.trim() === "") return () => true;
   let expression: Expression;

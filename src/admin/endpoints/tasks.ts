@@ -1,6 +1,6 @@
 /**
- * `/debug/tasks` (spec 4.2): the task tree of the process: listeners with their connections and requests, MCP sessions,
- * child processes with PID, age and memory, and background loops.
+ * `/debug/tasks` (spec 4.2) returns the task tree of the process: listeners with their connections and requests, MCP
+ * sessions, child processes with PID, age, and memory, and background loops.
  */
 import { readFile } from "node:fs/promises";
 import type { TaskReport, Tasks } from "../../base/tasks.ts";
@@ -8,7 +8,7 @@ import type { InFlightReport, RecentRequests } from "../../pipeline/records/rece
 import { type AdminEndpoint, jsonResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
-/** Lists the oldest requests only; the count is complete. */
+/** Only the oldest requests are listed, but the count is complete. */
 const MAX_REQUESTS = 200;
 
 export function tasksEndpoint(tasks: Tasks, recent: RecentRequests, uptimeMs: () => number): AdminEndpoint {
@@ -27,7 +27,6 @@ export function tasksEndpoint(tasks: Tasks, recent: RecentRequests, uptimeMs: ()
   };
 }
 
-/** The number of tasks per kind. */
 export function countTasks(
   reports: readonly TaskReport[],
   counts: Record<string, number> = {},
@@ -52,7 +51,6 @@ function withRequests(task: TaskReport, requests: readonly InFlightReport[]): Ta
   return { ...task, children: [...(task.children ?? []), ...children] };
 }
 
-/** Adds the memory of child processes by PID. */
 async function withMemory(task: TaskReport): Promise<TaskReport> {
   const pid = task.detail?.pid;
   const rssBytes = typeof pid === "number" ? await residentBytes(pid) : undefined;

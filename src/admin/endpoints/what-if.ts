@@ -21,7 +21,7 @@ import {
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 const USAGE = 'send JSON: {"request": {"method", "url", …}, "claims" | "token", "repeat"}';
-/** Bounded, because the dry run uses the serving thread. */
+/** The number is limited, because the dry run uses the serving thread. */
 const MAX_REPEATS = 1_000;
 
 const question = z.strictObject({
@@ -76,7 +76,7 @@ export type RehearseAnswer =
   | { readonly ok: true; readonly report: object }
   | { readonly ok: false; readonly problems: readonly string[] };
 
-/** Rejects with an Error whose `isBusy` is true if another rehearsal is running. */
+/** `rehearse` rejects if another rehearsal is running. `isBusy` recognizes that error. */
 export interface RehearseParts {
   /** `left` is aborted when the client disconnects. */
   rehearse(
@@ -87,7 +87,7 @@ export interface RehearseParts {
   isBusy(error: unknown): boolean;
 }
 
-/** Allows large generated configurations, which grow when encoded as JSON. */
+/** The limit allows large generated configurations, which grow when encoded as JSON. */
 const MAX_REHEARSED_BYTES = 16 * 1024 * 1024;
 
 export function rehearseEndpoint(parts: RehearseParts): AdminEndpoint {
@@ -121,10 +121,10 @@ function sourcesIn(text: string): readonly SourceText[] {
   return [{ file: "<rehearsed>", text }];
 }
 
-/** The heartbeat interval, below the idle timeout of clients. */
+/** The heartbeat interval must be shorter than the idle timeout of clients. */
 const STILL_THERE_MS = 5_000;
 const JSON_LINES = "application/jsonl";
-/** The limit of buffered data; a slower reader loses lines. */
+/** A reader with this much buffered data loses lines. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
 export function recordingEndpoint(facts: RequestHistory, clock: Clock): AdminEndpoint {
@@ -146,7 +146,7 @@ export function recordingEndpoint(facts: RequestHistory, clock: Clock): AdminEnd
   };
 }
 
-/** Writes the segments one at a time, to yield to traffic. */
+/** Writes one segment per event-loop iteration, to yield to traffic. */
 function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
   let isOpen = true;
   sink.onClose(() => {
@@ -165,7 +165,7 @@ function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
   next(0);
 }
 
-/** The first empty line marks the start of the recording; later empty lines are heartbeats. */
+/** The first empty line marks the start of the recording. Later empty lines are heartbeats. */
 function followed(facts: RequestHistory, clock: Clock, sink: AdminSink): void {
   sink.write("\n");
   const timer = clock.every(STILL_THERE_MS, () => void sink.write("\n"));

@@ -1,10 +1,10 @@
 /**
- * Merges pprof profiles from several threads. Serialized Protocol Buffers messages can be concatenated, so it only
+ * Merges pprof profiles from several threads. Serialized Protocol Buffers messages can be concatenated, so merging only
  * offsets IDs and string indexes to avoid collisions. Each sample is labeled with its thread.
  */
 import { gunzipSync, gzipSync } from "node:zlib";
 
-/** The kind of object that a number in a message refers to; numbers of one kind are shifted by the same offset. */
+/** The kind of object that a number in a message refers to. Numbers of one kind are shifted by the same offset. */
 type Reference = "string" | "location" | "function" | "mapping";
 type Shape = { readonly [field: number]: Reference | Shape };
 
@@ -26,7 +26,7 @@ type Shifts = Record<Reference, bigint>;
 interface Field {
   readonly number: number;
   readonly wire: number;
-  /** The number if the field is a varint, otherwise the bytes. */
+  /** A bigint if the field is a varint, otherwise the bytes. */
   readonly value: bigint | Uint8Array;
 }
 

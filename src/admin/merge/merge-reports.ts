@@ -1,15 +1,15 @@
 /**
  * Merges the reports of worker threads: requests by end time, tasks by name, memory in total and per thread, backends
  * with all connections and sessions, traffic history by time slot, and metrics by series. The 95th percentile of a slot
- * is the largest of the threads, an upper bound. All metrics are additive: counters, histogram buckets, and gauges that
- * count.
+ * is the largest value of the threads, which is an upper bound. All metrics are additive: counters, histogram buckets,
+ * and gauges that count.
  */
 import { mergeServerStates, type ServerState } from "../../mcp/server-side/server-state.ts";
 import type { HistoryPoint, HistoryReport } from "../../observe/trace/request-record.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Numbers that identify and must not be added. */
+/** These numbers identify or configure something and must not be added. */
 const NAMES = new Set(["port", "pid", "thread", "limit", "capacity", "weight"]);
 
 export function mergeRequests(reports: readonly Json[], limit: number): Json {
@@ -63,7 +63,7 @@ export function mergeMemory(own: Json, reports: readonly Json[]): Json {
   };
 }
 
-/** Merges rules of the same name and adds the counts of all threads, with the most denied subjects first. */
+/** Adds the counts of equal rules, with the most denied subjects first. */
 export function mergeShadow(reports: readonly Json[]): Json {
   const rules = new Map<string, Json>();
   for (const rule of reports.flatMap((report) => listOf(report.rules))) {
@@ -134,7 +134,7 @@ function mergeMirror(one: Json, other: Json): Json {
 
 const LIVING = ["connections", "sessions", "children"];
 
-/** The configuration is from the main thread, the run-time state from the worker threads. */
+/** The configuration comes from the main thread, and the run-time state from the worker threads. */
 export function mergeDumps(own: Json, dumps: readonly Json[]): Json {
   const backends = listOf(own.backends).map((backend, index) => {
     const living = dumps.map((dump) => listOf(dump.backends)[index]).filter((one) => one?.name === backend.name);
@@ -228,7 +228,7 @@ function addedTraffic(a: Numbers, b: Numbers): Numbers {
 interface Family {
   /** The `# HELP` and `# TYPE` lines. */
   readonly head: string[];
-  /** Maps name and labels to the sum. */
+  /** Maps a name with its labels to the sum. */
   readonly series: Map<string, number>;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Merges the event streams of worker threads. The ready comment is sent once, when all threads are ready. The stream
  * ends when one thread ends it (the last requested trace is complete) and the others have sent their pending events, or
- * when all threads are gone.
+ * when all threads have exited.
  */
 import type { AdminResponse, AdminSink } from "../server/endpoint.ts";
 
@@ -11,7 +11,7 @@ export function mergeStreams(responses: readonly AdminResponse[]): AdminResponse
   const refused = responses.find((response) => !("stream" in response));
   const [first] = responses;
   if (refused !== undefined || first === undefined) {
-    // Closes the other streams if one thread rejects the request.
+    // If one thread rejects the request, the other streams are closed.
     for (const response of responses) if ("stream" in response) response.stream(closedSink);
     return refused ?? { status: 503, type: "text/plain", body: "no thread is running\n" };
   }

@@ -1,6 +1,6 @@
 /**
- * The admin interface with worker threads: defines how their responses are merged. The main thread alone serves
- * endpoints that are not listed, such as the configuration and the rate limits, which are in shared memory.
+ * Defines how the admin responses of worker threads are merged. Endpoints that are not listed are served by the main
+ * thread alone, such as the rate limits, which are in shared memory.
  */
 import type { InspectedBackend } from "../../core/backend.ts";
 import type { HistoryReport } from "../../observe/trace/request-record.ts";
@@ -33,7 +33,7 @@ export type RequestThreads = (request: AdminRequest) => Promise<readonly AdminRe
 type Json = Readonly<Record<string, unknown>>;
 type Merge = (request: AdminRequest, own: AdminHandler, ask: RequestThreads) => Promise<AdminResponse>;
 
-/** The endpoint's default for `?limit=`. */
+/** The endpoint uses the same default for `?limit=`. */
 const DEFAULT_LIMIT = 100;
 
 const MERGES: Readonly<Record<string, Merge>> = {
@@ -69,7 +69,7 @@ const MERGES: Readonly<Record<string, Merge>> = {
     return jsonResponse(mergeRequests(good.map(jsonOf), limit));
   },
   [ADMIN_PATHS.trace]: async (request, _own, ask) => {
-    // All threads wait for a matching request; the first thread that gets one decrements the shared quota.
+    // All threads wait for a matching request. Each traced request decrements the shared quota.
     const quota = new SharedArrayBuffer(8);
     new Int32Array(quota).fill(Number(request.query.get("count") ?? 1));
     return mergeStreams(await ask({ ...request, quota }));
@@ -202,7 +202,7 @@ function concatenated(responses: readonly AdminResponse[], sink: AdminSink): voi
   );
 }
 
-/** Reads a whole stream, which is closed when the reader disconnects. */
+/** Reads a whole stream. The stream is closed when the reader disconnects. */
 function collected(stream: (sink: AdminSink) => void, reader: AdminSink): Promise<Buffer> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];

@@ -11,7 +11,6 @@ import {
   textResponse,
 } from "../server/endpoint.ts";
 
-/** The request as sent to the other thread. */
 export interface RemoteRequest {
   readonly method: string;
   readonly path: string;
@@ -34,7 +33,7 @@ type FromThread =
 
 type ToThread =
   | { readonly kind: "begin" }
-  /** Acknowledges `bytes`; `buffered` bytes are still waiting for the reader. */
+  /** Acknowledges `bytes`. `buffered` bytes are still waiting for the reader. */
   | { readonly kind: "taken"; readonly bytes: number; readonly buffered: number }
   /** Ends the stream after the chunks that were already sent. */
   | { readonly kind: "finish" }

@@ -1,13 +1,13 @@
 /**
- * Parses `config.adminAddr` (spec 2.1): `ip:port`, `localhost:port`, `unix:/path` or `off`. The default is loopback on
- * port 15000.
+ * Parses `config.adminAddr` (spec 2.1), which is `ip:port`, `localhost:port`, `unix:/path`, or `off`. The default is
+ * loopback on port 15000.
  */
 import { DEFAULT_ADMIN_PORT } from "./paths.ts";
 
 export type AdminAddress =
   | { readonly kind: "off" }
   | { readonly kind: "unix"; readonly path: string }
-  /** A list, because loopback means IPv4 and IPv6. */
+  /** Loopback has two addresses, IPv4 and IPv6. */
   | { readonly kind: "tcp"; readonly hosts: readonly string[]; readonly port: number };
 
 const LOOPBACK = ["127.0.0.1", "::1"];

@@ -1,29 +1,29 @@
 /**
- * The interface of an admin endpoint: a path, its methods, and a sentence for the index page. Only server.ts uses the
- * HTTP server; an endpoint receives a request as data and returns a value or a stream. Numeric query parameters out of
- * range are rejected with the range.
+ * The interface of an admin endpoint, which has a path, its methods, and a sentence for the index page. Only server.ts
+ * uses the HTTP server. An endpoint receives a request as data and returns a value or a stream. Numeric query
+ * parameters out of range are rejected, and the error names the range.
  */
 import type { InspectedBackend } from "../../core/backend.ts";
 import { safeJson } from "../../json/safe-json.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
 
 export interface AdminRequest {
-  /** The method as sent: HEAD uses the GET handler, and its stream is not started. */
+  /** The method as sent. HEAD uses the GET handler, and its stream is not started. */
   readonly method: string;
   readonly path: string;
   readonly query: URLSearchParams;
-  /** Reads up to 1 MiB, or up to the limit of the endpoint; rejects with BodyTooLarge. */
+  /** Reads up to 1 MiB, or up to the limit of the endpoint. Rejects with BodyTooLarge. */
   body(): Promise<Buffer>;
   /** Aborted when the client disconnects before the response, to stop long work. */
   readonly left?: AbortSignal | undefined;
   /**
-   * With worker threads: counters of requests that may still be traced and of traces that must still end, shared by all
-   * threads.
+   * Set with worker threads. All threads share two counters: requests that may still be traced, and traces that must
+   * still end.
    */
   readonly quota?: SharedArrayBuffer | undefined;
-  /** With worker threads: the request histories of all threads. */
+  /** Set with worker threads to the request histories of all threads. */
   readonly facts?: readonly Uint8Array[] | undefined;
-  /** With worker threads: the MCP tools that sessions of all threads saw but withheld from clients. */
+  /** Set with worker threads to the MCP tools that sessions of all threads saw but withheld from clients. */
   readonly withheld?: readonly InspectedBackend[] | undefined;
 }
 
@@ -43,13 +43,14 @@ export type AdminResponse =
 
 /** A streamed response. A slow reader loses data instead of slowing the gateway. */
 export interface AdminSink {
-  /** Returns false if the reader is behind; the data is still buffered. */
+  /** Returns false if the reader is behind. The data is still buffered. */
   write(chunk: string | Buffer): boolean;
   end(): void;
   onClose(callback: () => void): void;
   bufferedBytes(): number;
   /**
-   * Called when the reader needs no further data; chunks written before are still delivered. Only used between threads.
+   * Called when the reader needs no further data. Chunks written before are still delivered. This is only used between
+   * threads.
    */
   onFinish?(callback: () => void): void;
 }

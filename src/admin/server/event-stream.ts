@@ -8,7 +8,7 @@ import { safeJson } from "../../json/safe-json.ts";
 import type { AdminResponse, AdminSink } from "./endpoint.ts";
 
 const KEEP_ALIVE_MS = 1_000;
-/** Enough for a trace with two full bodies, and the maximum memory that a stalled reader can use. */
+/** This is enough for a trace with two full bodies, and the most memory that a stalled reader can use. */
 const MAX_BUFFERED_BYTES = 512 * 1024;
 
 export interface EventStream {
@@ -53,7 +53,7 @@ function serve(clock: Clock, sink: AdminSink, open: (stream: EventStream) => () 
   }
 
   const timer = clock.every(KEEP_ALIVE_MS, () => {
-    // Skips the heartbeat while the reader is behind.
+    // The heartbeat is skipped while the reader is behind.
     if (sink.bufferedBytes() === 0) write(": keep-alive\n\n");
   });
   sink.onClose(stop);

@@ -1,5 +1,5 @@
 /**
- * The paths of the admin interface (spec 4.2), shared with gwctl, which otherwise shares no code with the gateway.
+ * The paths of the admin interface (spec 4.2). gwctl imports them but shares no other admin code.
  */
 export const DEFAULT_ADMIN_PORT = 15000;
 

@@ -1,6 +1,6 @@
 /**
- * The HTTP server of the admin interface: binds the configured address, checks each request, and calls the endpoint. It
- * is unauthenticated by design and therefore on loopback by default. Any web page can send requests to loopback (DNS
+ * The HTTP server of the admin interface. It binds the configured address, checks each request, and calls the endpoint.
+ * It is unauthenticated by design and therefore on loopback by default. Any web page can send requests to loopback (DNS
  * rebinding, cross-site requests), so Host and Origin are checked on every request.
  */
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
@@ -13,9 +13,9 @@ import { type AdminEndpoint, type AdminResponse, type AdminSink, textResponse } 
 import { ADMIN_PATHS } from "./paths.ts";
 
 const MAX_BODY_BYTES = 1024 * 1024;
-/** Enough for browsers, scrapers and terminals, without exhausting file descriptors. */
+/** This is enough for browsers, scrapers, and terminals, and does not exhaust file descriptors. */
 const MAX_CONNECTIONS = 256;
-/** The same timeout as for listeners: on a busy machine, a client may send its request seconds after it connects. */
+/** Listeners use the same timeout. On a busy machine, a client may send its request seconds after it connects. */
 const HEADERS_TIMEOUT_MS = 10_000;
 const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",
@@ -24,7 +24,9 @@ const SECURITY_HEADERS = {
 };
 
 export interface AdminServer {
-  /** The address in log lines: `http://127.0.0.1:15000` or `unix:/path`; undefined if the interface is off. */
+  /**
+   * The address in log lines, such as `http://127.0.0.1:15000` or `unix:/path`, or undefined if the interface is off.
+   */
   readonly url: string | undefined;
   readonly port: number | undefined;
   close(): void;
@@ -36,7 +38,7 @@ export async function openAdminServer(
   endpoints: readonly AdminEndpoint[],
   logger: Logger,
   audience: "operators" | "scrapers" = "operators",
-  /** An inherited listening socket for an address. */
+  /** Returns the inherited listening socket for an address, if there is one. */
   inherited: (host: string) => number | undefined = () => undefined,
 ): Promise<AdminServer> {
   if (address.kind === "off") return { url: undefined, port: undefined, close: () => undefined };
@@ -184,7 +186,7 @@ function sinkOf(res: ServerResponse): AdminSink {
   };
 }
 
-/** Removes a stale socket file of a crashed process, but not one in use. */
+/** Removes the socket file of a crashed process. Throws if the socket is in use. */
 async function removeStaleSocket(path: string): Promise<void> {
   let isSocket: boolean;
   try {
@@ -213,11 +215,11 @@ export interface GuardedRequest {
   /** The browser's `sec-fetch-site` and `sec-fetch-mode` headers. */
   readonly fetchSite: string | undefined;
   readonly fetchMode: string | undefined;
-  /** The local address of the connection; undefined if the Host header is not checked, as on a Unix socket. */
+  /** The local address of the connection, or undefined if the Host header is not checked, as on a Unix socket. */
   readonly localAddress: string | undefined;
 }
 
-/** The reason for rejecting the request, or undefined. */
+/** Returns undefined if the request is allowed. */
 export function rejectionReason(request: GuardedRequest): string | undefined {
   if (request.localAddress !== undefined) {
     const name = hostName(request.host ?? "");
@@ -252,7 +254,7 @@ export function isLoopbackName(name: string): boolean {
   return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
 }
 
-/** Returns undefined for `null` and invalid URLs, which matches no Host header. */
+/** Returns undefined for `null` and invalid URLs, so they match no Host header. */
 function originHost(origin: string): string | undefined {
   try {
     return new URL(origin).host;

@@ -1,7 +1,6 @@
 /**
- * `/ui/api/add`: returns the text of a configuration file with an MCP server or a model added, which the editor shows
- * as a diff and validates. Nothing is written. Lines are inserted as text, so comments, order and layout stay
- * unchanged.
+ * `/ui/api/add` returns the text of a configuration file with an MCP server or a model added, which the editor shows as
+ * a diff and validates. Nothing is written. Lines are inserted as text, so comments, order, and layout stay unchanged.
  */
 import { isMap, isScalar, isSeq, type Node, parseAllDocuments, type YAMLMap, type YAMLSeq } from "yaml";
 import { z } from "zod";
@@ -15,7 +14,7 @@ const name = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "use letters, digits, `.`, `_` and `-`")
   .max(64);
-/** One line without control characters, because it becomes a quoted value. */
+/** The text becomes a quoted value on one line, so control characters are rejected. */
 const line = z
   .string()
   .regex(/^[^\p{Cc}\u2028\u2029]*$/u, "use one line without control characters")
@@ -76,7 +75,7 @@ export function withEntry(text: string, entry: Entry): { text: string; line: num
   return list.flow === true ? insideFlow(text, list, fields) : afterLast(text, list, fields);
 }
 
-/** Servers go to `mcp.targets` or to the first MCP backend of a route, models to `llm.models`. */
+/** Servers are added to `mcp.targets` or to the first MCP backend of a route, and models to `llm.models`. */
 function listFor(root: YAMLMap, entry: Entry): YAMLSeq | undefined {
   if (entry.kind === "model") return seqAt(root, ["llm", "models"]);
   const own = seqAt(root, ["mcp", "targets"]);
@@ -159,7 +158,7 @@ function afterLast(text: string, list: YAMLSeq, fields: readonly string[]): { te
   };
 }
 
-/** Returns the end of the value itself, without trailing white space and comments, which belong to the next item. */
+/** Returns the end of the value without trailing white space and comments, which are part of the next item. */
 function lastCharacterOf(text: string, item: unknown): number {
   if ((isMap(item) || isSeq(item)) && item.flow !== true && item.items.length > 0) {
     const last = item.items.at(-1);

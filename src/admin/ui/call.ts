@@ -1,7 +1,7 @@
 /**
- * `/ui/api/call`: sends playground requests to the gateway's own listeners, because the page is on another port and
- * listeners send it no CORS headers. Only listeners of this process can be named, never an address. The response is
- * JSON lines: the head, body chunks as they arrive, and the end.
+ * `/ui/api/call` sends playground requests to the gateway's own listeners, because the page is on another port and
+ * listeners send it no CORS headers. A request can name only a listener of this process, never an address. The response
+ * is JSON lines: the head, body chunks as they arrive, and the end.
  */
 import { StringDecoder } from "node:string_decoder";
 import { z } from "zod";
@@ -20,7 +20,7 @@ export interface ListenerAddress {
 
 export interface CallOptions {
   readonly clock: Clock;
-  /** Returns the address of a listener of this process; undefined if there is none of that name. */
+  /** Returns the address of a listener of this process, or undefined if there is none of that name. */
   listener(name: string): ListenerAddress | undefined;
 }
 
@@ -66,7 +66,7 @@ function forward(request: CallRequest, address: ListenerAddress, sink: AdminSink
   const body = request.body === undefined ? undefined : Buffer.from(request.body);
   if (body) headers.set("content-length", String(body.length));
 
-  // The certificate is not verified, because this is our own listener over loopback.
+  // The certificate is not verified, because this is the gateway's own listener over loopback.
   const pool = openHttpPool({ ...address, ...(address.protocol === "https" ? { tls: { insecure: true } } : {}) });
   const decoder = new StringDecoder("utf8");
   const line = (value: unknown): void => void sink.write(`${JSON.stringify(value)}\n`);

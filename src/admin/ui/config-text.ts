@@ -1,5 +1,5 @@
 /**
- * `/ui/api/config-text`, `schema`, `validate` and `save`: the configuration as written, the documentation of its
+ * `/ui/api/config-text`, `schema`, `validate`, and `save` return the configuration as written, the documentation of its
  * fields, and the changes of an edited text. Saving is rejected unless `config.allowConfigEdit` is set.
  */
 import { createHash } from "node:crypto";
@@ -13,7 +13,7 @@ import { changesBetween, type Preview, type PreviewConfig } from "./preview.ts";
 import { restoreSecrets, type ShownText, shownText } from "./shown-text.ts";
 
 export interface UiConfigOptions {
-  /** Reads the current sources; throws if one cannot be read. */
+  /** Reads the current sources. Throws if one cannot be read. */
   read(): readonly SourceText[];
   readonly preview: PreviewConfig;
   readonly redaction: Redaction;

@@ -1,11 +1,12 @@
 /**
- * `/ui/api/matching`: evaluates a CEL expression for many recent requests at once, for the filter of the request table.
+ * `/ui/api/matching` evaluates a CEL expression for many recent requests in one call, for the filter of the request
+ * table.
  */
 import { z } from "zod";
 import { type AdminEndpoint, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
-/** Limits the work per call, because each ID is a full evaluation; the page requests the rest in further calls. */
+/** Limits the work per call, because each ID is a full evaluation. The page requests the rest in further calls. */
 const MAX_IDS = 200;
 
 const questionSchema = z.strictObject({ expression: z.string(), ids: z.array(z.string()).max(MAX_IDS) });

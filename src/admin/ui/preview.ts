@@ -1,6 +1,6 @@
 /**
- * Previews a configuration in the UI: compiles it without serving it, and lists its changes from the running one by
- * listener, route, backend and policy name.
+ * Previews a configuration in the UI. It compiles the configuration without serving it, and lists the differences from
+ * the running one by listener, route, backend, and policy name.
  */
 import type { Clock } from "../../base/clock.ts";
 import { openDryConfig } from "../../config/dry-config.ts";
@@ -11,7 +11,7 @@ import type { Environment } from "../../config/text/env.ts";
 export interface Preview {
   readonly problems: readonly string[];
   readonly warnings: readonly string[];
-  /** The result as in `/config_dump`; undefined if the configuration was rejected. */
+  /** The result in the format of `/config_dump`, or undefined if the configuration was rejected. */
   readonly dump: Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -19,7 +19,6 @@ export interface Change {
   readonly what: "listener" | "route" | "backend" | "policy" | "config";
   readonly name: string;
   readonly change: "added" | "removed" | "changed";
-  /** The parts that differ. */
   readonly parts: readonly string[];
 }
 
@@ -81,7 +80,7 @@ function compareLists(what: Change["what"], before: unknown, after: unknown, ign
   return changes;
 }
 
-/** Returns the fields that differ; for policies, their kinds. */
+/** Returns the names of fields that differ, and for policies their kinds. */
 function differingParts(before: Item, after: Item, ignored: readonly string[]): string[] {
   const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
   return [...keys].flatMap((key) => {
@@ -96,10 +95,7 @@ function byName(list: unknown): Map<string, Item> {
   return new Map(items.map((item) => [String(item.name ?? ""), item]));
 }
 
-/**
- * Lists policies by name. GatewayPolicy documents have a name in `metadata`; standalone policies are named by their
- * targets.
- */
+/** GatewayPolicy documents have a name in `metadata`. Policies without metadata are omitted. */
 function resources(dump: Dump): Item[] {
   const list = Array.isArray(dump.policies) ? (dump.policies as Item[]) : [];
   return list.flatMap((item) => {

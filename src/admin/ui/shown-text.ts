@@ -1,8 +1,8 @@
 /**
- * The configuration text for the UI's editor: as written, with each secret replaced by a numbered marker, and the
- * reverse. The schema and header names determine secrets, as in the dump; `${VAR}` stays, because it does not reveal
- * the value. In a text that does not parse, everything after a name that looks like a secret is hidden, to the end of
- * its line and block.
+ * Converts the configuration to text for the UI's editor, as written but with each secret replaced by a numbered
+ * marker, and converts it back. The schema and header names determine secrets, as in the dump. `${VAR}` stays, because
+ * it does not reveal the value. In a text that does not parse, everything after a name that looks like a secret is
+ * hidden, to the end of its line and block.
  */
 import {
   type Alias,
@@ -31,9 +31,9 @@ import { policies } from "../../policies/index.ts";
 
 export interface ShownText {
   readonly text: string;
-  /** The values of the markers `<redacted:0>`, `<redacted:1>`, … as written. Must never leave the process. */
+  /** The values of the markers `<redacted:0>`, `<redacted:1>`, … as written. They must never leave the process. */
   readonly secrets: readonly string[];
-  /** The positions of gateways, routes and resource documents, by names such as `route tools`. */
+  /** The positions of gateways, routes, and resource documents, by names such as `route tools`. */
   readonly places: Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
 }
 
@@ -107,13 +107,13 @@ export function shownText(text: string, redaction: Redaction): ShownText {
     if (!ONLY_REFERENCES.test(written)) spans.push({ start: node.range[0], end: node.range[0] + written.length });
   }
 
-  /** Returns a value as the dump shows it; `header` is the name of the header that it sets or matches. */
+  /** Returns a value as the dump shows it. `header` is the name of the header that it sets or matches. */
   function shownSetting(value: string, fields: readonly z.ZodType[], header?: string): string {
     if (fields.some(isExpression)) return redaction.expression(value, { header });
     return header === undefined ? redactText(value) : redaction.headerSetting(header, value);
   }
 
-  /** Returns a list element as shown. It may be a process argument that belongs to the flag before it. */
+  /** Returns a list element as shown. The element may be the value of a process flag before it. */
   function shownElement(items: readonly unknown[], i: number, value: string, elements: readonly z.ZodType[]): string {
     if (elements.some(isExpression)) return redaction.expression(value);
     const before = items[i - 1];
@@ -143,7 +143,7 @@ export function shownText(text: string, redaction: Redaction): ShownText {
   }
 }
 
-/** Restores the secrets; `lineOf` maps a line of the result to a line of the editor. */
+/** Restores the secrets. `lineOf` maps a line of the result to a line of the editor. */
 export function restoreSecrets(
   text: string,
   secrets: readonly string[],
@@ -198,7 +198,7 @@ function headerNameIn(map: YAMLMap): string | undefined {
   return typeof name === "string" ? name : undefined;
 }
 
-/** Returns the spans of `written` that are redacted in `shown`; undefined if they are ambiguous. */
+/** Returns the spans of `written` that are redacted in `shown`, or undefined if they are ambiguous. */
 function hiddenParts(written: string, shown: string): Span[] | undefined {
   const kept = shown.split(REDACTED);
   const last = kept.at(-1) ?? "";
@@ -208,7 +208,7 @@ function hiddenParts(written: string, shown: string): Span[] | undefined {
   for (const [i, text] of kept.entries()) {
     if (i === 0) continue;
     const next = i === kept.length - 1 ? written.length - text.length : written.indexOf(text, at);
-    // A short string may also occur inside of the secret.
+    // A short string may also occur inside the secret.
     if (next < at || (i < kept.length - 1 && text.length < MIN_KEPT_CHARS)) return undefined;
     if (next > at) parts.push({ start: at, end: next });
     at = next + text.length;
@@ -318,7 +318,7 @@ export function secretLines(text: string): Span[] {
   return [...spans, ...recognizedIn(text)];
 }
 
-/** Finds process arguments, URLs and expressions that the redactor would change. */
+/** Finds process arguments, URLs, and expressions that the redactor would change. */
 function recognizedIn(text: string): Span[] {
   const words = [...text.matchAll(/[^\s,[\]{}]+/g)].filter(([word]) => word !== "-");
   const bare = words.map(([word]) => word.replace(/^["']|["']$/g, ""));

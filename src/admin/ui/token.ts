@@ -1,5 +1,5 @@
 /**
- * `/ui/api/token`: exchanges the authorization code of the playground's login, because identity providers rarely allow
+ * `/ui/api/token` exchanges the authorization code of the playground's login, because identity providers rarely allow
  * the page to call their token endpoint. The endpoint comes from the listener's own authorization server metadata,
  * never from the page, so it cannot be used to reach other addresses.
  */

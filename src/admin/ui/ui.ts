@@ -1,6 +1,6 @@
 /**
- * `/ui` (spec 4.2): the files of the web UI, and its API below `/ui/api/`. The page uses one base path, so that the
- * same files also work on a gateway, with a part of the API.
+ * `/ui` (spec 4.2) serves the files of the web UI, and its API below `/ui/api/`. The page uses one base path, so that
+ * the same files also work on a gateway, with a reduced API.
  */
 import { hostname } from "node:os";
 import { cacheControl, openUiFiles, UI_HEADERS, type UiFiles, uiFolderNear } from "../../backends/ui/files.ts";
@@ -31,18 +31,18 @@ import { viewerResponse } from "./viewer.ts";
 export interface UiOptions {
   readonly version: string;
   readonly files: UiFiles;
-  /** The endpoints of the admin interface: `/ui/api/metrics` serves `/metrics`. */
+  /** The endpoints of the admin interface. For example, `/ui/api/metrics` serves `/metrics`. */
   readonly endpoints: () => readonly AdminEndpoint[];
-  /** Endpoints for the UI only; their paths start with `/ui/api/`. */
+  /** Endpoints for the UI only. Their paths start with `/ui/api/`. */
   readonly own: readonly AdminEndpoint[];
   /** True if the UI may write the configuration file. */
   readonly mayEdit: boolean;
 }
 
 const API = `${ADMIN_PATHS.ui}/api`;
-/** Paths that the UI API does not serve. A page in a browser tab must not be able to stop the process. */
+/** The UI API does not serve these paths. A page in a browser tab must not be able to stop the process. */
 const NOT_OFFERED: readonly string[] = [ADMIN_PATHS.quit, ADMIN_PATHS.index, ADMIN_PATHS.ui];
-/** Paths that every user may read on a gateway. They have no request bodies, use little CPU, and change nothing. */
+/** Every user may read these paths on a gateway. They have no request bodies, use little CPU, and change nothing. */
 const READABLE: readonly string[] = [
   ADMIN_PATHS.configDump,
   ADMIN_PATHS.metrics,
@@ -54,7 +54,7 @@ const READABLE: readonly string[] = [
   ADMIN_PATHS.memory,
   ADMIN_PATHS.tasks,
 ];
-/** Additional paths that operators may read and change. */
+/** Operators may also read and change these paths. */
 const OPERATED: readonly string[] = [
   ADMIN_PATHS.keys,
   ADMIN_PATHS.mcpSessions,
@@ -85,7 +85,7 @@ export function uiSource(options: Pick<UiOptions, "version" | "files" | "endpoin
       if (name === "about")
         return method === "GET" ? completeResponse(aboutResponse({ ...options, mayEdit: false }, user)) : undefined;
       const path = `/${name}`;
-      // A stream would keep a connection of the gateway open as long as the tab.
+      // A stream would keep a connection of the gateway open as long as the tab is open.
       if (query.has("follow")) return undefined;
       const isOperated = OPERATED.includes(path);
       if (!isOperated && (method !== "GET" || !READABLE.includes(path))) return undefined;
@@ -157,7 +157,7 @@ export interface UiParts {
   readonly version: string;
   /** `import.meta.url` of the composition root, used to find `dist/ui`. */
   readonly moduleUrl: string;
-  /** The endpoints of the admin interface, read for each request. */
+  /** Returns the endpoints of the admin interface. It is called for each request. */
   endpoints(): readonly AdminEndpoint[];
 }
 
@@ -170,7 +170,7 @@ export interface UiEndpointParts {
   /** Reads the current sources of the configuration. */
   read(): readonly SourceText[];
   listeners(): readonly Listener[];
-  /** The actual ports of the listeners. */
+  /** Returns the actual ports of the listeners. */
   ports(): ReadonlyMap<string, number>;
 }
 

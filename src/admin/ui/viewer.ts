@@ -1,6 +1,6 @@
 /**
- * The fields of the configuration dump and of requests that viewers of the UI on a gateway see, fewer than operators.
- * It is an allowlist: a new field is hidden from viewers until it is listed here.
+ * The fields of the configuration dump and of requests that viewers of the UI on a gateway see, which are fewer than
+ * operators see. They form an allowlist, so a new field is hidden from viewers until it is listed here.
  */
 import { z } from "zod";
 import type { UiResponse } from "../../backends/ui/source.ts";
@@ -13,7 +13,7 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 type Json = Readonly<Record<string, unknown>>;
 
 const DURATION = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/;
-/** Fields of backends whose strings viewers see: names, states, and destinations. */
+/** Viewers see the strings in these fields of backends, which are names, states, and destinations. */
 const BACKEND_FIELDS: ReadonlySet<string> = new Set(["name", "of", "provider", "models", "host", "state", "since"]);
 
 export function viewerResponse(path: string, response: UiResponse): UiResponse {
@@ -104,7 +104,7 @@ function viewOfRequests(response: Json): Json {
 }
 
 /**
- * Keeps the caller, the operation and the outcome. Removes headers, query, claims, body snapshots, and reasons, which
+ * Keeps the caller, the operation, and the outcome. Removes headers, query, claims, body snapshots, and reasons, which
  * quote rules.
  */
 function viewOfRequest(record: RequestRecord | RequestDetail): Json {
@@ -126,7 +126,7 @@ function viewOfRequest(record: RequestRecord | RequestDetail): Json {
   return { ...shown, story: explainRequest(shown), requestState: { request, source: requestState.source } };
 }
 
-/** Keeps numbers, booleans, durations and enumeration values of the schema, and hides all other strings. */
+/** Keeps numbers, booleans, durations, and enumeration values of the schema, and hides all other strings. */
 function masked(value: unknown, shownFields?: ReadonlySet<string>, field = ""): unknown {
   if (typeof value === "string")
     return shownFields?.has(field) || DURATION.test(value) || schemaWords().has(value) ? value : REDACTED;
