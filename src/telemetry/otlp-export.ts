@@ -1,7 +1,7 @@
 /**
- * Exports signals with the official OpenTelemetry exporters: protobuf over HTTP/1.1 or gRPC, with the retries of the
- * protocol. They read no environment variables; the configuration has all settings. Each signal has a bounded queue and
- * one export at a time; drops are counted, and adding never waits.
+ * Exports signals with the official OpenTelemetry exporters, over HTTP/1.1 or gRPC, with the retries of the protocol.
+ * The exporters read no environment variables, because the configuration has all settings. Each signal has a bounded
+ * queue and one export at a time. Adding a record never waits, and dropped records are counted.
  */
 import type { IOtlpExportDelegate } from "@opentelemetry/otlp-exporter-base";
 import { createOtlpHttpExportDelegate, httpAgentFactoryFromOptions } from "@opentelemetry/otlp-exporter-base/node-http";
@@ -36,7 +36,6 @@ interface OtlpSenders {
   readonly metrics: Sender<ResourceMetrics>;
 }
 
-/** Exports of one signal are sent one after the other. */
 const CONCURRENT = 1;
 
 export function createOtlpSenders(settings: OtlpSettings): OtlpSenders {
@@ -123,17 +122,17 @@ function grpcDelegate<Payload, Response>(
   );
 }
 
-// A bounded export queue with one export at a time. Counts the records dropped because the queue was full or the
-// collector failed.
+// The export queue is bounded and runs one export at a time. It counts the records that are dropped because the queue
+// was full or the collector failed.
 
 interface ExportQueueEnv<Item> {
   readonly clock: Clock;
   readonly limits?: ExportQueueLimits;
-  /** Resolves when the collector accepted the batch; rejects after the retries of the protocol. */
+  /** Resolves when the collector has accepted the batch, and rejects after the retries of the protocol. */
   send(items: Item[]): Promise<void>;
   dropped(count: number, reason: "queue_full" | "export_failed"): void;
   exported(count: number): void;
-  /** Called when exports start to fail or recover. */
+  /** Called with the error when exports start to fail, and with undefined when they recover. */
   changed(failure: Error | undefined): void;
 }
 
@@ -143,7 +142,7 @@ interface ExportQueueLimits {
   readonly delayMs: number;
 }
 
-/** Serializing this many spans blocks the event loop for about 2 ms. */
+/** Serializing a batch of this size blocks the event loop for about 2 ms. */
 const LIMITS: ExportQueueLimits = { items: 4_096, batch: 256, delayMs: 1_000 };
 
 export interface ExportQueue<Item> {

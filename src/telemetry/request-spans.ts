@@ -1,6 +1,6 @@
 /**
- * Builds the spans of a request after it has ended: the request, the policy phases, the call to an LLM or MCP servers,
- * and each attempt.
+ * Builds the spans of a request after it has ended, which are those of the request, the policy phases, the call to an
+ * LLM or MCP servers, and each attempt.
  */
 
 import {
@@ -55,7 +55,7 @@ interface SpanPart {
   readonly startMs: number;
   readonly endMs: number;
   readonly attributes: Attributes;
-  /** The failure reason, if any. */
+  /** The reason for the failure, if any. */
   readonly error?: string | undefined;
 }
 
@@ -139,7 +139,7 @@ function phasePart(
   };
 }
 
-/** The attributes of a call to a model or MCP servers; undefined for plain HTTP. */
+/** Returns the attributes of a call to a model or MCP servers, or undefined for plain HTTP. */
 function callOf(
   exchange: Exchange,
   outcome: Outcome,
@@ -225,8 +225,8 @@ function asReadable(
   return span as ReadableSpan;
 }
 
-// Span attributes of a request, named by the semantic conventions for HTTP, generative AI and MCP. They include no
-// header, body or argument; queries, reasons and URIs are redacted as in the trace.
+// Span attributes follow the semantic conventions for HTTP, generative AI, and MCP. They include no header except the
+// user agent, no body, and no argument. Queries, reasons, and URIs are redacted as in the trace.
 
 function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redaction): Attributes {
   const { arrived, facts, failure } = exchange;

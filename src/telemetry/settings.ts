@@ -1,5 +1,6 @@
 /**
- * `config.telemetry`: where traces, metrics and log records go over OTLP, and how many requests are traced.
+ * `config.telemetry`: the collector that receives traces, metrics, and log records over OTLP, and the share of requests
+ * that are traced.
  */
 import { z } from "zod";
 import { duration, headerName, headerValue } from "../core/schema.ts";

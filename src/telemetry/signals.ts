@@ -1,6 +1,6 @@
 /**
- * The forms in which the official OpenTelemetry serialisers take spans, metrics and log records, and what all of them
- * share. Types only come from the packages, so that nothing of them is loaded here.
+ * Converts spans, metrics, and log records to the input of the official OpenTelemetry serializers. Only types are
+ * imported from the packages, so that this file loads none of them.
  */
 import type {
   ProtobufLogsSerializer,
@@ -42,7 +42,7 @@ export function spanContext(traceId: string, spanId: string, tracestate?: string
   return { traceId, spanId, traceFlags: SAMPLED, isRemote, traceState: readOnlyState(tracestate) };
 }
 
-/** Only its text is ever asked for. */
+/** The exporters only call `serialize`. */
 function readOnlyState(text: string): NonNullable<SpanContext["traceState"]> {
   const state: NonNullable<SpanContext["traceState"]> = {
     get: () => undefined,
@@ -53,19 +53,19 @@ function readOnlyState(text: string): NonNullable<SpanContext["traceState"]> {
   return state;
 }
 
-/** Milliseconds of the wall clock, with fractions, as seconds and nanoseconds. */
+/** Converts wall-clock milliseconds with fractions to seconds and nanoseconds. */
 export function hrTime(epochMs: number): HrTime {
   const seconds = Math.floor(epochMs / 1000);
   return [seconds, Math.round((epochMs - seconds * 1000) * 1e6)];
 }
 
-// A record of the log as OTLP takes it, with the span that it belongs to.
+// Log records are exported with the span of their request.
 
 const SEVERITY = { info: 9, warn: 13, error: 17 } as const;
 
 export interface LogEntry {
   readonly level: keyof typeof SEVERITY;
-  /** `request` of the access log, `audit` of the audit stream. */
+  /** `request` for the access log, or `audit` for the audit records. */
   readonly name: string;
   readonly epochMs: number;
   readonly fields: LogFields;
@@ -92,11 +92,11 @@ export function logExport({ level, name, epochMs, fields, spans }: LogEntry, res
   };
 }
 
-// The gateway's metrics as OTLP data: the same names and labels as `/metrics` shows, cumulative since the start.
+// Metrics are exported with the names and labels of `/metrics`, cumulative since the start of the process.
 
 type MetricData = ResourceMetrics["scopeMetrics"][number]["metrics"][number];
 
-/** Of the enumerations in `sdk-metrics`, which is not loaded for two numbers. */
+/** These are enumeration values of `sdk-metrics`, which is not loaded for a few numbers. */
 const CUMULATIVE = 1;
 const DOUBLE = 1;
 const TYPE = { histogram: 0, gauge: 2, sum: 3 } as const;

@@ -1,7 +1,7 @@
 /**
- * OpenTelemetry for one process: samples requests, builds their spans when they end, and exports spans, metrics and log
- * records. Loaded only if `config.telemetry.otlp` is set. A slow or unavailable collector causes dropped records, which
- * are counted, and never affects a request.
+ * OpenTelemetry for one process. It samples requests, builds their spans when they end, and exports spans, metrics, and
+ * log records. It is loaded only if `config.telemetry.otlp` is set. A slow or unavailable collector causes dropped
+ * records, which are counted, and never affects a request.
  */
 
 import type { Clock } from "../base/clock.ts";
@@ -141,7 +141,7 @@ function countersOf({ metrics, logger }: TelemetryEnv) {
   });
 }
 
-// Samples a request and determines the `traceparent` for its backends: the client's unchanged, a new one that is not
+// Sampling also determines the `traceparent` for the backends, which is the client's unchanged, a new one that is not
 // sampled, or that of the gateway's span.
 
 const TRACE_BYTES = 16;
@@ -167,7 +167,7 @@ export function createSampling(
     const isSampled = parent !== undefined && followsClient ? parent.sampled : ratio >= 1 || random() < ratio;
     if (!isSampled && parent !== undefined) return;
     const traceId = parent?.traceId ?? ids.hex(TRACE_BYTES);
-    // `tracestate` belongs to the client's trace, and this is a new trace.
+    // `tracestate` is part of the client's trace, and this is a new trace.
     if (parent === undefined && headers.has("tracestate")) headers.delete("tracestate");
     if (!isSampled) {
       exchange.traceparent = formatTraceparent({ traceId, spanId: newSpanId(), sampled: false });

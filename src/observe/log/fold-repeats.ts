@@ -1,15 +1,14 @@
 /**
- * A logger that folds repeated warnings and errors. The first line of a kind is written immediately; repeats are
- * written after growing pauses, with the number of occurrences since. Other levels pass unchanged.
+ * A logger that folds repeated warnings and errors. The first line of a kind is written immediately. Repeats are
+ * written after growing pauses, with the number of occurrences since then. Other levels pass unchanged.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { LogFields, Logger } from "./logger.ts";
 
-/** Pauses after the first line: 10 s, then a minute, then ten minutes each. */
 const PAUSES_MS = [10_000, 60_000, 600_000];
 /** A kind that was silent for this long is logged as new. */
 const NEWS_AFTER_MS = 600_000;
-/** The number of kinds that are remembered. Beyond it, the kind that was silent longest is forgotten. */
+/** Beyond this number, the kind that was silent longest is forgotten. */
 const REMEMBERED_KINDS = 200;
 
 interface Repeat {

@@ -1,7 +1,7 @@
 /**
- * The log filter of spec 4.2: a default level and levels per module, `info,mcp=trace`.
- * A module is a folder under `src` (or `access`, the line per request); unknown names are accepted,
- * because a filter may be written before the module it names exists.
+ * The log filter of spec 4.2, which has a default level and levels per module, such as `info,mcp=trace`. A module is a
+ * folder under `src`, or `access` for the access log. Unknown names are accepted, because a filter may be written
+ * before its module exists.
  */
 
 export const LEVELS = ["off", "error", "warn", "info", "debug", "trace"] as const;
@@ -12,7 +12,7 @@ const MODULE = /^[A-Za-z0-9_./:-]+$/;
 
 export interface LogFilter {
   readonly text: string;
-  /** 0 = off … 5 = trace. */
+  /** Returns a number from 0 (off) to 5 (trace). */
   levelOf(module: string): number;
 }
 

@@ -1,21 +1,21 @@
 /**
  * Writes log lines to a file descriptor in batches from the thread pool, one write at a time. A log reader that is
- * slow, full or closed never slows or ends the process: lines beyond the buffer are dropped and counted.
+ * slow, full, or closed never slows or ends the process. Lines beyond the buffer are dropped and counted.
  */
 import { write, writeSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
 
-/** Lines that wait for a slow reader. Lines beyond this limit are dropped. */
+/** Lines beyond this limit are dropped, because the reader is too slow. */
 const MAX_BUFFERED_CHARS = 1024 * 1024;
 const RETRY_MS = 20;
-/** How long lines are collected for one write, which costs much less than a write per line. */
+/** Lines are collected for this long, because one write costs much less than a write per line. */
 const GATHER_MS = 20;
-/** The size at which collected lines are written without waiting longer. */
+/** Collected lines of this size are written without waiting longer. */
 const GATHER_CHARS = 32 * 1024;
 
 export interface LogOutput {
   write(line: string): void;
-  /** The number of lines dropped because the buffer was full or the write failed. */
+  /** The number of lines dropped because the buffer was full or a write failed. */
   dropped(): number;
   /**
    * Writes the buffered lines synchronously before the process exits. Lines of a write in progress are not written
@@ -25,7 +25,7 @@ export interface LogOutput {
 }
 
 export interface OpenLogOutput extends LogOutput {
-  /** Resolves when every line was written. */
+  /** Resolves when every line has been written. */
   flushed(): Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Writes log lines as text for people or as JSON for machines, filtered per module at run time. Values are escaped, so
- * that external input cannot forge a line or reach a terminal as a control sequence.
+ * that external input cannot forge a line or send control sequences to a terminal.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { LogFilter } from "./log-filter.ts";
@@ -16,9 +16,9 @@ export interface Logger {
   info(message: string, fields?: LogFields): void;
   debug(message: string, fields?: LogFields): void;
   trace(message: string, fields?: LogFields): void;
-  /** For callers whose fields are expensive to build. */
+  /** Lets callers skip building expensive fields. */
   enabled(level: LogLevel): boolean;
-  /** Returns the logger of another module (a folder under `src`). */
+  /** Returns the logger of another module, which is a folder under `src`. */
   for(module: string): Logger;
 }
 
@@ -30,7 +30,7 @@ export interface Logging {
   readonly filter: LogFilter;
   setFilter(filter: LogFilter): void;
   setFormat(format: LogFormat): void;
-  /** Passes every later line through this function, which redacts secrets. */
+  /** All later lines pass through this function, which redacts secrets. */
   setRedactor(redact: (line: string) => string): void;
 }
 
@@ -39,7 +39,6 @@ export function createLogging(options: {
   output: LogOutput;
   filter: LogFilter;
   format: LogFormat;
-  /** Colors the levels of the text format, for a terminal. */
   color?: boolean;
 }): Logging {
   const { clock, output, color = false } = options;
@@ -108,7 +107,6 @@ export const silentLogger: Logger = {
 };
 
 const LEVEL_WIDTH = 5;
-/** Red, yellow, green, cyan, grey. */
 const COLORS: Readonly<Record<LogLevel, number>> = { error: 31, warn: 33, info: 32, debug: 36, trace: 90 };
 
 function coloured(level: LogLevel): string {
@@ -133,12 +131,12 @@ function jsonLine(time: string, level: string, module: string, message: string, 
 
 const PLAIN = /^[!#-<>-~]+$/;
 
-/** Returns a value without spaces, quotes and equals signs unchanged, and other values as a JSON string. */
+/** Returns values without spaces, quotes, and equals signs unchanged, and other values as a JSON string. */
 export function quoteIfNeeded(value: string): string {
   return PLAIN.test(value) ? value : escapeControls(JSON.stringify(value));
 }
 
-/** Escapes C0, DEL and C1 characters as \xNN, so that no log line can move a terminal's cursor. */
+/** Escapes C0, DEL, and C1 characters as \xNN, so that no log line can move a terminal's cursor. */
 export function escapeControls(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
   return /[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/.test(text)

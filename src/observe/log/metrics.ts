@@ -1,5 +1,5 @@
 /**
- * Counters, gauges and histograms in the Prometheus text format. Callers look up a series once, at configuration load
+ * Counters, gauges, and histograms in the Prometheus text format. Callers look up a series once, at configuration load
  * or on the first request of its kind, and keep it, so that counting is one addition.
  */
 
@@ -20,7 +20,7 @@ export interface Family<Series> {
 export interface Metrics {
   counter(name: string, help: string, labelNames?: readonly string[]): Family<Counter>;
   histogram(name: string, help: string, buckets: readonly number[], labelNames?: readonly string[]): Family<Histogram>;
-  /** Reads the value only when it is scraped. */
+  /** The value is read only when it is scraped. */
   gauge(
     name: string,
     help: string,
@@ -42,10 +42,10 @@ export interface MetricFamily {
 
 export interface MetricPoint {
   readonly labels: Readonly<Record<string, string>>;
-  /** The sum, for a histogram. */
+  /** The sum of the values, for a histogram. */
   readonly value: number;
   /**
-   * Only for a histogram: the upper bounds and the number of values in each bucket, plus one for values above all
+   * Histograms have the upper bounds and the number of values in each bucket, plus one bucket for values above all
    * bounds.
    */
   readonly buckets?: { readonly bounds: readonly number[]; readonly counts: readonly number[] };
@@ -163,10 +163,7 @@ function createHistogram(buckets: readonly number[]): HistogramSeries {
   };
 }
 
-/**
- * A tree from label values to series. It is searched without building a key, because some series are looked up per
- * request.
- */
+/** A tree from label values to series. A lookup builds no key, because some series are looked up for each request. */
 interface Place<Series> {
   series: Series | undefined;
   readonly next: Map<string, Place<Series>>;
@@ -206,7 +203,7 @@ function newPlace<Series>(): Place<Series> {
   return { series: undefined, next: new Map() };
 }
 
-/** Creates missing nodes. Their number is bounded like that of the series. */
+/** Creates missing nodes, whose number is bounded like that of the series. */
 function placeOf<Series>(root: Place<Series>, names: readonly string[], values: readonly string[]): Place<Series> {
   let place = root;
   for (let i = 0; i < names.length; i++) {

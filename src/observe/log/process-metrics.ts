@@ -1,6 +1,6 @@
 /**
  * Metrics of the process: CPU, memory, file descriptors, heap, event loop delay, and the version of the build. Values
- * are read when they are scraped; only the event loop delay is sampled continuously, by a timer of the runtime.
+ * are read when they are scraped. Only the event loop delay is sampled continuously, by a timer of the runtime.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { monitorEventLoopDelay } from "node:perf_hooks";
@@ -41,7 +41,7 @@ export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs 
     "nodejs_eventloop_delay_seconds",
     "How late timers of the event loop ran since the last scrape, by quantile.",
     () => {
-      // The sampler includes its own interval.
+      // The measured delay includes the sampling interval.
       const seconds = (ns: number): number =>
         Math.max(0, (Number.isNaN(ns) ? 0 : ns) / NS_PER_S - RESOLUTION_MS / 1000);
       const rows = [
@@ -55,7 +55,7 @@ export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs 
   return () => void delay.disable();
 }
 
-/** Empty where the system does not report it. */
+/** Returns no value if the system does not report it. */
 function openDescriptors(): Iterable<readonly [Record<string, string>, number]> {
   try {
     return [[{}, readdirSync("/proc/self/fd").length]];

@@ -1,8 +1,8 @@
 /**
  * Appends lines to a file that is rotated when it is full: `audit.log` becomes `audit.log.1`, and so on. Writing never
- * blocks the caller. Lines that cannot be written are buffered and retried, and dropped and counted beyond the buffer.
- * A line is never written partially. A file that another program moved, removed or truncated is detected before the
- * next write, so lines never go to a file without a name.
+ * blocks the caller. Lines that cannot be written are buffered and retried. Lines beyond the buffer are dropped and
+ * counted. A line is never written partially. Before each write, the file is reopened if another program moved or
+ * removed it.
  */
 import { type FileHandle, open, rename, rm, stat } from "node:fs/promises";
 import type { Clock } from "../../base/clock.ts";
@@ -14,7 +14,7 @@ export interface RotatingFileOptions {
   readonly keep: number;
   readonly clock: Clock;
   dropped(lines: number): void;
-  /** Called when writing starts to fail, and when it works again. */
+  /** Called with the error when writing starts to fail, and with undefined when it works again. */
   changed(failure: Error | undefined): void;
 }
 
@@ -22,15 +22,15 @@ export interface RotatingFile {
   write(line: string): void;
   /** False while lines cannot be written. */
   readonly isWritable: boolean;
-  /** Writes the buffered lines if that is possible. */
+  /** Writes the buffered lines if possible. */
   close(): Promise<void>;
 }
 
 const GATHER_MS = 50;
 const RETRY_MS = 1_000;
-/** Lines buffered while the disk does not accept them. */
+/** Limits the lines that are buffered while the disk does not accept them. */
 const WAITING_CHARS = 4 * 1024 * 1024;
-/** Readable by the owner only, because the file contains users' requests. */
+/** Only the owner may read the file, because it contains users' requests. */
 const MODE = 0o600;
 
 export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
@@ -58,7 +58,7 @@ export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
     else await rm(path, { force: true });
   }
 
-  /** Returns the open file if the path still names it; its size may have changed. */
+  /** Returns the open file if the path still names it, and updates its size. */
   async function current(): Promise<FileHandle> {
     if (handle === undefined) return reopen();
     const [named, own] = await Promise.all([stat(path).catch(missing), handle.stat()]);

@@ -1,13 +1,13 @@
 /**
- * The last resort for exceptions that no request or call handled. Each is a defect of the gateway, so it is counted and
- * logged with its location in the code, and the gateway keeps running. Messages may quote input (those of a JSON parser
- * do), so text in quotes is removed.
+ * The last resort for exceptions that no request or call handled. Each exception is a defect of the gateway, so it is
+ * counted and logged with its stack, and the gateway keeps running. Messages may quote input, as those of a JSON parser
+ * do, so text in quotes is removed.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "./logger.ts";
 import type { Metrics } from "./metrics.ts";
 
-/** The handler that caught the error: that of a request or connection, or of the process. */
+/** The handler that caught the error, which is that of a request, a connection, or the process. */
 export type UnexpectedSource = "request" | "connection" | "process";
 
 export interface UnexpectedErrors {
@@ -31,7 +31,7 @@ export function createUnexpectedErrors(env: {
     "Unexpected exceptions, by the place that caught them. Each is a bug: alert on any increase.",
     ["source"],
   );
-  // Exported as 0 from the start, because an alert on an increase needs a previous value.
+  // The counters are exported as 0 from the start, because an alert on an increase needs a previous value.
   const counters = {
     request: family.labels("request"),
     connection: family.labels("connection"),
@@ -54,7 +54,7 @@ export function createUnexpectedErrors(env: {
   };
 }
 
-/** Returns the message and the stack without text in quotes. */
+/** Returns the message without text in quotes, followed by the stack. */
 export function describeDefect(error: unknown): string {
   if (!(error instanceof Error)) return `thrown value of type ${typeof error}`;
   const message = error.message.replace(/(["'`])[\s\S]*\1/g, "$1…$1").slice(0, MAX_MESSAGE_CHARS);

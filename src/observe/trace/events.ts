@@ -1,6 +1,6 @@
 /**
- * The trace events of spec 6, as data. Stage and phase strings and message types are defined only here; gwctl and the
- * web UI import this file and nothing else of the gateway.
+ * The trace events of spec 6, as data. Stages, phases, and message types are defined only here. gwctl and the web UI
+ * import this file and no other file of the gateway.
  */
 
 export type RequestStage = "initial request" | "gateway policies" | "route policies" | "final request";
@@ -34,13 +34,13 @@ export type TraceMessage =
       readonly type: "backendCallResult";
       readonly status: number | null;
       readonly error: string | null;
-      /** Present where several servers may be called at once. */
+      /** Present if several servers may be called at the same time. */
       readonly target?: string;
     }
   | { readonly type: "responseSnapshot"; readonly stage: ResponseStage; readonly requestState: JsonObject }
   | { readonly type: "requestFinished"; readonly status: number | null; readonly error: string | null }
   /**
-   * Beyond spec 6: one event per policy that ran. `details` has the reason for a rejection, or the effect of the
+   * Extends spec 6 with one event per policy that ran. `details` is the reason for a rejection, or the effect of the
    * policy.
    */
   | {
@@ -53,19 +53,19 @@ export type TraceMessage =
       readonly result: "applied" | "skipped" | "answered" | "refused";
       readonly details?: string;
     }
-  /** Beyond spec 6: an expression and its result, both redacted where they set or read a sensitive header. */
+  /** Extends spec 6 with an expression and its result, both redacted if they set or read a sensitive header. */
   | { readonly type: "cel"; readonly expression: string; readonly result: CelOutcome }
-  /** Beyond spec 6: a report of a policy or backend, for example the MCP method and target. */
+  /** Extends spec 6 with a report of a policy or backend, for example the MCP method and target. */
   | { readonly type: "policyEvent"; readonly kind: string; readonly details: JsonObject };
 
 export type CelOutcome = { readonly value: unknown } | { readonly error: string };
 
 export interface TraceEvent {
-  /** Microseconds since the trace began; null for point events. */
+  /** Microseconds since the start of the trace, or null for point events. */
   readonly eventStart: number | null;
   readonly eventEnd: number;
   readonly severity: Severity;
   readonly message: TraceMessage;
-  /** Present only where one stream carries several requests (`?count=`). */
+  /** Present only if one stream carries several requests (`?count=`). */
   readonly requestId?: string;
 }

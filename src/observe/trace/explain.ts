@@ -1,10 +1,10 @@
 /**
  * Describes one request in sentences: method and path, route, the policies that passed or rejected it and why, the
- * backend that responded, and how it ended. Pure function of a request record.
+ * backend that responded, and the outcome. The result depends only on the request record.
  */
 import type { RecordedStep, RequestRecord } from "./request-record.ts";
 
-/** Wording for codes that need more detail than "Rejected". */
+/** The verbs for codes that need a more specific word than "Rejected". */
 const DENIALS: Readonly<Record<string, string>> = {
   authorization_denied: "Denied",
   rate_limited: "Limited",
@@ -49,7 +49,7 @@ function shadowed({ shadow = [] }: RequestRecord): string[] {
   );
 }
 
-/** The main sentence: why the request failed, or where its response came from. */
+/** Returns the main sentence, which tells why the request failed or which policy responded. */
 function verdict({ failure, steps, route, listener, status, backend }: RequestRecord): string[] {
   const answeredBy = steps.find((step) => step.verdict === "answered");
   if (failure === undefined)

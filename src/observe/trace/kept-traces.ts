@@ -1,17 +1,18 @@
 /**
- * Keeps the full traces of failed requests within a memory budget, for later diagnosis. When the operator enables it,
- * every request is traced, and the traces of successful ones are discarded.
+ * Keeps the full traces of failed requests within a memory budget, for later diagnosis. If the operator enables it,
+ * every request is traced, and the traces of successful requests are discarded.
  */
 import type { TraceEvent } from "./events.ts";
 import type { TraceWatcher } from "./trace.ts";
 
 /**
- * The number of events after which expressions are omitted: a rule over a thousand tools is evaluated a thousand times.
+ * Beyond this number of events, expressions are omitted, because a rule over a thousand tools is evaluated a thousand
+ * times.
  */
 const MAX_EVENTS = 500;
 
 export interface KeptTraces {
-  /** Records the events of one request. Call `keep` when the request ended, or drop the recording. */
+  /** Records the events of one request. The caller calls `keep` when the request ended, or drops the recording. */
   record(): TraceRecording;
   /** Returns the newest trace of the request. */
   find(id: string): readonly TraceEvent[] | undefined;
@@ -23,7 +24,7 @@ export interface TraceRecording extends TraceWatcher {
 }
 
 export function createKeptTraces(maxBytes: number): KeptTraces {
-  /** As JSON, whose length is the size that counts, and which cannot change later. */
+  /** Traces are stored as JSON, whose length is the size that counts toward the budget. */
   const kept = new Map<string, string>();
   let bytes = 0;
 

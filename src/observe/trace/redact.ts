@@ -1,8 +1,8 @@
 /**
- * The redactor of every output: configuration dump, records, recordings, traces, audit, metrics, log and UI. A value is
- * hidden because of its name, because of its form, because it repeats a credential of the same request, or because it
- * equals a secret of the configuration. Backends and CEL expressions get the real values. Every function is linear in
- * its input, and redacting a result again is harmless.
+ * Redacts every output: configuration dump, records, recordings, traces, audit, metrics, log, and UI. A value is hidden
+ * because of its name, because of its form, because it repeats a credential of the same request, or because it equals a
+ * secret of the configuration. Backends and CEL expressions get the real values. Every function is linear in its input,
+ * and redacting a result again is harmless.
  */
 import { isCommonHeaderName } from "../../base/header-names.ts";
 import { isSensitiveName } from "./sensitive-names.ts";
@@ -13,10 +13,10 @@ const URL_HEADERS = new Set(["location", "content-location", "referer"]);
 
 /** Shorter values are words, not secrets. Replacing them everywhere would garble the text. */
 const MIN_SCRUBBED_CHARS = 6;
-/** The length from which a part of a value, such as one cookie of several, counts as a secret rather than a word. */
+/** A part of a value, such as one cookie of several, counts as a secret from this length on. */
 const MIN_SCRUBBED_PART_CHARS = 12;
 
-/** The configured places of credentials, such as `location` of an API key or the header of a backend's key. */
+/** The configured locations of credentials, such as `location` of an API key or the header of a backend's key. */
 export interface CredentialPlaces {
   readonly headers?: readonly string[];
   readonly parameters?: readonly string[];
@@ -24,19 +24,24 @@ export interface CredentialPlaces {
 
 export interface Redaction {
   isSensitive(headerName: string): boolean;
-  /** Hides a value that repeats that of a sensitive header or one of `secrets`, whatever the header's name is. */
+  /**
+   * Also hides a value that repeats the value of a sensitive header or one of `secrets`, regardless of the header's
+   * name.
+   */
   headers(pairs: readonly string[], secrets?: readonly string[]): Record<string, string | string[]>;
-  /** Returns the credentials in the sensitive headers: each whole value, and the credential inside it. */
+  /**
+   * Returns the credentials in the sensitive headers. Each whole value is included, and also the credential inside it.
+   */
   secrets(pairs: readonly string[]): string[];
   /** Hides the values of credential parameters in a query string. */
   query(query: string, alsoHidden?: readonly string[]): string;
   /**
-   * Redacts text that may quote the values of these headers or other secrets, for example the reason of a rejection.
+   * Redacts text that may quote the values of these headers or other secrets, for example the reason for a rejection.
    */
   scrub(text: string, pairs: readonly string[], secrets?: readonly string[]): string;
   /** Removes secrets of the configuration from any text, for example a log line or the metrics. */
   text(text: string): string;
-  /** Redacts the value that a configuration gives a header, in a match or a modifier. */
+  /** Redacts the value of a header in the configuration, in a match or a modifier. */
   headerSetting(name: string, value: string): string;
   /** Redacts an expression of the configuration. The options name the header that it sets, if any. */
   expression(source: string, options?: ExpressionOptions): string;
@@ -45,7 +50,8 @@ export interface Redaction {
    */
   hideAlso(places: CredentialPlaces): void;
   /**
-   * Adds secrets of the configuration, which are hidden in every output. They are never removed, for the same reason.
+   * Adds secrets of the configuration, which are hidden in every output. They are never removed, because older requests
+   * can still be shown.
    */
   hideValues(values: Iterable<string>): void;
 }
@@ -122,7 +128,6 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
   };
 }
 
-/** Hides the values of credential parameters in a query string. */
 export function redactQuery(query: string, alsoHidden: readonly string[] = []): string {
   if (query === "") return query;
   return query
@@ -143,7 +148,9 @@ export function withoutSecrets(text: string, secrets: readonly string[]): string
   return shown;
 }
 
-/** Hides copies of these secrets in a value: the whole value, or a part that is long enough to be a secret. */
+/**
+ * Hides copies of these secrets in a value. A copy is the whole value, or a part that is long enough to be a secret.
+ */
 export function withoutCopies(value: string, secrets: readonly string[]): string {
   let shown = value;
   for (const secret of secrets) {
@@ -153,15 +160,20 @@ export function withoutCopies(value: string, secrets: readonly string[]): string
   return shown;
 }
 
-// Configuration strings: settings, process arguments, expressions.
+// The following functions redact strings of the configuration: settings, process arguments, and expressions.
 
 const PRIVATE_KEY = /-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/;
-/** Credentials that are recognized by their form: JSON Web Tokens and the prefixes of well-known issuers. */
+/**
+ * Some credentials are recognized by their form, such as JSON Web Tokens and keys with the prefix of a well-known
+ * issuer.
+ */
 const KNOWN_FORM =
   /\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|\b(?:sk-|pk_live_|sk_live_|rk_live_|ghp_|gho_|ghs_|ghu_|github_pat_|glpat-|xox[abeoprs]-|AIza|hf_|npm_|pypi-|dop_v1_|SG\.|whsec_|AGE-SECRET-KEY-)[\w.+/=-]{8,}|\bAKIA[0-9A-Z]{16}\b/g;
 const URL_IN_TEXT = /[a-z][a-z0-9+.-]{0,30}:\/\/(?:[^\s/?#]*@)?[^\s"'`<>]+/gi;
 const WHOLE_URL = /^[a-z][a-z0-9+.-]*:\/\/\S*$/i;
-/** `--token=x`, `Password=x;`, `X-Api-Key: x`: a name, a sign, and a value up to the next separator. */
+/**
+ * Matches a name, a sign, and a value up to the next separator, as in `--token=x`, `Password=x;`, and `X-Api-Key: x`.
+ */
 const ASSIGNMENT =
   /(^|[^\w.-])(-{0,2}[A-Za-z_][\w.-]{0,127})(\s{0,4}[=:](?!=)\s{0,4})("[^"]*"?|'[^']*'?|[^\s;,&"'][^;,&"'\n]*)/g;
 /** A reference to an environment variable does not reveal the secret. */
@@ -173,7 +185,7 @@ const ONLY_REFERENCES = /^["']?(?:\$\{\w+\})+["']?$/;
  */
 export function redactText(text: string, found?: string[]): string {
   if (PRIVATE_KEY.test(text)) return REDACTED;
-  // In a longer text a quote ends a URL; a URL on its own may contain one.
+  // In a longer text, a quote ends a URL. A URL on its own may contain one.
   const withoutUrls = (
     WHOLE_URL.test(text) ? redactUrl(text, found) : text.replace(URL_IN_TEXT, (url) => redactUrl(url, found))
   ).replace(KNOWN_FORM, (value) => {
@@ -191,7 +203,10 @@ export function redactText(text: string, found?: string[]): string {
   });
 }
 
-/** Parts of a hidden value that are secrets themselves: the credential after its scheme, and constants. */
+/**
+ * Returns the parts of a hidden value that are secrets themselves, which are the credential after its scheme and
+ * constants.
+ */
 export function credentialsIn(value: string): string[] {
   const bare = value.replace(LITERAL, (literal) => " ".repeat(literal.length));
   const constants = [...value.matchAll(LITERAL)].flatMap(({ 0: literal, index }) => {
@@ -201,7 +216,10 @@ export function credentialsIn(value: string): string[] {
   return [...copiesOf(constantIn(value)), ...constants].filter((one) => !one.includes(REDACTED));
 }
 
-/** Redacts the arguments of a process: `--api-key x`, `-u name:password`, and everything that `redactText` finds. */
+/**
+ * Redacts the arguments of a process, such as `--api-key x` and `-u name:password`, and everything that `redactText`
+ * finds.
+ */
 export function redactArguments(args: readonly string[], found?: string[]): string[] {
   return args.map((argument, i) => {
     const before = args[i - 1];
@@ -218,7 +236,8 @@ export function redactArguments(args: readonly string[], found?: string[]): stri
 }
 
 /**
- * `--token=x`, `TOKEN=x` and `X-Api-Key: x` hide everything after the sign, because a value may contain any character.
+ * Hides everything after the sign in `--token=x`, `TOKEN=x`, and `X-Api-Key: x`, because a value may contain any
+ * character.
  */
 function redactArgument(argument: string, found?: string[]): string {
   const [start, name = ""] = /^-{0,2}([A-Za-z_][\w.-]{0,127})(?:=|:(?!\/\/)\s*)/.exec(argument) ?? [];
@@ -230,11 +249,12 @@ function redactArgument(argument: string, found?: string[]): string {
 }
 
 /**
- * Redacts a URL of the configuration: credentials may be before the host, in a parameter of any name, or in the path.
+ * Redacts a URL of the configuration, in which credentials may be before the host, in a parameter of any name, or in
+ * the fragment.
  */
 export function redactUrl(text: string, found?: string[]): string {
   if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text;
-  // A password may contain an unencoded `@`, so the last one before the path ends it.
+  // A password may contain an unencoded `@`, so the last one before the path ends the password.
   return text
     .replace(/\/\/([^/?#]*)@/, (all: string, user: string) => {
       const password = user.slice(user.indexOf(":") + 1);
@@ -244,26 +264,25 @@ export function redactUrl(text: string, found?: string[]): string {
     })
     .replace(/([?&]([^=&#?]*)=)([^&#]+)/g, (all: string, start: string, name: string, value: string) => {
       if (ONLY_REFERENCES.test(value)) return all;
-      // A parameter with another name may be a version or a language, so it is hidden here but not collected.
+      // A parameter with another name may be a version or a language, so its value is hidden here but not collected.
       if (isSensitiveName(decodeSafely(name), "query")) found?.push(value, decodeSafely(value));
       return `${start}${REDACTED}`;
     })
     .replace(/#[\s\S]*$/, (fragment) => (fragment.includes("=") ? `#${REDACTED}` : fragment));
 }
 
-/** Shortens the id of an MCP session, because the whole id grants access where the route has no authentication. */
+/** Shortens the ID of an MCP session, because the whole ID grants access if the route has no authentication. */
 export function shortSessionId(id: string): string {
   return `${id.slice(0, 8)}…`;
 }
 
-/** String literals of CEL, with their quotes. */
 const LITERAL = /[rRbB]{0,2}(?:"""[\s\S]*?"""|'''[\s\S]*?'''|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')/g;
 const AUTH_SCHEME = /^(?:Bearer|Basic|Digest|Negotiate|Token|ApiKey|DPoP) ?$/i;
 const HEADER_READ = /\bheaders(?:\[\s*$|\.(\w+))/;
 
 /**
- * Hides constants of an expression that may be credentials: constants compared with a sensitive header or attribute,
- * constants that look like a key and are used with a custom header, and constants of a known form.
+ * Hides constants of an expression that may be credentials. These are constants compared with a sensitive header or
+ * attribute, constants that look like a key and are used with a custom header, and constants of a known form.
  */
 function redactExpression(
   source: string,
@@ -320,14 +339,15 @@ function withConstant(literal: string, constant: string): string {
   return `${opening}${constant}${quote}`;
 }
 
-/** Whether the literal is the name in `headers["name"]`. */
+/** Reports whether the literal is the name in `headers["name"]`. */
 function isIndex(bare: string, at: number, length: number): boolean {
   const before = bare.slice(Math.max(0, at - 8), at);
   return /[\w)\]]\s*\[\s*$/.test(before) && !/\bin\s*\[\s*$/.test(before) && /^\s*\]/.test(bare.slice(at + length));
 }
 
 /**
- * Splits the source at `&&` and `||` outside brackets. The parts include the operators; joined, they are the source.
+ * Splits the source at `&&` and `||` outside brackets. Each clause includes its operator, so the joined clauses equal
+ * the source.
  */
 function clausesOf(source: string): string[] {
   const bare = source.replace(LITERAL, (literal) => " ".repeat(literal.length));
@@ -348,8 +368,8 @@ function clausesOf(source: string): string[] {
 }
 
 /**
- * Whether a constant may be a shared key: one word with letters and digits that is not a date, version, address or
- * path.
+ * Reports whether a constant may be a shared key, which is one word with letters and digits that is not a date,
+ * version, address, or path.
  */
 function couldBeSecret(value: string): boolean {
   const bare = value.replace(/^["']|["']$/g, "");
@@ -357,7 +377,7 @@ function couldBeSecret(value: string): boolean {
   return !/^v?\d+(?:\.\d+)*$|^\d{4}-\d{2}-\d{2}|^[\w-]+(?:\.[\w-]+)+(?::\d+)?$|:\d{1,5}$|@/.test(bare);
 }
 
-// Bodies: forms and JSON.
+// The following functions redact bodies, which are forms and JSON.
 
 /**
  * The credential fields of token endpoints (RFC 6749, 7523, 7636, 8628). Other members of a captured body are
@@ -400,11 +420,11 @@ function redactForm(form: string): string {
     .join("&");
 }
 
-/** The depth to which JSON inside strings is searched. */
+/** JSON inside strings is searched to this depth. */
 const NESTED_JSON_DEPTH = 3;
 
 /**
- * Hides the values of members with sensitive names in text that is or contains JSON, which may be truncated anywhere.
+ * Hides the values of members with sensitive names in text that is or contains JSON and may be truncated anywhere.
  * `found` collects the hidden strings, so that their copies can be hidden elsewhere.
  */
 export function redactJson(text: string, found?: string[]): string {
@@ -456,7 +476,8 @@ function endOfString(text: string, start: number): number {
 }
 
 /**
- * Returns the offset after a string, number, object or array; `start` itself for a literal (`true`, `null`) or nothing.
+ * Returns the offset after a string, number, object, or array. For a literal such as `true`, or if there is no value,
+ * it returns `start`.
  */
 function endOfValue(text: string, start: number): number {
   const char = text[start];
@@ -505,11 +526,11 @@ function unescaped(written: string): string {
   }
 }
 
-// Values: copies of credentials, and the secrets of the configuration.
+// The following functions hide copies of credentials and the secrets of the configuration.
 
 /**
- * The parts of a sensitive value that may be copied: all of it, the credential after its scheme, the value of one
- * cookie.
+ * Returns the parts of a sensitive value that may be copied, which are the whole value, the credential after its
+ * scheme, and the value of each cookie.
  */
 function copiesOf(value: string): string[] {
   const space = value.indexOf(" ");
@@ -521,7 +542,10 @@ function copiesOf(value: string): string[] {
   return [value, credential, ...cookies].filter((one) => one !== "");
 }
 
-/** The whole value, the credential after its scheme (`Bearer …`), and long parts, any of which may be quoted. */
+/**
+ * Returns the parts of a value that may be quoted, which are the whole value, the credential after its scheme (`Bearer
+ * …`), and long words.
+ */
 function secretsIn(value: string): string[] {
   const space = value.indexOf(" ");
   const credential = space < 0 ? "" : value.slice(space + 1).trim();
@@ -537,9 +561,9 @@ function decodeSafely(text: string): string {
   }
 }
 
-/** The search uses the first characters of each secret. A shorter secret is hidden only where it is a whole value. */
+/** The search uses the first characters of each secret. A shorter secret is hidden only if it is the whole value. */
 const MIN_VALUE_CHARS = 8;
-/** The length from which a secret is hidden inside longer words as well. */
+/** A secret of this length is also hidden inside longer words. */
 const MIN_INNER_CHARS = 12;
 const BLOCK = 3;
 const FULL_SHIFT = MIN_VALUE_CHARS - BLOCK + 1;
@@ -548,12 +572,12 @@ const TABLE_SIZE = 1 << 14;
 const MAX_VALUES = 100_000;
 
 /**
- * Finds many secrets in a text at once (Wu and Manber). The last three characters of a window of eight determine how
- * far the search can skip, so a log line costs well under a microsecond.
+ * Finds many secrets in one pass over a text (Wu and Manber). The last three characters of a window of eight determine
+ * how far the search can skip, so a log line costs well under a microsecond.
  */
 class SecretValues {
   readonly #known = new Set<string>();
-  /** By the hash of characters 5 to 7. */
+  /** The key is the hash of characters 5 to 7 (counted from 0) of the secret. */
   readonly #byBlock = new Map<number, string[]>();
   #shifts: Uint8Array | undefined = undefined;
 
@@ -576,7 +600,7 @@ class SecretValues {
     const hash = blockHash(secret, MIN_VALUE_CHARS - BLOCK);
     const same = this.#byBlock.get(hash);
     if (same === undefined) this.#byBlock.set(hash, [secret]);
-    // The longest first, because one secret may be a prefix of another.
+    // The longest secret comes first, because one secret may be a prefix of another.
     else same.splice(same.findIndex(({ length }) => length < secret.length) >>> 0, 0, secret);
   }
 
@@ -608,7 +632,7 @@ class SecretValues {
   }
 }
 
-/** Digits may be a JSON number, and letters a word, so these are hidden only where they are a whole value. */
+/** Digits may be a JSON number, and letters a word, so these secrets are hidden only if they are the whole value. */
 function isOrdinary(secret: string): boolean {
   if (/^\d+$/.test(secret) || isCommonHeaderName(secret.toLowerCase())) return true;
   return secret.length < MIN_INNER_CHARS && /^[A-Za-z_ -]+$/.test(secret);
@@ -632,7 +656,7 @@ function isWordCode(code: number): boolean {
   return (code >= 48 && code <= 57) || (code >= 65 && code <= 90) || code === 95 || (code >= 97 && code <= 122);
 }
 
-/** The secret itself, and as encoded in JSON and URLs. */
+/** Returns the secret itself and its encodings in JSON and URLs. */
 function formsOf(secret: string): Set<string> {
   return new Set([secret, JSON.stringify(secret).slice(1, -1), encodeSafely(secret)]);
 }
@@ -646,7 +670,7 @@ function encodeSafely(text: string): string {
   }
 }
 
-// Messages about a configuration.
+// The following functions redact messages about a configuration.
 
 export interface VariableValue {
   readonly name: string;
@@ -658,7 +682,7 @@ const MIN_VARIABLE_CHARS = 3;
 
 /**
  * Replaces the values of environment variables in a message about a configuration with the variables' names. A value
- * may be a secret in the wrong place, and the error of an expression may quote only a part of it.
+ * may be a secret in the wrong field, and the error of an expression may quote only a part of it.
  */
 export function withVariableNames(message: string, variables: readonly VariableValue[]): string {
   let hidden = message;

@@ -1,15 +1,15 @@
 /**
- * A finished request as `/debug/requests` shows it: client, target, policies, responder and failure. Plain data without
- * secrets, in the shape that gwctl and the web UI read.
+ * A finished request in the shape of `/debug/requests`, which gwctl and the web UI read. It is plain data without
+ * secrets.
  */
 import type { JsonObject, Phase, TraceEvent } from "./events.ts";
 
 export interface RequestRecord {
-  /** Increases by one per request; `?since=` takes it. */
+  /** Increases by one per request and is the unit of `?since=`. */
   readonly seq: number;
   /** The value of `x-request-id`. A client may choose it, so it is not necessarily unique. */
   readonly id: string;
-  /** The time of arrival, RFC 3339. */
+  /** The time of arrival, in RFC 3339 format. */
   readonly time: string;
   readonly durationMs: number;
   readonly listener: string;
@@ -19,23 +19,25 @@ export interface RequestRecord {
   readonly host: string;
   /** The path from the client, without the query. */
   readonly path: string;
-  /** The peer of the connection. `client` is the client's address, where trusted proxies report one. */
+  /** The peer of the connection. `client` is the client's address, if a trusted proxy reports one. */
   readonly source: { readonly address: string; readonly port: number; readonly client?: string | undefined };
   readonly status: number | null;
-  /** The responder; null if the connection ended before a response. */
+  /** Null if the connection ended before a response. */
   readonly answeredBy: "upstream" | "gateway" | null;
   readonly end: "complete" | "aborted" | "failed";
   readonly responseBytes: number;
-  /** From the last backend attempt to its response head. */
+  /** The time from the last backend attempt to its response head. */
   readonly upstreamMs: number | null;
   readonly subject: string | null;
-  /** Read from the compact history, in which reasons, policy times and the backend are not stored. */
+  /**
+   * True if the record was read from the compact history, which does not store reasons, policy times, and the backend.
+   */
   readonly isShort?: true;
   readonly mcp?: {
     readonly method?: string;
     readonly target?: string;
     readonly name?: string;
-    /** `ok`, `tool_error`, `rpc_error`, `denied`, `failed` or `cancelled`. */
+    /** `ok`, `tool_error`, `rpc_error`, `denied`, `failed`, or `cancelled`. */
     readonly outcome?: string;
   };
   readonly llm?: {
@@ -82,9 +84,9 @@ export interface HistoryPoint {
   /** The start of the slot in milliseconds since the epoch. */
   readonly at: number;
   readonly requests: number;
-  /** 5xx, or no complete response. */
+  /** Requests with a 5xx status or without a complete response. */
   readonly failed: number;
-  /** 4xx. */
+  /** Requests with a 4xx status. */
   readonly rejected: number;
   readonly tokens: number;
   readonly cost: number;
@@ -94,8 +96,8 @@ export interface HistoryPoint {
 
 export interface HistoryReport {
   readonly slotSeconds: number;
-  /** Oldest first, without gaps, at most back to the start of the process. */
+  /** The points start with the oldest, have no gaps, and go back at most to the start of the process. */
   readonly points: readonly HistoryPoint[];
-  /** Over the whole range. */
+  /** The sums over the whole range. */
   readonly total: Omit<HistoryPoint, "at">;
 }

@@ -1,6 +1,6 @@
 /**
- * Collects the timing of a sampled request, from which its spans are built when it has ended: the start and end of each
- * policy phase, and each backend attempt. Requests that are not sampled have none.
+ * Collects the timing of a sampled request, from which its spans are built when it has ended. The timing consists of
+ * the start and end of each policy phase and of each backend attempt.
  */
 import type { Phase } from "./events.ts";
 import { formatTraceparent, type TraceParent } from "./trace-context.ts";
@@ -12,7 +12,7 @@ export interface NotedPhase {
   readonly phase: Phase;
   readonly startMs: number;
   endMs: number | undefined;
-  /** The range of the request's steps that ran in this phase; the end is exclusive. */
+  /** The range of the request's steps that ran in this phase. The end is exclusive. */
   readonly firstStep: number;
   endStep: number;
 }
@@ -21,7 +21,7 @@ export interface NotedAttempt {
   readonly spanId: string;
   readonly target: string;
   readonly startMs: number;
-  /** Undefined while the response streams: the attempt then ends with the request. */
+  /** Undefined while the response streams. The attempt then ends with the request. */
   endMs: number | undefined;
   status: number | undefined;
   error: string | undefined;
@@ -29,12 +29,12 @@ export interface NotedAttempt {
 
 export interface SpanStart {
   readonly traceId: string;
-  /** The id of the request's span. */
+  /** The ID of the request's span. */
   readonly spanId: string;
-  /** The id of the client's span. */
+  /** The ID of the client's span. */
   readonly parentId: string | undefined;
   readonly tracestate: string | undefined;
-  /** Whether phases, calls and attempts get their own spans. */
+  /** True if phases, calls, and attempts get their own spans. */
   readonly isDetailed: boolean;
   /** The steps of the request, which grow while it runs. */
   readonly steps: { readonly length: number };
@@ -49,14 +49,14 @@ export class RequestSpans {
   readonly isDetailed: boolean;
   readonly phases: NotedPhase[] = [];
   readonly attempts: NotedAttempt[] = [];
-  /** The number of attempts without a span because there were too many. */
+  /** The number of attempts that have no span because there were too many. */
   leftOut = 0;
   /** The span of the backend call, which is the parent of the backend's spans. */
   callId: string | undefined = undefined;
   callStartMs: number | undefined = undefined;
   readonly #newSpanId: () => string;
   readonly #steps: { readonly length: number };
-  /** The call has its own span, and its attempts are children of it. */
+  /** True if the call has its own span, which is the parent of its attempts. */
   #isOwnSpan = false;
   #isCallTaken = false;
 
@@ -72,7 +72,7 @@ export class RequestSpans {
 
   /**
    * Starts a call or another attempt, and returns the `traceparent` for the backend. A call to an LLM or to MCP servers
-   * is one span over all of its attempts; for other backends each attempt is a call.
+   * is one span over all of its attempts. For other backends, each attempt is a call.
    */
   nextCall(protocol: "http" | "mcp" | "llm"): string {
     this.#isOwnSpan = protocol !== "http";
@@ -82,12 +82,12 @@ export class RequestSpans {
     return this.traceparent();
   }
 
-  /** The value for the current call. */
+  /** Returns the value for the current call. */
   traceparent(): string {
     return formatTraceparent({ traceId: this.traceId, spanId: this.callId ?? this.spanId, sampled: true });
   }
 
-  /** Sets the client's span from the body when no header named one. */
+  /** Sets the client's span from the body if no header named one. */
   adopt(parent: TraceParent, tracestate: string | undefined): void {
     if (this.parentId !== undefined) return;
     this.traceId = parent.traceId;
@@ -127,7 +127,9 @@ export class RequestSpans {
     this.attempts.push({ spanId, target, startMs: nowMs, endMs: undefined, status: undefined, error: undefined });
   }
 
-  /** Records the outcome of the open attempt for this target, or of the last open attempt. */
+  /**
+   * Records the outcome of the last open attempt for this target, or of the last open attempt if there is no target.
+   */
   answered(status: number | null, error: string | null, target: string | undefined, nowMs: number): void {
     for (let i = this.attempts.length - 1; i >= 0; i--) {
       const one = this.attempts[i] as NotedAttempt;

@@ -1,7 +1,7 @@
 /**
- * Decides by its name whether a header, query parameter, form field, JSON member, process argument or environment
- * variable carries a credential. Names are split into words at `-`, `_`, `.` and changes of case, so `x-vault-token`,
- * `accessToken` and `X-Amz-Signature` match while `max_tokens` and `monkey` do not.
+ * Decides by its name whether a header, query parameter, form field, JSON member, process argument, or environment
+ * variable carries a credential. Names are split into words at `-`, `_`, `.`, and changes of case, so `x-vault-token`,
+ * `accessToken`, and `X-Amz-Signature` match but `max_tokens` and `monkey` do not.
  */
 
 /**
@@ -15,14 +15,20 @@ const CREDENTIAL_WORDS: ReadonlySet<string> = new Set(
   ).split(" "),
 );
 
-/** The same at the end of a word, because header names lose their capitals: `xAuthToken` arrives as `xauthtoken`. */
+/**
+ * A word with one of these endings also makes a name sensitive, because header names lose their capitals and
+ * `xAuthToken` arrives as `xauthtoken`.
+ */
 const CREDENTIAL_ENDINGS =
   /(?:token|secret|password|passwd|authorization|signature|sessionid|jwt|credentials?|(?:api|access|secret|private|auth|shared|signing|encryption|subscription|session)key)$/;
 
-/** `max_tokens` is a count; `refresh_tokens` is not. */
+/** `tokens` after one of these words are credentials, as in `refresh_tokens`. In `max_tokens` they are a count. */
 const TOKEN_OWNERS: ReadonlySet<string> = new Set(["access", "refresh", "api", "id"]);
 
-/** Keys that identify something instead of opening it. A key with any other qualifier, or none, is a credential. */
+/**
+ * Keys with these qualifiers identify something and grant no access. A key with any other qualifier, or none, is a
+ * credential.
+ */
 const ORDINARY_KEYS: ReadonlySet<string> = new Set(
   (
     "idempotency websocket cache surrogate partition sort primary foreign public routing shard group object row column " +
@@ -31,7 +37,10 @@ const ORDINARY_KEYS: ReadonlySet<string> = new Set(
   ).split(" "),
 );
 
-/** As the last word these make a name a description: `token_type`, `session-affinity`, `authorization_endpoint`. */
+/**
+ * A name that ends in one of these words is a description, such as `token_type`, `session-affinity`, and
+ * `authorization_endpoint`.
+ */
 const DESCRIBING_WORDS: ReadonlySet<string> = new Set(
   (
     "type types count counts limit limits endpoint endpoints url uri hint expires expiry expiration ttl lifetime length " +
@@ -40,13 +49,13 @@ const DESCRIBING_WORDS: ReadonlySet<string> = new Set(
   ).split(" "),
 );
 
-/** Names that match a rule above and never carry a credential. */
+/** These names match a rule above but never carry a credential. */
 const EXCEPTIONS: ReadonlySet<string> = new Set(["access-control-allow-credentials"]);
 
-/** The place of a name: some words are credentials in one place and ordinary in another. */
+/** Some words are credentials in one kind of name and ordinary in another. */
 export type NamePlace = "header" | "query" | "json" | "argument";
 
-/** Client-chosen names are cached too, so the cache is bounded in entries and in the length of a name. */
+/** Clients can choose names, so the cache is bounded in entries and in the length of a name. */
 const CACHED_NAMES = 4_096;
 const CACHED_CHARS = 64;
 /** Longer names are not split, which bounds the work, and count as sensitive. */
@@ -76,7 +85,7 @@ function isCredential(name: string, place: NamePlace): boolean {
   const last = words.at(-1);
   if (last === undefined || EXCEPTIONS.has(words.join("-"))) return false;
   if (words.length === 1) {
-    // `key` and `code` are members of ordinary JSON; in a query they are an API key and an authorization code.
+    // `key` and `code` are members of ordinary JSON. In a query they are an API key and an authorization code.
     if (last === "key") return place !== "json";
     if (last === "code") return place === "query";
     if (last === "pass" && place === "json") return false;
@@ -89,13 +98,13 @@ function isCredential(name: string, place: NamePlace): boolean {
     if (word === "tokens") return before !== undefined && TOKEN_OWNERS.has(before);
     if (word === "key") return after !== "id" && (before === undefined || !ORDINARY_KEYS.has(before));
     if (word === "keys") return before === "api" || before === "access" || before === "private";
-    // `device_code` and `user_code` of RFC 8628.
+    // RFC 8628 defines `device_code` and `user_code`.
     if (word === "code") return before === "device" || before === "user" || (before === "auth" && after === undefined);
     return word === "connection" && after === "string";
   });
 }
 
-/** Returns lowercase words; `APIKey` gives `api`, `key`. */
+/** Returns lowercase words. `APIKey` becomes `api` and `key`. */
 function wordsOf(name: string): string[] {
   return name
     .replace(/([a-z0-9])([A-Z])/g, "$1-$2")

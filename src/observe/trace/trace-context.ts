@@ -1,6 +1,6 @@
 /**
- * Parses and formats the W3C Trace Context headers (`traceparent`, version 00). A malformed value starts a new trace
- * instead of being forwarded.
+ * Parses and formats the W3C Trace Context headers (`traceparent`, version 00). A malformed value is ignored, so it
+ * starts a new trace.
  */
 
 export interface TraceParent {
@@ -28,7 +28,7 @@ export function formatTraceparent({ traceId, spanId, sampled }: TraceParent): st
   return `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`;
 }
 
-/** Longer values are dropped (section 3.3.1.5 of the recommendation requires at least 512 characters). */
+/** Longer values are dropped. Section 3.3.1.5 of the recommendation requires at least 512 characters. */
 const TRACESTATE_CHARS = 8_192;
 
 export function usableTracestate(text: string | undefined): string | undefined {

@@ -1,6 +1,6 @@
 /**
- * The trace of one request: adds times to messages and passes the events to a watcher. A request without a watcher has
- * no Trace, so that not tracing costs one comparison.
+ * The trace of one request adds times to messages and passes the events to a watcher. A request without a watcher has
+ * no Trace, so that untraced requests cost one comparison.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Severity, TraceEvent, TraceMessage } from "./events.ts";
@@ -12,7 +12,6 @@ export interface TraceWatcher {
 }
 
 export interface Trace {
-  /** Records a point event. */
   point(message: TraceMessage, severity?: Severity): void;
   /** Records a span from `startedMs` (monotonic time) to now. */
   span(startedMs: number, message: TraceMessage, severity?: Severity): void;
@@ -37,7 +36,6 @@ export function createTrace(clock: Clock, watcher: TraceWatcher): Trace {
   };
 }
 
-/** Sends the events of one request to two watchers. */
 export function bothWatchers(first: TraceWatcher, second: TraceWatcher): TraceWatcher {
   return {
     event(event) {
@@ -51,19 +49,18 @@ export function bothWatchers(first: TraceWatcher, second: TraceWatcher): TraceWa
   };
 }
 
-/** The maximum number of clients, waiting or being served. More are likely a mistake. */
+/** Limits the clients that wait for a request or receive one. More clients are likely a mistake. */
 export const MAX_WATCHERS = 8;
 
 export interface WaitingWatcher<Subject> {
-  /** The number of requests to watch. */
   count: number;
   matches(subject: Subject): boolean;
-  /** Called when a request matched; returns the watcher of its events. */
+  /** Called when a request matches. Returns the watcher of its events. */
   begin(subject: Subject): TraceWatcher;
 }
 
 export interface TraceHub<Subject> {
-  /** Returns the watcher of this request, if a client waits for one like it. */
+  /** Returns the watcher of this request, if a client waits for a matching request. */
   take(subject: Subject): TraceWatcher | undefined;
   /** Returns undefined if there are too many clients. The returned function removes the client and frees its slot. */
   wait(waiting: WaitingWatcher<Subject>): (() => void) | undefined;
