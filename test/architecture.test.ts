@@ -5,7 +5,14 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { test } from "node:test";
-import { brokenRules, LAYERS, type SourceFile, SUBFOLDERS, sleepingTests } from "./support/architecture.ts";
+import {
+  brokenRules,
+  LAYERS,
+  repeatedCode,
+  type SourceFile,
+  SUBFOLDERS,
+  sleepingTests,
+} from "./support/architecture.ts";
 
 const root = process.cwd();
 
@@ -20,6 +27,23 @@ test("the code keeps the rules", () => {
   const files = sourceFiles();
   assert.ok(files.length > 100, "the sources were found");
   assert.deepEqual(brokenRules(files), []);
+});
+
+test("no ten lines of code occur twice", () => {
+  assert.deepEqual(repeatedCode(sourceFiles().filter(({ path }) => !/\.test\.tsx?$/.test(path))), []);
+});
+
+test("the checker finds repeated code, but not repeated imports and comments", () => {
+  const lines = (count: number): string => Array.from({ length: count }, (_, i) => `call(${i});\n`).join("");
+  const imports = `import {\n${Array.from({ length: 12 }, (_, i) => `  name${i},\n`).join("")}} from "./names.ts";\n`;
+  const check = (a: string, b: string): string[] =>
+    repeatedCode([
+      { path: "src/a.ts", text: a },
+      { path: "src/b.ts", text: b },
+    ]);
+  assert.deepEqual(check(lines(10), `\n// A comment.\n${lines(10)}`), ["src/b.ts:3 repeats src/a.ts:1"]);
+  assert.deepEqual(check(lines(9), lines(9)), []);
+  assert.deepEqual(check(imports, imports), []);
 });
 
 test("no test sleeps", () => {

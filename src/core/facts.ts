@@ -55,7 +55,8 @@ export interface A2aFacts {
   skills?: readonly string[];
 }
 
-export interface LlmFacts {
+/** The fields of `LlmFacts` that are assigned, as a class so that every request has the same object shape. */
+export class LlmCallFacts {
   requestModel?: string;
   responseModel?: string;
   /** The provider's id of the response, for support requests. */
@@ -68,13 +69,16 @@ export interface LlmFacts {
   cachedInputTokens?: number;
   cacheCreationInputTokens?: number;
   reasoningTokens?: number;
+  cost?: number;
+  /** The number of provider calls, if one request makes several. */
+  providerCalls?: number;
+}
+
+export interface LlmFacts extends LlmCallFacts {
   /** Tokens charged at admission, before the actual counts were known. */
   estimatedTokens?: number;
   /** The output maximum that the request sets, if any. */
   readonly maxOutputTokens?: number | undefined;
-  cost?: number;
-  /** The number of provider calls, if one request makes several. */
-  providerCalls?: number;
 }
 
 /** All request attributes; CEL uses the same names. */

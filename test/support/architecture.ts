@@ -138,6 +138,44 @@ export function brokenRules(files: readonly SourceFile[]): string[] {
 }
 
 /** Tests and test support that sleep instead of waiting for an event, one line each. */
+const REPEATED_LINES = 10;
+
+/**
+ * Finds runs of ten lines of code that occur twice. Imports, comments, blank lines and lines of punctuation do not
+ * count.
+ */
+export function repeatedCode(files: readonly SourceFile[]): string[] {
+  const places = new Map<string, string>();
+  const found: string[] = [];
+  for (const { path, text } of files) {
+    const lines = codeLines(text);
+    let lastReported = -REPEATED_LINES;
+    for (let i = 0; i + REPEATED_LINES <= lines.length; i++) {
+      const window = lines.slice(i, i + REPEATED_LINES);
+      const key = window.map((line) => line.code).join("\n");
+      const place = `${path}:${window[0]?.number}`;
+      const earlier = places.get(key);
+      if (earlier === undefined) places.set(key, place);
+      else if (i >= lastReported + REPEATED_LINES) {
+        found.push(`${place} repeats ${earlier}`);
+        lastReported = i;
+      }
+    }
+  }
+  return found;
+}
+
+function codeLines(text: string): { readonly code: string; readonly number: number }[] {
+  const blank = (match: string): string => match.replace(/[^\n]/g, "");
+  return text
+    .replace(/^(?:import|export) (?:type )?(?:[^"';]* from )?"[^"]+";$/gm, blank)
+    .replace(/^[ \t]*\/\*[\s\S]*?\*\//gm, blank)
+    .replace(/^[ \t]*\/\/.*$/gm, blank)
+    .split("\n")
+    .map((line, i) => ({ code: line.trim(), number: i + 1 }))
+    .filter(({ code }) => /\w/.test(code));
+}
+
 export function sleepingTests(files: readonly SourceFile[]): string[] {
   return files
     .filter(({ path, text }) => SLEEP.test(withoutComments(text)) && !MAY_SLEEP.test(path))

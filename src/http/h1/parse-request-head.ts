@@ -7,7 +7,7 @@
 import { ExpectedError } from "../../base/errors.ts";
 import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
 import { isHeaderValue } from "../headers.ts";
-import { trimmed } from "./text-until.ts";
+import { trimmed } from "./message-framing.ts";
 
 /**
  * `bad`: not HTTP/1.1; `too-large`: the head; `version`: another HTTP version; `extensions`: the total size of chunk

@@ -6,7 +6,7 @@
 import { ExpectedError } from "../../base/errors.ts";
 import { lowerHeaderName } from "../../base/header-names.ts";
 import { HeaderList, isHeaderValue } from "../headers.ts";
-import { trimmed } from "./text-until.ts";
+import { trimmed } from "./message-framing.ts";
 
 export interface ParsedHead {
   readonly status: number;

@@ -3,6 +3,22 @@
  * frame differently is rejected. It stops after each request, and continues when the connection calls it again. Body
  * bytes are slices of the input without a copy, except for tiny chunks, which are joined.
  */
+
+import {
+  ChunkedParser,
+  type ChunkState,
+  CR,
+  CRLF,
+  END_OF_HEAD,
+  hexDigit,
+  LF,
+  MAX_EXTENSION_BYTES,
+  MAX_TRAILER_BYTES,
+  MAX_TRAILER_LINES,
+  NOT_YET,
+  SEMICOLON,
+  TOO_LONG,
+} from "./message-framing.ts";
 import {
   checkExtensions,
   checkPartialHead,
@@ -11,7 +27,6 @@ import {
   parseRequestHead,
   RequestError,
 } from "./parse-request-head.ts";
-import { hexDigit, NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
 
 const MAX_EMPTY_LINES = 8;
 
@@ -55,45 +70,17 @@ export interface RequestEvents {
 export const MAX_HEAD_BYTES = 16 * 1024;
 /** A body up to this size that arrived with its head is passed without a stream. */
 const WHOLE_BODY_BYTES = 64 * 1024;
-const MAX_TRAILER_BYTES = 8 * 1024;
-const MAX_TRAILER_LINES = 100;
-/** 8 hex digits are 4 GiB in one chunk. */
-const MAX_SIZE_DIGITS = 8;
-/** The limit over the whole body, because extensions are cheap to send and are ignored. */
-const MAX_EXTENSION_BYTES = 16 * 1024;
 
 /** Complete chunks below this size are joined, because an event for each would let one client keep the process busy. */
 const TINY_CHUNK_BYTES = 256;
 const TINY_SIZE_DIGITS = 2;
 
-const END_OF_HEAD = Buffer.from("\r\n\r\n");
-const CRLF = Buffer.from("\r\n");
-const LF = 10;
-const CR = 13;
-const SEMICOLON = 59;
-
 /** `between`: before the first byte of a head. `stopped`: all further bytes are discarded. */
-type State =
-  | "between"
-  | "head"
-  | "length"
-  | "chunk-size"
-  | "chunk-extension"
-  | "chunk-size-end"
-  | "chunk-data"
-  | "chunk-end"
-  | "chunk-end-end"
-  | "trailers"
-  | "stopped";
+type RequestState = "between" | "head" | "length" | "stopped";
 
-export class RequestParser {
+export class RequestParser extends ChunkedParser<RequestState> {
   readonly #events: RequestEvents;
-  #state: State = "between";
-  /** The received part of an incomplete head, extension or trailer. */
-  readonly #line = new TextUntil();
-  #left = 0;
-  #digits = 0;
-  #extensionBytes = 0;
+  protected override state: RequestState | ChunkState = "between";
   #trailerBytes = 0;
   readonly #empty = new EmptyLines();
   /** The number of trailer lines. */
@@ -102,28 +89,29 @@ export class RequestParser {
   #isAtEnd = false;
 
   constructor(events: RequestEvents) {
+    super();
     this.#events = events;
   }
 
   /** Whether no byte was received since the last request ended. */
   get isBetween(): boolean {
-    return this.#state === "between";
+    return this.state === "between";
   }
 
   /** The received part of an incomplete head. */
   get partialHead(): Buffer | undefined {
-    return this.#state === "head" ? this.#line.held : undefined;
+    return this.state === "head" ? this.line.held : undefined;
   }
 
   /** The head was parsed, and the body is incomplete. */
   get isInBody(): boolean {
-    return this.#state !== "between" && this.#state !== "head" && this.#state !== "stopped";
+    return this.state !== "between" && this.state !== "head" && this.state !== "stopped";
   }
 
   /** Discards all further bytes. */
   stop(): void {
-    this.#state = "stopped";
-    this.#line.held = undefined;
+    this.state = "stopped";
+    this.line.held = undefined;
   }
 
   /**
@@ -143,45 +131,25 @@ export class RequestParser {
     let at = from;
     this.#isAtEnd = false;
     while (at < chunk.length && !this.#isAtEnd) {
-      switch (this.#state) {
+      switch (this.state) {
         case "between":
           at = this.#empty.skip(chunk, at);
-          if (at < chunk.length) this.#state = "head";
+          if (at < chunk.length) this.state = "head";
           break;
         case "head":
           at = this.#readHead(chunk, at);
           break;
-        case "length":
-        case "chunk-data":
-          at = this.#readData(chunk, at);
-          break;
-        case "chunk-size":
-          at = this.#readChunkSize(chunk, at);
-          break;
-        case "chunk-extension":
-          at = this.#readExtension(chunk, at);
-          break;
-        case "chunk-size-end":
-          at = this.#readByte(chunk, at, LF, this.#left === 0 ? "trailers" : "chunk-data");
-          break;
-        case "chunk-end":
-          at = this.#readByte(chunk, at, CR, "chunk-end-end");
-          break;
-        case "chunk-end-end":
-          at = this.#readByte(chunk, at, LF, "chunk-size");
-          break;
-        case "trailers":
-          at = this.#readTrailer(chunk, at);
-          break;
         case "stopped":
           return chunk.length;
+        default:
+          at = this.readBody(chunk, at);
       }
     }
     return at;
   }
 
   #readHead(chunk: Buffer, at: number): number {
-    const held = this.#line.held;
+    const held = this.line.held;
     try {
       return this.#tryHead(chunk, at);
     } catch (error) {
@@ -196,11 +164,11 @@ export class RequestParser {
   #tryHead(chunk: Buffer, at: number): number {
     const next = this.#takeUntil(chunk, at, END_OF_HEAD, MAX_HEAD_BYTES, "the head is larger than 16 KiB");
     if (next === NOT_YET) {
-      checkPartialHead(this.#line.held?.toString("latin1") ?? "");
+      checkPartialHead(this.line.held?.toString("latin1") ?? "");
       return chunk.length;
     }
-    const request = parseRequestHead(this.#line.text);
-    this.#line.text = "";
+    const request = parseRequestHead(this.line.text);
+    this.line.text = "";
     return this.#begin(request, chunk, next);
   }
 
@@ -212,9 +180,9 @@ export class RequestParser {
       return chunk.length;
     }
     if (request.isChunked) {
-      this.#extensionBytes = 0;
+      this.extensionBytes = 0;
       this.#trailerBytes = 0;
-      this.#nextChunk();
+      this.nextChunk();
       this.#events.head(request, undefined);
       return next;
     }
@@ -225,26 +193,26 @@ export class RequestParser {
       this.#events.head(request, length === 0 ? undefined : chunk.subarray(next, whole));
       return whole;
     }
-    this.#state = "length";
-    this.#left = length;
+    this.state = "length";
+    this.left = length;
     this.#events.head(request, undefined);
     return next;
   }
 
-  #readData(chunk: Buffer, at: number): number {
-    const end = at + this.#left;
+  protected override readData(chunk: Buffer, at: number): number {
+    const end = at + this.left;
     if (end > chunk.length) {
-      this.#left -= chunk.length - at;
+      this.left -= chunk.length - at;
       this.#events.data(at === 0 ? chunk : chunk.subarray(at));
       return chunk.length;
     }
-    const wasLength = this.#state === "length";
+    const wasLength = this.state === "length";
     if (!wasLength && end - at < TINY_CHUNK_BYTES) {
       const last = this.#readTinyChunks(chunk, at, end);
       if (last > end) return last;
     }
     if (wasLength) this.#endOfRequest();
-    else this.#state = "chunk-end";
+    else this.state = "chunk-end";
     this.#events.data(at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end));
     if (wasLength) this.#events.end();
     return end;
@@ -272,70 +240,51 @@ export class RequestParser {
       last = start + size;
     }
     if (joined === undefined) return end;
-    this.#left = 0;
-    this.#state = "chunk-end";
+    this.left = 0;
+    this.state = "chunk-end";
     this.#events.data(joined.subarray(0, length));
     return last;
   }
 
-  /** Byte by byte, because sizes are short and streams have one for every few hundred bytes. */
-  #readChunkSize(chunk: Buffer, from: number): number {
-    for (let at = from; at < chunk.length; at++) {
-      const byte = chunk[at] as number;
-      const digit = hexDigit(byte);
-      if (digit >= 0) {
-        this.#left = this.#left * 16 + digit;
-        this.#digits += 1;
-        if (this.#digits > MAX_SIZE_DIGITS) throw new RequestError("bad", "a chunk size is too large");
-        continue;
-      }
-      if (this.#digits === 0 || (byte !== CR && byte !== SEMICOLON))
-        throw new RequestError("bad", "a chunk size is not a number");
-      this.#state = byte === CR ? "chunk-size-end" : "chunk-extension";
-      // The extension is checked with its semicolon.
-      return byte === CR ? at + 1 : at;
-    }
-    return chunk.length;
+  protected override readChunkSize(chunk: Buffer, from: number): number {
+    const at = this.readSizeDigits(chunk, from);
+    if (at === chunk.length) return at;
+    const byte = chunk[at];
+    if (byte !== CR && byte !== SEMICOLON) this.fail("a chunk size is not a number");
+    this.state = byte === CR ? "chunk-size-end" : "chunk-extension";
+    // The extension is checked with its semicolon.
+    return byte === CR ? at + 1 : at;
   }
 
   /** Extensions are ignored (RFC 9112 section 7.1.1), but they must not hide a line break or grow without limit. */
-  #readExtension(chunk: Buffer, at: number): number {
+  protected override readChunkExtension(chunk: Buffer, at: number): number {
     const next = this.#takeUntil(chunk, at, CRLF, MAX_EXTENSION_BYTES, "the chunk extensions are too long");
-    this.#extensionBytes += (next === NOT_YET ? chunk.length : next) - at;
-    if (this.#extensionBytes > MAX_EXTENSION_BYTES)
+    this.extensionBytes += (next === NOT_YET ? chunk.length : next) - at;
+    if (this.extensionBytes > MAX_EXTENSION_BYTES)
       throw new RequestError("extensions", "the chunk extensions are too long");
     if (next === NOT_YET) {
-      if (this.#line.held?.includes(LF)) throw new RequestError("bad", "a control character in a chunk extension");
+      if (this.line.held?.includes(LF)) throw new RequestError("bad", "a control character in a chunk extension");
       return chunk.length;
     }
-    checkExtensions(this.#line.text);
-    this.#state = this.#left === 0 ? "trailers" : "chunk-data";
+    checkExtensions(this.line.text);
+    this.state = this.left === 0 ? "trailers" : "chunk-data";
     return next;
   }
 
-  #readByte(chunk: Buffer, at: number, wanted: number, next: State): number {
-    if (chunk[at] !== wanted) throw new RequestError("bad", "a chunk is not framed as it says");
-    if (next === "chunk-size") this.#nextChunk();
-    else this.#state = next;
-    return at + 1;
+  protected override fail(reason: string): never {
+    throw new RequestError("bad", reason);
   }
 
-  #nextChunk(): void {
-    this.#state = "chunk-size";
-    this.#left = 0;
-    this.#digits = 0;
-  }
-
-  #readTrailer(chunk: Buffer, at: number): number {
+  protected override readTrailer(chunk: Buffer, at: number): number {
     const next = this.#takeUntil(chunk, at, CRLF, MAX_TRAILER_BYTES, "the trailers are too large");
     if (next === NOT_YET) {
-      if (this.#line.held?.includes(LF)) throw new RequestError("bad", "a control character in a trailer");
+      if (this.line.held?.includes(LF)) throw new RequestError("bad", "a control character in a trailer");
       return chunk.length;
     }
-    if (this.#line.text !== "") {
-      checkTrailer(this.#line.text);
+    if (this.line.text !== "") {
+      checkTrailer(this.line.text);
       this.#lines += 1;
-      this.#trailerBytes += this.#line.text.length;
+      this.#trailerBytes += this.line.text.length;
       if (this.#lines > MAX_TRAILER_LINES || this.#trailerBytes > MAX_TRAILER_BYTES)
         throw new RequestError("too-large", "the trailers are too large");
       return next;
@@ -346,16 +295,16 @@ export class RequestParser {
   }
 
   #endOfRequest(): void {
-    this.#state = "between";
+    this.state = "between";
     this.#lines = 0;
     this.#isAtEnd = true;
   }
 
   /** Takes the text before the mark and returns the offset to continue at; NOT_YET while the mark has not arrived. */
   #takeUntil(chunk: Buffer, at: number, mark: Buffer, maxBytes: number, tooLarge: string): number {
-    const next = this.#line.take(chunk, at, mark, maxBytes);
+    const next = this.line.take(chunk, at, mark, maxBytes);
     if (next === TOO_LONG)
-      throw new RequestError(this.#state === "chunk-extension" ? "extensions" : "too-large", tooLarge);
+      throw new RequestError(this.state === "chunk-extension" ? "extensions" : "too-large", tooLarge);
     return next;
   }
 }

@@ -4,8 +4,22 @@
  * breaks. Body bytes are slices of the input; those of one read are emitted together.
  */
 
+import {
+  ChunkedParser,
+  type ChunkState,
+  CR,
+  CRLF,
+  END_OF_HEAD,
+  MAX_EXTENSION_BYTES,
+  MAX_TRAILER_BYTES,
+  MAX_TRAILER_LINES,
+  NOT_YET,
+  SEMICOLON,
+  SPACE,
+  TAB,
+  TOO_LONG,
+} from "./message-framing.ts";
 import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
-import { hexDigit, NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
 
 /**
  * Joins the body bytes of one read: chunks that arrived together are moved over the framing between them and forwarded
@@ -45,70 +59,40 @@ export interface ParserEvents {
 }
 
 const MAX_HEAD_BYTES = 32 * 1024;
-const MAX_TRAILER_BYTES = 8 * 1024;
-const MAX_TRAILER_LINES = 100;
-/** 8 hex digits are 4 GiB in one chunk. */
-const MAX_SIZE_DIGITS = 8;
-/** The limit over the whole response, because extensions are cheap to send and are ignored. */
-const MAX_EXTENSION_BYTES = 16 * 1024;
 /** Interim responses before the final one; more are a fault of the backend. */
 const MAX_INTERIM = 16;
 
-const END_OF_HEAD = Buffer.from("\r\n\r\n");
-const CRLF = Buffer.from("\r\n");
 const NO_BYTES = Buffer.alloc(0);
 
-type State =
-  | "idle"
-  | "head"
-  | "length"
-  | "chunk-size"
-  | "chunk-blanks"
-  | "chunk-extension"
-  | "chunk-size-end"
-  | "chunk-data"
-  | "chunk-end"
-  | "chunk-end-end"
-  | "trailers"
-  | "until-close";
+type ResponseState = "idle" | "head" | "length" | "chunk-blanks" | "until-close";
 
-const LF = 10;
-const CR = 13;
-const TAB = 9;
-const SPACE = 32;
-const SEMICOLON = 59;
-
-export class ResponseParser {
+export class ResponseParser extends ChunkedParser<ResponseState> {
   readonly #events: ParserEvents;
-  #state: State = "idle";
+  protected override state: ResponseState | ChunkState = "idle";
   #isHead = false;
   #wantsUpgrade = false;
-  /** The received part of an incomplete head, size line or trailer. */
-  readonly #line = new TextUntil();
-  #left = 0;
-  #digits = 0;
-  #extension = 0;
   #interim = 0;
   #trailers: string[] = [];
   /** Body bytes of this read that were not emitted yet. */
   readonly #body = new GatheredBody();
 
   constructor(events: ParserEvents) {
+    super();
     this.#events = events;
   }
 
   get isIdle(): boolean {
-    return this.#state === "idle";
+    return this.state === "idle";
   }
 
   /** Called when a request is sent, after which its response may arrive. */
   expect(method: string, wantsUpgrade: boolean): void {
-    this.#state = "head";
+    this.state = "head";
     this.#isHead = method === "HEAD";
     this.#wantsUpgrade = wantsUpgrade;
     this.#interim = 0;
-    this.#extension = 0;
-    this.#line.held = undefined;
+    this.extensionBytes = 0;
+    this.line.held = undefined;
     this.#trailers = [];
   }
 
@@ -127,50 +111,30 @@ export class ResponseParser {
   #read(chunk: Buffer): void {
     let at = 0;
     while (at < chunk.length) {
-      switch (this.#state) {
+      switch (this.state) {
         case "idle":
           throw new ResponseError("unexpected bytes");
         case "head":
           at = this.#readHead(chunk, at);
           break;
-        case "length":
-        case "chunk-data":
-          at = this.#readData(chunk, at);
-          break;
-        case "chunk-size":
-          at = this.#readChunkSize(chunk, at);
-          break;
         case "chunk-blanks":
           at = this.#readChunkBlanks(chunk, at);
-          break;
-        case "chunk-extension":
-          at = this.#readChunkExtension(chunk, at);
-          break;
-        case "chunk-size-end":
-          at = this.#readByte(chunk, at, LF, this.#left === 0 ? "trailers" : "chunk-data");
-          break;
-        case "chunk-end":
-          at = this.#readByte(chunk, at, CR, "chunk-end-end");
-          break;
-        case "chunk-end-end":
-          at = this.#readByte(chunk, at, LF, "chunk-size");
-          break;
-        case "trailers":
-          at = this.#readTrailers(chunk, at);
           break;
         case "until-close":
           this.#events.data(at === 0 ? chunk : chunk.subarray(at));
           return;
+        default:
+          at = this.readBody(chunk, at);
       }
     }
   }
 
   /** The server closed the connection. Throws unless the body ends with the connection. */
   eof(): void {
-    if (this.#state === "until-close") this.#end(NO_BYTES, []);
-    else if (this.#state !== "idle")
+    if (this.state === "until-close") this.#end(NO_BYTES, []);
+    else if (this.state !== "idle")
       throw new ResponseError(
-        this.#state === "head"
+        this.state === "head"
           ? "the connection was closed before a response"
           : "the connection was closed in the middle of the response",
       );
@@ -179,10 +143,10 @@ export class ResponseParser {
   #readHead(chunk: Buffer, at: number): number {
     const next = this.#takeUntil(chunk, at, END_OF_HEAD, MAX_HEAD_BYTES, "the response head is larger than 32 KiB");
     if (next === NOT_YET) return chunk.length;
-    const { head, framing } = parseResponseHead(this.#line.text);
+    const { head, framing } = parseResponseHead(this.line.text);
     if (head.status === 101) {
       if (!this.#wantsUpgrade) throw new ResponseError("an unexpected upgrade");
-      this.#state = "idle";
+      this.state = "idle";
       this.#events.upgrade(head, chunk.subarray(next));
       return chunk.length;
     }
@@ -198,28 +162,28 @@ export class ResponseParser {
       this.#events.head(head);
       this.#end(chunk, []);
     } else if (framing.chunked) {
-      this.#nextChunk();
+      this.nextChunk();
       this.#events.head(head);
     } else if (framing.length === undefined) {
-      this.#state = "until-close";
+      this.state = "until-close";
       this.#events.head({ ...head, keepAlive: false });
     } else {
-      this.#state = "length";
-      this.#left = framing.length;
+      this.state = "length";
+      this.left = framing.length;
       this.#events.head(head);
     }
     return next;
   }
 
-  #readData(chunk: Buffer, at: number): number {
-    const end = at + this.#left;
+  protected override readData(chunk: Buffer, at: number): number {
+    const end = at + this.left;
     if (end > chunk.length) {
-      this.#left -= chunk.length - at;
+      this.left -= chunk.length - at;
       this.#body.add(chunk, at, chunk.length);
       return chunk.length;
     }
-    const wasLength = this.#state === "length";
-    if (!wasLength) this.#state = "chunk-end";
+    const wasLength = this.state === "length";
+    if (!wasLength) this.state = "chunk-end";
     this.#body.add(chunk, at, end);
     if (wasLength) this.#end(chunk, []);
     return end;
@@ -230,27 +194,15 @@ export class ResponseParser {
     if (data !== undefined) this.#events.data(data);
   }
 
-  /** Byte by byte, because sizes are short and streams have one for every few hundred bytes. */
-  #readChunkSize(chunk: Buffer, from: number): number {
-    for (let at = from; at < chunk.length; at++) {
-      const byte = chunk[at] as number;
-      const digit = hexDigit(byte);
-      if (digit >= 0) {
-        this.#left = this.#left * 16 + digit;
-        this.#digits += 1;
-        if (this.#digits > MAX_SIZE_DIGITS) throw new ResponseError("a chunk size is too large");
-        continue;
-      }
-      if (this.#digits === 0) throw new ResponseError("a chunk size is not a number");
-      if (byte === CR) {
-        this.#state = "chunk-size-end";
-        return at + 1;
-      }
-      if (byte !== SEMICOLON && byte !== SPACE && byte !== TAB) throw new ResponseError("a chunk size is not a number");
-      this.#state = byte === SEMICOLON ? "chunk-extension" : "chunk-blanks";
-      return at + 1;
-    }
-    return chunk.length;
+  protected override readChunkSize(chunk: Buffer, from: number): number {
+    const at = this.readSizeDigits(chunk, from);
+    if (at === chunk.length) return at;
+    const byte = chunk[at];
+    if (byte === CR) this.state = "chunk-size-end";
+    else if (byte === SEMICOLON) this.state = "chunk-extension";
+    else if (byte === SPACE || byte === TAB) this.state = "chunk-blanks";
+    else this.fail("a chunk size is not a number");
+    return at + 1;
   }
 
   /**
@@ -260,49 +212,40 @@ export class ResponseParser {
     for (let at = from; at < chunk.length; at++) {
       const byte = chunk[at] as number;
       if (byte === CR || byte === SEMICOLON) {
-        this.#state = byte === CR ? "chunk-size-end" : "chunk-extension";
+        this.state = byte === CR ? "chunk-size-end" : "chunk-extension";
         return at + 1;
       }
-      this.#extension += 1;
+      this.extensionBytes += 1;
       if (byte !== SPACE && byte !== TAB) throw new ResponseError("a chunk size is not a number");
-      if (this.#extension > MAX_EXTENSION_BYTES) throw new ResponseError("the chunk extensions are too long");
+      if (this.extensionBytes > MAX_EXTENSION_BYTES) throw new ResponseError("the chunk extensions are too long");
     }
     return chunk.length;
   }
 
   /** Extensions are ignored (RFC 9112 section 7.1.1), but they must not hide a line break or grow without limit. */
-  #readChunkExtension(chunk: Buffer, from: number): number {
+  protected override readChunkExtension(chunk: Buffer, from: number): number {
     for (let at = from; at < chunk.length; at++) {
       const byte = chunk[at] as number;
       if (byte === CR) {
-        this.#state = "chunk-size-end";
+        this.state = "chunk-size-end";
         return at + 1;
       }
-      this.#extension += 1;
+      this.extensionBytes += 1;
       if (byte < 0x20 && byte !== TAB) throw new ResponseError("a control character in a chunk extension");
-      if (this.#extension > MAX_EXTENSION_BYTES) throw new ResponseError("the chunk extensions are too long");
+      if (this.extensionBytes > MAX_EXTENSION_BYTES) throw new ResponseError("the chunk extensions are too long");
     }
     return chunk.length;
   }
 
-  #readByte(chunk: Buffer, at: number, wanted: number, next: State): number {
-    if (chunk[at] !== wanted) throw new ResponseError("a chunk does not match its size");
-    if (next === "chunk-size") this.#nextChunk();
-    else this.#state = next;
-    return at + 1;
+  protected override fail(reason: string): never {
+    throw new ResponseError(reason);
   }
 
-  #nextChunk(): void {
-    this.#state = "chunk-size";
-    this.#left = 0;
-    this.#digits = 0;
-  }
-
-  #readTrailers(chunk: Buffer, at: number): number {
+  protected override readTrailer(chunk: Buffer, at: number): number {
     const next = this.#takeUntil(chunk, at, CRLF, MAX_TRAILER_BYTES, "the trailers are too large");
     if (next === NOT_YET) return chunk.length;
-    if (this.#line.text !== "") {
-      this.#trailers.push(...parseTrailer(this.#line.text));
+    if (this.line.text !== "") {
+      this.#trailers.push(...parseTrailer(this.line.text));
       if (this.#trailers.length > MAX_TRAILER_LINES * 2) throw new ResponseError("too many trailers");
       return next;
     }
@@ -314,13 +257,13 @@ export class ResponseParser {
 
   #end(chunk: Buffer, trailers: string[]): void {
     this.#handOn(chunk);
-    this.#state = "idle";
+    this.state = "idle";
     this.#events.end(trailers);
   }
 
   /** Takes the text before the mark and returns the offset to continue at; NOT_YET while the mark has not arrived. */
   #takeUntil(chunk: Buffer, at: number, mark: Buffer, maxBytes: number, tooLarge: string): number {
-    const next = this.#line.take(chunk, at, mark, maxBytes);
+    const next = this.line.take(chunk, at, mark, maxBytes);
     if (next === TOO_LONG) throw new ResponseError(tooLarge);
     return next;
   }

@@ -7,7 +7,7 @@
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
-import type { LlmFacts } from "../../core/facts.ts";
+import { LlmCallFacts, type LlmFacts } from "../../core/facts.ts";
 import { observeChunks } from "../../http/body.ts";
 import { bytesPerToken, estimateRequestTokens, estimateSteps } from "../usage/estimate-tokens.ts";
 import { maxOutputTokens, maxOutputTokensSteps } from "../usage/max-output-tokens.ts";
@@ -20,20 +20,7 @@ function isCollected(name: string, model: string | undefined): boolean {
   return model !== undefined && (name === `models/${model}` || name === `tunedModels/${model}`);
 }
 
-export class LlmRequestFacts implements LlmFacts {
-  requestModel?: string;
-  responseModel?: string;
-  providerRequestId?: string;
-  provider?: string;
-  streaming?: boolean;
-  inputTokens?: number;
-  outputTokens?: number;
-  totalTokens?: number;
-  cachedInputTokens?: number;
-  cacheCreationInputTokens?: number;
-  reasoningTokens?: number;
-  cost?: number;
-  providerCalls?: number;
+export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
   #unread: Buffer | undefined;
   #maximumSource: Buffer | undefined;
   #maximum: number | undefined;
@@ -53,6 +40,7 @@ export class LlmRequestFacts implements LlmFacts {
     call?: LlmCall,
     others: readonly string[] = NO_NAMES,
   ) {
+    super();
     if (requestModel !== undefined) this.requestModel = requestModel;
     this.#unsearched = bytes;
     this.#others = others;

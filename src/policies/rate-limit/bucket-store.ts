@@ -169,9 +169,12 @@ export function keyHash(key: string, seed0: number, seed1: number): number {
   let v3 = seed1 ^ 0x74656462;
   const { length } = key;
   const last = length + (length & 1);
-  for (let i = 0; i <= last; i += 2) {
-    // The last word is the length.
-    const word = i === last ? length : key.charCodeAt(i) | ((i + 1 < length ? key.charCodeAt(i + 1) : 0) << 16);
+  // The word at `last` is the length. Three rounds without a word follow it.
+  for (let i = 0; i <= last + 6; i += 2) {
+    let word = 0;
+    if (i < last) word = key.charCodeAt(i) | ((i + 1 < length ? key.charCodeAt(i + 1) : 0) << 16);
+    else if (i === last) word = length;
+    else if (i === last + 2) v2 ^= 0xff;
     v3 ^= word;
     v0 = (v0 + v1) | 0;
     v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
@@ -184,19 +187,6 @@ export function keyHash(key: string, seed0: number, seed1: number): number {
     v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
     v2 = (v2 << 16) | (v2 >>> 16);
     v0 ^= word;
-  }
-  v2 ^= 0xff;
-  for (let round = 0; round < 3; round++) {
-    v0 = (v0 + v1) | 0;
-    v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
-    v0 = (v0 << 16) | (v0 >>> 16);
-    v2 = (v2 + v3) | 0;
-    v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
-    v0 = (v0 + v3) | 0;
-    v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
-    v2 = (v2 + v1) | 0;
-    v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
-    v2 = (v2 << 16) | (v2 >>> 16);
   }
   return (v1 ^ v3) >>> 0;
 }

@@ -1,0 +1,148 @@
+/**
+ * The framing that HTTP/1.1 requests and responses share: lines up to a line break, and chunked bodies (RFC 9112
+ * section 7.1).
+ */
+
+export const TAB = 9;
+export const LF = 10;
+export const CR = 13;
+export const SPACE = 32;
+export const SEMICOLON = 59;
+export const CRLF = Buffer.from("\r\n");
+export const END_OF_HEAD = Buffer.from("\r\n\r\n");
+
+export const MAX_TRAILER_BYTES = 8 * 1024;
+export const MAX_TRAILER_LINES = 100;
+/** The limit over all chunks of a body, because extensions are cheap to send and are ignored. */
+export const MAX_EXTENSION_BYTES = 16 * 1024;
+/** Eight hex digits allow 4 GiB in one chunk. */
+const MAX_SIZE_DIGITS = 8;
+
+/** Trims spaces and tabs only. `trim()` would also remove the byte 0xA0. */
+export function trimmed(text: string, from: number, to: number): string {
+  let start = from;
+  let end = to;
+  while (start < end && isBlank(text.charCodeAt(start))) start += 1;
+  while (end > start && isBlank(text.charCodeAt(end - 1))) end -= 1;
+  return text.slice(start, end);
+}
+
+function isBlank(code: number): boolean {
+  return code === SPACE || code === TAB;
+}
+
+/** Returns -1 if the byte is not a hex digit. */
+export function hexDigit(byte: number): number {
+  if (byte >= 48 && byte <= 57) return byte - 48;
+  const lower = byte | 0x20;
+  return lower >= 97 && lower <= 102 ? lower - 87 : -1;
+}
+
+/** Returned while the end of the line has not arrived. */
+export const NOT_YET = -1;
+/** Returned if the line exceeds the limit. */
+export const TOO_LONG = -2;
+
+/** Extracts the text before a mark (a line break or an empty line) from bytes that arrive in several reads. */
+export class LineBuffer {
+  /** The line that was extracted last, without its mark. */
+  text = "";
+  /** The received part of an incomplete line. */
+  held: Buffer | undefined = undefined;
+
+  /** Sets `text` and returns the offset to continue at, or returns NOT_YET or TOO_LONG. */
+  take(chunk: Buffer, at: number, mark: Buffer, maxBytes: number): number {
+    const { held } = this;
+    const all = held === undefined ? chunk : Buffer.concat([held, chunk.subarray(at)]);
+    const start = held === undefined ? at : 0;
+    const end = all.indexOf(mark, start);
+    // Until the mark arrives, all bytes except a possible beginning of the mark precede it.
+    const before = (end < 0 ? all.length - mark.length + 1 : end) - start;
+    if (before > maxBytes) return TOO_LONG;
+    if (end < 0) {
+      this.held = all.subarray(start);
+      return NOT_YET;
+    }
+    this.held = undefined;
+    this.text = all.toString("latin1", start, end);
+    const consumed = end + mark.length - start;
+    return held === undefined ? at + consumed : at + consumed - held.length;
+  }
+}
+
+/** The states of a chunked body after its chunk size. A parser adds the states of its own messages. */
+export type ChunkState =
+  | "chunk-size"
+  | "chunk-extension"
+  | "chunk-size-end"
+  | "chunk-data"
+  | "chunk-end"
+  | "chunk-end-end"
+  | "trailers";
+
+/** The state machine of a chunked body, for the request parser and the response parser. */
+export abstract class ChunkedParser<State extends string> {
+  protected abstract state: State | ChunkState;
+  protected readonly line = new LineBuffer();
+  /** The bytes left in the current chunk, or in a body with a Content-Length. */
+  protected left = 0;
+  /** The hex digits of the current chunk size. */
+  protected digits = 0;
+  protected extensionBytes = 0;
+
+  /** Throws the error of the parser. The connection cannot be used afterward. */
+  protected abstract fail(reason: string): never;
+
+  protected abstract readData(chunk: Buffer, at: number): number;
+  protected abstract readChunkSize(chunk: Buffer, at: number): number;
+  protected abstract readChunkExtension(chunk: Buffer, at: number): number;
+  protected abstract readTrailer(chunk: Buffer, at: number): number;
+
+  /** Reads from a body in the current state and returns the offset to continue at. */
+  protected readBody(chunk: Buffer, at: number): number {
+    switch (this.state) {
+      case "chunk-size":
+        return this.readChunkSize(chunk, at);
+      case "chunk-extension":
+        return this.readChunkExtension(chunk, at);
+      case "chunk-size-end":
+      case "chunk-end":
+      case "chunk-end-end":
+        return this.#readChunkBreak(chunk, at);
+      case "trailers":
+        return this.readTrailer(chunk, at);
+      default:
+        return this.readData(chunk, at);
+    }
+  }
+
+  protected nextChunk(): void {
+    this.state = "chunk-size";
+    this.left = 0;
+    this.digits = 0;
+  }
+
+  /** Reads hex digits and returns the offset of the first byte after them, or the end of the chunk. */
+  protected readSizeDigits(chunk: Buffer, from: number): number {
+    for (let at = from; at < chunk.length; at++) {
+      const digit = hexDigit(chunk[at] as number);
+      if (digit < 0) {
+        if (this.digits === 0) this.fail("a chunk size is not a number");
+        return at;
+      }
+      this.left = this.left * 16 + digit;
+      this.digits += 1;
+      if (this.digits > MAX_SIZE_DIGITS) this.fail("a chunk size is too large");
+    }
+    return chunk.length;
+  }
+
+  /** Reads one byte of the line breaks after a chunk size and after chunk data. */
+  #readChunkBreak(chunk: Buffer, at: number): number {
+    if (chunk[at] !== (this.state === "chunk-end" ? CR : LF)) this.fail("a chunk does not match its size");
+    if (this.state === "chunk-end") this.state = "chunk-end-end";
+    else if (this.state === "chunk-end-end") this.nextChunk();
+    else this.state = this.left === 0 ? "trailers" : "chunk-data";
+    return at + 1;
+  }
+}
