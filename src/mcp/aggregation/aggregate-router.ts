@@ -1,7 +1,6 @@
 /**
- * Presents several targets as one server. Lists are merged page by page, a call goes to the target that its name
- * selects, and settings go to all targets. A failed target is omitted and reported (`failOpen`), or fails the request
- * (`failClosed`).
+ * Presents several targets as one server. Lists are merged page by page, calls are routed by name, and settings are
+ * sent to all targets. A failed target is omitted and reported (`failOpen`), or it fails the request (`failClosed`).
  */
 import type { Clock } from "../../base/clock.ts";
 import type { McpAccess } from "../../core/facts.ts";
@@ -54,11 +53,10 @@ import {
 export interface AggregateOptions {
   readonly names: Names;
   readonly failureMode: () => "failOpen" | "failClosed";
-  /** The clients' protocol. Upstreams hide a target that has another one. */
   readonly protocol: McpProtocol;
   readonly late: AddUpstream;
   readonly clock: Clock;
-  /** A slow target is available, so the client should list again. */
+  /** Reports that a slow target is available, so that the client lists again. */
   arrived(upstream: Upstream): void;
 }
 
@@ -67,7 +65,7 @@ export class AggregateRouter implements Router {
   names: Names;
   readonly #options: AggregateOptions;
   readonly #missing: SlowTargets;
-  /** Subscriptions of modern clients that slow targets still have to join. */
+  /** Keeps the subscriptions of modern clients until all slow targets have joined them. */
   readonly #subscriptions = new Set<AggregateSubscription>();
   #index: NameIndex;
 
@@ -116,7 +114,7 @@ export class AggregateRouter implements Router {
   }
 
   /**
-   * Adds targets only if the prefixing of names stays the same. Otherwise names that the client has listed would
+   * Adds targets only if the prefixing of names stays the same. Otherwise, names that the client has listed would
    * change.
    */
   change({ targets, names }: TargetChange): readonly Upstream[] {
@@ -206,7 +204,7 @@ export class AggregateRouter implements Router {
     return access === undefined || accessProblem(call.request, access, upstream.target.name) === undefined;
   }
 
-  /** Sends the request to all matching targets. One success is enough. */
+  /** Sends the request to all matching targets and succeeds if one of them succeeds. */
   #all(call: Call, concerns: (about: ServerAbout) => boolean): CallHandle {
     const parts = this.upstreams
       .filter((upstream) => upstream.about && concerns(upstream.about))
@@ -238,7 +236,6 @@ export class AggregateRouter implements Router {
     this.#options.arrived(upstream);
   }
 
-  /** The targets that are available to this session. */
   #present(): readonly Upstream[] {
     return this.#missing.size === 0 ? this.upstreams : this.upstreams.filter((one) => !this.#missing.has(one));
   }
@@ -247,7 +244,7 @@ export class AggregateRouter implements Router {
     return this.#missing.has(upstream) ? STILL_STARTING : (upstream.lossReason ?? "is not available");
   }
 
-  /** The capabilities of a starting target are unknown, so the merged ones announce list changes. */
+  /** The capabilities of a starting target are unknown, so the merged capabilities announce list changes. */
   #capabilities(abouts: readonly { readonly about: ServerAbout }[]): Record<string, unknown> {
     const known = abouts.map(({ about }) => about.capabilities);
     return routable(mergeCapabilities(this.#missing.size === 0 ? known : [...known, CHANGING_LISTS]));
@@ -278,33 +275,31 @@ const CHANGING_LISTS = {
   resources: { listChanged: true },
 };
 
-/** Copies a call to a plain object, so that parts of it can be replaced. */
 function delegate(call: Call): Call {
   return withAnswer(call, (message) => message);
 }
 
-/** Most local servers are up by then, and users wait for `initialize`. */
+/** Users wait for `initialize`, and most local servers have started by then. */
 export const OPEN_WAIT_MS = 3_000;
 
 export const STILL_STARTING = "is still starting";
 
 export interface LateTargetsEnv {
   readonly clock: Clock;
-  /** Whether the session may open without a target. */
+  /** Returns true if the session may open without all targets. */
   mayProceed(): boolean;
-  /** A target became available after the session opened without it. */
+  /** Reports a target that became available after the session opened without it. */
   arrived(upstream: Upstream): void;
 }
 
 /**
- * Opens several targets without waiting long for slow ones (`failOpen`): after a few seconds the session opens with the
- * available targets. Lists omit a slow target until it is available; only calls to it wait.
+ * Opens several targets without waiting long for slow ones (`failOpen`). After a few seconds, the session opens with
+ * the available targets. Lists omit a slow target until it is available, and only calls to that target wait.
  */
 export class SlowTargets {
   readonly #env: LateTargetsEnv;
-  /** Targets that the session opened without, until they are up or have failed. */
+  /** Contains the targets that the session opened without, until they are up or have failed. */
   readonly #missing = new Set<Upstream>();
-  /** Calls that wait for a slow target. */
   readonly #waiting = new Map<Upstream, Set<() => void>>();
 
   constructor(env: LateTargetsEnv) {
@@ -319,7 +314,10 @@ export class SlowTargets {
     return this.#missing.has(upstream);
   }
 
-  /** Opens all targets. `done` gets the outcomes in time: all of them, or at least one success. */
+  /**
+   * Opens all targets. Calls `done` when all outcomes are known, or after the wait time if at least one target
+   * succeeded.
+   */
   open(
     upstreams: readonly Upstream[],
     done: (outcomes: ReadonlyMap<Upstream, OpenOutcome>) => void,

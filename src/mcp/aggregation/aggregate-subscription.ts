@@ -1,6 +1,6 @@
 /**
- * One subscription of a modern client to several targets. Each target receives its part of the filter. The
- * acknowledgments are merged, and notifications carry the client's names and subscription id.
+ * Implements one subscription of a modern client to several targets. Each target receives its share of the filter. The
+ * acknowledgments are merged, and notifications carry the names and the subscription id that the client uses.
  */
 
 import { find, slice } from "../../json/json-text.ts";
@@ -23,9 +23,8 @@ import {
 import type { Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedNotification } from "./names.ts";
 
-/** An open subscription. */
 export interface AggregateSubscription extends CallHandle {
-  /** Adds a target that became available late, and notifies the client that lists changed. */
+  /** Adds a target that became available late and notifies the client that lists changed. */
   join(upstream: Upstream): void;
 }
 
@@ -55,7 +54,7 @@ export function subscribeToAll(
       asServerMessage(withSubscription(acknowledgement(merged([...acknowledged.values()])), call.request.id)),
     );
   };
-  /** Sends list-changed notifications, because the lists that the client holds lack the late target. */
+  /** Sends list-changed notifications, because the client's lists do not contain the late target. */
   const changed = (): void => {
     for (const kind of ["tools", "prompts", "resources"] as const) {
       if (asked[`${kind}ListChanged`] !== true) continue;
@@ -150,7 +149,7 @@ function shareOf(
   return uris.length === 0 ? lists : { ...lists, resourceSubscriptions: uris };
 }
 
-/** The filter that a target acknowledged, with the names that the client sees. */
+/** Returns the filter that a target acknowledged, with the names that clients use. */
 function acknowledgedBy(message: ServerMessage, upstream: Upstream, names: Names): SubscriptionFilter {
   const span = find(message.text, 0, "params", "notifications");
   const filter = (span && readFilter(JSON.parse(slice(message.text, span)))) ?? {};

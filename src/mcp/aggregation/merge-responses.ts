@@ -1,7 +1,7 @@
 /**
- * Merges the responses of several targets. A list page is requested from each target with its own cursor, and its items
- * get the names that clients see; items that the client may not use are omitted. A target that failed recently is
- * skipped instead of delaying the page.
+ * Merges the responses of several targets. Each target receives its part of the merged cursor and returns one page.
+ * Items get the names that clients use, and items that the client may not use are omitted. A target that failed
+ * recently is skipped, so that it does not delay the page.
  */
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/facts.ts";
@@ -36,13 +36,14 @@ export interface Part {
 }
 
 export interface TargetResponse extends Part {
-  /** Undefined if the target failed or returned an error. */
+  /** The value is undefined if the target failed or returned an error. */
   readonly result: ServerMessage | undefined;
   readonly failure: Failure | undefined;
 }
 
 /**
- * Sends one request to several targets. Messages before the responses go to `call`; `done` gets all responses in order.
+ * Sends one request to several targets. Notifications and server requests are passed to `call`. `done` receives all
+ * responses in the order of `parts`.
  */
 export function requestAll(
   call: Call,
@@ -58,7 +59,7 @@ export function requestAll(
     try {
       done(parts.map((one) => outcomes.get(one) as TargetResponse));
     } catch (error) {
-      // The last target did not cause this, and the client must not wait forever.
+      // The exception is not the fault of the last target, and the client must not wait forever.
       call.failed(serverFailure("the responses of the servers could not be merged"));
       throw error;
     }
@@ -95,12 +96,10 @@ export function requestAll(
   };
 }
 
-/** The total size of all responses. */
 export function totalChars(outcomes: readonly TargetResponse[]): number {
   return outcomes.reduce((chars, { result }) => chars + (result?.text.length ?? 0), 0);
 }
 
-/** Converts a server's error response to a failure. */
 export function failureOf(message: ServerMessage): Failure {
   try {
     const { error } = JSON.parse(message.text) as { error?: { code?: unknown; message?: unknown; data?: unknown } };
@@ -115,14 +114,13 @@ export function failureOf(message: ServerMessage): Failure {
   }
 }
 
-/** The gateway's server information when it represents several servers. */
 export const GATEWAY_INFO = { name: "gateway", title: "MCP gateway", version: "1.0.0" };
-/** The `_meta` key that lists failed targets in a merged result. */
+/** Lists failed targets in the `_meta` of a merged result. */
 export const FAILED_TARGETS = "gateway.internal/failedTargets";
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
-/** The union of capabilities: flags are combined with OR, objects member by member. */
+/** Combines flags with OR and merges objects member by member. */
 export function mergeCapabilities(all: readonly JsonObject[]): Record<string, unknown> {
   const merged: Record<string, unknown> = Object.create(null);
   for (const one of all) {
@@ -136,7 +134,7 @@ export function mergeCapabilities(all: readonly JsonObject[]): Record<string, un
   return merged;
 }
 
-/** Removes tasks, because a task id does not identify its target. */
+/** Removes the tasks capability, because a task id does not identify its target. */
 export function routable(capabilities: Record<string, unknown>): Record<string, unknown> {
   const { tasks: _tasks, extensions, ...rest } = capabilities;
   if (!isObject(extensions)) return rest;
@@ -144,7 +142,7 @@ export function routable(capabilities: Record<string, unknown>): Record<string, 
   return { ...rest, extensions: others };
 }
 
-/** One block per target, so that a model can match hints to tools. */
+/** Builds one block per target, so that a model can match hints to tools. */
 export function mergeInstructions(
   all: readonly { target: string; about: ServerAbout }[],
   failed: ReadonlyMap<string, string>,
@@ -156,13 +154,13 @@ export function mergeInstructions(
   return blocks.length === 0 ? undefined : blocks.join("\n\n");
 }
 
-/** The oldest version, which all support. Versions are dates and compare as strings. */
+/** All targets support the oldest version. Versions are dates, so string order is correct. */
 export function lowestVersion(versions: readonly string[]): string {
   return [...versions].sort()[0] ?? "";
 }
 
 export interface ListPage {
-  /** JSON texts of the items, in the order of the targets. */
+  /** Contains the items as JSON, in the order of the targets. */
   readonly items: readonly string[];
   readonly nextCursor: string | undefined;
   readonly failed: ReadonlyMap<string, string>;
@@ -197,12 +195,11 @@ export function* mergePages(
   return { items, nextCursor: Object.keys(cursors).length > 0 ? encodeCursor(cursors) : undefined, failed };
 }
 
-/** Combines the cursors of several targets into one opaque cursor. */
 export function encodeCursor(cursors: Readonly<Record<string, string>>): string {
   return Buffer.from(JSON.stringify(cursors)).toString("base64url");
 }
 
-/** Undefined if the gateway did not create this cursor. */
+/** Returns undefined if the gateway did not create this cursor. */
 export function decodeCursor(cursor: unknown): Readonly<Record<string, string>> | undefined {
   if (typeof cursor !== "string") return undefined;
   try {
@@ -223,9 +220,9 @@ export interface ListEnv {
   readonly upstreams: readonly Upstream[];
   readonly names: Names;
   readonly failureMode: "failOpen" | "failClosed";
-  /** Whether the session opened without this target. */
+  /** Returns true if the session opened without this target. */
   isMissing(upstream: Upstream): boolean;
-  /** Why the target is unavailable; completes "target x …". */
+  /** Explains why the target is unavailable. The result completes the sentence "target x …". */
   absence(upstream: Upstream): string;
   answer(result: string): void;
 }
@@ -244,7 +241,7 @@ export function mergedList(call: Call, access: McpAccess | undefined, env: ListE
   const shown = (text: string, span: Span, { upstream }: TargetResponse): string | undefined => {
     const name = nameOf(text, span, list.key);
     if (access?.allows(list.kind, name, upstream.target.name) === false) return undefined;
-    // Without prefixes, the first target with a name owns it.
+    // Without prefixes, the first target that has a name takes precedence.
     if (!names.isPrefixed && seen.has(name)) return undefined;
     seen.add(name);
     return renamedItem(text, span, request.method, names, upstream.target.name);
@@ -272,7 +269,10 @@ export function failedMeta(failed: ReadonlyMap<string, string>): object {
   return failed.size === 0 ? {} : { _meta: { [FAILED_TARGETS]: Object.fromEntries(failed) } };
 }
 
-/** The targets that have a part of the page, each with its cursor. */
+/**
+ * Selects the targets that contribute to the page. A first page includes all targets with the capability, and a later
+ * page includes the targets with a cursor.
+ */
 function partsOf(
   env: ListEnv,
   request: ClientRequest,
@@ -301,7 +301,7 @@ function partsOf(
   };
 }
 
-/** The request with a target's own cursor, or without any. */
+/** Replaces or removes the cursor of the request. */
 function withCursor(request: ClientRequest, cursor: string | undefined): ClientRequest {
   const params = find(request.text, 0, "params");
   if (!params) return request;

@@ -13,7 +13,7 @@ import { envelopeOf } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
 import { requestAll, type TargetResponse, totalChars } from "./merge-responses.ts";
 
-/** Limit of pages that are read per list. */
+/** Limits the pages that are read per list. */
 const MAX_PAGES = 20;
 
 export class NameIndex {
@@ -21,7 +21,6 @@ export class NameIndex {
   readonly #owners = new Map<string, Upstream>();
   readonly #complete = new Set<string>();
 
-  /** `present` returns the available targets. */
   constructor(present: () => readonly Upstream[]) {
     this.#present = present;
   }
@@ -30,7 +29,6 @@ export class NameIndex {
     return this.#present();
   }
 
-  /** Drops the cache after a list changed. */
   clear(): void {
     this.#owners.clear();
     this.#complete.clear();
@@ -82,7 +80,7 @@ export class NameIndex {
             (more) => {
               if (more.length > 0 && page < MAX_PAGES) readPage(more, page + 1);
               else {
-                // A failed target may have the name, so its list is read again next time.
+                // A failed target may have the name, so the lists are read again for the next call.
                 if (outcomes.every(({ result }) => result)) this.#complete.add(method);
                 done();
               }
@@ -98,7 +96,7 @@ export class NameIndex {
     );
   }
 
-  /** Records the owners of names. Returns the cursors of the next pages. */
+  /** Records which target has each name and returns the cursors of the next pages. */
   *#learn(method: string, outcomes: readonly TargetResponse[]): Steps<{ upstream: Upstream; cursor: string }[]> {
     const list = LISTS[method] as (typeof LISTS)[string];
     const more: { upstream: Upstream; cursor: string }[] = [];
@@ -121,7 +119,7 @@ export class NameIndex {
     return more;
   }
 
-  /** Tries targets in order until one returns a result. Without a result, the last error counts. */
+  /** Tries the targets in order until one returns a result. If none does, the last error is returned. */
   #inTurn(call: Call, about: Named, upstreams: readonly Upstream[]): CallHandle {
     const [first, ...rest] = upstreams;
     if (!first) {

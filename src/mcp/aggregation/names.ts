@@ -1,6 +1,6 @@
 /**
- * Prefixes names with their target: tools and prompts as `<target>_<name>`, resources as `<target>+<uri>`. Removing a
- * prefix needs no table, because no target name is a prefix of another. Messages are edited in place.
+ * Prefixes names with their target, as `<target>_<name>` for tools and prompts and `<target>+<uri>` for resources.
+ * Removing a prefix needs no table, because no target name is a prefix of another. Messages are edited in place.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -12,17 +12,15 @@ import { type ClientRequest, edited, editedRequest, type ServerMessage } from ".
 import { NAMED_BY, REFERENCES } from "../protocol/message-rules.ts";
 
 export interface Names {
-  /** The names of all targets. */
   readonly targets: readonly string[];
-  /** Whether names have a target prefix. */
   readonly isPrefixed: boolean;
-  /** The name that clients see for the target's `name`. */
+  /** Returns the name that clients use for the target's `name`. */
   outward(kind: NamedKind, target: string, name: string): string;
-  /** The target and its own name for a client's name; undefined if no target matches. */
+  /** Splits a client's name into the target and the name at that target. Returns undefined if no target matches. */
   inward(kind: NamedKind, name: string): { readonly target: string; readonly name: string } | undefined;
 }
 
-/** Hosts recognize UI resources by this scheme, so it stays in front of the prefix. */
+/** Hosts recognize UI resources by this scheme, so the prefix follows it. */
 const UI_SCHEME = "ui://";
 
 export function createNames(targets: readonly string[], mode: "conditional" | "always" | "never"): Names {
@@ -48,7 +46,6 @@ export function createNames(targets: readonly string[], mode: "conditional" | "a
   };
 }
 
-/** The request with the target's own name. */
 export function renamedRequest(request: ClientRequest, name: string): ClientRequest {
   const { params } = request;
   const member = NAMED_BY[request.method];
@@ -60,7 +57,7 @@ export function renamedRequest(request: ClientRequest, name: string): ClientRequ
   return editedRequest(request, [{ ...span, text: JSON.stringify(name) }], { ...params, ...renamed });
 }
 
-/** One list item with the name that clients see. */
+/** Returns the JSON of one list item with the name that clients use. */
 export function renamedItem(text: string, item: Span, method: string, names: Names, target: string): string {
   const list = LISTS[method];
   const span = list && member(text, item.start, list.key);
@@ -80,7 +77,7 @@ export function renamedItem(text: string, item: Span, method: string, names: Nam
   );
 }
 
-/** Methods whose results may contain resource URIs, and the member that holds them. */
+/** Maps methods whose results may contain resource URIs to the member that contains them. */
 const LINKING = lookupTable({ "resources/read": "contents", "tools/call": "content", "prompts/get": "messages" });
 
 /** Prefixes resource URIs in a result, so that the client can read them. */
@@ -109,7 +106,6 @@ export function* renamedResult(
       );
 }
 
-/** Prefixes the URI of a resource notification. */
 export function renamedNotification(message: ServerMessage, names: Names, target: string): string {
   if (!names.isPrefixed || message.method !== "notifications/resources/updated") return message.text;
   const uri = find(message.text, 0, "params", "uri");
@@ -125,7 +121,7 @@ function renaming(text: string, span: Span, kind: NamedKind, names: Names, targe
   };
 }
 
-/** Undefined for invalid JSON, which is forwarded unchanged. */
+/** Returns undefined for invalid JSON, which is forwarded unchanged. */
 function parsedValue(json: string): unknown {
   try {
     return JSON.parse(json) as unknown;
@@ -134,7 +130,7 @@ function parsedValue(json: string): unknown {
   }
 }
 
-/** The URI of a resource, a resource link, or an embedded resource. */
+/** Finds the URI of a resource, a resource link, or an embedded resource. */
 function* uriIn(text: string, content: Span, mayEmbed: boolean): Steps<Span[]> {
   yield;
   const resource = mayEmbed ? yield* memberOf(text, content, "resource") : undefined;

@@ -1,6 +1,6 @@
 /**
- * Restricts tasks to the client that created them. A request for a task of another client gets the error for an unknown
- * task and is not sent to the server. If rules restrict tools, they apply to a task as to the call that created it.
+ * Restricts tasks to the client that created them. A request for another client's task gets the error for an unknown
+ * task and is not sent to the server. Authorization rules for a tool also apply to the tasks that its calls created.
  */
 
 import { surface } from "../../base/errors.ts";
@@ -31,12 +31,12 @@ const TASK_ID = foldCase("taskId");
 
 type Run = (call: Call) => CallHandle;
 
-/** Whether the request reads or changes tasks that exist. */
+/** Returns true if the request reads or changes existing tasks. */
 export function isAboutTasks({ method, params }: ClientRequest): boolean {
   return method.startsWith(PREFIX) || (method === LISTEN && listenedTasks(params).length > 0);
 }
 
-/** Runs a request for which `isAboutTasks` is true. */
+/** The caller must check the request with `isAboutTasks` first. */
 export function runAboutTasks(
   call: Call,
   access: McpAccess | undefined,
@@ -84,7 +84,7 @@ export function runAboutTasks(
   };
 }
 
-/** Wraps a tool call so that a created task is recorded for the client before the client receives its id. */
+/** Records a created task for the client before the client receives the task id. */
 export function recordedCall(call: Call, isJudged: boolean, client: ClientTasks, { target }: Upstream): Call {
   const { params } = call.request;
   return {
@@ -105,8 +105,8 @@ export function recordedCall(call: Call, isJudged: boolean, client: ClientTasks,
 }
 
 /**
- * The id of the task in a result: in `task` (2025-11-25) or next to `resultType` (the later extension). A task in any
- * other form is not recorded, so no client can access it.
+ * Returns the id of the task in a result, either in `task` (2025-11-25) or next to `resultType` (the later extension).
+ * A task in any other form is not recorded, so no client can access it.
  */
 export function createdTask({ kind, text }: Pick<ServerMessage, "kind" | "text">): string | undefined {
   if (kind !== "result" || text.length > SLICED_BYTES || !text.includes('"taskId"')) return undefined;
@@ -135,7 +135,7 @@ function taskProblem(
   };
 }
 
-/** Removes tasks of other clients from a list. Ambiguous entries are removed too. */
+/** Removes tasks of other clients and ambiguous entries from a list. */
 function ownList(call: Call, isOwn: (taskId: string) => boolean): Call {
   return withAnswerInTurns(call, function* (message): Steps<ServerMessage> {
     const { text } = message;
@@ -152,7 +152,6 @@ function ownList(call: Call, isOwn: (taskId: string) => boolean): Call {
   });
 }
 
-/** Removes tasks of other clients from a subscription. */
 function ownSubscription(call: Call, isOwn: (taskId: string) => boolean): Call {
   const { request } = call;
   const span = find(request.text, 0, "params", "notifications", "taskIds");
@@ -166,7 +165,7 @@ function ownSubscription(call: Call, isOwn: (taskId: string) => boolean): Call {
   };
 }
 
-/** The shape of `params` was validated when the message was parsed. */
+/** The message parser has already validated the structure of `params`. */
 function listenedTasks(params: ClientRequest["params"]): readonly string[] {
   const wanted = params.notifications as { readonly taskIds?: readonly string[] } | undefined;
   return wanted?.taskIds ?? [];

@@ -1,5 +1,5 @@
 /**
- * Routes the messages of a session to its targets. With one target, messages pass unchanged; with several,
+ * Routes the messages of a session to its targets. With one target, messages pass unchanged. With several targets,
  * `AggregateRouter` presents them as one server.
  */
 import type { ResponseReceiver } from "../../core/backend.ts";
@@ -32,23 +32,23 @@ export type RouterOutcome =
       readonly ok: false;
       readonly reason: string;
       readonly failure: Failure;
-      /** The JSON-RPC error for a request with this id. */
+      /** Returns the JSON-RPC error for a request with this id. */
       text(id: string): string;
-      /** Sends the error as a complete HTTP response. */
       refuse(sink: ResponseReceiver, id: string): void;
     };
 
 export interface Router {
   readonly upstreams: readonly Upstream[];
-  /** The names that clients see. */
   readonly names: Names;
   /** `wire` traces the handshake, as in `Upstream.open`. */
   open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void;
   run(call: Call, access: McpAccess | undefined): CallHandle;
   notify(message: ClientNotification, wire?: WireTap): void;
-  /** A server's notification with the names that the client sees; undefined if it is not for the client. */
+  /**
+   * Returns a server's notification with the names that clients use, or undefined if the client must not receive it.
+   */
   notificationText(upstream: Upstream, message: ServerMessage): string | undefined;
-  /** Applies a new configuration. Returns the upstreams that were removed. */
+  /** Applies a new configuration and returns the removed upstreams. */
   change(change: TargetChange): readonly Upstream[];
 }
 
@@ -75,7 +75,7 @@ export class SingleRouter implements Router {
   run(call: Call, access: McpAccess | undefined): CallHandle {
     const upstream = this.#upstream;
     call.routed?.(upstream.target);
-    // A shared server has no tasks for clients.
+    // The shared connection rejects tasks, so none need to be recorded.
     if (upstream.target.config.shared === true) return this.#send(call, access, upstream);
     if (call.request.method === "tools/call")
       return this.#send(recordedCall(call, access !== undefined, this.#tasks, upstream), access, upstream);
@@ -117,7 +117,7 @@ export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterO
   if (outcome.ok) return { ok: true, answer: outcome.answer, version: outcome.about.protocolVersion };
   if (outcome.answer) {
     const { answer } = outcome;
-    // The server's own error is forwarded unchanged.
+    // The server's error is forwarded unchanged.
     const failure = failureOf(answer);
     const reason = `target "${upstream.target.name}" refused to initialize: ${failure.message}`;
     return refusal(reason, failure, (id) => withId(answer, id));
@@ -125,7 +125,6 @@ export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterO
   return serverRefusal(serverFailure(`target "${upstream.target.name}" ${outcome.reason}`, outcome.error));
 }
 
-/** The outcome of a session that cannot open because of its servers. */
 export function serverRefusal(failure: Failure): RouterOutcome {
   return refusal(failure.message, failure, (id) => errorText(id, failure.code, failure.message));
 }
@@ -141,7 +140,6 @@ function refusal(reason: string, failure: Failure, text: (id: string) => string)
   };
 }
 
-/** Sends a complete response with a JSON body, given as a string or as byte chunks. */
 export function sendJson(
   sink: ResponseReceiver,
   status: number,
@@ -156,23 +154,23 @@ export function sendJson(
 }
 
 export interface TargetChange {
-  /** Targets with an unchanged definition are the same objects as before. */
+  /** Targets with an unchanged definition keep their identity. */
   readonly targets: readonly Target[];
   readonly names: Names;
 }
 
-/** Adds a target to an open session; `before` is the upstream that had its name. */
+/** Adds a target to an open session. `before` is the previous upstream with the same name. */
 export type AddUpstream = (target: Target, before: Upstream | undefined) => Upstream;
 
 export interface ChangedUpstreams {
   readonly next: readonly Upstream[];
-  /** Removed upstreams, to be closed when their calls have ended. */
+  /** The caller must close these upstreams when their calls have ended. */
   readonly left: readonly Upstream[];
 }
 
 /**
- * Keeps upstreams with an unchanged definition, replaces changed ones, and removes others. Undefined if nothing
- * changes.
+ * Keeps upstreams with an unchanged definition, replaces changed ones, and removes the others. Returns undefined if
+ * nothing changes.
  */
 export function changedUpstreams(
   current: readonly Upstream[],

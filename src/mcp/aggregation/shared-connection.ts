@@ -1,8 +1,7 @@
 /**
- * One process or connection for all sessions of a target (`shared: true`). The gateway initializes the server once,
- * without client capabilities, so the server cannot send requests to clients. Sessions receive only notifications that
- * concern all of them, such as list changes, and updates of resources that they subscribed to. Log messages are
- * dropped.
+ * Implements one process or connection for all sessions of a target (`shared: true`). The gateway initializes the
+ * server once, without client capabilities, so the server cannot send requests to clients. Sessions receive list
+ * changes and updates of resources that they subscribed to. Log messages are dropped.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -42,7 +41,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
   #state: "new" | "opening" | "open" = "new";
   #outcome: OpenOutcome | undefined = undefined;
   #waiting: ((outcome: OpenOutcome) => void)[] = [];
-  /** Number of subscribed sessions per resource. */
+  /** Counts the subscribed sessions per resource. */
   readonly #uris = new Map<string, number>();
 
   constructor(target: Target, env: SharedConnectionOptions) {
@@ -79,7 +78,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
     return this.#upstream.lossReason;
   }
 
-  /** Adds a session; `version` is the protocol version that its client requested. */
+  /** Adds a session. `version` is the protocol version that the client requested. */
   addUpstream(user: UpstreamListener, version: string): SharedUpstream {
     const upstream = new SharedUpstream(this, user, version);
     this.#upstreams.add(upstream);
@@ -109,12 +108,12 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
     const { method, params } = call.request;
     if (method === "resources/subscribe" || method === "resources/unsubscribe")
       return this.#subscription(upstream, call, String(params.uri), method === "resources/subscribe");
-    // Tasks belong to the connection, so one client could list and read those of another.
+    // All clients share the connection, so one client could list and read the tasks of another.
     if (method.startsWith("tasks/")) {
       call.failed(unknownMethod(method));
       return NO_CALL;
     }
-    // One client must not set the log level of the others.
+    // One client must not change the log level for the others.
     if (method === "logging/setLevel") return answerEmpty(call);
     return this.#upstream.call({
       request: call.request,
@@ -150,8 +149,6 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
   detail(): Record<string, unknown> {
     return { seats: this.#upstreams.size, ...this.#upstream.detail() };
   }
-
-  // UpstreamListener
 
   notified(_upstream: Upstream, message: ServerMessage): void {
     const isUpdate = message.method === "notifications/resources/updated";
@@ -221,7 +218,6 @@ function answerEmpty(call: Call): CallHandle {
   return { cancel: () => undefined };
 }
 
-/** The shared connection as seen by its upstreams. */
 export interface SharedConnectionAccess {
   readonly target: Target;
   readonly about: ServerAbout | undefined;
@@ -274,7 +270,7 @@ export class SharedUpstream implements Upstream {
   }
 
   notify(_message: ClientNotification): void {
-    // The server's client is the gateway, so notifications of one session are not forwarded.
+    // The gateway is the client of the server, so notifications from one session are not forwarded.
   }
 
   reconnect(): void {
@@ -282,7 +278,7 @@ export class SharedUpstream implements Upstream {
   }
 
   sweep(): void {
-    // The shared connection is swept by the session store.
+    // The session store sweeps the shared connection.
   }
 
   pause(): void {
@@ -310,7 +306,10 @@ export class SharedUpstream implements Upstream {
     this.#user.lost(this, loss);
   }
 
-  /** The server was initialized with the newest version; an older client gets its own version. */
+  /**
+   * The server was initialized with the latest version, so a client that requested an older version receives that
+   * version.
+   */
   #negotiated(answer: ServerMessage, about: ServerAbout): OpenOutcome {
     const protocolVersion = lowestVersion([about.protocolVersion, this.#version]);
     const capabilities = routable(about.capabilities);

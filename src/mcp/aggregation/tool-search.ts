@@ -1,6 +1,6 @@
 /**
- * Tool search (`toolMode: search`): clients get three tools to find, describe, and call the others, instead of a long
- * list. A search covers exactly the tools that `tools/list` would return for the same request.
+ * Implements tool search (`toolMode: search`). Clients see three tools that find, describe, and call the others. A
+ * search covers exactly the tools that `tools/list` would return for the same request.
  */
 import type { Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/facts.ts";
@@ -28,17 +28,17 @@ import type { Router, RouterOutcome, TargetChange } from "./router.ts";
 const DEFAULT_FOUND = 10;
 const MAX_FOUND = 50;
 const MAX_SUMMARY_CHARS = 200;
-/** Limit of pages that are read per list. */
+/** Limits the pages that are read per list. */
 const MAX_SEARCHED_PAGES = 100;
 const MAX_SEARCHED_TOOLS = 20_000;
-/** Limit of one tool definition, which is parsed without slicing. */
+/** Limits one tool definition, because parsing it blocks the event loop. */
 const MAX_SEARCHED_CHARS = 1024 * 1024;
-/** Tools searched per slice, which takes about 1 ms. */
+/** Searching this many tools takes about 1 ms. */
 const SLICED_TOOLS = 100;
 
 interface FoundTools {
   readonly tools: readonly SearchedTool[];
-  /** Failed targets and the reasons. */
+  /** Maps failed targets to the reasons. */
   readonly failed: Readonly<Record<string, string>>;
 }
 
@@ -93,7 +93,7 @@ export class SearchRouter implements Router {
 
   notificationText(upstream: Upstream, message: ServerMessage): string | undefined {
     const text = this.#inner.notificationText(upstream, message);
-    // The three search tools never change.
+    // The three search tools never change, so the notification is dropped.
     return message.method === "notifications/tools/list_changed" ? undefined : text;
   }
 
@@ -101,7 +101,7 @@ export class SearchRouter implements Router {
     return this.#inner.change(change);
   }
 
-  /** Reads all pages of the client's tool list, then responds with the text that is built from them. */
+  /** Reads all pages of the client's tool list and responds with the text that `toText` builds from them. */
   #listed(
     call: Call,
     access: McpAccess | undefined,
@@ -169,7 +169,7 @@ export class SearchRouter implements Router {
   }
 }
 
-/** Adds the tools of one page. Returns the cursor of the next page. */
+/** Adds the tools of one page and returns the cursor of the next page. */
 function* readTools(text: string, tools: SearchedTool[], failed: Record<string, string>): Steps<string | undefined> {
   const list = yield* findInSteps(text, 0, "result", "tools");
   for (const item of list ? yield* elementsInSteps(text, list.start) : []) {
@@ -218,7 +218,7 @@ export const FIND_TOOLS = "find_tools";
 export const DESCRIBE_TOOL = "describe_tool";
 export const CALL_TOOL = "call_tool";
 
-/** Limits the time of a search, because all words of a query are matched without slicing. */
+/** Limits the query, because matching its words blocks the event loop. */
 export const MAX_QUERY_CHARS = 1_000;
 
 export const SEARCH_TOOLS_JSON = JSON.stringify([
@@ -257,7 +257,7 @@ export const SEARCH_TOOLS_JSON = JSON.stringify([
   },
 ]);
 
-/** Replaces each call of `call_tool` with the call of the tool that its arguments name. */
+/** Replaces each call of `call_tool` with the call that its arguments describe. */
 export function unwrapped(parsed: ClientMessage | readonly ClientMessage[]): ClientMessage | readonly ClientMessage[] {
   return Array.isArray(parsed)
     ? (parsed as readonly ClientMessage[]).map(unwrappedMessage)
@@ -268,7 +268,7 @@ export function unwrappedMessage<Message extends ClientMessage>(message: Message
   return message.kind === "request" ? unwrappedCall(message) : message;
 }
 
-/** A call without a tool name stays unchanged, so the client gets an error that names the missing argument. */
+/** A call without a tool name stays unchanged, so that the client receives an error for the missing argument. */
 export function unwrappedCall(request: ClientRequest): ClientRequest {
   const { params, text } = request;
   if (request.method !== "tools/call" || params.name !== CALL_TOOL) return request;
@@ -288,7 +288,6 @@ export function unwrappedCall(request: ClientRequest): ClientRequest {
   return editedRequest(request, [{ start: span.start, end: span.end, text: withMembers(text, span, changes) }], meant);
 }
 
-/** The members of a tool that a search reads. */
 export interface SearchedTool {
   readonly name: string;
   readonly title?: unknown;
@@ -296,16 +295,17 @@ export interface SearchedTool {
   readonly inputSchema?: unknown;
 }
 
-/** Further words of a query are ignored. */
 const MAX_QUESTION_WORDS = 32;
-/** Only the beginning of a description is searched, because it states the purpose of a tool. */
+/** Limits the search to the start of a description, which states the purpose of the tool. */
 const MAX_READ_CHARS = 4_000;
-/** Limits the argument names searched per tool, because a server may define thousands. */
+/** Limits the argument names that are searched per tool, because a server may define thousands. */
 const MAX_READ_ARGUMENTS = 200;
 
 const WEIGHTS = { name: 4, title: 3, argument: 1.5, description: 1 } as const;
 
-/** The tools that match any of the words, best match first. Without words, all tools in list order. */
+/**
+ * Returns the tools that match any of the words, best match first. Without words, it returns all tools in list order.
+ */
 export function* searchTools<Tool extends SearchedTool>(tools: readonly Tool[], question: string): Steps<Tool[]> {
   const wanted = [...new Set(wordsOf(question))].slice(0, MAX_QUESTION_WORDS);
   if (wanted.length === 0) return [...tools];
@@ -330,7 +330,7 @@ export function* searchTools<Tool extends SearchedTool>(tools: readonly Tool[], 
     .map(({ tool }) => tool);
 }
 
-/** The first sentence of a description, truncated to `maxChars`. */
+/** Returns the first sentence of a description, truncated to `maxChars`. */
 export function summaryOf(description: unknown, maxChars: number): string {
   if (typeof description !== "string") return "";
   const line = description.slice(0, MAX_READ_CHARS).replace(/\s+/g, " ").trim();
@@ -353,7 +353,7 @@ function weightsOf(tool: SearchedTool): Map<string, number> {
   return words;
 }
 
-/** A prefix match counts half: `issue` finds `issues`. */
+/** A prefix match counts half, so `issue` finds `issues`. */
 function weightOf(words: ReadonlyMap<string, number>, wanted: string): number {
   const same = words.get(wanted);
   if (same !== undefined) return same;

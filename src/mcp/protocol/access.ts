@@ -1,5 +1,5 @@
 /**
- * Applies MCP authorization: removes denied items from lists, and rejects calls of denied names with the error for an
+ * Applies MCP authorization. Denied items are removed from lists, and calls to denied names fail with the error for an
  * unknown name, so that clients cannot find out which names exist.
  */
 
@@ -15,11 +15,10 @@ export type NamedKind = "tool" | "prompt" | "resource";
 
 export interface Named {
   readonly kind: NamedKind;
-  /** A tool's or prompt's name, or a resource's URI. */
   readonly name: string;
 }
 
-/** The list methods: the member of the result that holds the list, and the member of an item that holds its name. */
+/** Maps each list method to the result member that contains the items and to the item member that contains the name. */
 export const LISTS = lookupTable<{ readonly member: string; readonly key: string; readonly kind: NamedKind }>({
   "tools/list": { member: "tools", key: "name", kind: "tool" },
   "prompts/list": { member: "prompts", key: "name", kind: "prompt" },
@@ -27,7 +26,7 @@ export const LISTS = lookupTable<{ readonly member: string; readonly key: string
   "resources/templates/list": { member: "resourceTemplates", key: "uriTemplate", kind: "resource" },
 });
 
-/** The tool, prompt, or resource of a request, with the name that the client sent. */
+/** Returns the tool, prompt, or resource that a request addresses, with the name that the client sent. */
 export function namedIn(request: ClientRequest): Named | undefined {
   const { params } = request;
   switch (request.method) {
@@ -50,12 +49,12 @@ export function namedIn(request: ClientRequest): Named | undefined {
 
 const TITLES: Readonly<Record<NamedKind, string>> = { tool: "tool", prompt: "prompt", resource: "resource" };
 
-/** The failure for a name that does not exist or is denied. `shown` is the name that the client sent. */
+/** Returns the same failure for unknown and for denied names. */
 export function unknownName(kind: NamedKind, shown: string): Failure {
   return { code: INVALID_PARAMS, status: 200, message: `Unknown ${TITLES[kind]}: ${shown}` };
 }
 
-/** The client gets the error for an unknown name; the request records get the real reason. */
+/** The client receives the error for an unknown name. The request records contain the real reason. */
 export function deniedName({ kind, name }: Named, target: string, shown = name): Failure {
   return {
     ...unknownName(kind, shown),
@@ -64,7 +63,6 @@ export function deniedName({ kind, name }: Named, target: string, shown = name):
   };
 }
 
-/** Rejects a method that is not part of the protocol, because rules about names cannot restrict it. */
 export function unknownMethod(method: string): Failure {
   return { code: METHOD_NOT_FOUND, status: 404, message: `Method not found: ${method}` };
 }
@@ -87,7 +85,7 @@ export function accessProblem(
   return deniedName(about, target, shown);
 }
 
-/** Wraps a call so that denied items are removed from a list in its response. */
+/** Removes denied items from the list in the call's response. */
 export function filteredCall(call: Call, access: McpAccess, target: string): Call {
   const list = LISTS[call.request.method];
   if (list === undefined) return call;
@@ -114,12 +112,11 @@ export function* filterList(
   return yield* listOf(message, list.member, kept);
 }
 
-/** Members of a list result that are kept in addition to the list, if they are strings or numbers. */
 const LIST_SCALARS: ReadonlySet<string> = new Set(["nextCursor", "resultType", "ttlMs", "cacheScope"]);
 
 /**
- * Builds a list result with these items. Other members of the server's result (`_meta`, a second list) are dropped,
- * because they were not checked and could contain withheld items.
+ * Builds a list result from the given items. Non-scalar members of the server's result, such as `_meta` or a second
+ * list, are dropped because they were not checked and could contain withheld items.
  */
 export function* listOf(message: ServerMessage, member: string, items: readonly string[]): Steps<ServerMessage> {
   const { text } = message;

@@ -1,6 +1,6 @@
 /**
- * One MCP request inside the gateway. The side that expects the response implements `Call`; the side that runs the
- * request returns a `CallHandle`. A `Question` is a request of a server to the client.
+ * Models one MCP request inside the gateway. The receiver of the response implements `Call`, and the code that runs the
+ * request returns a `CallHandle`. A `Question` is a request from a server to the client.
  */
 
 import { surface } from "../../base/errors.ts";
@@ -10,14 +10,12 @@ import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
 
-/** Error codes for a server that failed or could not be reached. */
 export type ServerError = "backend_unavailable" | "backend_timeout" | "overloaded";
 
-/** The server requires a token, or another one than it received. */
 export interface LoginRequired {
-  /** 403 means that the token is valid but has insufficient scope. */
+  /** Status 403 means that the token is valid but has insufficient scope. */
   readonly status: 401 | 403;
-  /** The server's `www-authenticate`, if it is relayed to the client. */
+  /** Contains the server's `www-authenticate` value if the gateway relays it to the client. */
   readonly challenge: string | undefined;
 }
 
@@ -27,21 +25,18 @@ export function isLoginRequired(error: unknown): error is LoginRequired {
   return typeof error === "object" && (error as LoginRequired | null)?.status === 401;
 }
 
-/** The reason why a call has no response of the server. */
 export interface Failure {
-  /** The code of the JSON-RPC error. */
   readonly code: number;
   readonly message: string;
-  /** The HTTP status, if the head of the response was not sent yet. */
+  /** Applies only if the response head has not been sent yet. */
   readonly status: number;
   readonly data?: unknown;
-  /** The error code in the request records. Undefined for a protocol error. */
+  /** Sets the error code in the request records. Protocol errors have none. */
   readonly error?: ServerError | LoginRequired | "authorization_denied";
-  /** The reason for the request records, instead of `message`. */
+  /** Replaces `message` in the request records. */
   readonly detail?: string;
 }
 
-/** The part of a target that reports use. */
 export interface RoutedTarget {
   readonly name: string;
   /** Redacts the target's secrets from a string. */
@@ -52,23 +47,25 @@ export interface RoutedTarget {
 export type ShadowReporter = (detail: string, rule: string) => void;
 
 export interface Call {
-  /** The client's request, with the server's own names. */
+  /** Contains the names that the server uses, without the prefixes of aggregation. */
   readonly request: ClientRequest;
-  /** The headers of the client's HTTP request. A target forwards only the configured ones. */
+  /** Contains all headers of the client's HTTP request. A target forwards only the configured ones. */
   readonly headers?: HeaderList | undefined;
-  /** The attributes of the client's request for CEL expressions; undefined for calls of the gateway itself. */
+  /**
+   * Provides the attributes of the client's request to CEL expressions. Calls that the gateway makes for itself have
+   * none.
+   */
   readonly caller?: Attributes | undefined;
-  /** Receives findings of guards in shadow mode; undefined for calls of the gateway itself. */
   readonly watched?: ShadowReporter | undefined;
-  /** Records the messages of the call; undefined unless the client's request is traced. */
+  /** Records the messages of a traced request. */
   readonly wire?: WireTap | undefined;
-  /** Reports the target that serves the call. Not called if several targets do. */
+  /** Reports the target that serves the call. It is not called for calls that several targets serve. */
   routed?(target: RoutedTarget): void;
-  /** Receives a notification of the server about this call. */
+  /** Receives a notification that the server sent for this call. */
   notified(message: ServerMessage): void;
-  /** Receives a request of the server that belongs to this call. */
+  /** Receives a request that the server sent during this call. */
   asked(question: Question): void;
-  /** Receives the result or the error. Its id is not the client's. */
+  /** Receives the result or the error. The id of the message is not the client's id. */
   answered(message: ServerMessage): void;
   failed(failure: Failure): void;
 }
@@ -79,26 +76,25 @@ export interface CallHandle {
 }
 
 export interface Question {
-  /** The request with the server's own id. */
+  /** Contains the id that the server assigned. */
   readonly message: ServerMessage;
   readonly method: string;
-  /** Responds to the server. `outcome` is a `"result":…` or `"error":…` member as JSON. */
+  /** Responds to the server. `outcome` is a `"result":…` or `"error":…` member in JSON. */
   answer(outcome: string, wire?: WireTap): void;
-  /** Called when the server withdraws the request. */
   withdrawn: ((reason: string | undefined) => void) | undefined;
 }
 
 /**
- * Rejects a question during a call of the gateway itself. A response is required, because open questions disable
- * timeouts.
+ * Rejects a server's request during a call that the gateway makes for itself. Ignoring the request would disable
+ * timeouts, because they are paused while a request is open.
  */
 export function refuseQuestion(question: Question): void {
   question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
 }
 
 /**
- * A failure of a server. It has status 200, because SDKs hide the body of a response with an error status. Only a limit
- * of the gateway has an error status, because clients use it to retry.
+ * Uses status 200, because SDKs hide the body of a response with an error status. Overload uses 503, which tells
+ * clients to retry, and a relayed login challenge keeps its status.
  */
 export function serverFailure(message: string, error: ServerError | LoginRequired = "backend_unavailable"): Failure {
   return { code: INTERNAL_ERROR, status: statusOf(error), message, error };
@@ -109,12 +105,11 @@ function statusOf(error: ServerError | LoginRequired): number {
   return error === "overloaded" ? 503 : 200;
 }
 
-/** Whether the failure is a login challenge that is relayed to the client. */
 export function isChallenge({ error }: Failure): boolean {
   return typeof error === "object" && error.challenge !== undefined;
 }
 
-/** Headers for a response with the failure's status: name, value, … */
+/** Returns alternating header names and values. */
 export function failureHeaders({ status, error }: Failure): readonly string[] {
   if (typeof error === "object" && error.challenge !== undefined) return ["www-authenticate", error.challenge];
   return status === 503 ? ["retry-after", "5"] : [];
@@ -123,7 +118,8 @@ export function failureHeaders({ status, error }: Failure): readonly string[] {
 export const NO_CALL: CallHandle = { cancel: () => undefined };
 
 /**
- * Runs the work, in slices for a large message. Exceptions in slices go to `failed`; others are thrown to the caller.
+ * Processes large messages in slices. Exceptions in slices are passed to `failed`. Other exceptions are thrown to the
+ * caller.
  */
 export function runMessageSteps<T>(
   { text }: Pick<ServerMessage, "text">,
@@ -152,7 +148,7 @@ export function runSteps<T>(
     });
 }
 
-/** Wraps a call so that `change` is applied to its result. */
+/** Applies `change` to the result of the call. Errors and notifications pass through. */
 export function withAnswer(call: Call, change: (message: ServerMessage) => ServerMessage): Call {
   return {
     request: call.request,
@@ -167,7 +163,7 @@ export function withAnswer(call: Call, change: (message: ServerMessage) => Serve
   };
 }
 
-/** Like `withAnswer`, in slices for a large result. */
+/** Works like `withAnswer` and processes large results in slices. */
 export function withAnswerInTurns(call: Call, change: (message: ServerMessage) => Steps<ServerMessage>): Call {
   return {
     ...withAnswer(call, (message) => message),

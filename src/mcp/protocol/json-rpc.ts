@@ -1,7 +1,7 @@
 /**
- * JSON-RPC 2.0 messages as text, with the position of the id, the kind, and the method. Ids keep the text that the
- * sender wrote, so that any string or number is returned unchanged. A client's message is parsed completely and
- * rejected if it is ambiguous (repeated keys, deep nesting, and the rules in `message-rules.ts`).
+ * Parses and builds JSON-RPC 2.0 messages. A message keeps its original JSON and the position of its id, so that ids
+ * are returned exactly as the sender wrote them. Client messages are parsed completely and rejected if they are
+ * ambiguous: repeated keys, deep nesting, and the rules in `message-rules.ts`.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import { elements, type Member, splice, valueEnd } from "../../json/json-text.ts";
@@ -15,9 +15,9 @@ const COLON = 58;
 const OPEN_ARRAY = 91;
 const OPEN_OBJECT = 123;
 
-/** Deeper than any known message, and far below the depth at which parsers become slow or serializers throw. */
+/** No known message is nested deeper, and parsers become slow or fail only far beyond this depth. */
 const MAX_DEPTH = 64;
-/** Ids are copied to events, logs, and maps. */
+/** Limits the id because it is copied to events, logs, and maps. */
 const MAX_ID_CHARS = 1024;
 
 export const PARSE_ERROR = -32700;
@@ -26,12 +26,12 @@ export const METHOD_NOT_FOUND = -32601;
 export const INVALID_PARAMS = -32602;
 export const INTERNAL_ERROR = -32603;
 
-/** Parsed parameters. They are only read; the text of the message is sent. */
+/** The gateway only reads parsed parameters. It forwards the original JSON. */
 export type Params = Readonly<Record<string, unknown>>;
 
 interface Common {
   readonly text: string;
-  /** The position of the id in the text; both are 0 without an id. */
+  /** Both positions are 0 if the message has no id. */
   readonly idStart: number;
   readonly idEnd: number;
 }
@@ -58,11 +58,9 @@ export type ClientMessage = ClientRequest | ClientNotification | ClientResponse;
 
 export interface ServerMessage extends Common {
   readonly kind: "result" | "error" | "request" | "notification";
-  /** Undefined for responses. */
   readonly method: string | undefined;
 }
 
-/** The rejection of a message: the code and message of the error, and the id if it could be read. */
 export class JsonRpcProblem extends ExpectedError {
   readonly code: number;
   readonly id: string | undefined;
@@ -77,7 +75,7 @@ export class JsonRpcProblem extends ExpectedError {
 
 const NO_PARAMS: Params = Object.freeze({});
 
-/** Parses one message or a batch. Throws JsonRpcProblem. */
+/** Parses one message or a batch. Throws `JsonRpcProblem`. */
 export function parseClientMessages(text: string): ClientMessage | readonly ClientMessage[] {
   const start = skipSpace(text, text.charCodeAt(0) === 0xfeff ? 1 : 0);
   if (text.charCodeAt(start) !== OPEN_ARRAY) return parseClientMessage(text);
@@ -117,7 +115,7 @@ export function parseClientMessage(text: string): ClientMessage {
   throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: neither a request, a notification nor a response", id);
 }
 
-/** Finds the id, method, and kind, and skips other members. Undefined if the text is not a message. */
+/** Finds the id, the method, and the kind without parsing the other members. Returns undefined for invalid messages. */
 function parseServerMessage(text: string): ServerMessage | undefined {
   let idStart = 0;
   let idEnd = 0;
@@ -148,12 +146,12 @@ function parseServerMessage(text: string): ServerMessage | undefined {
   return outcome === undefined ? undefined : { text, idStart, idEnd, kind: outcome, method };
 }
 
-/** Replaces the id of a message, which must have one. */
+/** The message must have an id. */
 export function withId(message: Common, id: string): string {
   return message.text.slice(0, message.idStart) + id + message.text.slice(message.idEnd);
 }
 
-/** Applies edits that do not change the id, and updates its position. */
+/** Applies edits that do not overlap the id, and updates the position of the id. */
 export function edited(message: ServerMessage, edits: readonly Edit[]): ServerMessage {
   const { kind, method, idEnd } = message;
   const text = splice(message.text, edits);
@@ -167,7 +165,10 @@ export function idOf(message: ServerMessage): string | undefined {
   return message.idEnd === 0 ? undefined : message.text.slice(message.idStart, message.idEnd);
 }
 
-/** The wire id of a response; 0 if it is none. Avoids allocating a string, because every response passes here. */
+/**
+ * Returns 0 if the id is not one that the gateway assigned. Every response passes through here, so the function
+ * allocates no string.
+ */
 export function wireIdOf(message: Common): number {
   const { text, idStart, idEnd } = message;
   if (idEnd - idStart > 15) return 0;
@@ -192,27 +193,25 @@ export function resultText(id: string, result: string): string {
   return `{"jsonrpc":"2.0","id":${id},"result":${result}}`;
 }
 
-/** `id` is JSON; without one, the id is null (JSON-RPC 2.0 section 5). */
+/** `id` is JSON. A missing id becomes null (JSON-RPC 2.0 section 5). */
 export function errorText(id: string | undefined, code: number, message: string, data?: unknown): string {
   const error = data === undefined ? { code, message } : { code, message, data };
   return `{"jsonrpc":"2.0","id":${id ?? "null"},"error":${JSON.stringify(error)}}`;
 }
 
-/** A message that the gateway created, in the form of a server message. */
 export function asServerMessage(text: string): ServerMessage {
   const message = parseServerMessage(text);
   if (message === undefined) throw new Error("not a JSON-RPC message");
   return message;
 }
 
-/** A valid result that the gateway created, in the form of a server message. It may be large, so it is not parsed. */
+/** Wraps a result without parsing it, because it may be large. The caller must pass valid JSON. */
 export function asResult(result: string): ServerMessage {
   const text = resultText("0", result);
   const idStart = text.indexOf(":0,") + 1;
   return { kind: "result", text, idStart, idEnd: idStart + 1, method: undefined };
 }
 
-/** A request that the gateway created, in the form of a client request. */
 export function asClientRequest(method: string, params: string): ClientRequest {
   const text = requestText("0", method, params);
   const idStart = text.indexOf(":0,") + 1;
@@ -242,7 +241,7 @@ function paramsOf(value: unknown, id: string | undefined): Params {
   throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "params" must be an object', id);
 }
 
-/** Also matches a key with escapes (`"\\u0069d"`), because the client's parser decodes them too. */
+/** Also matches keys with escapes (`"\\u0069d"`), because the client's parser decodes them. */
 function isKey(text: string, start: number, end: number, key: string): boolean {
   if (end - start === key.length + 2) return text.startsWith(key, start + 1);
   if (end - start < key.length + 7 || !text.slice(start, end).includes("\\")) return false;
@@ -260,7 +259,7 @@ function stringValue(text: string, start: number, end: number): string | undefin
   }
 }
 
-/** Applies edits to a request. `params` are the new parsed parameters, if the edits change them. */
+/** Applies edits to a request. Callers pass the new parsed parameters if the edits change them. */
 export function editedRequest(request: ClientRequest, edits: readonly Edit[], params = request.params): ClientRequest {
   let shift = 0;
   for (const edit of edits) if (edit.end <= request.idStart) shift += edit.text.length - (edit.end - edit.start);

@@ -1,7 +1,7 @@
 /**
- * Validates the response to a list request, because merging, filters, and the name index rely on its form. A page whose
- * cursor points to itself is rejected, because it would be read in an endless loop. A key that differs from a known one
- * only in case is rejected, because a client that ignores case would read it instead of the filtered one.
+ * Validates responses to list requests, because merging, filters, and the name index rely on their structure. A page
+ * with the cursor of its own request is rejected to prevent an endless loop. A key that differs from a known key only
+ * in case is rejected, because a case-insensitive client would read it instead of the filtered one.
  */
 import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
@@ -11,7 +11,7 @@ import { type Call, type Failure, runMessageSteps, serverFailure, withAnswer } f
 import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
 import { itemKeyProblem, listKeyProblem } from "./message-rules.ts";
 
-/** Why the response is not a valid list; undefined if it is valid, or if no list was requested. */
+/** Returns undefined if the response is valid or the request did not list items. */
 export function* listProblem(
   request: ClientRequest,
   message: ServerMessage,
@@ -24,7 +24,7 @@ export function* listProblem(
   return serverFailure(`target "${target}" answered ${request.method} with ${what}`);
 }
 
-/** Wraps a call so that it fails if its response is not a valid list. */
+/** Fails the call if its response is not a valid list. */
 export function checkedList(call: Call, target: string): Call {
   if (LISTS[call.request.method] === undefined) return call;
   return {

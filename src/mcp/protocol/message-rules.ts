@@ -1,8 +1,8 @@
 /**
- * Rules that make the gateway and all servers interpret a client's message in the same way. Authorization, limits, and
- * the log use the values read here. A lenient server could interpret a name that is a list, a key in another case (Go
- * decodes `Name` as `name`), or a call without an id differently, so these are rejected. The rule about keys also
- * applies to servers: a client that ignores case must not read items that the gateway withheld.
+ * Rejects messages that a lenient server could interpret differently from the gateway, because authorization, limits,
+ * and logs use the values that are read here. Examples are a name that is a list, a key in another case (Go decodes
+ * `Name` as `name`), and a call without an id. The rule about keys also applies to servers, so that a case-insensitive
+ * client cannot read items that the gateway withheld.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -10,7 +10,10 @@ import { foldCase } from "../../json/syntax.ts";
 
 type Params = Readonly<Record<string, unknown>>;
 
-/** The client requests of all protocol versions. Without an id they are invalid, not notifications. */
+/**
+ * Lists the client requests of all protocol versions. A message with one of these methods and without an id is invalid
+ * and not a notification.
+ */
 const REQUESTS: ReadonlySet<string> = new Set([
   ...["initialize", "ping", "server/discover", "subscriptions/listen", "completion/complete", "logging/setLevel"],
   ...["tools/list", "tools/call", "prompts/list", "prompts/get"],
@@ -18,7 +21,7 @@ const REQUESTS: ReadonlySet<string> = new Set([
   ...["tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/update"],
 ]);
 
-/** The member of `params` that names the tool, prompt, or resource. */
+/** Maps a method to the member of `params` that contains the name of the tool, prompt, or resource. */
 export const NAMED_BY = lookupTable<"name" | "uri">({
   "tools/call": "name",
   "prompts/get": "name",
@@ -27,22 +30,24 @@ export const NAMED_BY = lookupTable<"name" | "uri">({
   "resources/unsubscribe": "uri",
 });
 
-/** The member that holds the name in a completion's reference, by its type. */
+/** Maps the type of a completion reference to the member that contains the name. */
 export const REFERENCES = lookupTable<"name" | "uri">({ "ref/prompt": "name", "ref/resource": "uri" });
 
-/** Names, URIs, and methods are stored in request records and log lines. */
+/** Limits names, URIs, and methods, which are stored in request records and log lines. */
 const MAX_NAME_CHARS = 8_192;
 
-/** Limit of cursors, log levels, and other strings that are compared, stored, or sent to several servers. */
+/** Limits cursors, log levels, and other strings that are compared, stored, or sent to several servers. */
 const MAX_PARAM_CHARS = 65_536;
-/** `requestState` holds the state of a server, which may be large. It is neither compared nor stored. */
+/**
+ * `requestState` is exempt from the limit because servers may keep large state in it and the gateway neither compares
+ * nor stores it.
+ */
 const UNBOUNDED_PARAM = "requestState";
 
 const REMOVED: ReadonlySet<string> = new Set(["resources/subscribe", "resources/unsubscribe"]);
 
 const NOTIFICATION_PREFIX = "notifications/";
 
-/** Known keys, exact and by their case-folded form. */
 interface Keys {
   readonly exact: ReadonlySet<string>;
   readonly withoutCase: ReadonlyMap<string, string>;
@@ -54,35 +59,31 @@ const PARAM_KEYS = keysOf(
 const REFERENCE_KEYS = keysOf("type", "name", "uri");
 const LISTEN_LISTS = ["resourceSubscriptions", "taskIds"] as const;
 const LISTEN_KEYS = keysOf(...LISTEN_LISTS);
-/** Keys of a list result other than the list itself. */
 const LIST_KEYS = ["nextCursor", "resultType", "ttlMs", "cacheScope", "_meta"] as const;
 const ITEM_KEYS = keysOf(
   ...["name", "title", "description", "icons", "annotations", "_meta"],
   ...["inputSchema", "outputSchema", "execution", "arguments"],
   ...["uri", "uriTemplate", "mimeType", "size"],
 );
-/** Keys of the result of `initialize` or `server/discover`. */
 const ABOUT_KEYS = keysOf(
   ...["protocolVersion", "supportedVersions", "capabilities", "serverInfo", "instructions"],
   ...["resultType", "ttlMs", "cacheScope", "_meta"],
 );
 
-/** Whether the protocol defines the method as a client request. */
 export function isRequestMethod(method: string): boolean {
   return REQUESTS.has(method);
 }
 
-/** Whether a message without an id is a notification. Others are rejected if authorization applies. */
+/** Messages without an id that are not notifications are rejected if authorization applies. */
 export function isNotificationMethod(method: string): boolean {
   return method.startsWith(NOTIFICATION_PREFIX);
 }
 
-/** Why a key of a server's message is ambiguous: it differs from a JSON-RPC key only in case. */
+/** Detects a key that differs from a JSON-RPC key only in case. */
 export function serverKeyProblem(key: string): string | undefined {
   return likeOneOf(TOP_KEYS, [key]);
 }
 
-/** Like `serverKeyProblem`, for a list result with its items in `member`. */
 export function listKeyProblem(member: string, keys: readonly string[]): string | undefined {
   let known = listKeys.get(member);
   if (known === undefined) {
@@ -93,17 +94,14 @@ export function listKeyProblem(member: string, keys: readonly string[]): string 
 }
 const listKeys = new Map<string, Keys>();
 
-/** Like `serverKeyProblem`, for a tool, prompt, resource, or template in a list. */
 export function itemKeyProblem(keys: Iterable<string>): string | undefined {
   return likeOneOf(ITEM_KEYS, keys);
 }
 
-/** Like `serverKeyProblem`, for the server description. */
 export function aboutKeyProblem(keys: Iterable<string>): string | undefined {
   return likeOneOf(ABOUT_KEYS, keys);
 }
 
-/** Why the top-level members of the message are invalid; undefined if they are valid. */
 export function envelopeProblem(keys: Iterable<string>, method: unknown, hasId: boolean): string | undefined {
   const key = likeOneOf(TOP_KEYS, keys);
   if (key !== undefined) return key;
@@ -114,7 +112,7 @@ export function envelopeProblem(keys: Iterable<string>, method: unknown, hasId: 
     : undefined;
 }
 
-/** Why the parameters are invalid; undefined if they are valid or the method is unknown. */
+/** Returns undefined if the parameters are valid or the method is unknown. */
 export function paramsProblem(method: string, params: Params): string | undefined {
   const isRequest = REQUESTS.has(method);
   if (!isRequest && !isNotificationMethod(method)) return undefined;
@@ -126,14 +124,15 @@ export function paramsProblem(method: string, params: Params): string | undefine
   const { _meta: meta } = params;
   if (meta !== undefined && meta !== null && !isObject(meta)) return '"_meta" must be an object';
   const named = NAMED_BY[method];
-  // 2026-07-28 removed these methods, so the error must be about the unknown method, not about a missing URI.
+  // 2026-07-28 removed these methods, so the client must receive the error for an unknown method instead of one for a
+  // missing URI.
   if (REMOVED.has(method) && params.uri === undefined && meta !== undefined) return undefined;
   if (named !== undefined) return textProblem(named, params[named]);
   if (method === "completion/complete") return referenceProblem(params.ref);
   return method === "subscriptions/listen" ? listenProblem(params.notifications) : undefined;
 }
 
-/** Limits strings that the gateway compares or sends to several servers. Content is in objects and not limited here. */
+/** Limits only top-level strings. Objects carry the content, which has no limit here. */
 function longParam(params: Params, keys: readonly string[]): string | undefined {
   for (const key of keys) {
     const value = params[key];
@@ -147,7 +146,6 @@ function longParam(params: Params, keys: readonly string[]): string | undefined 
     : undefined;
 }
 
-/** Whether a value can be the name of a tool. */
 export function isName(value: unknown): value is string {
   return textProblem("name", value) === undefined;
 }
@@ -178,14 +176,14 @@ function listenProblem(wanted: unknown): string | undefined {
   return undefined;
 }
 
-/** A lone surrogate cannot be encoded as UTF-8, so servers would decode different characters. */
+/** Rejects lone surrogates. They cannot be encoded as UTF-8, so servers would decode different characters. */
 function textProblem(where: string, value: unknown): string | undefined {
   if (typeof value !== "string") return `"${where}" must be a string`;
   if (value.length > MAX_NAME_CHARS) return `"${where}" is longer than ${MAX_NAME_CHARS} characters`;
   return value.isWellFormed() ? undefined : `"${where}" is not valid Unicode`;
 }
 
-/** A key that a case-insensitive decoder would confuse with a known one. */
+/** Finds a key that a case-insensitive decoder would confuse with a known key. */
 function likeOneOf(known: Keys, keys: Iterable<string>): string | undefined {
   for (const key of keys) {
     if (known.exact.has(key)) continue;

@@ -1,9 +1,9 @@
 /**
- * Values of the body that HTTP headers repeat, so that intermediaries need not parse it (2026-07-28, "Request
- * Metadata"). Values that a header cannot carry are Base64-encoded. Comparisons use the decoded values.
+ * Encodes and decodes the HTTP headers that repeat values of the body, so that proxies can route without parsing it
+ * (2026-07-28, "Request Metadata"). Values that are not safe in a header are Base64-encoded.
  */
 
-/** Methods whose name or URI a header repeats. */
+/** Maps each method to the parameter that the `Mcp-Name` header repeats. */
 export const MIRRORED: ReadonlyMap<string, "name" | "uri"> = new Map([
   ["tools/call", "name"],
   ["prompts/get", "name"],
@@ -14,14 +14,14 @@ const PREFIX = "=?base64?";
 const SUFFIX = "?=";
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
-/** Returns the value unchanged if it is safe in a header; otherwise encodes it as `=?base64?…?=`. */
+/** Returns a safe value unchanged and encodes other values as `=?base64?…?=`. */
 export function mirrorHeader(value: string): string {
   const isPlain =
     /^[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?$/.test(value) && !(value.startsWith(PREFIX) && value.endsWith(SUFFIX));
   return isPlain ? value : `${PREFIX}${Buffer.from(value).toString("base64")}${SUFFIX}`;
 }
 
-/** Decodes the value of a header; undefined if it is malformed. */
+/** Returns undefined if the header is malformed. */
 export function readMirrorHeader(header: string): string | undefined {
   if (!header.startsWith(PREFIX) || !header.endsWith(SUFFIX))
     return /^[\x20-\x7e\t]*$/.test(header) ? header : undefined;

@@ -1,7 +1,7 @@
 /**
- * Protocol bridge: a legacy client (2025 and older) at a 2026-07-28 server. Each request gets the envelope that the
- * client sent once in `initialize`. A result with `input_required` becomes requests to the client, and the call is
- * repeated with its responses. The client's subscriptions become one subscription at the server.
+ * Connects a legacy client (2025 and older) to a 2026-07-28 server. Each request gets the envelope that the client sent
+ * once in `initialize`. A result with `input_required` becomes requests to the client, and the call is repeated with
+ * the client's responses. The client's subscriptions become one subscription at the server.
  */
 import { find, findInSteps, members, slice } from "../../json/json-text.ts";
 import {
@@ -38,16 +38,16 @@ import type { ParamHeaders } from "./param-headers.ts";
 import { fullFilter, isEmpty } from "./subscription-filter.ts";
 import type { ServerAbout } from "./upstream.ts";
 
-/** Limit of input rounds per call, to stop a server that never finishes. */
+/** Limits the input rounds per call to stop a server that never finishes. */
 const MAX_ROUNDS = 16;
-/** Limit of questions per round. */
+/** Limits the requests to the client per round. */
 const MAX_INPUTS = 100;
 
 export interface ModernServer {
   call(call: Call): CallHandle;
-  /** Tool parameters that headers repeat; undefined if the server is not reached over HTTP. */
+  /** Lists the tool parameters that headers repeat. Only servers that are reached over HTTP have them. */
   readonly params: ParamHeaders | undefined;
-  /** Delivers a notification that belongs to no call. */
+  /** Delivers a notification that is not part of a call. */
   notified(message: ServerMessage): void;
 }
 
@@ -59,13 +59,13 @@ export class LegacyClientBridge {
   readonly #uris = new Set<string>();
   #listening: CallHandle | undefined = undefined;
 
-  /** `initialize` are the client's `initialize` parameters. */
+  /** `initialize` contains the parameters of the client's `initialize` request. */
   constructor(initialize: Readonly<Record<string, unknown>>, server: ModernServer) {
     this.#initialize = initialize;
     this.#server = server;
   }
 
-  /** The envelope of every request, as members of `_meta`. */
+  /** Returns the `_meta` members that every request carries. */
   envelope(): string {
     const { clientInfo, capabilities } = this.#initialize;
     const level = this.#logLevel === undefined ? "" : `,${JSON.stringify(LOG_LEVEL)}:${JSON.stringify(this.#logLevel)}`;
@@ -73,13 +73,13 @@ export class LegacyClientBridge {
     return `${info}${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_MODERN}",${JSON.stringify(CLIENT_CAPABILITIES)}:${JSON.stringify(capabilities ?? {})}${level}`;
   }
 
-  /** Translates the response to `server/discover` into one to `initialize`. */
+  /** Translates a response to `server/discover` into a response to `initialize`. */
   opened(discovered: ServerMessage, about: ServerAbout): { answer: ServerMessage; about: ServerAbout } {
     const asked = String(this.#initialize.protocolVersion);
     const result = JSON.parse(discovered.text) as { result: { _meta?: Record<string, unknown> } };
     const translated: ServerAbout = {
       protocolVersion: isLegacyVersion(asked) ? asked : LATEST_LEGACY,
-      // The bridge stores the log level and sends it with every request.
+      // Clients may always set a log level, because the bridge stores it and sends it with every request.
       capabilities: { ...about.capabilities, logging: about.capabilities.logging ?? {} },
       serverInfo: result.result._meta?.[SERVER_INFO] ?? about.serverInfo ?? { name: "server", version: "0" },
       instructions: about.instructions,
@@ -122,11 +122,14 @@ export class LegacyClientBridge {
   }
 
   notify(message: ClientNotification): void {
-    // 2026-07-28 has no other client notifications.
+    // 2026-07-28 has no equivalent for other client notifications.
     if (message.method === "notifications/initialized") this.listen();
   }
 
-  /** Opens one subscription for all notifications. It is reopened when the filter changes or the server restarts. */
+  /**
+   * Opens one subscription for all notifications. Another call replaces it, because the filter changed or the server
+   * restarted.
+   */
   listen(): void {
     this.#listening?.cancel(undefined);
     this.#listening = undefined;
@@ -152,7 +155,7 @@ export class LegacyClientBridge {
     return new Rounds(call, this.#server, (request) => withEnvelope(request, this.envelope()));
   }
 
-  /** Loads the tool list first, because it defines which parameters headers repeat. */
+  /** Loads the tool list first if needed, because it defines which parameters the headers must repeat. */
   #callTool(call: Call): CallHandle {
     const { params } = this.#server;
     if (params === undefined) return this.#rounds(call);
@@ -183,7 +186,7 @@ export class LegacyClientBridge {
   }
 }
 
-/** One call of the client that may take several requests at the server. */
+/** Runs one client call, which may take several requests to the server. */
 class Rounds implements CallHandle {
   readonly #call: Call;
   readonly #server: ModernServer;
@@ -264,7 +267,7 @@ class Rounds implements CallHandle {
       this.#call.asked(
         this.#question(text, one.start, (outcome) => {
           if (this.#isOver) return;
-          // 2026-07-28 has no way to report an error of the client to the server, so the call fails.
+          // 2026-07-28 cannot report a client error to the server, so the call fails.
           if (!outcome.startsWith('"result":')) this.#refused(outcome);
           else {
             answers.set(one.key, outcome.slice('"result":'.length));
@@ -298,7 +301,6 @@ function methodOf(text: string, at: number): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-/** Whether the value has a method, and parameters that are an object or absent. */
 function isQuestion(text: string, at: number): boolean {
   const params = find(text, at, "params");
   return methodOf(text, at) !== undefined && (params === undefined || text[params.start] === "{");

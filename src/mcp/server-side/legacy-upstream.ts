@@ -1,6 +1,6 @@
 /**
- * The upstream of a legacy session (2025 and older). It stores the client's `initialize`, log level, and subscriptions,
- * and repeats them after the server restarts, so that the session continues without the client noticing.
+ * Implements the upstream of a legacy session (2025 and older). It stores the client's `initialize`, log level, and
+ * subscriptions, and sends them again after the server restarts, so that the session continues.
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -27,7 +27,7 @@ import {
   type UpstreamListener,
 } from "./upstream.ts";
 
-/** Subscriptions that are restored after the server restarts. */
+/** Limits the subscriptions that are restored after the server restarts. */
 const MAX_SUBSCRIPTIONS = 1_000;
 const MAX_SUBSCRIPTION_CHARS = 2_000;
 
@@ -38,7 +38,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
   readonly #connection: ServerConnection;
   readonly #initialize: ClientRequest;
   readonly #initializeParams: string;
-  /** Set if the server supports only 2026-07-28. */
+  /** Translates calls if the server supports only 2026-07-28. */
   #bridge: LegacyClientBridge | undefined = undefined;
   #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
   #isInitialized = false;
@@ -60,7 +60,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     this.#initializeParams = params ? slice(initialize.text, params) : "{}";
   }
 
-  /** Joins a session that is already open, replacing `before`. The first call connects it. */
+  /** Joins a session that is already open and takes over the state of `before`. The first call opens the connection. */
   join(before: Upstream | undefined): void {
     this.#isInitialized = true;
     if (!(before instanceof LegacyUpstream)) return;
@@ -130,8 +130,6 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     return this.#connection.detail();
   }
 
-  // ConnectionListener
-
   handshake(io: Handshake): void {
     if (this.target.speaksLegacy === false) {
       this.#discover(io, undefined);
@@ -168,7 +166,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     else this.#user.lost(this, loss);
   }
 
-  /** A server that rejects `initialize` may support 2026-07-28. */
+  /** Tries `server/discover`, because a server that rejects `initialize` may support 2026-07-28. */
   #discover(io: Handshake, refusal: ServerMessage | undefined): void {
     this.#bridge ??= new LegacyClientBridge(this.#initialize.params, {
       call: (call) => this.#connection.call(call),
@@ -194,7 +192,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
 
   #refuse(io: Handshake, answer: ServerMessage | undefined, reason: string, error?: LoginRequired): void {
     const opened = this.#opened;
-    // Only the server's own error is forwarded; a malformed result would look like success.
+    // Forwards only an error from the server, because a malformed result would look like success.
     if (opened && answer?.kind === "error") {
       this.#opened = undefined;
       opened({ ok: false, answer });
@@ -207,14 +205,14 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     this.#opened = undefined;
     if (opened) {
       this.about = about;
-      // The session may have opened without this target, so its client may already be initialized.
+      // A session may open without this target, so the client may already be initialized.
       if (this.#isInitialized) this.#restore(io);
       else io.ready();
       opened({ ok: true, answer, about });
     } else this.#reopen(io, about);
   }
 
-  /** A restarted server must keep the protocol version that the client negotiated. */
+  /** Rejects a restarted server that no longer supports the protocol version that the client negotiated. */
   #reopen(io: Handshake, about: ServerAbout): void {
     if (this.about !== undefined && about.protocolVersion !== this.about.protocolVersion) {
       io.refuse(`answers with protocol version ${about.protocolVersion} after a restart`);
@@ -224,7 +222,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     this.#restore(io);
   }
 
-  /** Repeats the client's settings to a restarted server, then lets calls pass. */
+  /** Sends the client's settings to a restarted server before it accepts calls. */
   #restore(io: Handshake): void {
     if (this.#bridge) {
       io.ready();

@@ -1,18 +1,17 @@
 /**
- * MCP metrics: requests by method and result, sessions, and child processes. All backends share the same metric
- * families, so they register in one set that survives reloads.
+ * Defines the MCP metrics for requests, sessions, and child processes. All backends register in the same metric
+ * families, which survive reloads.
  */
 import type { McpOutcome } from "../../core/facts.ts";
 import type { Counter, Metrics } from "../../observe/log/metrics.ts";
 
-/** Methods with their own series. Other methods share one, because clients choose the names. */
+/** Lists the methods with a separate series. All other methods share one series, because clients choose the names. */
 const METHODS = [
   ...["initialize", "server/discover", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get"],
   ...["resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe"],
   ...["completion/complete", "logging/setLevel", "subscriptions/listen"],
 ];
 
-/** The values of a backend that the gauges read. */
 export interface Counted {
   readonly name: string;
   readonly sessions: { readonly size: number };
@@ -24,8 +23,8 @@ export type CountedBackends = Set<Counted>;
 export interface McpMetrics {
   request(method: string): void;
   /**
-   * Counts a completed request. `tool` is empty except for `tools/call`; `target` is empty if several targets were
-   * used.
+   * Counts a completed request. `tool` is empty unless the method is `tools/call`. `target` is empty if several targets
+   * were used.
    */
   result(target: string, tool: string, outcome: McpOutcome): void;
 }
@@ -78,21 +77,20 @@ export function createMcpMetrics(metrics: Metrics, backend: string, all: Counted
 
 const MAX_TOOLS = 100;
 const MAX_UNPROVEN_TOOLS = 50;
-/** Longer names share the series `other`. */
 const MAX_TOOL_LABEL_CHARS = 128;
 
 export const OTHER_TOOLS = "other";
 
 /**
- * The tools of one target that have their own metric series. Names come from clients, so their number is limited, and
- * names without a successful call take at most half of the slots: invented names cannot displace real tools.
+ * Tracks the tools of one target that have a separate metric series. Clients choose the names, so their number is
+ * limited. Names without a successful call take at most half of the slots, so that invented names cannot displace real
+ * tools.
  */
 export class KnownTools {
-  /** Whether a call of the tool ever succeeded. */
+  /** The value is true if a call of the tool succeeded. */
   readonly #tools = new Map<string, boolean>();
   #unproven = 0;
 
-  /** The label value for a tool. */
   label(tool: string, succeeded: boolean): string {
     const isProven = this.#tools.get(tool);
     if (isProven === true || (isProven === false && !succeeded)) return tool;

@@ -1,8 +1,7 @@
 /**
- * Protocol bridge: 2026-07-28 clients at a legacy server (2025 and older). The server is initialized once. Requests
- * lose their envelope, and results gain the fields that 2026-07-28 requires. If the server sends a request to the
- * client during a call, the client gets the result `input_required`, the call is suspended, and the client's retry
- * resumes it.
+ * Connects 2026-07-28 clients to a legacy server (2025 and older). The server is initialized once. Requests lose their
+ * envelope, and results gain the fields that 2026-07-28 requires. If the server sends a request during a call, the
+ * client receives the result `input_required`, and the call is suspended until the client retries it.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -39,14 +38,14 @@ import {
 } from "./subscription-filter.ts";
 import type { ServerAbout } from "./upstream.ts";
 
-/** Log levels from least to most severe. */
+/** The order is from least to most severe. */
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-/** The maximum number of suspended calls waiting for a client retry. Beyond it, the oldest call expires. */
+/** Limits the suspended calls that wait for a client's retry. At the limit, the oldest call expires. */
 const MAX_SUSPENDED = 100;
 const MAX_SUSPENDED_MS = 10 * 60_000;
 
 export interface LegacyServer {
-  /** Reaches replicas where the client may retry its call. */
+  /** Reaches other replicas, because the client's retry may arrive at any of them. */
   readonly relay?: TurnRelay | undefined;
   call(call: Call): CallHandle;
   nowMs(): number;
@@ -55,7 +54,7 @@ export interface LegacyServer {
 
 interface Suspended {
   readonly call: SuspendableCall;
-  /** Accepts a retry that reaches another replica. */
+  /** Accepts a retry that arrives at another replica. */
   readonly remote: { close(): void } | undefined;
 }
 
@@ -67,7 +66,7 @@ interface Subscriber {
 export class ModernClientBridge {
   readonly #server: LegacyServer;
   readonly #listeners = new Set<Subscriber>();
-  /** Number of subscriptions per resource. */
+  /** Counts the subscriptions per resource. */
   readonly #uris = new Map<string, number>();
   readonly #suspended = new Map<string, Suspended>();
   #about: ServerAbout;
@@ -101,14 +100,14 @@ export class ModernClientBridge {
     return suspendable;
   }
 
-  /** Restores the settings of a restarted server. */
+  /** Restores the settings after the server restarted. */
   reopened(about: ServerAbout): void {
     this.#about = about;
     this.#logLevel = undefined;
     for (const uri of this.#uris.keys()) this.#sendInternal("resources/subscribe", { uri });
   }
 
-  /** Delivers a notification that belongs to no call to matching subscriptions. */
+  /** Delivers a notification that is not part of a call to all matching subscriptions. */
   notified(message: ServerMessage): void {
     const uri = find(message.text, 0, "params", "uri");
     const name = uri && String(JSON.parse(slice(message.text, uri)));
@@ -118,12 +117,12 @@ export class ModernClientBridge {
     }
   }
 
-  /** Rejects a server request outside of any call, because it cannot be assigned to a client. */
+  /** Rejects a server request outside of a call, because the gateway cannot determine the client. */
   asked(question: Question): void {
     question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
   }
 
-  /** Cancels suspended calls whose client did not retry in time. */
+  /** Cancels suspended calls that the client did not retry in time. */
   sweep(nowMs: number): void {
     for (const [token, { call }] of this.#suspended)
       if (nowMs - call.suspendedMs >= MAX_SUSPENDED_MS) this.#takeSuspended(token)?.expire();
@@ -134,7 +133,7 @@ export class ModernClientBridge {
     this.endSubscriptions();
   }
 
-  /** Ends all subscription streams with their result, so that clients subscribe again. */
+  /** Ends all subscription streams with a result, so that clients subscribe again. */
   endSubscriptions(): void {
     for (const listener of [...this.#listeners]) {
       this.#listeners.delete(listener);
@@ -155,7 +154,6 @@ export class ModernClientBridge {
     return { cancel: () => undefined };
   }
 
-  /** Translates the request for the server and the response for the client. */
   #translated(call: Call): Call {
     const { method } = call.request;
     return {
@@ -195,7 +193,7 @@ export class ModernClientBridge {
     return suspended;
   }
 
-  /** Stores the call and returns the token that the client's retry must present. */
+  /** Stores the call and returns the token that the client's retry must contain. */
   #suspend(call: SuspendableCall): string {
     const token = this.#server.token();
     call.suspendedMs = this.#server.nowMs();
@@ -252,7 +250,9 @@ export class ModernClientBridge {
     else if (before > 0 && after <= 0) this.#sendInternal("resources/unsubscribe", { uri });
   }
 
-  /** A legacy server has one log level for all calls, so it is set to the finest level that any call requested. */
+  /**
+   * A legacy server has one log level for all calls, so the bridge sets the most verbose level that any call requested.
+   */
   #raiseLogLevel(call: Call): void {
     const level = levelOf(call);
     if (level === undefined || this.#about.capabilities.logging === undefined) return;
@@ -272,7 +272,7 @@ export class ModernClientBridge {
   }
 }
 
-/** Returns the log level in the request's `_meta`, or undefined if it is missing or unknown. */
+/** Returns undefined if the level is missing or unknown. */
 function levelOf(call: Call): string | undefined {
   const level = (call.request.params._meta as Record<string, unknown> | undefined)?.[LOG_LEVEL];
   return typeof level === "string" && LEVELS.includes(level) ? level : undefined;
@@ -298,7 +298,7 @@ function withResultSubscription(text: string, id: string): string {
   return text.replace('"result":{', `"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":${id}}`);
 }
 
-/** The client capability required for each server-initiated request. */
+/** Maps server requests to the capability that the client must declare. */
 const REQUIRED_CAPABILITY = lookupTable<string>({
   "sampling/createMessage": "sampling",
   "elicitation/create": "elicitation",
@@ -306,12 +306,13 @@ const REQUIRED_CAPABILITY = lookupTable<string>({
 });
 
 /**
- * One call at a legacy server that may span several requests of a modern client. A question of the server suspends it
- * under a random token, and the client's retry resumes it. The response may arrive while the call is suspended.
+ * Represents one call at a legacy server that may span several requests of a modern client. A request from the server
+ * suspends the call under a random token, and the client's retry resumes it. The server's response may arrive while the
+ * call is suspended.
  */
 class SuspendableCall implements CallHandle {
   readonly method: string;
-  /** The name of the tool, prompt, or resource. A retry must have the same. */
+  /** A retry must address the same tool, prompt, or resource. */
   readonly name: string | undefined;
   suspendedMs = 0;
   readonly #suspend: (call: SuspendableCall) => string;
@@ -322,7 +323,6 @@ class SuspendableCall implements CallHandle {
   #isAsking = false;
   #outcome: ((call: Call) => void) | undefined = undefined;
 
-  /** `suspend` stores the call and returns the token for the retry. */
   constructor(call: Call, suspend: (call: SuspendableCall) => string) {
     this.method = call.request.method;
     this.name = namedIn(call.request)?.name;
@@ -349,12 +349,11 @@ class SuspendableCall implements CallHandle {
     this.#running?.cancel(reason);
   }
 
-  /** The client sent no retry in time. */
   expire(): void {
     this.cancel("the client did not send the requested input");
   }
 
-  /** Sends the input of the client's retry to the server. */
+  /** Sends the input from the client's retry to the server. */
   resume(call: Call): void {
     this.#call = call;
     const responses = find(call.request.text, 0, "params", "inputResponses");
@@ -372,7 +371,7 @@ class SuspendableCall implements CallHandle {
     }
     const outcome = this.#outcome;
     if (outcome) this.#end(outcome);
-    // Server requests without a response are sent to the client again.
+    // Server requests that the client did not respond to are sent to the client again.
     else if (this.#questions.size > 0) this.#askSoon();
   }
 
@@ -390,7 +389,7 @@ class SuspendableCall implements CallHandle {
     if (this.#call !== undefined) this.#askSoon();
   }
 
-  /** Sends questions that arrive together in one response. */
+  /** Waits one event-loop iteration, so that requests that arrive together are sent in one response. */
   #askSoon(): void {
     if (this.#isAsking) return;
     this.#isAsking = true;

@@ -1,6 +1,6 @@
 /**
- * The fields that 2026-07-28 adds to messages: the envelope in a request's `_meta`, and the type, cache hints, and
- * server identity in a result. The functions add and remove them in place.
+ * Adds and removes the fields that 2026-07-28 defines: the envelope in a request's `_meta`, and the type, cache hints,
+ * and server identity in a result.
  */
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import {
@@ -23,7 +23,7 @@ import {
   SUBSCRIPTION_ID,
 } from "../protocol/protocol-version.ts";
 
-/** Methods whose results have cache hints (2026-07-28, caching). */
+/** Lists the methods whose results contain cache hints (2026-07-28, caching). */
 const CACHEABLE: ReadonlySet<string> = new Set([
   "server/discover",
   "tools/list",
@@ -35,13 +35,13 @@ const CACHEABLE: ReadonlySet<string> = new Set([
 
 const ENVELOPE: ReadonlySet<string> = new Set([PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL]);
 
-/** Replaces the request's envelope. `members` are `"key":value` pairs joined by commas. */
+/** Replaces the request's envelope. `members` contains `"key":value` pairs joined by commas. */
 export function withEnvelope(request: ClientRequest, members: string): ClientRequest {
-  const unwrapUpstream = withoutEnvelope(request);
-  return editedRequest(unwrapUpstream, [intoMeta(unwrapUpstream.text, members)]);
+  const bare = withoutEnvelope(request);
+  return editedRequest(bare, [intoMeta(bare.text, members)]);
 }
 
-/** Parameters with the envelope of `request`, for a request that the gateway sends on its behalf. */
+/** Copies the envelope of `request` to the parameters of a request that the gateway sends for the same client. */
 export function envelopeOf(request: ClientRequest): { readonly _meta?: Readonly<Record<string, unknown>> } {
   const meta = request.params._meta;
   if (typeof meta !== "object" || meta === null) return {};
@@ -49,7 +49,7 @@ export function envelopeOf(request: ClientRequest): { readonly _meta?: Readonly<
   return kept.length === 0 ? {} : { _meta: Object.fromEntries(kept) };
 }
 
-/** Sets the responses to server requests in `params`, replacing any that the client sent. */
+/** Sets the input responses in `params` and replaces those that the client sent. */
 export function withInput(original: ClientRequest, members: string): ClientRequest {
   const before = find(original.text, 0, "params");
   const request = before
@@ -65,7 +65,6 @@ export function withInput(original: ClientRequest, members: string): ClientReque
   return editedRequest(request, [edit]);
 }
 
-/** The request without its envelope. */
 export function withoutEnvelope(request: ClientRequest): ClientRequest {
   const { text } = request;
   const params = find(text, 0, "params");
@@ -75,12 +74,12 @@ export function withoutEnvelope(request: ClientRequest): ClientRequest {
   return edits.length === 0 ? request : editedRequest(request, edits);
 }
 
-/** Adds the missing 2026-07-28 fields to a small legacy result. */
+/** Blocks the event loop, so it is suitable for small results only. Use `modernResult` for others. */
 export function asModernResult(message: ServerMessage, method: string, serverInfo: unknown): ServerMessage {
   return finish(modernResult(message, method, serverInfo));
 }
 
-/** Like `asModernResult`, in slices. */
+/** Adds the missing 2026-07-28 fields to a legacy result, in slices. */
 export function* modernResult(message: ServerMessage, method: string, serverInfo: unknown): Steps<ServerMessage> {
   const { text } = message;
   const result = yield* findInSteps(text, 0, "result");
@@ -103,7 +102,6 @@ export function* modernResult(message: ServerMessage, method: string, serverInfo
   return edits.length === 0 ? message : edited(message, edits);
 }
 
-/** Adds the subscription id to a notification. */
 export function withSubscription(text: string, id: string): string {
   return splice(text, [intoMeta(text, `${JSON.stringify(SUBSCRIPTION_ID)}:${id}`)]);
 }
@@ -118,7 +116,7 @@ export function withoutSubscription(message: ServerMessage): ServerMessage {
     : message;
 }
 
-/** An edit that adds members to `params._meta`, creating it if needed. */
+/** Adds members to `params._meta` and creates the object if it is missing. */
 function intoMeta(text: string, members: string): Edit {
   const params = find(text, 0, "params");
   if (!params) return insertMembers(text, 0, `"params":{"_meta":{${members}}}`);

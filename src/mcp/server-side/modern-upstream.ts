@@ -1,6 +1,6 @@
 /**
- * The upstream of modern clients (2026-07-28). It probes the server with `server/discover`. Requests to a modern server
- * pass unchanged; a legacy server is initialized once and reached through `ModernClientBridge`.
+ * Implements the upstream of modern clients (2026-07-28), which probes the server with `server/discover`. Requests to a
+ * modern server pass unchanged. A legacy server is initialized once and called through `ModernClientBridge`.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -33,7 +33,7 @@ const NO_HEADERS = new HeaderList();
 
 /** A legacy server may not respond to an unknown request at all. */
 const PROBE_MS = 5_000;
-/** A server that supported 2026-07-28 before is probably just slow. */
+/** A server that supported 2026-07-28 earlier is probably slow, so it gets more time. */
 const KNOWN_PROBE_MS = 30_000;
 
 interface Probe {
@@ -48,9 +48,8 @@ export interface ModernUpstreamOptions {
   token(): string;
 }
 
-/** The client's name and capabilities, as JSON. */
+/** All fields contain JSON. */
 export interface ClientIdentity {
-  /** Members of `_meta`. */
   readonly envelope: string;
   readonly clientInfo: string;
   readonly capabilities: string;
@@ -66,7 +65,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   #legacy: ModernClientBridge | undefined = undefined;
   #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
   #skipProbe = false;
-  /** The server received both handshakes and supports 2026-07-28, so it must be restarted for a clean one. */
+  /** Requests a restart, because the server received both handshakes and supports 2026-07-28. */
   #needsCleanStart = false;
 
   constructor(
@@ -111,12 +110,12 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   call(call: Call): CallHandle {
     const { params } = this.target;
     const { method } = call.request;
-    // For servers without HTTP, the gateway is the HTTP endpoint and checks the mirrored headers.
+    // The gateway is the HTTP endpoint of a server without HTTP, so it must check the mirrored headers.
     const problem =
       method === "tools/call" && this.target.config.mcp === undefined
         ? params.problem(call.request, call.headers ?? NO_HEADERS)
         : undefined;
-    // Servers respond to removed methods in different ways; the gateway returns the specified error.
+    // Servers respond to removed methods in different ways, so the gateway returns the specified error.
     if (problem || REMOVED_METHODS.has(method)) {
       call.failed(problem ?? unknownMethod(method));
       return NO_CALL;
@@ -161,8 +160,6 @@ export class ModernUpstream implements Upstream, ConnectionListener {
     return { ...this.#connection.detail(), era: this.#legacy ? "legacy" : "modern" };
   }
 
-  // ConnectionListener
-
   handshake(io: Handshake): void {
     if (this.target.speaksModern === false || this.#skipProbe) this.#initialize(io);
     else this.#probe(io);
@@ -186,7 +183,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
       this.#connection.connect();
       return;
     }
-    // A legacy server may exit on an unknown request, so it is retried without the probe.
+    // A legacy server may exit on an unknown request, so the gateway retries without the probe.
     const isRefused = loss.error === "overloaded" || typeof loss.error === "object";
     if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && !isRefused) {
       this.#skipProbe = true;
@@ -202,9 +199,9 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   }
 
   /**
-   * A server that does not respond may not support the request, or may be slow to start. After a timeout it also
-   * receives `initialize`, and its first response selects the protocol. A modern server that received both is restarted
-   * for a clean handshake.
+   * A server that does not respond may not support the request or may be slow to start. After a timeout, the gateway
+   * also sends `initialize`, and the first response selects the protocol. A modern server that received both is
+   * restarted for a clean handshake.
    */
   #probe(io: Handshake): void {
     const state: Probe = { isDecided: false, isLegacyTried: false };

@@ -1,7 +1,7 @@
 /**
- * Tool parameters that HTTP headers repeat (`x-mcp-header` in a tool's input schema, 2026-07-28). The gateway checks
- * the headers where it is the HTTP endpoint of a server, and adds them where it is the HTTP client of one. It learns
- * the annotations from tool lists that pass through.
+ * Handles tool parameters that HTTP headers repeat (`x-mcp-header` in a tool's input schema, 2026-07-28). The gateway
+ * checks the headers if it is the HTTP endpoint of a server and adds them if it is the HTTP client. It reads the
+ * annotations from the tool lists that pass through.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
@@ -13,16 +13,14 @@ import { mirrorHeader, readMirrorHeader } from "../protocol/mirror-headers.ts";
 import { HEADER_MISMATCH } from "../protocol/protocol-version.ts";
 
 const ANNOTATION = "x-mcp-header";
-/** Deeper than any real tool's parameters. */
+/** No known tool has parameters that are nested deeper. */
 const MAX_DEPTH = 8;
 const MAX_TOOLS = 10_000;
-/** A tool list is parsed without slicing, so its size is limited. */
+/** Limits tool lists, because parsing one blocks the event loop. */
 const MAX_LEARNED_CHARS = 1024 * 1024;
 
 interface MirroredParam {
-  /** `mcp-param-…`, lower case. */
   readonly header: string;
-  /** Property names below `arguments`. */
   readonly path: readonly string[];
 }
 
@@ -30,10 +28,8 @@ type Json = Readonly<Record<string, unknown>>;
 
 export class ParamHeaders {
   readonly #tools = new Map<string, readonly MirroredParam[]>();
-  /** Whether a tool list was seen. */
   isLearned = false;
 
-  /** Records the annotations of a `tools/list` response. */
   learn(message: ServerMessage): void {
     this.isLearned = true;
     // Few servers use annotations, so lists without them are not parsed.
@@ -48,7 +44,7 @@ export class ParamHeaders {
     }
   }
 
-  /** Returns the reason the call's headers are invalid, or undefined if they are valid. */
+  /** Returns undefined if the headers are valid. */
   problem(request: ClientRequest, headers: HeaderList): Failure | undefined {
     const args = request.params.arguments;
     for (const { header, path } of this.#tools.get(String(request.params.name)) ?? []) {
@@ -65,7 +61,6 @@ export class ParamHeaders {
     return undefined;
   }
 
-  /** Adds the headers that the call requires. */
   added(request: ClientRequest, headers: HeaderList | undefined): HeaderList | undefined {
     const params = this.#tools.get(String(request.params.name)) ?? [];
     if (params.length === 0) return headers;
@@ -79,7 +74,7 @@ export class ParamHeaders {
   }
 }
 
-/** Collects annotations along `properties`, the only place where they are allowed. */
+/** Searches only `properties`, because the specification allows annotations nowhere else. */
 function collect(schema: unknown, path: readonly string[], found: MirroredParam[]): void {
   const properties = (schema as Json | null | undefined)?.properties;
   if (typeof properties !== "object" || properties === null || path.length >= MAX_DEPTH) return;
@@ -91,7 +86,7 @@ function collect(schema: unknown, path: readonly string[], found: MirroredParam[
   }
 }
 
-/** The value as header text; undefined if it is missing or not a scalar. */
+/** Returns undefined if the value is missing or not a scalar. */
 function textAt(args: unknown, path: readonly string[]): string | undefined {
   let at = args;
   for (const key of path) {
@@ -101,7 +96,7 @@ function textAt(args: unknown, path: readonly string[]): string | undefined {
   return typeof at === "string" || typeof at === "number" || typeof at === "boolean" ? String(at) : undefined;
 }
 
-/** Numbers are compared as numbers: `42.0` is `42`. */
+/** Compares numbers by value, so that `42.0` equals `42`. */
 function isSame(sent: string, value: string): boolean {
   return (
     sent === value ||

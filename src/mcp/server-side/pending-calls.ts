@@ -1,33 +1,31 @@
 /**
- * Calls in flight to one server, and the table that finds a call by the id it has on the connection (the wire id).
- * A call is pending from the moment it is accepted until its response, failure, or cancellation.
+ * Tracks the calls in flight to one server by their wire id, which is the id that the gateway assigns on the
+ * connection. A call is pending from its acceptance until its response, failure, or cancellation.
  */
 import { type Call, type CallHandle, type Failure, serverFailure } from "../protocol/call.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
 
-/** Upper bound for one call, no matter how often the server reports progress. */
+/** Limits one call even if the server keeps reporting progress. */
 const MAX_CALL_MS = 3_600_000;
 
 const INITIAL_TABLE_SIZE = 8;
 
-/** The connection that a call belongs to. */
 export interface CallOwner {
   cancel(pending: PendingCall, reason: string | undefined): void;
-  /** Logs an exception thrown by a receiver of messages. */
+  /** Logs an exception that a message receiver threw. */
   reportDefect(error: unknown): void;
 }
 
 export class PendingCall implements CallHandle {
   readonly call: Call;
   readonly startedMs: number;
-  /** The gateway sent this request itself, for example during a handshake. Clients cannot cancel it. */
+  /** Marks requests that the gateway makes for itself, for example during a handshake. Clients cannot cancel them. */
   readonly isInternal: boolean;
   readonly #owner: CallOwner;
-  /** Time of the last sign of progress. */
   activityMs: number;
-  /** 0 until the call is sent. */
+  /** The id is 0 until the call is sent. */
   wireId = 0;
-  /** The client's progress token, as JSON text. */
+  /** Contains the client's token as JSON. */
   progressToken: string | undefined = undefined;
   wasRepeated = false;
   isOver = false;
@@ -40,12 +38,12 @@ export class PendingCall implements CallHandle {
     this.isInternal = isInternal;
   }
 
-  /** Subscriptions have no timeout, and messages without a call id never belong to one. */
+  /** Subscriptions have no timeout and never receive messages without a call id. */
   get isSubscription(): boolean {
     return this.call.request.method === "subscriptions/listen";
   }
 
-  /** A server that waits for a response of the client (`hasOpenQuestions`) is exempt from the inactivity timeout. */
+  /** The inactivity timeout does not apply while the server waits for the client (`hasOpenQuestions`). */
   isOverdue(nowMs: number, timeoutMs: number, hasOpenQuestions: boolean): boolean {
     if (this.isSubscription) return false;
     return (nowMs - this.activityMs > timeoutMs && !hasOpenQuestions) || nowMs - this.startedMs >= MAX_CALL_MS;
@@ -56,8 +54,8 @@ export class PendingCall implements CallHandle {
   }
 
   /**
-   * Responses and failures are delivered from timers, process exits, and sockets that other calls share. An exception
-   * on the way to one client is contained here, and that client gets a failure instead of waiting forever.
+   * Contains exceptions, because responses and failures are delivered from timers, process exits, and sockets that
+   * other calls share. The affected client receives a failure.
    */
   answer(message: ServerMessage): void {
     this.isOver = true;
@@ -80,12 +78,12 @@ export class PendingCall implements CallHandle {
 }
 
 /**
- * Pending calls by wire id. Ids increase by one because some servers store them in 32 bits, and continue across
- * reconnects, so a late response of an old connection never matches a new call. An array that is reused causes less
+ * Finds pending calls by wire id. Ids increase by one, because some servers store them in 32 bits. They continue across
+ * reconnects, so that a late response from an old connection never matches a new call. A reused array causes less
  * garbage than a Map (see `base/linked-list.ts`).
  */
 export class CallTable {
-  /** The length is a power of two. A call is stored at the low bits of its id. */
+  /** The length is a power of two, and the low bits of the id are the index of the call. */
   #slots: (PendingCall | undefined)[] = new Array(INITIAL_TABLE_SIZE).fill(undefined);
   #size = 0;
   #nextId = 1;
@@ -94,7 +92,7 @@ export class CallTable {
     return this.#size;
   }
 
-  /** Assigns an unused id. Skips ids whose slot is still occupied by an older call. */
+  /** Assigns an unused id and skips ids whose slot is still occupied by an older call. */
   add(pending: PendingCall): number {
     if (this.#size * 2 >= this.#slots.length) this.#grow();
     const mask = this.#slots.length - 1;
@@ -119,7 +117,7 @@ export class CallTable {
     return pending;
   }
 
-  /** Oldest first. */
+  /** Returns the calls oldest first. */
   all(): PendingCall[] {
     const all = this.#slots.filter((pending) => pending !== undefined);
     return all.sort((a, b) => a.wireId - b.wireId);
@@ -132,7 +130,7 @@ export class CallTable {
     return all;
   }
 
-  /** Ids that differ in their low bits still differ with one bit more, so no two calls collide. */
+  /** Ids that differ in their low bits also differ with one more bit, so no two calls collide. */
   #grow(): void {
     const all = this.all();
     this.#slots = new Array(this.#slots.length * 2).fill(undefined);

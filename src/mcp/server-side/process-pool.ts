@@ -1,6 +1,6 @@
 /**
- * Limits on child processes, and spare processes that are started ahead of demand. Starting a process costs far more
- * CPU than running it, so a burst of sessions waits in a first-come, first-served queue.
+ * Limits child processes and starts spare processes before they are needed. Starting a process costs far more CPU than
+ * running it, so a burst of sessions waits in a first-come, first-served queue.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
@@ -8,7 +8,7 @@ import type { Channel, ChannelHandlers } from "../transports/transport.ts";
 
 /** SDKs time out after one minute. */
 const MAX_WAIT_MS = 60_000;
-/** A longer queue could not be served in that time. */
+/** A longer queue could not be served within the maximum wait. */
 const MAX_QUEUED = 1_000;
 
 export interface ProcessLimits {
@@ -18,25 +18,25 @@ export interface ProcessLimits {
 }
 
 export interface ProcessSlot {
-  /** The process is ready or has failed, so the next one may start. */
+  /** Reports that the process is ready or has failed, so that the next process may start. */
   started(): void;
   /** Assigns a spare process to a client. */
   assignTo(client: string | undefined): void;
-  /** The process has exited. */
+  /** Reports that the process has exited. */
   released(): void;
 }
 
 interface Waiting {
-  /** Undefined for servers shared by all clients. */
+  /** The client is undefined for servers that all clients share. */
   readonly client: string | undefined;
   start(slot: ProcessSlot): void;
   reject(reason: string): void;
   timer: Timer;
-  /** A session was evicted for this entry, so it stays in the queue. */
+  /** Keeps the entry in the queue, because a session was evicted to make room for it. */
   hasReservation: boolean;
 }
 
-/** Ends an idle session (only of this client if `isOwn`). Returns false if there is none. */
+/** Ends an idle session and returns false if there is none. `isOwn` restricts the search to sessions of this client. */
 export type EvictIdle = (client: string | undefined, isOwn: boolean) => boolean;
 
 export class ProcessLimiter {
@@ -44,7 +44,7 @@ export class ProcessLimiter {
   readonly #clock: Clock;
   readonly #makeRoom: EvictIdle;
   readonly #waiting: Waiting[] = [];
-  /** Processes per client, including queued ones. */
+  /** Counts the running and queued processes per client. */
   readonly #counts = new Map<string, number>();
   #running = 0;
   #starting = 0;
@@ -64,10 +64,11 @@ export class ProcessLimiter {
   }
 
   /**
-   * Calls `start` now or when a slot is free, or `reject`. Returns a function that removes the request from the queue.
+   * Calls `start` immediately or when a slot is free. Calls `reject` if the queue is full or the wait times out.
+   * Returns a function that removes the request from the queue.
    */
   enter(client: string | undefined, start: (slot: ProcessSlot) => void, reject: (reason: string) => void): () => void {
-    // The evicted session's process exits soon. Until then the client exceeds its limit by one.
+    // The client exceeds its limit by one until the process of the evicted session exits.
     if (!this.hasShare(client) && !this.#makeRoom(client, true)) {
       reject(`the limit of ${this.limits.maxChildrenPerClient} child processes per client is reached`);
       return () => undefined;
@@ -108,12 +109,11 @@ export class ProcessLimiter {
     return leave;
   }
 
-  /** A slot for a spare process; undefined if no slot is free or requests are queued. */
+  /** Returns undefined if no slot is free or requests are queued. */
   spare(): ProcessSlot | undefined {
     return this.#waiting.length === 0 && this.#hasFreeSlot() ? this.#take(undefined) : undefined;
   }
 
-  /** Whether the client is below its limit. */
   hasShare(client: string | undefined): boolean {
     return client === undefined || this.#countOf(client) < this.limits.maxChildrenPerClient;
   }
@@ -181,7 +181,8 @@ export class ProcessLimiter {
   }
 
   /**
-   * All slots are taken: queued requests without a reservation evict an idle session or are rejected, like new ones.
+   * Applies when all slots are taken. Queued requests without a reservation evict an idle session or are rejected, like
+   * new requests.
    */
   #rejectQueued(): void {
     for (const one of [...this.#waiting]) {
@@ -200,7 +201,7 @@ export class ProcessLimiter {
   }
 }
 
-/** After this time most programs are up, so other processes may start. */
+/** Most programs have started after this time, so other processes may start. */
 const START_MS = 2_000;
 
 interface Spare {
@@ -211,8 +212,9 @@ interface Spare {
 }
 
 /**
- * Processes started ahead of sessions. A spare has received no message and belongs to no user until a session takes it.
- * A spare that exits is not replaced before the next session opens, so a broken program is not restarted in a loop.
+ * Manages processes that start before a session needs them. A spare process has received no message and serves no user
+ * until a session takes it. If a spare exits, it is not replaced until the next session opens, so that a broken program
+ * is not restarted in a loop.
  */
 export class SpareProcesses {
   readonly #count: number;
@@ -234,7 +236,6 @@ export class SpareProcesses {
     this.#open = open;
   }
 
-  /** Starts missing spares while slots are free. */
   fill(): void {
     while (!this.#isClosed && this.#spares.length < this.#count) {
       const slot = this.#limiter.spare();
@@ -243,7 +244,7 @@ export class SpareProcesses {
     }
   }
 
-  /** Hands a running spare to the caller; undefined if there is none. */
+  /** Returns undefined if no spare is available. */
   take(
     handlers: ChannelHandlers,
     client: string | undefined,
@@ -262,7 +263,7 @@ export class SpareProcesses {
     };
   }
 
-  /** Ends one spare to free a slot for a waiting session. */
+  /** Stops one spare to free a slot for a waiting session. */
   drop(): boolean {
     const spare = this.#spares.pop();
     if (spare === undefined) return false;

@@ -1,11 +1,12 @@
 /**
- * The gateway's connection to one MCP server: connect, handshake, calls, messages of the server, loss, reconnect.
+ * Manages the connection to one MCP server, including the handshake, calls, server messages, and reconnects.
  *
  *   down ─connect→ connecting ─ready→ up ─loss→ down        (the next call connects again, after a backoff)
  *                                     up ─park→ parked      (released while idle; the next call connects again)
  *   any state ─close→ closed
  *
- * A loss fails all pending calls at once. Calls that arrive while the connection is not up wait for the handshake.
+ * When the connection is lost, all pending calls fail immediately. Calls that arrive while it is not up wait for the
+ * handshake.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -36,14 +37,14 @@ import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import { type CallOwner, CallTable, PendingCall } from "./pending-calls.ts";
 
-/** Calls that wait for the handshake. */
+/** Limits the calls that wait for the handshake. */
 const MAX_WAITING = 1_000;
-/** Limit of server requests that wait for a response of the client. */
+/** Limits the server requests that wait for the client. */
 const MAX_QUESTIONS = 1_000;
 
 const FIRST_BACKOFF_MS = 100;
 const MAX_BACKOFF_MS = 10_000;
-/** A connection that stayed up this long was healthy: the backoff restarts from its first step. */
+/** Resets the backoff of a connection that stayed up this long. */
 const HEALTHY_MS = 30_000;
 
 export interface ConnectionOptions {
@@ -51,11 +52,10 @@ export interface ConnectionOptions {
   readonly logger: Logger;
   readonly targetName: string;
   requestTimeoutMs(): number;
-  /** Called after each successful handshake. */
   up(): void;
-  /** The user's access token for this server, if the gateway holds one. It is sent with every message. */
+  /** Returns the user's access token for this server, which is sent with every message. */
   authorization?(): string | undefined;
-  /** The client's HTTP headers that the configuration forwards to the target: name, value, … */
+  /** Returns alternating names and values of the client headers that the configuration forwards. */
   forwarded(headers: HeaderList): readonly string[] | undefined;
   /** Opens a channel now or later, or calls `refused` with the reason. Returns a function that cancels the attempt. */
   connect(
@@ -65,32 +65,31 @@ export interface ConnectionOptions {
   ): () => void;
 }
 
-/** Receives the events of a connection that belong to no call. */
+/** Receives the events of a connection that are not part of a call. */
 export interface ConnectionListener {
-  /** Runs on each new channel before any call is sent. Must end with `ready` or `refuse`. */
+  /** Runs on each new channel before any call is sent. The listener must finish with `ready` or `refuse`. */
   handshake(handshake: Handshake): void;
   notified(message: ServerMessage): void;
   asked(question: Question): void;
-  /** Whether `asked` can deliver a server request that belongs to no call. */
+  /** Returns true if `asked` can deliver a server request that is not part of a call. */
   canDeliverQuestions(): boolean;
-  /** The connection ended or could not be opened. All pending calls have failed. */
+  /** Reports that the connection ended or could not be opened. All pending calls have failed by then. */
   lost(loss: ConnectionLoss): void;
 }
 
 export interface ConnectionLoss {
-  /** Completes "target x …". */
+  /** Completes the sentence "target x …". */
   readonly reason: string;
   readonly error: ServerError | LoginRequired;
-  /** Consecutive failed attempts to connect. */
+  /** Counts consecutive failed attempts to connect. */
   readonly failedStarts: number;
-  /** The last stderr lines of a child process. */
   readonly stderr: readonly string[];
 }
 
 export interface Handshake {
-  /** Sets the negotiated protocol version, which HTTP repeats in headers. */
+  /** Sets the negotiated version, which HTTP repeats in headers. */
   setProtocol(protocol: McpProtocol, version: string): void;
-  /** Without a response, `answer` is undefined and `reason` completes "target x …". */
+  /** Without a response, `answer` is undefined and `reason` completes the sentence "target x …". */
   request(
     method: string,
     params: string,
@@ -98,7 +97,7 @@ export interface Handshake {
   ): void;
   notify(method: string, params: string): void;
   ready(): void;
-  /** Rejects a server that responds but cannot be used. `reason` completes "target x …". */
+  /** Rejects a server that responds but cannot be used. `reason` completes the sentence "target x …". */
   refuse(reason: string, error?: LoginRequired): void;
 }
 
@@ -108,18 +107,18 @@ export class ServerConnection {
   readonly #backoff = new ReconnectBackoff();
   #state: "down" | "parked" | "connecting" | "up" | "closed" = "down";
   #channel: Channel | undefined = undefined;
-  /** Handlers of the current channel. Events of earlier channels are ignored. */
+  /** Identifies the current channel. Events from earlier channels are ignored. */
   #current: ChannelHandlers | undefined = undefined;
   #reconnectTimer: Timer | undefined = undefined;
   #cancelConnect: (() => void) | undefined = undefined;
-  /** Frees the start slot of a child process once its handshake is over. */
+  /** Frees the start slot of a child process after its handshake. */
   #started: (() => void) | undefined = undefined;
   #loss: ConnectionLoss | undefined = undefined;
 
   readonly #calls = new CallTable();
   #waiting: PendingCall[] = [];
   #questions: Map<string, Question> | undefined = undefined;
-  /** Forwarded headers of the latest request, reused for handshakes and notifications of the gateway. */
+  /** Keeps the forwarded headers of the latest request for handshakes and for notifications from the gateway. */
   #headers: readonly string[] | undefined;
   /** Traces the handshake if a client's request opened the connection. */
   #wire: WireTap | undefined = undefined;
@@ -134,17 +133,16 @@ export class ServerConnection {
     return this.#calls.size + this.#waiting.length;
   }
 
-  /** Why the last connection ended or could not be opened; completes "target x …". */
+  /** Completes the sentence "target x …". */
   get lossReason(): string | undefined {
     return this.#loss?.reason;
   }
 
-  /** Whether a channel exists, even if its handshake is not complete. */
+  /** Includes a channel whose handshake is not complete. */
   get isConnected(): boolean {
     return this.#channel !== undefined;
   }
 
-  /** Whether the connection failed recently and the next attempt is delayed. */
   get isBackingOff(): boolean {
     return this.#state !== "up" && this.#backoff.remainingMs(this.#options.clock.monotonicMs()) > 0;
   }
@@ -159,9 +157,6 @@ export class ServerConnection {
     };
   }
 
-  // Lifecycle
-
-  /** Connects if the connection is down. `call` also does this. */
   connect(wire?: WireTap): void {
     if (this.#state !== "down" && this.#state !== "parked") return;
     this.#wire = wire;
@@ -270,8 +265,8 @@ export class ServerConnection {
   }
 
   /**
-   * Opens a new session after the server dropped the old one, and resends the request that revealed it, at most once
-   * to avoid a loop.
+   * Opens a new session after the server dropped the old one. The request that revealed the loss is sent again, at most
+   * once to avoid a loop.
    */
   #reopenSession(wireId: number | undefined): void {
     const found = wireId === undefined ? undefined : this.#calls.take(wireId);
@@ -292,7 +287,7 @@ export class ServerConnection {
 
   #lost(reason: string, error: ServerError | LoginRequired = "backend_unavailable"): void {
     this.#backoff.lost(this.#options.clock.monotonicMs(), this.#state === "up");
-    // A missing login is not a failure of the server.
+    // A missing login is not a failure of the server, so it is not logged as a warning.
     const { logger, targetName: target } = this.#options;
     logger[typeof error === "object" ? "info" : "warn"]("MCP server failed", { target, reason });
     const channel = this.#disconnect(this.#failure(reason, error));
@@ -302,7 +297,7 @@ export class ServerConnection {
     this.#listener.lost(this.#loss);
   }
 
-  /** Fails all calls, withdraws all questions, and detaches the channel, which the caller must close. */
+  /** Fails all calls, withdraws all server requests, and detaches the channel. The caller must close the channel. */
   #disconnect(failure: Failure): Channel | undefined {
     this.#current = undefined;
     this.#reconnectTimer?.cancel();
@@ -327,8 +322,6 @@ export class ServerConnection {
     return serverFailure(`target "${this.#options.targetName}" ${what}`, error);
   }
 
-  // Calls to the server
-
   call(call: Call): CallHandle {
     const pending = new PendingCall(call, this.#options.clock.monotonicMs(), this.#owner);
     if (this.#state === "up") this.#begin(pending);
@@ -336,7 +329,7 @@ export class ServerConnection {
     else if (this.#waiting.length >= MAX_WAITING)
       pending.fail(this.#failure("is not ready and has too many waiting requests", "overloaded"));
     else {
-      // The handshake uses this client's current credentials, because earlier ones may have expired.
+      // The handshake uses the credentials of this request, because earlier ones may have expired.
       if (call.headers) this.#headers = this.#options.forwarded(call.headers);
       this.#waiting.push(pending);
       this.connect();
@@ -344,7 +337,7 @@ export class ServerConnection {
     return pending;
   }
 
-  /** Sends a client's notification. It is dropped without a connection, because it belongs to a session. */
+  /** Drops the notification if the connection is down, because the notification is part of the lost session. */
   notify(text: string, method: string, wire?: WireTap): void {
     if (this.#state === "up") this.#send({ text, method, wire });
   }
@@ -355,7 +348,7 @@ export class ServerConnection {
     for (const pending of [...this.#calls.all(), ...this.#waiting]) {
       if (!pending.isOverdue(nowMs, timeoutMs, this.#hasOpenQuestions)) continue;
       pending.cancel("timeout");
-      // Internal requests cannot be canceled, so they are removed here.
+      // `cancel` ignores internal requests, so they are removed here.
       if (!pending.isOver) this.#calls.take(pending.wireId);
       pending.fail(this.#failure(`did not respond within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout"));
     }
@@ -387,7 +380,7 @@ export class ServerConnection {
     this.#send({ text: textWithWireId(pending, wireId), wireId, method: request.method, wire, isAlone });
   }
 
-  /** Sends a request of the gateway itself, before clients' calls pass. */
+  /** Sends a request that the gateway makes for itself. It is not queued behind client calls. */
   #sendInternal(method: string, params: string, receiver: Pick<Call, "answered" | "failed" | "wire">): void {
     const request = { kind: "request", text: "", idStart: 0, idEnd: 0, id: "0", method, params: {} } as const;
     const call: Call = {
@@ -402,7 +395,7 @@ export class ServerConnection {
 
   #cancelSent(pending: PendingCall, reason: string | undefined): void {
     this.#calls.take(pending.wireId);
-    // `initialize` must not be cancelled (2025-11-25, cancellation).
+    // `initialize` must not be canceled (2025-11-25, cancellation).
     if (pending.call.request.method === "initialize") return;
     const params = { requestId: pending.wireId, ...(reason === undefined ? {} : { reason }) };
     this.#channel?.abandon(pending.wireId);
@@ -415,11 +408,9 @@ export class ServerConnection {
     this.#channel?.send(headers === undefined ? message : { ...message, headers });
   }
 
-  // Messages of the server
-
-  /** `about` is the id of the call whose stream carried the message, if the transport has a stream per call. */
+  /** `about` is the id of the call whose stream carried the message, for transports with one stream per call. */
   #received(message: ServerMessage, about: number | undefined): void {
-    // Unsolicited and duplicate responses find no call and are dropped.
+    // Unsolicited and duplicate responses match no call and are dropped.
     if (message.kind === "result" || message.kind === "error") this.#calls.take(wireIdOf(message))?.answer(message);
     else if (message.kind === "request") this.#question(message, about);
     else this.#notification(message, about);
@@ -440,7 +431,7 @@ export class ServerConnection {
     }
   }
 
-  /** Restores the client's own progress token. */
+  /** Restores the client's progress token. */
   #progress(message: ServerMessage): void {
     const token = find(message.text, 0, "params", "progressToken");
     const pending = token && this.#calls.get(Number(slice(message.text, token)));
@@ -448,7 +439,7 @@ export class ServerConnection {
     this.#notifyCall(pending, edited(message, [{ ...token, text: pending.progressToken }]));
   }
 
-  /** Restores the client's own subscription id. */
+  /** Restores the client's subscription id. */
   #subscriptionEvent(message: ServerMessage, id: Span): void {
     const pending = this.#calls.get(Number(slice(message.text, id)));
     if (!pending) return;
@@ -460,7 +451,7 @@ export class ServerConnection {
     pending.call.notified(message);
   }
 
-  /** The only call that a message without an id can belong to; undefined if there are several. */
+  /** Returns the call that a message without an id must relate to, or undefined if several calls are pending. */
   #onlyCall(): PendingCall | undefined {
     let only: PendingCall | undefined;
     for (const pending of this.#calls.all()) {
@@ -481,7 +472,7 @@ export class ServerConnection {
     return this.#questions !== undefined && this.#questions.size > 0;
   }
 
-  /** Routes a request of the server to the call that it belongs to, or to the listener. */
+  /** Routes a server request to its call or to the listener. */
   #question(message: ServerMessage, about: number | undefined): void {
     const id = idOf(message) as string;
     // Pings check this connection, so the gateway responds to them.
@@ -506,7 +497,7 @@ export class ServerConnection {
       this.#send({ text: `{"jsonrpc":"2.0","id":${id},"error":{"code":-32603,"message":"Too many open questions"}}` });
       return;
     }
-    // A question with a reused id replaces the earlier one.
+    // A request with a reused id replaces the earlier request.
     this.#questions.get(id)?.withdrawn?.(undefined);
     this.#questions.set(id, question);
     const pending = about === undefined ? this.#onlyCall() : this.#calls.get(about);
@@ -526,15 +517,15 @@ export class ServerConnection {
   }
 }
 
-/** Exponential backoff between connection attempts, so that a server that fails at every start stays cheap. */
+/** Delays connection attempts exponentially, so that a server that fails at every start causes little load. */
 class ReconnectBackoff {
-  /** Consecutive attempts that did not reach a completed handshake. */
+  /** Counts consecutive attempts without a completed handshake. */
   failedStarts = 0;
   #losses = 0;
   #connectedAtMs = 0;
   #retryAtMs = 0;
 
-  /** Milliseconds until the next attempt; 0 or less if it may start now. */
+  /** Returns 0 or less if the next attempt may start now. */
   remainingMs(nowMs: number): number {
     return this.#losses > 0 ? this.#retryAtMs - nowMs : 0;
   }
@@ -555,7 +546,7 @@ class ReconnectBackoff {
   }
 }
 
-/** The request under its wire id. The progress token also becomes the wire id, because clients' tokens may collide. */
+/** Replaces the id and the progress token with the wire id, because the tokens of different clients may collide. */
 function textWithWireId(pending: PendingCall, wireId: number): string {
   const { request } = pending.call;
   const id = String(wireId);

@@ -1,7 +1,6 @@
 /**
- * The state of a server across all sessions, and its last failure, whose reason and stderr tail outlive the connection
- * and the session. The admin interface reports both; the UI and `gwctl` only display them. Secrets are redacted where
- * these texts are created.
+ * Computes the state of a server across all sessions and keeps the last failure, which outlives the connection and the
+ * session. The admin interface reports both. Secrets are already redacted in reasons and stderr lines.
  */
 import type { Clock } from "../../base/clock.ts";
 
@@ -9,13 +8,13 @@ import type { Clock } from "../../base/clock.ts";
 const MAX_REASON_CHARS = 500;
 
 export interface LastFailure {
-  /** Completes "target x …". */
+  /** Completes the sentence "target x …". */
   readonly reason: string;
   readonly stderr: readonly string[];
   readonly agoMs: number;
-  /** Number of failures since the gateway started. */
+  /** Counts the failures since the gateway started. */
   readonly times: number;
-  /** Whether the server has been up since. */
+  /** Indicates that a handshake succeeded after the failure. */
   readonly isOver: boolean;
 }
 
@@ -39,7 +38,6 @@ export class ServerFailures {
     this.#isOver = false;
   }
 
-  /** Marks the failure as over after a successful handshake. */
   over(): void {
     this.#isOver = true;
   }
@@ -58,20 +56,21 @@ export class ServerFailures {
 
 export interface ServerState {
   readonly target: string;
-  /** `idle`: no session has used the server, or its processes are stopped. */
+  /** `idle` means that no session has used the server, or that its processes are stopped. */
   readonly state: "up" | "failing" | "idle";
-  /** The number of sessions in which the server is up. A shared server counts once. */
+  /** Counts the sessions in which the server is up. A shared server counts once. */
   readonly sessions: number;
-  /** The number of sessions that lost their connection to the server. */
+  /** Counts the sessions that lost their connection to the server. */
   readonly lostSessions: number;
-  /** The reason of the last failure, even if the server is up again. Completes "target x …". */
+  /**
+   * Contains the reason of the last failure, even if the server is up again. It completes the sentence "target x …".
+   */
   readonly lastError?: string;
-  /** Milliseconds since the last failure. */
   readonly agoMs?: number;
   readonly stderr: readonly string[];
 }
 
-/** The part of a connection's `detail()` that defines the state of its server. */
+/** Contains the fields of a connection's `detail()` that define the state of the server. */
 export interface ConnectionDetail {
   readonly target?: unknown;
   readonly state?: unknown;
@@ -79,7 +78,7 @@ export interface ConnectionDetail {
   readonly stderr?: unknown;
 }
 
-/** `details` may contain connections of other targets, and upstreams without a connection of their own. */
+/** `details` may also contain connections of other targets and upstreams without a connection. */
 export function serverState(
   target: string,
   details: readonly ConnectionDetail[],
@@ -88,7 +87,7 @@ export function serverState(
   const connections = details.filter((one) => one.target === target && typeof one.state === "string");
   const sessions = connections.filter(({ state }) => state === "up").length;
   const lost = connections.filter(({ state }) => state === "down");
-  // A session that failed to open has no connection, so only the recorded failure is left of it.
+  // A session that failed to open has no connection, so only the recorded failure describes it.
   const hasFailed = failure !== undefined && !failure.isOver;
   const lastError = lost[0]?.lastError ?? failure?.reason;
   const stderr = (lost[0] ?? failure)?.stderr ?? connections[0]?.stderr;
@@ -103,7 +102,7 @@ export function serverState(
   };
 }
 
-/** Merges the states that worker threads report: one entry per target, in the order of the first report. */
+/** Merges the states that worker threads report into one entry per target, in the order of the first report. */
 export function mergeServerStates(reports: readonly ServerState[]): ServerState[] {
   const merged = new Map<string, ServerState>();
   for (const one of reports) {
@@ -125,7 +124,10 @@ function mergeTwo(a: ServerState, b: ServerState): ServerState {
   };
 }
 
-/** The report whose error is shown: a lost connection before a recorded failure, and the latest failure first. */
+/**
+ * Selects the report whose error is shown. A lost connection takes precedence over a recorded failure, and a later
+ * failure over an earlier one.
+ */
 function moreUrgent(a: ServerState, b: ServerState): ServerState {
   const rank = ({ state, lostSessions, lastError }: ServerState): number =>
     lostSessions > 0 ? 3 : state === "failing" ? 2 : lastError === undefined ? 0 : 1;

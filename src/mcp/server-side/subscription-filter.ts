@@ -1,6 +1,4 @@
-/**
- * Subscription filters of 2026-07-28 (`subscriptions/listen`): parsing, merging with capabilities, and matching.
- */
+/** Parses, restricts, and matches the subscription filters of 2026-07-28 (`subscriptions/listen`). */
 
 import { find } from "../../json/json-text.ts";
 import { type ClientRequest, editedRequest } from "../protocol/json-rpc.ts";
@@ -21,12 +19,11 @@ const LIST_CHANGES = [
 
 const MAX_RESOURCES = 1_000;
 
-/** The filter of a request; undefined if it has none. */
 export function filterOf(request: ClientRequest): SubscriptionFilter | undefined {
   return readFilter(request.params.notifications);
 }
 
-/** Parses a filter and ignores malformed parts. Undefined if it is not an object. */
+/** Ignores malformed members. Returns undefined if the value is not an object. */
 export function readFilter(asked: unknown): SubscriptionFilter | undefined {
   if (typeof asked !== "object" || asked === null || Array.isArray(asked)) return undefined;
   const from = asked as Record<string, unknown>;
@@ -53,7 +50,6 @@ export function permittedSubscription(request: ClientRequest, mayRead: (uri: str
   return editedRequest(request, [{ ...span, text: JSON.stringify(kept) }], { ...request.params, notifications });
 }
 
-/** The part of the filter that the server supports. */
 export function supportedFilter(filter: SubscriptionFilter, about: ServerAbout | undefined): SubscriptionFilter {
   const result: SubscriptionFilter = {};
   const can = (capability: string, what: string): boolean =>
@@ -64,7 +60,7 @@ export function supportedFilter(filter: SubscriptionFilter, about: ServerAbout |
   return result;
 }
 
-/** A filter for all notifications of a server, which legacy clients get without subscribing. */
+/** Matches all notifications of a server, because legacy clients receive them without a subscription. */
 export function fullFilter(about: ServerAbout | undefined, uris: readonly string[]): SubscriptionFilter {
   return supportedFilter(
     {
@@ -81,7 +77,7 @@ export function isEmpty(filter: SubscriptionFilter): boolean {
   return Object.keys(filter).length === 0;
 }
 
-/** Whether the filter matches a notification; `uri` is that of an updated resource. */
+/** `uri` is the URI of the updated resource. */
 export function matchesFilter(
   filter: SubscriptionFilter,
   method: string | undefined,
@@ -92,7 +88,7 @@ export function matchesFilter(
   return LIST_CHANGES.some((one) => one.method === method && filter[one.key] === true);
 }
 
-/** The first message on a subscription's stream. */
+/** Builds the first message on a subscription stream. */
 export function acknowledgement(filter: SubscriptionFilter): string {
   return `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":${JSON.stringify(filter)}}}`;
 }

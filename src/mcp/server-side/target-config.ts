@@ -1,5 +1,5 @@
 /**
- * The configuration of MCP targets: the same shape under `backends[].mcp` and in the short `mcp` section.
+ * Defines the configuration of MCP targets, which is the same under `backends[].mcp` and in the short `mcp` section.
  */
 import { z } from "zod";
 import {
@@ -90,7 +90,7 @@ export const oauthSchema = z
 
 export type OauthConfig = z.output<typeof oauthSchema>;
 
-/** Names of tools as clients see them (2025-11-25, tools). */
+/** The specification recommends these characters and this length (2025-11-25, tools). */
 const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
 
 const json: z.ZodType<unknown> = z.unknown();
@@ -200,7 +200,10 @@ export type ToolsConfig = z.output<typeof toolsSchema>;
 export type ToolOverride = z.output<typeof override>;
 export type ArgumentOverride = z.output<typeof argument>;
 
-/** Names are part of tool names (`<target>_<tool>`), URIs (`<target>+<uri>`), log lines, and the trace. */
+/**
+ * Restricts target names, because they appear in tool names (`<target>_<tool>`), URIs (`<target>+<uri>`), logs, and
+ * traces.
+ */
 const TARGET_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 const stdio = z.strictObject({
@@ -323,7 +326,7 @@ export const targetsSchema = z
       if (problem !== undefined) context.addIssue({ code: "custom", path: [i, "mcp", "identity"], message: problem });
     });
     targets.forEach(({ shared, mcp, sse, openapi }, i) => {
-      // A shared connection belongs to no single client, so there are no headers to forward.
+      // All clients use a shared connection, so no single client's headers can be forwarded.
       if (!shared || ((mcp ?? sse ?? openapi)?.forwardHeaders.length ?? 0) === 0) return;
       context.addIssue({
         code: "custom",
@@ -357,7 +360,7 @@ function identityProblem(shared: boolean, mcp: TargetConfig["mcp"]): string | un
   return twice === undefined ? undefined : `the header "${twice}" is set in \`headers\` or \`forwardHeaders\` too`;
 }
 
-/** The fields next to `targets`, in `backends[].mcp` and in the `mcp` section. */
+/** Defines the fields next to `targets` in `backends[].mcp` and in the `mcp` section. */
 export const mcpSettingsShape = {
   prefixMode: z
     .enum(["conditional", "always", "never"])

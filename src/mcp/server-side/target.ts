@@ -1,6 +1,6 @@
 /**
- * One configured server: opens channels to it and stores what all sessions share, such as the protocol versions that
- * it supports. Connections belong to sessions.
+ * Represents one configured server. It opens channels and stores what all sessions share, such as the supported
+ * protocol versions. The sessions own the connections.
  */
 import { cpus } from "node:os";
 import type { Clock } from "../../base/clock.ts";
@@ -28,17 +28,13 @@ export interface TargetOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly limiter: ProcessLimiter;
-  /** The gateway's own environment variables. */
   readonly environment: Environment;
   readonly tls: TlsOptions | undefined;
-  /** The server is named by a Kubernetes resource, so its address is restricted. */
+  /** Restricts the address of a server that is defined by a Kubernetes resource. */
   readonly isConfined?: boolean | undefined;
   readonly fetch: Fetch;
-  /** The memory budget that large messages are charged to. */
   readonly messages: MessagePool;
-  /** Whether login challenges of a remote server are relayed to clients. */
   relaysLogin(): boolean;
-  /** The currently configured message size limits. */
   sizes(): MessageSizes;
 }
 
@@ -49,11 +45,10 @@ export class Target implements RoutedTarget {
   readonly #options: TargetOptions;
   readonly #childEnv: Record<string, string>;
   readonly #secrets: readonly string[];
-  /** Whether the server supports `initialize`; undefined until the first handshake. */
+  /** The value is undefined until the first handshake shows whether the server supports `initialize`. */
   speaksLegacy: boolean | undefined = undefined;
-  /** Whether the server supports `server/discover`; undefined until the first handshake. */
+  /** The value is undefined until the first handshake shows whether the server supports `server/discover`. */
   speaksModern: boolean | undefined = undefined;
-  /** Tool parameters that HTTP headers repeat. */
   readonly params = new ParamHeaders();
   readonly failures: ServerFailures;
   #server: RemoteServer | undefined = undefined;
@@ -84,7 +79,7 @@ export class Target implements RoutedTarget {
     return this.config.name;
   }
 
-  /** For the trace: `stdio:<name>` or `host:port`. */
+  /** Identifies the server in traces as `stdio:<name>` or `host:port`. */
   get address(): string {
     if (this.config.openapi) return this.#openApi(this.config.openapi).address;
     return this.config.stdio ? `stdio:${this.name}` : this.#remote().address;
@@ -96,7 +91,7 @@ export class Target implements RoutedTarget {
     return this.config.stdio ? withoutSecrets(text, this.#secrets) : this.#remote().shown(text);
   }
 
-  /** The client headers that the configuration forwards: name, value, … */
+  /** Returns alternating names and values of the client headers that the configuration forwards. */
   forwarded(headers: HeaderList): readonly string[] | undefined {
     const remote = this.config.mcp ?? this.config.sse ?? this.config.openapi;
     if (!remote) return undefined;
@@ -105,7 +100,7 @@ export class Target implements RoutedTarget {
       return value === undefined ? [] : [name, value];
     });
     if (this.config.mcp?.identity) passed.push(...callerHeaders(headers, this.name));
-    // Mirrored parameters of 2026-07-28 servers.
+    // 2026-07-28 servers require the mirrored parameters.
     if (!this.config.openapi)
       for (const name of headers.names())
         if (name.startsWith("mcp-param-")) passed.push(name, headers.get(name) as string);
@@ -160,17 +155,16 @@ export class Target implements RoutedTarget {
     );
   }
 
-  /** Starts the spare processes. */
   warmUp(): void {
     this.#spares?.fill();
   }
 
-  /** Closes the spares after the target was removed from the configuration. Existing sessions keep their processes. */
+  /** Stops the spares after the target was removed from the configuration. Existing sessions keep their processes. */
   leave(): void {
     this.#spares?.close();
   }
 
-  /** Ends one spare process. Returns false if there is none. */
+  /** Returns false if no spare process is running. */
   dropSpare(): boolean {
     return this.#spares?.drop() === true;
   }
@@ -228,14 +222,14 @@ export function defaultConcurrentStarts(): number {
   return Math.max(1, cpus().length) * 4;
 }
 
-/** Identity headers (name, value, …) of one caller, by target name. */
+/** Maps target names to alternating names and values of one caller's identity headers. */
 export type CallerHeaders = ReadonlyMap<string, readonly string[]>;
 
 const callerHeadersByRequest = new WeakMap<HeaderList, CallerHeaders>();
 
 /**
- * Attaches the caller's identity headers to one request. The key is the request's header object, so they can never
- * reach another request, and nothing that prints headers prints them.
+ * Attaches the caller's identity headers to one request. The request's header object is the key, so the identity
+ * headers cannot reach another request and are never printed with the other headers.
  */
 export function setCallerHeaders(headers: HeaderList, given: CallerHeaders): void {
   callerHeadersByRequest.set(headers, given);

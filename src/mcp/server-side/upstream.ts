@@ -1,6 +1,7 @@
 /**
- * The upstream contract: one target as one session sees it, in the session's protocol version. It hides whether the
- * server has another protocol version or is shared with other sessions. Also: draining of replaced upstreams.
+ * Defines the upstream contract, which presents one target to one session in the session's protocol version. An
+ * upstream hides whether the server uses another protocol version or is shared with other sessions. `UpstreamDrain`
+ * closes replaced upstreams.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
@@ -13,7 +14,7 @@ import { isModernVersion } from "../protocol/protocol-version.ts";
 import type { ConnectionLoss } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 
-/** The server's response to `initialize` or `server/discover`. */
+/** Contains the server's response to `initialize` or `server/discover`. */
 export interface ServerAbout {
   readonly protocolVersion: string;
   readonly capabilities: Readonly<Record<string, unknown>>;
@@ -22,7 +23,7 @@ export interface ServerAbout {
 }
 
 export type OpenOutcome =
-  /** `answer` is the unmodified response of the server. */
+  /** `answer` is the unmodified response from the server. */
   | { readonly ok: true; readonly answer: ServerMessage; readonly about: ServerAbout }
   | { readonly ok: false; readonly answer: ServerMessage }
   | {
@@ -34,22 +35,25 @@ export type OpenOutcome =
 
 export interface Upstream {
   readonly target: Target;
-  /** Undefined until the upstream is open. */
+  /** The value is undefined until the upstream is open. */
   readonly about: ServerAbout | undefined;
   readonly pendingCalls: number;
-  /** Whether the connection failed recently and the next attempt is delayed. */
+  /** Indicates that the connection failed recently and the next attempt is delayed. */
   readonly isBackingOff: boolean;
-  /** Why the connection was lost last; completes "target x …". */
+  /** Completes the sentence "target x …". */
   readonly lossReason: string | undefined;
-  /** Whether a child process runs for this upstream alone. */
+  /** Indicates that a child process serves this upstream only. */
   readonly ownsProcess?: boolean;
   /** `wire` traces the handshake if a client's request caused it. */
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
   call(call: Call): CallHandle;
   notify(message: ClientNotification, wire?: WireTap): void;
-  /** Reconnects a lost connection without waiting for a call. */
+  /** Reconnects without waiting for a call. */
   reconnect(): void;
-  /** Stops its own idle process until the next call. Returns undefined if there is none or it is in use. */
+  /**
+   * Stops an idle process until the next call. Returns undefined if the upstream owns no process or the process is in
+   * use.
+   */
   park?(): Promise<void> | undefined;
   sweep(nowMs: number): void;
   pause(): void;
@@ -58,7 +62,7 @@ export interface Upstream {
   detail(): Record<string, unknown>;
 }
 
-/** Receives messages and events of an upstream that belong to no call. */
+/** Receives messages and events that are not part of a call. */
 export interface UpstreamListener {
   notified(upstream: Upstream, message: ServerMessage): void;
   asked(upstream: Upstream, question: Question): void;
@@ -66,18 +70,18 @@ export interface UpstreamListener {
   lost(upstream: Upstream, loss: ConnectionLoss): void;
 }
 
-/** Larger than any known server description, and parsed within milliseconds. */
+/** No known server description is larger, and parsing one of this size takes milliseconds. */
 const MAX_ABOUT_TOKENS = 20_000;
-/** HTTP repeats the version in a header, so its characters are restricted. */
+/** Restricts the characters, because HTTP repeats the version in a header. */
 const VERSION = /^[\w.-]{1,64}$/;
 
-/** Parses the result of `initialize`; undefined if it is malformed. */
+/** Returns undefined if the result is malformed. */
 export function readInitialized(answer: ServerMessage): ServerAbout | undefined {
   const about = readAbout(answer);
   return about && VERSION.test(about.protocolVersion) ? about : undefined;
 }
 
-/** Parses the result of `server/discover`; undefined if the server does not support 2026-07-28. */
+/** Returns undefined if the server does not support 2026-07-28. */
 export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
   const about = readAbout(answer);
   const span = about && find(answer.text, 0, "result", "supportedVersions");
@@ -87,7 +91,7 @@ export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
     : undefined;
 }
 
-/** Why a response to `initialize` opens no session; completes "target x …". */
+/** Explains why a response to `initialize` opens no session. The result completes the sentence "target x …". */
 export function refusalOf(answer: ServerMessage): string {
   if (answer.kind === "result" && exceedsTokens(answer.text, MAX_ABOUT_TOKENS))
     return `answered initialize with more than ${MAX_ABOUT_TOKENS} values and names`;
@@ -97,7 +101,7 @@ export function refusalOf(answer: ServerMessage): string {
 }
 
 function readAbout(answer: ServerMessage): ServerAbout | undefined {
-  // The response is parsed without slicing, so its size is limited.
+  // Limits the response, because parsing it blocks the event loop.
   if (answer.kind !== "result" || exceedsTokens(answer.text, MAX_ABOUT_TOKENS)) return undefined;
   const result = resultOf(answer);
   if (aboutKeyProblem(Object.keys(result)) !== undefined) return undefined;
@@ -124,7 +128,7 @@ export interface Drainable {
   close(): Promise<void>;
 }
 
-/** Closes upstreams that a new configuration replaced, once their pending calls have ended. */
+/** Closes upstreams that a new configuration replaced, after their pending calls ended. */
 export class UpstreamDrain {
   readonly #clock: Clock;
   readonly #emptied: () => void;
@@ -179,21 +183,20 @@ export class UpstreamDrain {
 }
 
 /**
- * Owns upstreams: a legacy session, a group of modern clients, or a shared connection. The session store evicts idle
- * ones.
+ * Owns upstreams. Implementations are a legacy session, a group of modern clients, and a shared connection. The session
+ * store evicts idle holders.
  */
 export interface UpstreamHolder {
   readonly lastUsedMs: number;
-  /** No client is connected and no call is pending. */
+  /** Indicates that no client is connected and no call is pending. */
   readonly isIdle: boolean;
   readonly upstreams: readonly Upstream[];
   sweep(nowMs: number): void;
-  /** With `isForGood: false`, the client may resume it in this or another process. Default: true. */
+  /** If `isForGood` is false, the client may resume in this or another process. The default is true. */
   end(reason: string, isForGood?: boolean): void;
   detail(): Record<string, unknown>;
 }
 
-/** Whether ending it would end a child process. */
 export function ownsProcess({ upstreams }: UpstreamHolder): boolean {
   return upstreams.some((upstream) => upstream.ownsProcess === true);
 }

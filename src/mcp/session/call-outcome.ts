@@ -1,6 +1,6 @@
 /**
- * The outcome of a client's request, for the log, the request records, and the metrics. A failure inside a successful
- * HTTP response (a tool's `isError`, a JSON-RPC error) is detected in the message text; only the reason is parsed.
+ * Determines the outcome of a client's request for logs, request records, and metrics. A failure inside a successful
+ * HTTP response, such as a tool's `isError` or a JSON-RPC error, is detected by text search. Only the reason is parsed.
  */
 
 import { surface } from "../../base/errors.ts";
@@ -13,10 +13,12 @@ import type { Span } from "../../json/syntax.ts";
 import { type Failure, type RoutedTarget, type ShadowReporter, serverFailure } from "../protocol/call.ts";
 import { type ClientRequest, INVALID_PARAMS, INVALID_REQUEST, type ServerMessage } from "../protocol/json-rpc.ts";
 
-/** Characters of a server's reason that are decoded. The displayed reason is shorter. */
+/** Limits how much of a server's reason is decoded. The displayed reason is shorter. */
 const MAX_REASON_TEXT_CHARS = 4_000;
 
-/** A match inside a string or deeper in the result is possible, so the member itself is checked after a match. */
+/**
+ * The pattern may also match inside a string or deeper in the result, so the member itself is checked after a match.
+ */
 const IS_ERROR_TRUE = /"isError"\s*:\s*true/;
 
 export interface CallOutcome {
@@ -24,11 +26,11 @@ export interface CallOutcome {
   readonly problem: BackendProblem | undefined;
 }
 
-/** Receives the outcome once per request, before the response is sent, with the response text if there is one. */
+/** Receives the outcome once per request, before the response is sent. */
 export interface CallReport {
-  /** The attributes of the client's HTTP request for CEL expressions. */
+  /** Provides the attributes of the client's HTTP request to CEL expressions. */
   readonly caller: Attributes;
-  /** Read at the start of the call, only if guards in shadow mode check its response. */
+  /** Evaluated at the start of the call, and only if guards in shadow mode check the response. */
   readonly watched: ShadowReporter;
   ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome, answer?: string): void;
 }
@@ -45,7 +47,7 @@ export function outcomeOfAnswer(
     const code = Number(textAt(text, find(text, 0, "error", "code")));
     return rpcError(code, shown(target, stringAt(text, find(text, 0, "error", "message"))));
   }
-  // A native search is much faster than walking through a large result, and most results are not errors.
+  // A native search is much faster than traversing a large result, and most results are not errors.
   if (request.method !== "tools/call" || !IS_ERROR_TRUE.test(text)) return SUCCEEDED;
   const result = find(text, 0, "result");
   const flag = result && member(text, result.start, "isError");
@@ -62,7 +64,7 @@ export function outcomeOfFailure(failure: Failure): CallOutcome {
   const { error, message, detail } = failure;
   if (error === undefined) return rpcError(failure.code, message);
   const reason = detail ?? message;
-  // The client gets the error for an unknown name, so only the records show that access was denied.
+  // The client receives the error for an unknown name, so only the records show that access was denied.
   if (error === "authorization_denied" || typeof error === "object")
     return { kind: "denied", problem: { code: "authorization_denied", source: "client", reason } };
   const source = error === "overloaded" ? "gateway" : "upstream";
@@ -105,7 +107,7 @@ const IS_ERROR_CHARS = 9;
 
 export interface LargeAnswer {
   readonly outcome: CallOutcome;
-  /** The response with the client's id, without line breaks. */
+  /** Contains the response with the client's id and without line breaks. */
   readonly bytes: readonly Buffer[];
 }
 
@@ -145,10 +147,10 @@ function* outcomeInSteps(
   request: ClientRequest,
   target: RoutedTarget | undefined,
 ): Steps<CallOutcome> {
-  // Errors are small, so they need no slices.
+  // Errors are small, so they need no slicing.
   if (message.kind !== "result") return outcomeOfAnswer(request, target, message);
   if (request.method !== "tools/call") return SUCCEEDED;
-  // A native search is much faster than walking through a large result, and most results are not errors.
+  // A native search is much faster than traversing a large result, and most results are not errors.
   if (!(yield* occursInSteps(message.text, IS_ERROR, IS_ERROR_CHARS))) return SUCCEEDED;
   const flag = yield* findInSteps(message.text, 0, "result", "isError");
   if (flag === undefined || slice(message.text, flag) !== "true") return SUCCEEDED;

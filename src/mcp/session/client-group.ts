@@ -1,6 +1,7 @@
 /**
- * The servers of modern clients (2026-07-28), which have no sessions. Clients with the same identity share a group and
- * its server processes; other clients do not. The first request starts the servers, and an idle group ends.
+ * Holds the servers of modern clients (2026-07-28), which have no sessions. Clients with the same identity share a
+ * group and its server processes, and other clients do not. The first request starts the servers, and an idle group
+ * ends.
  */
 
 import { createHash } from "node:crypto";
@@ -89,14 +90,13 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
     };
   }
 
-  /** Counts a client's request that started (1) or ended (-1). */
   count(change: 1 | -1): void {
     this.#underWay += change;
     this.lastUsedMs = this.#env.nowMs();
     if (this.#isRetiring && this.#underWay === 0) this.end(REMOVED);
   }
 
-  /** Ends the group after its running requests. It must not get new ones. */
+  /** Ends the group after its running requests. The caller must not send new ones. */
   retire(): void {
     this.#isRetiring = true;
     if (this.#underWay === 0) this.end(REMOVED);
@@ -121,7 +121,6 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
     };
   }
 
-  // UpstreamListener: modern clients receive no messages outside of calls.
   notified(_upstream: Upstream, _message: ServerMessage): void {
     // Subscriptions are calls, so a notification outside of a call was not requested.
   }
@@ -135,18 +134,17 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
   }
 
   lost(): void {
-    // The pending calls have failed, and the next call connects again.
+    // The pending calls have failed, and the next call reconnects.
   }
 }
 
-/** Undefined for a client that no policy has identified. */
 export function ownerOf(exchange: Exchange): string | undefined {
   return exchange.identity.principal;
 }
 
 /**
- * Identifies the client of a request without a session. Requests with the same result share servers. A client without
- * a principal is identified by its address and by the headers that targets forward (`headers`).
+ * Identifies the client of a request without a session. Requests with the same result share servers. A client without a
+ * principal is identified by its address and by the client headers that targets forward.
  */
 export function clientGroupOwner(exchange: Exchange, headers: readonly string[]): string {
   if (exchange.identity.principal !== undefined) return exchange.identity.principal;

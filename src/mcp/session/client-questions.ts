@@ -1,6 +1,6 @@
 /**
- * Requests of servers ("questions") that wait for a response of one client. The gateway assigns their ids, because
- * several servers and replicas may use the same ones. A response to an unknown id is forwarded to other replicas.
+ * Tracks the server requests ("questions") that wait for one client's response. The gateway assigns their ids, because
+ * several servers and replicas may use the same ones. A response with an unknown id is forwarded to other replicas.
  */
 import { randomInt } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -14,7 +14,8 @@ import type { Question } from "../protocol/call.ts";
 import { type ClientResponse, notificationText, withId } from "../protocol/json-rpc.ts";
 
 /**
- * Ids start at a random multiple of this, below 2^53, so that a response never matches a question of another process.
+ * Ids start at a random multiple of this number, below 2^53, so that a response never matches a question from another
+ * process.
  */
 const IDS_PER_SESSION = 2_000_000;
 const ID_BASES = 2 ** 32;
@@ -22,7 +23,7 @@ const ID_BASES = 2 ** 32;
 export class ClientQuestions implements Waiting {
   readonly record: Recorded | undefined;
   readonly #carried: ForwardedAnswers;
-  /** Created with the first question, because most clients never get one. */
+  /** Created with the first question, because most clients never receive one. */
   #open: Map<string, Question> | undefined = undefined;
   #nextId = 0;
   #isClosed = false;
@@ -36,7 +37,7 @@ export class ClientQuestions implements Waiting {
     return this.#open === undefined ? [] : [...this.#open.keys()];
   }
 
-  /** Sends a question on a stream, and its cancellation if the server withdraws it. */
+  /** Sends a question on the stream, followed by a cancellation if the server withdraws the question. */
   ask(question: Question, stream: { event(json: string): void }): void {
     if (this.#isClosed) {
       question.answer('"error":{"code":-32603,"message":"The client is gone"}');
@@ -68,23 +69,23 @@ export class ClientQuestions implements Waiting {
     if (question && outcome) question.answer(`"${outcome.key}":${slice(response.text, outcome)}`, wire);
   }
 
-  /** Rejects all further questions, because the client is gone. */
+  /** Rejects all further questions, because the client disconnected. */
   close(): void {
     this.#isClosed = true;
     this.#open = undefined;
   }
 }
 
-/** How long a response is stored. The replica that sent the question polls far more often. */
+/** Limits how long a response is stored. The replica that sent the question polls far more often. */
 const KEPT_MS = 30_000;
 const FIRST_LOOK_MS = 50;
-/** The longest polling interval. A response that a person enters takes several seconds anyway. */
+/** Limits the polling interval. A user takes several seconds to respond anyway. */
 const LAST_PAUSE_MS = 1_000;
-/** Fits form input and generated text. */
+/** Leaves room for form input and generated text. */
 const MAX_CARRIED_CHARS = 256 * 1024;
-/** Limit of concurrent writes to the store. Beyond it, a response is dropped. */
+/** Limits concurrent writes to the store. Responses beyond the limit are dropped. */
 const MAX_WRITES = 64;
-/** The gateway uses numbers as ids, so a response with another id is unsolicited. */
+/** The gateway assigns numeric ids, so a response with another id is unsolicited. */
 const QUESTION_ID = /^\d{1,16}$/;
 
 export interface SharedStore {
@@ -94,17 +95,15 @@ export interface SharedStore {
   readonly key: SigningKey;
 }
 
-/** The unguessable name of a session in the store. */
+/** `name` is the unguessable name of the session in the store. */
 export interface Recorded {
   readonly name: string;
 }
 
 export type Answer = Pick<ClientResponse, "id" | "text">;
 
-/** A session with open questions. */
 export interface Waiting {
   readonly record: Recorded | undefined;
-  /** Ids of the questions that wait for a response. */
   readonly openQuestions: readonly string[];
   carried(answer: Answer): void;
 }
@@ -121,7 +120,7 @@ export class ForwardedAnswers {
     this.#store = storeNamespace(env.store, "mcp-answers");
   }
 
-  /** Stores the client's response to a question of another process. */
+  /** Stores the client's response to a question from another process. */
   forward(record: Recorded | undefined, { id, text }: Answer): void {
     if (record === undefined || !this.#isShared || !QUESTION_ID.test(id)) return;
     if (text.length > MAX_CARRIED_CHARS || this.#writes >= MAX_WRITES) {
@@ -169,7 +168,7 @@ export class ForwardedAnswers {
     }
   }
 
-  /** Created on use, because the key may be loaded from the store after the first question. */
+  /** Creates the vault on use, because the key may be loaded from the store after the first question. */
   #sealed(): Vault {
     const secret = this.#env.key.sign("mcp answers");
     if (this.#vault?.secret !== secret) this.#vault = { secret, vault: new Vault(this.#store, secret) };

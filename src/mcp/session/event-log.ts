@@ -1,6 +1,6 @@
 /**
- * The last events of one session, so that a client can resume after a dropped connection (`Last-Event-ID`). The log is
- * limited in number, bytes, and age.
+ * Keeps the last events of one session, so that a client can resume after a dropped connection (`Last-Event-ID`). The
+ * log is limited by number, bytes, and age.
  */
 
 import type { MemoryAccount } from "../../base/memory-budget.ts";
@@ -31,7 +31,7 @@ export class EventLog {
   }
 
   /**
-   * If the client's memory budget is exhausted, older events are dropped. If that is not enough, this one is not
+   * If the client's memory budget is exhausted, older events are dropped. If that is not enough, this event is not
    * logged.
    */
   append(event: LoggedEvent): void {
@@ -54,7 +54,7 @@ export class EventLog {
     this.#account.shrink(length);
   }
 
-  /** The events of a stream after that number, oldest first. */
+  /** Returns the events oldest first. */
   after(stream: number, number: number): LoggedEvent[] {
     return this.#events.filter((event) => event.stream === stream && event.number > number);
   }
@@ -71,20 +71,23 @@ export class EventLog {
 
 const EVENT_ID = /^(\d{1,15})-(\d{1,15})(e?)(?:-(?:n(-?\d{1,15})|s([\w-]{1,160})))?$/;
 const WHOLE_NUMBER = /^-?\d{1,15}$/;
-/** A longer request id is not part of event ids. */
+/** Longer request ids are omitted from event ids. */
 const MAX_ID_CHARS = 100;
 
-/** The last event that a client received of a stream. */
+/** Identifies the last event that a client received on a stream. */
 export interface EventPlace {
   readonly stream: number;
   readonly number: number;
-  /** It was the last event of its stream, so every process can respond without the log. */
+  /** Marks the last event of a stream, so that every process can respond without the log. */
   readonly isLast?: true;
-  /** The id of the stream's only request, as JSON. A process without the stream can then send an error for it. */
+  /**
+   * Contains the id of the stream's only request as JSON, so that a process without the stream can send an error for
+   * it.
+   */
   readonly answers?: string;
 }
 
-/** The suffix of event ids that identifies the request; empty if the id does not fit. */
+/** Builds the suffix that identifies the request. It is empty if the request id is too long. */
 export function eventSuffix(answers: string | undefined): string {
   if (answers === undefined || answers.length > MAX_ID_CHARS) return "";
   if (WHOLE_NUMBER.test(answers)) return `-n${answers}`;
@@ -107,7 +110,7 @@ export function parseEventId(text: string): EventPlace | undefined {
   };
 }
 
-/** Returns the text if it is a JSON string. */
+/** Returns undefined if the text is not a JSON string. */
 function quoted(text: string): string | undefined {
   try {
     const value: unknown = JSON.parse(text);

@@ -1,7 +1,7 @@
 /**
- * One server-sent event stream of a session: the response to a POST, or the general stream of a GET. Events are
- * numbered and logged, so that the stream can continue on another connection. Data for a slow client is queued, and the
- * owner is notified to pause the source.
+ * Implements one server-sent event stream of a session, which is either the response to a POST or the general stream of
+ * a GET. Events are numbered and logged, so that the stream can continue on another connection. Data for a slow client
+ * is queued, and the owner is notified to pause the source.
  */
 
 import type { Linked } from "../../base/linked-list.ts";
@@ -13,15 +13,15 @@ import { sendJson } from "../aggregation/router.ts";
 import { type Failure, failureHeaders } from "../protocol/call.ts";
 import { type EventLog, eventId, eventSuffix } from "./event-log.ts";
 
-/** Keeps proxies from closing an idle connection (threats R17). */
+/** Prevents proxies from closing an idle connection (threats R17). */
 export const KEEP_ALIVE_MS = 15_000;
 /** If a response takes longer, its head and an event id are sent first, so that the client can resume. */
 const PRIME_AFTER_MS = 100;
-/** The reconnection time that clients should use. */
+/** Tells clients how long to wait before they reconnect. */
 const RETRY_MS = 1_000;
-/** Bytes queued for a slow client before the server is paused. */
+/** Pauses the server when this many bytes are queued for a slow client. */
 const PAUSE_BYTES = 1024 * 1024;
-/** Bytes queued before the client is disconnected, if pausing the server had no effect. */
+/** Disconnects the client when this many bytes are queued, because pausing the server had no effect. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 
 const END_OF_EVENT = Buffer.from("\n\n");
@@ -29,16 +29,14 @@ const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
 export interface StreamOwner {
   readonly log: EventLog;
-  /** The memory account that queued data is charged to. */
   readonly account: MemoryAccount;
   readonly nowMs: number;
-  /** The session id, sent with every response. */
   readonly sessionHeader: string | undefined;
   readonly primesStreams: boolean;
   opened(stream: EventStream): void;
-  /** A client may resume this stream. */
+  /** Reports that a client may resume this stream. */
   resumable(stream: EventStream): void;
-  /** The client disconnected, or the stream is complete. */
+  /** Reports that the client disconnected or the stream is complete. */
   closed(stream: EventStream): void;
   moved(from: EventStream, to: EventStream): void;
   congested(isCongested: boolean): void;
@@ -47,19 +45,18 @@ export interface StreamOwner {
 export class EventStream implements BackendRun, Heartbeat {
   next: Heartbeat | undefined = undefined;
   previous: Heartbeat | undefined = undefined;
-  /** 0 is the general stream. */
+  /** The number 0 identifies the general stream. */
   readonly number: number;
   readonly #owner: StreamOwner;
   readonly #primeAfterMs: number;
-  /** The suffix of its event ids. */
   readonly #suffix: string;
   #sink: ResponseReceiver | undefined = undefined;
   #hasHead = false;
   #isComplete = false;
-  /** Whether an event was sent or logged, so that a client may resume the stream. */
+  /** Indicates that an event was sent or logged, so that a client may resume the stream. */
   #isResumable = false;
   #lastEvent: number;
-  /** The last event that was sent to a client or queued for it. */
+  /** Numbers the last event that was sent to a client or queued for it. */
   #lastSent: number;
   #queue: Buffer[] | undefined = undefined;
   #queuedBytes = 0;
@@ -88,7 +85,10 @@ export class EventStream implements BackendRun, Heartbeat {
     return this.#isComplete;
   }
 
-  /** Connects a client. It gets all logged events after `after`, or those that were not sent yet. */
+  /**
+   * Connects a client and sends all logged events after `after`. Without `after`, it sends the events that were not
+   * sent yet.
+   */
   attach(sink: ResponseReceiver, after?: number): void {
     this.disconnect();
     this.#sink = sink;
@@ -102,7 +102,7 @@ export class EventStream implements BackendRun, Heartbeat {
     if (this.#isComplete) this.#finish();
   }
 
-  /** Sends the head before the first event, so that the client sees that the stream is open. */
+  /** Sends the head before the first event, so that the client can see that the stream is open. */
   begin(): void {
     if (this.#hasHead || this.#sink === undefined) return;
     this.#head();
@@ -116,12 +116,12 @@ export class EventStream implements BackendRun, Heartbeat {
     }
   }
 
-  /** Sends the first event of the HTTP+SSE transport: the endpoint for POSTs. */
+  /** Sends the first event of the HTTP+SSE transport, which contains the endpoint for POSTs. */
   announce(endpoint: string): void {
     this.#write(Buffer.from(`event: endpoint\ndata: ${endpoint}\n\n`));
   }
 
-  /** Sends one event: a string, or chunks of bytes without line breaks. */
+  /** Byte chunks must not contain line breaks. */
   event(json: string | readonly Buffer[]): void {
     const bytes = joined(this.#encode(json, this.#nextId()));
     this.#log(bytes);
@@ -131,8 +131,8 @@ export class EventStream implements BackendRun, Heartbeat {
   }
 
   /**
-   * Sends the last event. If it is also the first, it has no id: it cannot be resumed, and some clients would try to,
-   * because they do not treat an error as a response.
+   * Sends the last event. If it is also the first event, it has no id, because it cannot be resumed. Some clients do
+   * not treat an error as a response and would try to resume.
    */
   last(json: string | readonly Buffer[]): void {
     this.#isComplete = true;
@@ -154,7 +154,7 @@ export class EventStream implements BackendRun, Heartbeat {
     sink.end();
   }
 
-  /** Ends with an error status, or with an error event if the head was sent. */
+  /** Ends the stream with an error status, or with an error event if the head was sent. */
   refuse(failure: Failure, json: string): void {
     if (this.#hasHead || this.#lastEvent > 0 || this.#sink === undefined) {
       this.last(json);
@@ -168,13 +168,12 @@ export class EventStream implements BackendRun, Heartbeat {
     sendJson(sink, failure.status, json, [...failureHeaders(failure), ...session]);
   }
 
-  /** Ends the stream without a further event. */
   complete(): void {
     this.#isComplete = true;
     this.#finish();
   }
 
-  /** Called periodically: primes a slow response, and keeps an idle connection alive. */
+  /** Primes a slow response and keeps an idle connection alive. The owner calls this periodically. */
   beat(nowMs: number): void {
     if (this.#sink === undefined) return;
     if (!this.#hasHead && nowMs - this.#attachedMs >= this.#primeAfterMs) this.begin();
@@ -190,7 +189,7 @@ export class EventStream implements BackendRun, Heartbeat {
     sink.end();
   }
 
-  /** Moves the connection to another stream that has none. */
+  /** Moves the connection to a stream without a connection. */
   moveTo(other: EventStream): void {
     other.#sink = this.#sink;
     other.#hasHead = this.#hasHead;

@@ -1,6 +1,6 @@
 /**
- * One running request of a legacy client. Messages of the server go to the stream of the client's POST, with the
- * client's own id.
+ * Represents one running request of a legacy client. Server messages are sent on the stream of the client's POST with
+ * the client's id.
  */
 
 import type { Linked } from "../../base/linked-list.ts";
@@ -29,18 +29,16 @@ import {
 } from "./call-outcome.ts";
 import type { EventStream } from "./event-stream.ts";
 
-/** The part of a session that a call uses. */
 export interface CallSession {
   ask(question: Question, stream: EventStream): void;
   finished(call: SessionCall): void;
 }
 
-/** For the HTTP+SSE transport, whose only stream does not end with a response. */
+/** The only stream of the HTTP+SSE transport does not end with a response. */
 export const ENDLESS = { left: Number.POSITIVE_INFINITY };
 
-/** Shared by all requests of one POST. */
 export interface CallContext {
-  /** Delay before the head of a slow response is sent. Default: 100 ms. */
+  /** Sets the delay before the head of a slow response is sent. The default is 100 ms. */
   readonly primeAfterMs?: number | undefined;
   readonly access: McpAccess | undefined;
   readonly headers: HeaderList | undefined;
@@ -125,7 +123,6 @@ export class SessionCall implements Call, Linked<SessionCall> {
     this.#end(CANCELLED, undefined);
   }
 
-  /** Fails the request because the session ends. */
   abandon(reason: string): void {
     this.running?.cancel(undefined);
     this.#end(CANCELLED, errorText(this.request.id, INTERNAL_ERROR, reason));
@@ -143,7 +140,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
     } else if (isLast && failure !== undefined && isChallenge(failure)) this.#stream.refuse(failure, text);
     else if (isLast) this.#stream.last(bytes ?? text);
     else this.#stream.event(bytes ?? text);
-    // Called after sending, because a retiring session ends with its last response.
+    // The session is notified after the response is sent, because a retiring session ends with its last response.
     this.#session.finished(this);
   }
 }

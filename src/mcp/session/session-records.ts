@@ -1,7 +1,7 @@
 /**
- * Records of live sessions in the store that all processes share. A record expires with the idle timeout of its session
- * and is deleted when the client ends the session. A signed session id without a record is no longer valid. The record
- * also holds `initialize` parameters that do not fit into the id.
+ * Manages the records of live sessions in the store that all processes share. A record expires with the idle timeout of
+ * its session and is deleted when the client ends the session. A signed session id without a record is no longer valid.
+ * The record also contains `initialize` parameters that do not fit into the id.
  */
 
 import { deflateRawSync, inflateRawSync } from "node:zlib";
@@ -14,20 +14,20 @@ import { endSession, type SessionReplication } from "../replicas/session-peers.t
 import { SessionSettings } from "../replicas/session-settings.ts";
 import { ForwardedAnswers } from "./client-questions.ts";
 
-/** How long an id is valid if no shared record exists, or the store is unavailable. */
+/** Limits how long an id is valid if no shared record exists or the store is unavailable. */
 const UNRECORDED_MS = 7 * 24 * 3_600_000;
 const ALIVE = "1";
 const ENDED = "0";
 
 export interface SessionRecord {
   readonly name: string;
-  /** The stored value: a marker, or the parameters. */
+  /** Contains a marker, or the parameters if they do not fit into the id. */
   readonly value: string;
 }
 
 export interface KnownSession {
   readonly record: SessionRecord;
-  /** The parameters of its `initialize`, as JSON. */
+  /** Contains the parameters of `initialize` as JSON. */
   readonly params: string;
 }
 
@@ -37,14 +37,13 @@ export interface RecordsEnv {
   readonly logger: Logger;
   readonly store: Store;
   readonly key: SigningKey;
-  /** How long a session may be idle. */
   idleTtlMs(): number;
 }
 
 export class SessionRecords {
   readonly #env: RecordsEnv;
   readonly #store: Store;
-  /** Forwards client responses to other replicas that hold the session. */
+  /** Forwards client responses to other replicas that have the session. */
   readonly answers: ForwardedAnswers;
   /** Synchronizes messages and settings of sessions between replicas. */
   readonly replication: SessionReplication;
@@ -61,7 +60,7 @@ export class SessionRecords {
     this.#store = storeNamespace(env.store, "mcp-sessions");
   }
 
-  /** Creates the id and the record of a new session with these parameters. `name` must be unguessable. */
+  /** Creates the id and the record of a new session. `name` must be unguessable. */
   issue(name: string, params: string, owner: string | undefined): { id: string; record: SessionRecord } {
     const { clock, key, backend } = this.#env;
     const isInside = fitsInside(params);
@@ -69,18 +68,20 @@ export class SessionRecords {
     return { id: sessionId(key, identity, { backend, owner }), record: { name, value: isInside ? ALIVE : params } };
   }
 
-  /** Stores the record of an open session. */
   begin({ name, value }: SessionRecord): void {
     this.#quietly(this.#store.set(name, value, this.#expiry(0)));
   }
 
-  /** Extends the record of a session that was used `agoMs` ago. Resolves with false if another process ended it. */
+  /**
+   * Extends the record of a session that was used `agoMs` ago. Resolves with false if another process ended the
+   * session.
+   */
   async touch({ name, value }: SessionRecord, agoMs: number, hasSettings: boolean): Promise<boolean> {
     try {
       if (hasSettings) this.replication.settings.touch(name, this.#expiry(agoMs).expiresAtMs);
       if (await this.#store.replace(name, value, value, this.#expiry(agoMs))) return true;
       if (this.#store.kind === "redis") return false;
-      // No other process can have ended it, so the store lost its data.
+      // No other process can have ended the session, so the store lost its data.
       await this.#store.set(name, value, this.#expiry(agoMs));
       return true;
     } catch {
@@ -89,7 +90,7 @@ export class SessionRecords {
   }
 
   end({ name }: SessionRecord): void {
-    // Without a shared store, other processes only have the id. At least this process rejects it after its end.
+    // Without a shared store, other processes accept the id until it expires. This process rejects it from now on.
     const isUnrecorded = this.#store.kind === "memory" && this.#env.key.isGiven;
     this.#quietly(
       isUnrecorded
@@ -100,7 +101,7 @@ export class SessionRecords {
     endSession(this.replication.bus, name);
   }
 
-  /** The parameters of the session, if it is valid and belongs to this owner. */
+  /** Resolves with undefined if the session is not valid for this owner. */
   async find(id: string, owner: string | undefined): Promise<KnownSession | undefined> {
     const { clock, key, backend, logger } = this.#env;
     const found = readSessionId(key, id, { backend, owner });
@@ -116,7 +117,7 @@ export class SessionRecords {
       return mayBeElsewhere && isYoung ? inside : undefined;
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
-      // The signature proves the owner. Whether the session was ended cannot be checked without the store.
+      // The signature proves the owner. The gateway cannot check without the store whether the session was ended.
       logger.debug("MCP session resumed without the store", { reason: error.message });
       return isYoung ? inside : undefined;
     }
@@ -133,17 +134,17 @@ export class SessionRecords {
 
 /** Larger parameters are kept in the store, because the id is sent with every request. */
 const MAX_INSIDE_BYTES = 600;
-/** Upper bound of parameters in an id after decompression. */
+/** Limits the decompressed parameters of an id. */
 const MAX_PARAMS_BYTES = 256 * 1024;
 const ID = /^([0-9a-f]{32})\.([A-Za-z0-9_-]{7,1200})\.([A-Za-z0-9_-]{22})$/;
 const TIME_BYTES = 4;
 const FLAG_INSIDE = 1;
 
 export interface SessionIdentity {
-  /** Names the session in the store and, in part, in logs. */
+  /** Identifies the session in the store and, truncated, in logs. */
   readonly name: string;
   readonly issuedAtMs: number;
-  /** The parameters of `initialize` as JSON; undefined if the store has them. */
+  /** Contains the parameters of `initialize` as JSON. The value is undefined if they are in the store. */
   readonly params: string | undefined;
 }
 
@@ -165,12 +166,11 @@ export function sessionId(
   return `${text}.${key.sign(signedText(text, binding))}`;
 }
 
-/** Whether the parameters fit into the id. */
 export function fitsInside(params: string): boolean {
   return params.length <= MAX_PARAMS_BYTES && deflateRawSync(params).length <= MAX_INSIDE_BYTES;
 }
 
-/** Undefined if the id is invalid, was modified, or belongs to another owner or backend. */
+/** Returns undefined if the id is invalid, was modified, or was issued for another owner or backend. */
 export function readSessionId(key: SigningKey, id: string, binding: SessionBinding): SessionIdentity | undefined {
   const match = ID.exec(id);
   if (match === null) return undefined;
@@ -183,7 +183,7 @@ export function readSessionId(key: SigningKey, id: string, binding: SessionBindi
   return { name, issuedAtMs, params };
 }
 
-/** A JSON array, so that the parts cannot be confused with each other. */
+/** A JSON array keeps the values unambiguous. */
 function signedText(text: string, { backend, owner }: SessionBinding): string {
   return JSON.stringify(["mcp session", backend, owner ?? null, text]);
 }

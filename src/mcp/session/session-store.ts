@@ -1,6 +1,6 @@
 /**
- * The sessions and client groups of one backend. The store limits their number and memory, ends idle ones, and sends
- * keep-alive events on their streams. It survives reloads.
+ * Holds the sessions and client groups of one backend. The store limits their number and memory, ends idle ones, and
+ * sends keep-alive events on their streams. It survives reloads.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -21,33 +21,36 @@ import type { Heartbeat } from "./event-stream.ts";
 import { Session, type SessionHost, type SessionOrigin } from "./session.ts";
 import type { KnownSession, SessionRecords } from "./session-records.ts";
 
-/** Short enough to prime streams in time. The timer runs only while streams are open. */
+/** The interval is short enough to prime streams in time. The timer runs only while streams are open. */
 const BEAT_MS = 100;
 const SWEEP_MS = 1_000;
-/** A session is evicted for another only after this idle time. */
+/** A session must be idle for this long before another session may evict it. */
 const MIN_EVICTABLE_MS = 10_000;
 /**
- * Idle sessions of a client with this many times the sessions of the new client are evicted without a minimum idle
+ * If a client has this many times the sessions of the new client, its idle sessions are evicted without a minimum idle
  * time.
  */
 const CROWDING = 10;
-/** The share of the largest client's idle sessions that is ended at a time to free memory. */
+/** Sets the share of the largest client's idle sessions that is ended at a time to free memory. */
 const RECLAIMED_SHARE = 0.125;
-/** Limit of groups per client. Modern requests have a group per client name and capabilities. */
+/** Limits the groups per client. Modern clients have one group per client name and capabilities. */
 const MAX_GROUPS_PER_CLIENT = 64;
-/** Estimated memory of a session or group, in addition to the data that its client sent. */
+/** Estimates the memory of a session or group without the data that its client sent. */
 const SESSION_BYTES = 8 * 1024;
 /** The parameters of `initialize` are retained several times, as strings and as objects. */
 const RETAINED_COPIES = 4;
 const RETRY_AFTER_SECONDS = "5";
-/** How often a session's record is refreshed. Other replicas notice within this time that a session was ended. */
+/**
+ * Sets how often a session's record is refreshed, and therefore how soon other replicas detect that a session was
+ * ended.
+ */
 const RECORD_EVERY_MS = 30_000;
 
 export interface StoreSettings {
   readonly maxSessions: number;
   readonly maxSessionsPerClient: number;
   readonly sessionIdleTtlMs: number;
-  /** 0 disables parking. */
+  /** The value 0 disables parking. */
   readonly parkAfterMs: number;
 }
 
@@ -61,17 +64,16 @@ export interface StoreEnv {
   readonly memory: MemoryBudget;
 }
 
-/** The client of a session, and the size of the headers that the session retains. */
 export interface SessionClient {
   readonly client: string;
-  /** Undefined for a client that no policy has identified. */
+  /** The owner is undefined if no policy identified the client. */
   readonly owner: string | undefined;
   readonly headerBytes: number;
 }
 
 interface Held {
   readonly task: Task;
-  /** Undefined for shared servers, which belong to no client. */
+  /** Shared servers have no account, because they serve all clients. */
   readonly account: MemoryAccount | undefined;
 }
 
@@ -81,17 +83,16 @@ export class SessionStore implements SessionHost {
   readonly #sessions = new Map<string, Session>();
   readonly #groups = new Map<string, ClientGroup>();
   readonly #holders = new Map<UpstreamHolder, Held>();
-  /** The number of sessions and groups per client. */
+  /** Counts the sessions and groups per client. */
   readonly #counts = new Map<string, number>();
   readonly #groupCounts = new Map<string, number>();
   readonly #stopReclaiming: () => void;
   readonly #heartbeats = new LinkedList<Heartbeat>();
   #heartbeatTimer: Timer | undefined = undefined;
   #sweeper: Timer | undefined = undefined;
-  /** The latest change, for sessions that were opening when it was applied. */
+  /** Keeps the latest change for sessions that were opening when it was applied. */
   #change: TargetChange | undefined = undefined;
   readonly #drain: UpstreamDrain;
-  /** Connections of ended sessions that are still being closed. */
   readonly #closing = new Set<Promise<unknown>>();
 
   constructor(settings: StoreSettings, env: StoreEnv) {
@@ -130,7 +131,7 @@ export class SessionStore implements SessionHost {
     );
   }
 
-  /** Creates a session that another process opened; it is not open here yet. Throws `overloaded`. */
+  /** Creates a session that another process opened. It is not open in this process yet. Throws `overloaded`. */
   adopt(id: string, { record, params }: KnownSession, from: SessionClient): Session {
     const account = this.#admit(from, params.length);
     return this.#add({ id, record, eventsBefore: this.#env.clock.now() }, from, account);
@@ -163,22 +164,21 @@ export class SessionStore implements SessionHost {
     return group;
   }
 
-  /** Lets the group also serve requests with this key, unless another group does. */
+  /** Assigns another key to the group, unless a group already has it. */
   addGroupKey(group: ClientGroup, key: string): void {
     if (!this.#groups.has(key)) this.#groups.set(key, group);
   }
 
-  /** Adds a shared server. It ends after the idle timeout of sessions. */
+  /** Adds a shared server, which ends after the idle timeout of sessions. */
   addShared(server: UpstreamHolder, name: string): void {
     this.#settle(server, "mcp shared server", name, undefined);
   }
 
-  /** Removes a shared server that ended. */
   sharedEnded(server: UpstreamHolder, reason: string): void {
     this.#ended(server, reason);
   }
 
-  /** Calls `beat` periodically until the entry is removed. */
+  /** Calls `beat` periodically until `stopHeartbeat` is called. */
   startHeartbeat(one: Heartbeat): void {
     this.#heartbeats.add(one);
     this.#heartbeatTimer ??= this.#env.clock.every(BEAT_MS, this.#beat);
@@ -188,21 +188,21 @@ export class SessionStore implements SessionHost {
     this.#heartbeats.remove(one);
   }
 
-  /** The open session with this id, if it belongs to this owner. */
+  /** Returns undefined if the session is not open or has another owner. */
   find(id: string, owner: string | undefined): Session | undefined {
     const session = this.#sessions.get(id);
     return session?.isOpen === true && session.owner === owner ? session : undefined;
   }
 
-  /** The session of the HTTP+SSE transport with this id. It may not be initialized yet. */
+  /** Finds a session of the HTTP+SSE transport, which may not be initialized yet. */
   findStream(id: string, owner: string | undefined): Session | undefined {
     const session = this.#sessions.get(id);
     return session !== undefined && session.owner === owner && session.general.isConnected ? session : undefined;
   }
 
   /**
-   * Evicts an idle session or group that `mayGo` permits: the least recently used one of the client with the most
-   * sessions. `client` is the client that needs the slot. Returns false if there is none.
+   * Evicts an idle session or group that `mayGo` permits, namely the least recently used one of the client with the
+   * most sessions. `client` needs the slot. Returns false if nothing can be evicted.
    */
   makeRoom(mayGo: (holder: UpstreamHolder) => boolean = () => true, client?: string): boolean {
     const nowMs = this.#env.clock.monotonicMs();
@@ -221,12 +221,12 @@ export class SessionStore implements SessionHost {
     return chosen !== undefined;
   }
 
-  /** Evicts an idle session of this client, to free a child process for the same client. */
+  /** Evicts an idle session of this client to free a child process for the same client. */
   makeRoomWithin(client: string, mayGo: (holder: UpstreamHolder) => boolean): boolean {
     return this.#endIdle((holder) => this.#clientOf(holder) === client && mayGo(holder));
   }
 
-  /** Ends the least recently used idle holder, if it was idle long enough. */
+  /** Ends the least recently used idle holder if it has been idle long enough. */
   #endIdle(mayGo: (holder: UpstreamHolder) => boolean): boolean {
     let oldest: UpstreamHolder | undefined;
     for (const holder of this.#holders.keys())
@@ -237,7 +237,10 @@ export class SessionStore implements SessionHost {
     return true;
   }
 
-  /** Frees memory: ends a share of the idle sessions of the largest client, or of the largest one in this store. */
+  /**
+   * Ends a share of the idle sessions of the largest client to free memory. If that client has none here, the largest
+   * client of this store is used.
+   */
   #reclaim(largest: string | undefined): boolean {
     const isHere = largest !== undefined && this.#countOf(largest) > 0;
     const client = isHere ? largest : this.#largestClient();
@@ -263,7 +266,10 @@ export class SessionStore implements SessionHost {
     return client === undefined ? 0 : (this.#counts.get(client) ?? 0);
   }
 
-  /** Applies new targets. Sessions continue with them; groups are replaced, because they hold no client state. */
+  /**
+   * Applies new targets. Sessions continue with the new targets. Groups are replaced, because they hold no client
+   * state.
+   */
   change(change: TargetChange): void {
     this.#change = change;
     for (const session of [...this.#sessions.values()]) this.#changeSession(session, change);
@@ -276,14 +282,13 @@ export class SessionStore implements SessionHost {
     this.#retireGroups();
   }
 
-  /** The number of sessions, groups, and shared servers that are in use. */
+  /** Counts the sessions, groups, and shared servers that are in use. */
   get busy(): number {
     let busy = 0;
     for (const holder of this.#holders.keys()) if (!holder.isIdle) busy += 1;
     return busy;
   }
 
-  /** The details of all connections to servers, and of upstreams that share one. */
   connectionDetails(): readonly ConnectionDetail[] {
     return [...this.#holders.keys()].flatMap(({ upstreams }) => upstreams.map((upstream) => upstream.detail()));
   }
@@ -292,7 +297,7 @@ export class SessionStore implements SessionHost {
     return id === undefined ? undefined : this.#sessions.get(id)?.names;
   }
 
-  /** Shutdown: ends idle streams and subscriptions now. Calls in flight continue. */
+  /** Ends idle streams and subscriptions at shutdown. Calls in flight continue. */
   drain(): void {
     for (const session of this.#sessions.values()) session.drain();
     this.#heartbeats.each((one) => one.drain?.());
@@ -315,7 +320,7 @@ export class SessionStore implements SessionHost {
     const groups = new Set(this.#groups.values());
     this.#groups.clear();
     for (const group of groups) group.retire();
-    // Subscriptions never end on their own. Their clients subscribe again.
+    // Subscriptions do not end without this call. Their clients subscribe again.
     this.#heartbeats.each((one) => one.drain?.());
   }
 
@@ -326,7 +331,7 @@ export class SessionStore implements SessionHost {
     return session;
   }
 
-  /** Ends the session with this displayed id, unless several sessions have it. Returns how many have it. */
+  /** Ends the session with this displayed id if it is unique. Returns the number of sessions with that id. */
   endShown(shown: string): number {
     const found = [...this.#sessions.values()].filter((session) => shortSessionId(session.id) === shown);
     if (found.length === 1) found[0]?.end("an operator ended it");
@@ -420,7 +425,7 @@ export class SessionStore implements SessionHost {
     for (const holder of this.#holders.keys()) {
       holder.sweep(nowMs);
       if (holder.isIdle && nowMs - holder.lastUsedMs > this.settings.sessionIdleTtlMs) {
-        // Its record expires on its own, unless another replica uses the session.
+        // The record is not deleted, because another replica may use the session. Otherwise, it expires.
         holder.end("it was idle", false);
       }
     }

@@ -1,6 +1,6 @@
 /**
- * The event streams of one session: the general stream, and the streams of responses that a client may resume. Event
- * numbers continue after those of an earlier process, so that a `Last-Event-ID` identifies one event.
+ * Manages the event streams of one session, which are the general stream and the response streams that a client may
+ * resume. Event numbers continue after those of an earlier process, so that a `Last-Event-ID` identifies one event.
  */
 import type { MemoryAccount } from "../../base/memory-budget.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
@@ -12,18 +12,17 @@ import { EventStream, type StreamOwner } from "./event-stream.ts";
 
 const GENERAL_STREAM = 0;
 const LOST = "the rest of this response is no longer available, or the gateway was restarted; send the request again";
-/** Number of streams without a response that are remembered, in case their clients resume them. */
+/** Limits the streams without a response that are remembered in case their clients resume them. */
 const KEPT_SILENT = 32;
-/** The same limits as in the event log. */
+/** The event log has the same limits. */
 const MAX_UNDELIVERED = 256;
 const MAX_UNDELIVERED_CHARS = 1024 * 1024;
 
-/** The part of a session that its streams use. */
 export interface StreamSession {
   readonly id: string;
   readonly nowMs: number;
   readonly primesStreams: boolean;
-  /** Other replicas, which the client may be connected to instead. */
+  /** Reaches the other replicas, because the client may be connected to one of them. */
   readonly peers: Pick<SessionPeers, "isShared" | "listening" | "notListening" | "pass">;
   streamOpened(stream: EventStream): void;
   streamClosed(stream: EventStream): void;
@@ -38,7 +37,7 @@ export class SessionStreams implements StreamOwner {
   readonly #undelivered: UndeliveredMessages;
   readonly #listeners = new Listeners(this);
   #resumable: Map<number, EventStream> | undefined = undefined;
-  /** Numbers of streams whose request was canceled, so that there is nothing to resume. */
+  /** Numbers the streams whose request was canceled, so that nothing can be resumed. */
   #silent: readonly number[] = [];
   #next: number;
 
@@ -52,12 +51,16 @@ export class SessionStreams implements StreamOwner {
     this.#next = before + 1;
   }
 
-  /** Creates a stream for the responses to one POST. `answers` is the request's id if there is only one. */
+  /**
+   * Creates a stream for the responses to one POST. `answers` is the id of the request if the POST contains only one.
+   */
   create(primeAfterMs?: number, answers?: string): EventStream {
     return new EventStream(this.#next++, this, primeAfterMs, 0, answers);
   }
 
-  /** Sends a message that belongs to no call, here or through the replica that the client is connected to. */
+  /**
+   * Sends a message that is not part of a call, either directly or through the replica that the client is connected to.
+   */
   say(text: string): void {
     if (this.general.isConnected || !this.#session.peers.isShared) {
       this.general.event(text);
@@ -70,7 +73,7 @@ export class SessionStreams implements StreamOwner {
     });
   }
 
-  /** Sends undelivered messages when the client connects to another replica. */
+  /** Sends undelivered messages after the client connected to another replica. */
   listensElsewhere(): void {
     for (const text of this.#undelivered.take()) this.say(text);
   }
@@ -89,8 +92,8 @@ export class SessionStreams implements StreamOwner {
   }
 
   /**
-   * Resumes the stream of a response: sends the rest of it, an error if it is lost, or a rejection if it is complete.
-   * Undefined if `after` does not belong to a response.
+   * Resumes the stream of a response. The client receives the remaining events, an error if they are lost, or status
+   * 405 if the stream is complete. Returns undefined if `after` does not identify a response stream.
    */
   takeUp(sink: ResponseReceiver, after: EventPlace, lifeMs?: number): BackendRun | undefined {
     if (after.isLast || this.#silent.includes(after.stream)) return refuseFinished(sink);
@@ -109,7 +112,7 @@ export class SessionStreams implements StreamOwner {
     return lost;
   }
 
-  /** Finds the stream of a response that is open, or complete and in the log. */
+  /** Finds the stream of a response that is open, or that is complete and in the log. */
   find(number: number): EventStream | undefined {
     if (number === GENERAL_STREAM) return undefined;
     const open = this.#resumable?.get(number);
@@ -120,7 +123,7 @@ export class SessionStreams implements StreamOwner {
     return replay;
   }
 
-  /** Connects a client to the general stream, after the last event that it received. */
+  /** Connects a client to the general stream after the last event that the client received. */
   listen(sink: ResponseReceiver, after: EventPlace | undefined, lifeMs?: number): BackendRun {
     const number = after?.stream === GENERAL_STREAM ? after.number : undefined;
     const run = this.#listeners.join(this.general, sink, number, lifeMs);
@@ -128,19 +131,17 @@ export class SessionStreams implements StreamOwner {
     return run;
   }
 
-  /** Called periodically by the session. */
   sweep(nowMs: number): void {
     this.log.expire(nowMs);
     this.#listeners.expire(nowMs);
   }
 
-  /** Ends the connections of the general stream and all waiting connections. */
+  /** Ends the connections of the general stream and all standby connections. */
   disconnect(): void {
     this.#listeners.close();
     this.general.disconnect();
   }
 
-  // StreamOwner
   get nowMs(): number {
     return this.#session.nowMs;
   }
@@ -184,7 +185,7 @@ export class SessionStreams implements StreamOwner {
   }
 }
 
-/** Messages that were not delivered yet, because the client is connected to no replica. */
+/** Queues messages while the client is connected to no replica. */
 class UndeliveredMessages {
   readonly #account: MemoryAccount;
   #texts: string[] = [];
@@ -214,22 +215,22 @@ class UndeliveredMessages {
   }
 }
 
-/** Maximum number of connections per stream. */
+/** Limits the connections per stream. */
 const MAX_LISTENERS = 4;
 /**
- * At the limit, the oldest connection is replaced if it is older than this; it may be dead. Otherwise a new one is
- * rejected.
+ * At the limit, a new connection replaces the oldest one if the oldest one is older than this and may be dead.
+ * Otherwise, the new connection is rejected.
  */
 const ESTABLISHED_MS = 30_000;
 const RETRY_AFTER_SECONDS = "30";
 const STREAM_REJECTED = -32000;
 const NO_CALL: BackendRun = { abort: () => undefined, resume: () => undefined };
 
-/** One GET. Its connection is the active one of the stream, or a waiting one. */
+/** Represents one GET, whose connection is either the active one of the stream or on standby. */
 class Listener implements BackendRun {
   readonly stream: EventStream;
   readonly sinceMs: number;
-  /** When the credential of its request expires. */
+  /** The credential of the request expires at this time. */
   readonly untilMs: number;
   holder: EventStream;
 
@@ -251,14 +252,14 @@ class Listener implements BackendRun {
 
 export class Listeners {
   readonly #owner: StreamOwner;
-  /** The connections of all streams, oldest first. */
+  /** Contains the connections of all streams, oldest first. */
   #all: Listener[] = [];
 
   constructor(owner: StreamOwner) {
     this.#owner = owner;
   }
 
-  /** Connects a client to the stream, after the last event that it received. `lifeMs` limits the connection. */
+  /** Connects a client to the stream after the last event that the client received. `lifeMs` limits the connection. */
   join(
     stream: EventStream,
     sink: ResponseReceiver,
@@ -295,7 +296,7 @@ export class Listeners {
     if (holder !== stream) return true;
     const others = this.#of(stream);
     if (stream.isComplete) {
-      // These clients resume and get the rest from the log.
+      // These clients resume the stream and receive the remaining events from the log.
       for (const other of others) other.holder.disconnect();
       return false;
     }
@@ -306,12 +307,12 @@ export class Listeners {
     return true;
   }
 
-  /** Ends connections whose credential expired. Their clients must reconnect with a valid one. */
+  /** Ends connections whose credential expired. The clients must reconnect with a valid credential. */
   expire(nowMs: number): void {
     for (const { holder } of this.#all.filter((one) => nowMs >= one.untilMs)) holder.disconnect();
   }
 
-  /** Ends all waiting connections. The caller ends the active ones. */
+  /** Ends all standby connections. The caller ends the active ones. */
   close(): void {
     const all = this.#all;
     this.#all = [];
@@ -324,8 +325,8 @@ export class Listeners {
 }
 
 /**
- * Responds to a client that has the last event. Official clients stop resuming after 405 and retry after any other
- * status.
+ * Responds to a client that has already received the last event. Official clients stop resuming after status 405 and
+ * retry after any other status.
  */
 export function refuseFinished(sink: ResponseReceiver): BackendRun {
   const text = errorText(

@@ -1,8 +1,8 @@
 /**
- * One session of a legacy client: its servers, event streams, calls in flight, and open questions of servers. A session
- * ends by DELETE, after the idle timeout, or when its only server cannot be restarted; later requests then get 404, and
- * the client initializes a new session. Several replicas can hold the same session: each forwards the client's
- * notifications and settings to the others.
+ * Represents one session of a legacy client with its servers, event streams, calls in flight, and open questions. A
+ * session ends with a DELETE, after the idle timeout, or when its only server cannot be restarted. Later requests get
+ * status 404, and the client initializes a new session. Several replicas can have the same session, and each forwards
+ * the client's notifications and settings to the others.
  */
 import { LinkedList } from "../../base/linked-list.ts";
 import type { MemoryAccount } from "../../base/memory-budget.ts";
@@ -36,7 +36,7 @@ import { type CallContext, ENDLESS, SessionCall } from "./session-call.ts";
 import type { SessionRecord, SessionRecords } from "./session-records.ts";
 import { SessionStreams, type StreamSession } from "./session-streams.ts";
 
-/** A session with one server ends after this many failed restarts in a row. */
+/** Ends a session with one server after this many consecutive failed restarts. */
 const MAX_FAILED_STARTS = 3;
 /** Limits how long a server that does not respond delays a resumed session. */
 const RESTORE_MS = 5_000;
@@ -45,26 +45,28 @@ const INITIALIZED = "notifications/initialized";
 const CANCELED = "notifications/cancelled";
 const LISTS = ["tools", "prompts", "resources"] as const;
 
-/** The part of the session store that a session uses. */
 export interface SessionHost {
   readonly nowMs: number;
   readonly records: SessionRecords;
-  /** Idle time after which a session's processes are stopped; 0 means never. */
+  /** The value 0 disables parking. */
   readonly parkAfterMs: number;
-  /** Shutdown waits for this promise. */
+  /** Makes the shutdown wait for this promise. */
   waitFor(closing: Promise<unknown>): void;
   startHeartbeat(stream: Heartbeat): void;
   stopHeartbeat(stream: Heartbeat): void;
   sessionOpened(session: Session): void;
-  /** `isForGood` is false if the client may continue the session here or in another process. */
+  /** `isForGood` is false if the client may continue the session in this or another process. */
   sessionEnded(session: Session, reason: string, isForGood: boolean): void;
 }
 
 export interface SessionOrigin {
   readonly id: string;
-  /** Undefined if the session cannot be resumed by another process. */
+  /** The record is undefined if other processes cannot resume the session. */
   readonly record?: SessionRecord;
-  /** Set for a resumed session: an earlier process may have used event numbers up to this one. */
+  /**
+   * Event numbers of a resumed session start after this number, because an earlier process may have used the lower
+   * ones.
+   */
   readonly eventsBefore?: number;
 }
 
@@ -74,9 +76,9 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   readonly client: string;
   readonly record: SessionRecord | undefined;
   readonly peers: SessionPeers;
-  /** When the session was last refreshed in the store. */
+  /** The session was last refreshed in the store at this time. */
   recordedMs: number;
-  /** The negotiated protocol version; empty until the servers have responded. */
+  /** The version is empty until the servers have responded. */
   version = "";
   lastUsedMs: number;
   readonly #host: SessionHost;
@@ -86,12 +88,11 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   readonly #isResumed: boolean;
   #router: Router | undefined = undefined;
   #state: "opening" | "open" | "ended" = "opening";
-  /** The servers have received `notifications/initialized`. */
   #isInitialized: boolean;
   #isParked = false;
   #isDraining = false;
   #isRetiring = false;
-  /** Only a client that had a general stream can be recognized as gone when the stream ends. */
+  /** Only a client that had a general stream is considered disconnected when the stream ends. */
   #hadStream: boolean;
 
   constructor(
@@ -108,7 +109,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.lastUsedMs = host.nowMs;
     this.recordedMs = this.lastUsedMs;
     this.#isResumed = eventsBefore !== undefined;
-    // In another process the client may have initialized the session and opened a stream.
+    // The client may have initialized the session and opened a stream in another process.
     this.#isInitialized = this.#isResumed;
     this.#hadStream = this.#isResumed;
     this.peers = new SessionPeers(record?.name, host.records.replication, this);
@@ -128,7 +129,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return this.#state === "open" && !this.#isRetiring;
   }
 
-  /** The names that the client sees; undefined until there is a server. */
+  /** The value is undefined until the session has a server. */
   get names(): Names | undefined {
     return this.#router?.names;
   }
@@ -141,7 +142,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return this.#calls.size;
   }
 
-  /** No client is connected and no call is in flight. */
+  /** Indicates that no client is connected and no call is in flight. */
   get isIdle(): boolean {
     return this.#state === "open" && this.pendingCalls === 0 && !this.general.isConnected;
   }
@@ -154,7 +155,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     report: CallReport,
     wire: WireTap | undefined,
   ): BackendRun {
-    // The response head carries the session id, so it must wait for the outcome.
+    // The response head contains the session id, so it must wait for the outcome.
     const stream = this.createStream(KEEP_ALIVE_MS);
     stream.attach(sink);
     const done = (outcome: RouterOutcome): void => {
@@ -188,35 +189,34 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.#startServers(router, done, wire, true);
   }
 
-  /** Repeats the handshake of a session that another process opened. Resolves with the failure, if any. */
+  /** Repeats the handshake of a session that another process opened. Resolves with undefined on success. */
   resume(router: Router): Promise<Failure | undefined> {
     return new Promise((resolve) => {
       this.#startServers(router, (outcome) => resolve(outcome.ok ? undefined : outcome.failure), undefined, false);
     });
   }
 
-  /** Resolves when messages of other replicas are received. */
+  /** Resolves when this session receives messages from other replicas. */
   joinReplicas(): Promise<void> {
     return this.peers.join();
   }
 
-  /** Creates the stream for the response to one POST. */
   createStream(primeAfterMs?: number, answers?: string): EventStream {
     return this.#streams.create(primeAfterMs, answers);
   }
 
-  /** HTTP+SSE transport: everything goes over one event stream, and the session ends with it. */
+  /** The HTTP+SSE transport uses one event stream for all messages, and the session ends with it. */
   openStream(sink: ResponseReceiver, endpoint: string): BackendRun {
     return this.#streams.openOnly(sink, endpoint, () => this.end("the client closed its event stream"));
   }
 
-  /** Runs a request whose response goes over the one event stream of the HTTP+SSE transport. */
+  /** Runs a request of the HTTP+SSE transport, which sends the response on its only event stream. */
   requestOnStream(request: ClientRequest, context: CallContext): void {
     this.#used();
     this.#start(new SessionCall(request, this, this.general, ENDLESS, context), context.access);
   }
 
-  /** Runs the requests of one POST. Their responses go to one new stream. */
+  /** Runs the requests of one POST and sends all responses on one new stream. */
   request(requests: readonly ClientRequest[], sink: ResponseReceiver, context: CallContext): BackendRun {
     this.#used();
     const stream = this.createStream(context.primeAfterMs, requests.length === 1 ? requests[0]?.id : undefined);
@@ -242,8 +242,8 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   /**
-   * Serves a GET: the general stream, or the rest of a response whose connection was lost. `lifeMs` is the remaining
-   * lifetime of the client's credential.
+   * Serves a GET with the general stream, or with the remaining events of a response whose connection was lost.
+   * `lifeMs` is the remaining lifetime of the client's credential.
    */
   listen(sink: ResponseReceiver, after: EventPlace | undefined, lifeMs?: number): BackendRun {
     this.#used();
@@ -254,7 +254,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return this.#streams.listen(sink, after, lifeMs);
   }
 
-  /** Called periodically by the store. */
   sweep(nowMs: number): void {
     this.#streams.sweep(nowMs);
     for (const upstream of this.upstreams) upstream.sweep(nowMs);
@@ -272,7 +271,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.#host.sessionEnded(this, reason, isForGood);
   }
 
-  /** The session as the admin interface shows it. */
   detail(): Record<string, unknown> {
     return {
       protocolVersion: this.version,
@@ -284,7 +282,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     };
   }
 
-  /** Switches to the targets of a new configuration. Returns the upstreams it no longer uses. */
+  /** Switches to the targets of a new configuration and returns the upstreams that are no longer used. */
   change(change: TargetChange): readonly Upstream[] {
     if (this.#state !== "open" || this.#router === undefined) return [];
     const before = this.#router.upstreams;
@@ -294,19 +292,19 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return left;
   }
 
-  /** Rejects new requests, and ends when the pending calls are complete. */
+  /** Rejects new requests and ends the session when the pending calls are complete. */
   retire(): void {
     this.#isRetiring = true;
     if (this.#state === "open" && this.pendingCalls === 0) this.end(REMOVED);
   }
 
-  /** Shutdown: closes the general stream after the last pending response, which may go over it. */
+  /**
+   * Closes the general stream at shutdown, after the last pending response, because that response may use the stream.
+   */
   drain(): void {
     this.#isDraining = true;
     if (this.pendingCalls === 0) this.#streams.disconnect();
   }
-
-  // CallSession
 
   finished(call: SessionCall): void {
     this.#calls.remove(call);
@@ -316,12 +314,13 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     if (this.#isRetiring) this.end(REMOVED);
   }
 
-  /** Sends a server's question on the stream of its call, or on the general stream if only that one is connected. */
+  /**
+   * Sends a server's question on the stream of its call. If only the general stream is connected, the question is sent
+   * there.
+   */
   ask(question: Question, stream: EventStream): void {
     this.#questions.ask(question, stream.isConnected || !this.general.isConnected ? stream : this.general);
   }
-
-  // UpstreamListener
 
   notified(upstream: Upstream, message: ServerMessage): void {
     if (this.#state === "ended") return;
@@ -329,7 +328,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     if (text !== undefined) this.#streams.say(text);
   }
 
-  /** A server that was unavailable when the session opened is up: the client must list again. */
+  /** Notifies the client to list again, because a server that was unavailable when the session opened is up. */
   arrived(upstream: Upstream): void {
     for (const kind of LISTS)
       if (upstream.about?.capabilities[kind] !== undefined) this.notified(upstream, asServerMessage(listChanged(kind)));
@@ -347,11 +346,9 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     if (this.#state !== "open" || !this.upstreams.includes(upstream)) return;
     if (loss.failedStarts >= MAX_FAILED_STARTS && this.upstreams.length === 1)
       this.end(`target "${upstream.target.name}" ${loss.reason}`);
-    // A listening client expects notifications, which need a connected server.
+    // A client with a general stream expects notifications, which require a connected server.
     else if (this.general.isConnected) upstream.reconnect();
   }
-
-  // StreamSession
 
   get nowMs(): number {
     return this.#host.nowMs;
@@ -376,8 +373,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
       else upstream.resume();
     }
   }
-
-  // PeerSession: messages of other replicas that hold the session
 
   toldElsewhere(message: ClientNotification): void {
     if (message.method === CANCELED) this.#cancel(message);
@@ -405,7 +400,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.lastUsedMs = this.nowMs;
   }
 
-  /** Calls `done` unless the session has ended. A failure ends the session. */
+  /** Does not call `done` if the session has already ended. A failure ends the session. */
   #startServers(
     router: Router,
     done: (outcome: RouterOutcome) => void,
@@ -456,7 +451,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.#router?.notify(message, wire);
   }
 
-  /** Servers receive `notifications/initialized` once. */
+  /** Sends `notifications/initialized` at most once. */
   #initializeServers(): void {
     if (this.#isInitialized) return;
     const text = notificationText(INITIALIZED, "{}");
@@ -466,7 +461,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     );
   }
 
-  /** Repeats a request that the client sent to another replica. Resolves with its response or failure. */
+  /** Repeats a request that the client sent to another replica. Resolves after the response or the failure. */
   #repeat(request: ClientRequest): Promise<void> {
     return new Promise((resolve) => {
       if (this.#router === undefined) return resolve();
@@ -492,8 +487,8 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   /**
-   * Many clients disconnect without DELETE. If a client's stream has ended and it sends nothing, its processes are
-   * stopped; its next request starts them again and repeats the handshake, as after a crash.
+   * Stops the processes of a client whose general stream ended and that sends no requests, because many clients
+   * disconnect without DELETE. The next request starts the processes again and repeats the handshake, as after a crash.
    */
   #park(): void {
     if (!this.#hadStream || !this.isIdle || this.#isRetiring || this.#isParked) return;

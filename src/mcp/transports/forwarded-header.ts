@@ -1,11 +1,10 @@
 /**
- * Validates names of client headers that the configuration forwards to a server. Headers of the protocol and the
- * connection are rejected, because the gateway sets them itself.
+ * Validates the names of client headers that the configuration forwards to a server. Protocol and connection headers
+ * are rejected, because the gateway sets them.
  */
 import { headerName } from "../../core/schema.ts";
 import { foldHeaderName, HOP_BY_HOP_HEADERS } from "../../http/header-rules.ts";
 
-/** Set by the gateway; a client's value would contradict the message or the connection. */
 const PROTOCOL_HEADERS: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP_HEADERS,
   ...["host", "expect", "date", "accept", "accept-encoding", "last-event-id"],

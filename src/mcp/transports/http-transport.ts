@@ -1,7 +1,7 @@
 /**
- * The streamable HTTP transport, for both protocol generations. Each message is a POST. The response is JSON or an
- * event stream, which is resumed where the server allows it. Legacy servers (2025 and older) also have a session and a
- * general stream. The channel reports a session that the server dropped, so that the owner can open a new one.
+ * Implements the streamable HTTP transport for both protocol generations. Each message is a POST whose response is JSON
+ * or an event stream, which is resumed if the server supports it. Legacy servers (2025 and older) also have a session
+ * and a general stream. The channel reports a session that the server dropped, so that the owner can open a new one.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import { InOrder, type InOrderEvents } from "../../base/in-order.ts";
@@ -18,14 +18,16 @@ import type { RemoteServer } from "./remote-server.ts";
 import { type BrokenMessage, type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
 
-/** Concurrent HTTP exchanges of one channel. */
+/** Limits the concurrent HTTP exchanges of one channel. */
 const MAX_EXCHANGES = 1_024;
 const MAX_RESUMES = 10;
 
-/** Timeout of a POST without a response message, such as a notification. */
+/** Limits POSTs without a response message, such as notifications. */
 const ACCEPT_MS = 30_000;
 
-/** How long messages wait for the general stream. Questions that the server sends before it opens would be lost. */
+/**
+ * Limits how long messages wait for the general stream to open. Requests that the server sends earlier would be lost.
+ */
 const GENERAL_STREAM_MS = 250;
 
 export class HttpChannel implements Channel {
@@ -40,7 +42,7 @@ export class HttpChannel implements Channel {
   #isClosed = false;
   #hasGeneralStream = false;
   #held: Outgoing[] | undefined = undefined;
-  /** Headers of the last message, reused for the general stream and the DELETE that ends the session. */
+  /** Keeps the headers of the last message for the general stream and for the DELETE that ends the session. */
   #headers: readonly string[] = [];
 
   constructor(server: RemoteServer, clock: Clock, handlers: ChannelHandlers) {
@@ -63,14 +65,14 @@ export class HttpChannel implements Channel {
   }
 
   send(message: Outgoing): void {
-    // In 2026-07-28, closing the stream is the cancellation.
+    // In 2026-07-28, closing the stream cancels the request.
     if (this.#isClosed || (this.#protocol === "modern" && message.method === "notifications/cancelled")) return;
     if (this.#held) {
       this.#held.push(message);
       return;
     }
     if (message.method === "notifications/initialized" && !this.#hasGeneralStream) this.#hold();
-    // Calls are rejected earlier. Messages without a response are dropped.
+    // New calls are rejected before they reach the channel, so only messages without a response are dropped here.
     if (message.wireId === undefined && this.isOverloaded) return;
     const exchange = this.#begin(message.wireId);
     if (message.wireId === undefined) exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
@@ -194,7 +196,9 @@ export class HttpChannel implements Channel {
     else this.#ended(exchange);
   }
 
-  /** A server may close the stream early; the client then resumes it (2025-11-25, transports). */
+  /**
+   * A server may close the stream before it responds, and the client then resumes the stream (2025-11-25, transports).
+   */
   #ended(exchange: HttpExchange): void {
     if (exchange.isAnswered || exchange.wireId === undefined) {
       this.#forget(exchange);
@@ -236,7 +240,7 @@ export class HttpChannel implements Channel {
         this.#ended(exchange);
         return;
       }
-      // Many servers have no general stream. Only one that was open before is reopened.
+      // Many servers have no general stream, so it is reopened only if it was open before.
       this.#release();
       if (!isOpen || this.#isClosed) this.#exchanges.delete(exchange);
       else exchange.timer = this.#clock.after(exchange.retryMs, () => this.#get(exchange));
@@ -259,11 +263,14 @@ export class HttpChannel implements Channel {
     );
   }
 
-  /** Handles a session that the server dropped. The server did not process the request, so it is safe to retry. */
+  /**
+   * Handles a 404 for a session that the server dropped. The server did not process the request, so it is safe to
+   * retry.
+   */
   #expired(exchange: HttpExchange): void {
     this.#sessionId = undefined;
     this.#exchanges.delete(exchange);
-    // Prevents the end of this body from failing the request.
+    // Marks the exchange as complete so that the end of this body does not fail the request.
     exchange.isAnswered = true;
     this.#handlers.expired(exchange.wireId);
   }
@@ -293,25 +300,27 @@ export class HttpChannel implements Channel {
 }
 
 function ignore(): void {
-  // The event needs no action.
+  // This function is intentionally empty.
 }
 
 const FIRST_RETRY_MS = 1_000;
-/** Lower bound for a server's `retry`, so that a server that ends its streams at once is not polled in a loop. */
+/**
+ * Sets a lower bound for the server's `retry`, so that a server that ends its streams immediately is not polled in a
+ * tight loop.
+ */
 const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
 
-/** One POST or GET and its response. */
 interface HttpExchange {
   call: HttpCall | undefined;
-  /** Undefined if no response message is expected. */
+  /** The id is undefined if no response message is expected. */
   readonly wireId: number | undefined;
   isAnswered: boolean;
   lastEventId: string | undefined;
   retryMs: number;
   resumes: number;
   timer: Timer | undefined;
-  /** Created with the first large message, which is parsed in slices. */
+  /** Parses messages in slices. It is created when the first large message arrives. */
   texts: InOrder | undefined;
 }
 
@@ -328,7 +337,7 @@ function createExchange(wireId: number | undefined): HttpExchange {
   };
 }
 
-/** Sends the DELETE that ends the session, without waiting long for the response. */
+/** Sends the DELETE that ends the session and waits for the response for at most one second. */
 function endSession(server: RemoteServer, clock: Clock, headers: readonly string[]): Promise<void> {
   return new Promise((resolve) => {
     const timer = clock.after(FIRST_RETRY_MS, resolve);
@@ -342,14 +351,13 @@ function endSession(server: RemoteServer, clock: Clock, headers: readonly string
   });
 }
 
-/** Records how to resume the stream after this event. */
 function noteEvent(exchange: HttpExchange, event: SseEvent): void {
-  // The id is sent back in a header.
+  // The id is sent back in the `last-event-id` header.
   if (event.id !== undefined && isHeaderValue(event.id)) exchange.lastEventId = event.id;
   if (event.retry !== undefined) exchange.retryMs = Math.max(MIN_RETRY_MS, Math.min(MAX_RETRY_MS, event.retry));
 }
 
-/** `forwarded` are headers of the client: name, value, … */
+/** `forwarded` contains alternating names and values of client headers. */
 function protocolHeaders(
   message: Outgoing,
   forwarded: readonly string[],
@@ -371,11 +379,11 @@ function protocolHeaders(
   return headers;
 }
 
-/** How much of an error body is searched for secrets before its start is shown. */
+/** Limits how much of an error body is searched for secrets. Only the first characters of the result are shown. */
 const MAX_ERROR_BODY_CHARS = 64 * 1024;
 const SHOWN_CHARS = 200;
 
-/** Parses messages in the order of arrival, large ones in slices. */
+/** Parses messages in order of arrival and large messages in slices. */
 function readText(
   exchange: HttpExchange,
   text: string,
@@ -392,13 +400,12 @@ function readText(
   exchange.texts.run(steps, isSmall, done);
 }
 
-/** Runs `last` after all earlier messages are parsed. */
 function afterTexts({ texts }: HttpExchange, last: () => void): void {
   if (texts === undefined) last();
   else texts.afterwards(last);
 }
 
-/** Delivers messages. Returns why they contain no valid response, or undefined. */
+/** Delivers the messages. Returns a reason if they contain no valid response. */
 function takeMessages(
   exchange: HttpExchange,
   messages: ParsedMessages,
@@ -412,7 +419,7 @@ function takeMessages(
       broken(message);
     } else if (message.kind === "request" || message.kind === "notification")
       handlers.message(message, exchange.wireId);
-    // The stream of a request may only carry the response to that request.
+    // The stream of a request may carry only the response to that request.
     else if (exchange.wireId !== undefined && wireIdOf(message) !== exchange.wireId)
       problem = "answered under an id that is not the request's";
     else {
@@ -427,7 +434,6 @@ function isBlank(text: string): boolean {
   return text.length < MAX_ERROR_BODY_CHARS && text.trim() === "";
 }
 
-/** The failure reason for a body that contains no response message. */
 function bodyFailure(server: RemoteServer, status: number, text: string, problem: string | undefined): string {
   if (status < 300) return problem ?? "sent no response";
   const excerpt = server.shown(text.slice(0, MAX_ERROR_BODY_CHARS).trim()).slice(0, SHOWN_CHARS);
@@ -435,8 +441,8 @@ function bodyFailure(server: RemoteServer, status: number, text: string, problem
 }
 
 /**
- * Methods that are safe to send twice. If a kept-alive connection turns out to be closed, such a request is sent once
- * more over another connection. A tool call is not, because the server may have started it.
+ * These methods are safe to send twice. If a pooled connection turns out to be closed, the request is sent again over a
+ * new connection. Tool calls are not repeated, because the server may have started them.
  */
 const REPEATABLE: ReadonlySet<string> = new Set([
   "initialize",

@@ -1,6 +1,6 @@
 /**
- * The HTTP client for one remote MCP server: connection pool, configured headers, size limits, and memory accounting.
- * Headers of the client's request are sent only if the configuration names them.
+ * Implements the HTTP client for one remote MCP server, with connection pool, configured headers, size limits, and
+ * memory accounting. The gateway forwards only the client headers that the configuration lists.
  */
 
 import {
@@ -29,22 +29,22 @@ import { LOGIN_REQUIRED, type LoginRequired } from "../protocol/call.ts";
 export interface RemoteOptions {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** Whether the server's login challenges are relayed, because clients log in there themselves. */
+  /** Returns true if clients log in at the server themselves and the gateway relays the server's login challenges. */
   relaysLogin?(): boolean;
   readonly isConfined?: boolean | undefined;
-  /** The largest event or body. */
+  /** Limits one event or one body. */
   maxMessageBytes(): number;
-  /** The memory budget that large events and bodies are charged to. */
+  /** Accounts for the memory of large events and bodies. */
   readonly messages: ServerMessages;
 }
 
 export interface RemoteServer {
   readonly url: URL;
-  /** `host:port`. */
+  /** Has the form `host:port`. */
   readonly address: string;
-  /** Redacts the configured secrets from a string of the server. */
+  /** Redacts the configured secrets from text that the server sent. */
   shown(text: string): string;
-  /** The login that a response requires; undefined if none. */
+  /** Returns undefined unless the response requires a login. */
   loginOf(status: number, headers: HeaderList): LoginRequired | undefined;
   send(request: RemoteRequest, handler: RemoteHandler): HttpCall;
   close(): void;
@@ -52,26 +52,28 @@ export interface RemoteServer {
 
 export interface RemoteRequest {
   readonly method: "GET" | "POST" | "DELETE";
-  /** Default: the path of the configured URL. */
+  /** Defaults to the path of the configured URL. */
   readonly path?: string;
-  /** Name, value, …; they override configured headers of the same name. */
+  /** Contains alternating names and values, which override configured headers. */
   readonly headers: readonly string[];
   readonly body?: string;
-  /** The request is safe to send twice. */
+  /** Permits sending the request a second time. */
   readonly mayRepeat?: boolean;
-  /** Records sent and received data; undefined unless the request is traced. */
+  /** Records the exchange if the request is traced. */
   readonly wire?: WireTap | undefined;
 }
 
 export interface RemoteHandler {
   head(status: number, headers: HeaderList): void;
-  /** One event of an event stream. */
   event(event: SseEvent): void;
-  /** The whole body of a response that is not an event stream. */
+  /** Receives the whole body of a response that is not an event stream. */
   body(text: string): void;
-  /** Whether the receiver can take more data. */
+  /** Returns false to pause reading. */
   mayRead(): boolean;
-  /** Calls back once everything received so far is parsed. Without it, data counts as parsed at once. */
+  /**
+   * Calls back after all received data is parsed. Without this method, memory is released as soon as the data is
+   * delivered.
+   */
   afterParsing?(parsed: () => void): void;
   end(): void;
   error(reason: string): void;
@@ -115,7 +117,6 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
   };
 }
 
-/** Longer challenges are not relayed. */
 const MAX_CHALLENGE_CHARS = 4_096;
 
 function loginOf(status: number, headers: HeaderList, isRelayed: boolean): LoginRequired | undefined {
@@ -123,12 +124,12 @@ function loginOf(status: number, headers: HeaderList, isRelayed: boolean): Login
   const text = isRelayed ? headers.get("www-authenticate") : undefined;
   const challenge =
     text !== undefined && text.length <= MAX_CHALLENGE_CHARS && /^bearer\b/i.test(text) ? text : undefined;
-  // The token's scope is insufficient: the client may request another token (RFC 6750 section 3.1).
+  // The token has insufficient scope, and the client may request a token with more scope (RFC 6750 section 3.1).
   if (status === 403) return challenge?.includes("insufficient_scope") ? { status, challenge } : undefined;
   return challenge === undefined ? LOGIN_REQUIRED : { status, challenge };
 }
 
-/** Wraps a handler to record the response head, or its absence, in the trace. */
+/** Records the response head, or the missing response, in the trace. */
 function tapped(handler: RemoteHandler, wire: WireTap, address: string): RemoteHandler {
   let hasHead = false;
   return {
@@ -145,7 +146,7 @@ function tapped(handler: RemoteHandler, wire: WireTap, address: string): RemoteH
   };
 }
 
-/** Query values as written in the URL, without decoding. */
+/** Returns the query values without percent-decoding. */
 function rawValues(search: string): string[] {
   return search.split("&").map((part) => part.slice(part.indexOf("=") + 1));
 }
@@ -155,19 +156,18 @@ const REJECTED_MESSAGE: Readonly<Record<MessageRejection, string>> = {
   excess: "sent a large message while too many others waited for memory",
 };
 
-/** One request and its response while it arrives. */
 class RemoteCall implements HttpCall, HttpResponseReceiver {
   readonly #pool: HttpPool;
   readonly #request: OutgoingRequest;
   #call: HttpCall;
-  /** Whether to send the request again if the pooled connection was already closed. */
+  /** Permits one retry if the pooled connection was already closed. */
   #mayRepeat: boolean;
   readonly #handler: RemoteHandler;
   readonly #maxBytes: number;
   readonly #messages: ServerMessages;
-  /** Memory of a large message that is being received. */
+  /** Reserves memory for the large message that is being received. */
   #room: MessageReservation | undefined = undefined;
-  /** Memory of the last large message until it is parsed. */
+  /** Reserves memory for the previous large message until it is parsed. */
   #parsing: MessageReservation | undefined = undefined;
   #status = 0;
   #parser: SseParser | undefined = undefined;
@@ -207,7 +207,7 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
     this.#status = status;
     const isEvents = headers.get("content-type")?.toLowerCase().startsWith("text/event-stream") === true;
     if (isEvents && status === 200)
-      // An event may end the call while more events of the same chunk follow.
+      // An event may end the call while more events of the same chunk are pending.
       this.#parser = createSseParser((event) => {
         if (!this.isOver) this.#handler.event(event);
       }, this.#maxBytes);
@@ -223,7 +223,7 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
         if (this.#body.bytes > this.#maxBytes) throw new BodyTooLarge(this.#maxBytes);
       }
     } catch (error) {
-      // The call was aborted, so no reason is reported.
+      // The caller aborted the call, so no error is reported.
       if (this.isOver) {
         this.#room?.release();
         throw error;
@@ -259,7 +259,7 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
     return true;
   }
 
-  /** Keeps the message charged until it is parsed. The next large message is charged separately. */
+  /** The message stays charged until it is parsed, and the next large message gets a separate reservation. */
   #releaseParsed(): void {
     const room = this.#room;
     this.#room = undefined;

@@ -1,7 +1,7 @@
 /**
- * Parses the output of a server into messages. An accepted message is valid JSON-RPC without repeated keys, so later
- * readers of its parts cannot fail. A rejected message carries the reason and, where readable, the id of the call it
- * responds to, so that the call fails instead of waiting.
+ * Parses the output of a server into messages. An accepted message is valid JSON-RPC without repeated keys, so code
+ * that reads parts of it cannot fail. A rejected message contains the reason and, if readable, the id of its call, so
+ * that the call fails immediately.
  */
 
 import { finish, type Steps } from "../../base/sliced-work.ts";
@@ -19,28 +19,28 @@ const NINE = 57;
 const OPEN_ARRAY = 91;
 const OPEN_OBJECT = 123;
 
-/** Ids of a server's requests are stored and echoed. */
+/** Limits the ids of a server's requests, because the gateway stores and echoes them. */
 const MAX_ID_CHARS = 1024;
-/** A batch is split without slicing, so its size is limited. */
+/** Limits batches, because splitting a batch blocks the event loop. */
 const MAX_BATCH_CHARS = 1024 * 1024;
-/** Messages of a batch parsed per slice. */
+/** Sets how many messages of a batch are parsed per slice. */
 const BATCH_STEP = 256;
-/** An error object is parsed without slicing, so its size is limited. */
+/** Limits error objects, because parsing one blocks the event loop. */
 const MAX_ERROR_CHARS = 256 * 1024;
 
 export interface BrokenMessage {
   readonly kind: "broken";
-  /** The id of the call that it responds to; 0 if unknown. */
+  /** Identifies the call that the message responds to. The value is 0 if the call is unknown. */
   readonly wireId: number;
-  /** The id as JSON if the message is a request of the server. */
+  /** Contains the id as JSON if the message is a request from the server. */
   readonly questionId: string | undefined;
-  /** Completes "target x …". */
+  /** Completes the sentence "target x …". */
   readonly reason: string;
 }
 
 export type ParsedMessages = readonly (ServerMessage | BrokenMessage)[];
 
-/** Like `parseServerText`, in slices, so that a large text does not block other requests. */
+/** Yields between slices, so that a large message does not block the event loop. */
 export function* parseServerTextInSteps(text: string): Steps<ParsedMessages> {
   const start = skipSpace(text, 0);
   const first = text.charCodeAt(start);
@@ -49,9 +49,9 @@ export function* parseServerTextInSteps(text: string): Steps<ParsedMessages> {
   const problem = yield* jsonProblemInSteps(text, MAX_SERVER_DEPTH, top);
   const reason = problem === undefined ? undefined : `answered with invalid JSON: ${problem}`;
   const isLarge = text.length > MAX_BATCH_CHARS;
-  // The call id may follow the invalid part; it is searched for in small texts only.
+  // The id may follow the invalid JSON. Only small messages are searched for it.
   if (first === OPEN_OBJECT) return [readOne(text, reason, reason === undefined || isLarge ? top : members(text, 0))];
-  // 2025-03-26 servers may send batches. A log line may also start with a bracket.
+  // Servers that use 2025-03-26 may send batches.
   if (isLarge) return [broken("", NO_PARTS, `sent a batch of more than ${MAX_BATCH_CHARS} characters`)];
   const read: (ServerMessage | BrokenMessage)[] = [];
   for (const span of elements(text, start)) {
@@ -63,12 +63,12 @@ export function* parseServerTextInSteps(text: string): Steps<ParsedMessages> {
   return read;
 }
 
-/** The messages of a line, event, or body. Empty if the text is not JSON, such as a log line. */
+/** Parses a line, event, or body. Returns an empty list for output that is not JSON, such as a log line. */
 export function parseServerText(text: string): ParsedMessages {
   return finish(parseServerTextInSteps(text));
 }
 
-/** Fails the call that a broken message responds to, or rejects the server's request. */
+/** Fails the call that the message responds to, or rejects the server's request. */
 export function reportBroken(
   broken: BrokenMessage,
   handlers: Pick<ChannelHandlers, "failed">,
@@ -127,7 +127,6 @@ function readOne(text: string, invalid: string | undefined, top: readonly Member
   return { kind: id === undefined ? "notification" : "request", text, idStart, idEnd, method: name };
 }
 
-/** Why valid JSON is not a JSON-RPC message; undefined if it is one. */
 function formProblem(text: string, { id, method, params, result, error }: Parts): string | undefined {
   if (method !== undefined) {
     if (result !== undefined || error !== undefined) return "sent a message that is both a request and an answer";

@@ -1,6 +1,7 @@
 /**
- * The HTTP+SSE transport (2024-11-05): one event stream for all messages of the server, and an endpoint, announced on
- * that stream, that receives POSTs. The endpoint must have the same origin, so a server cannot redirect messages.
+ * Implements the HTTP+SSE transport (2024-11-05). The server sends all messages on one event stream, which also
+ * announces the endpoint for POSTs. The endpoint must have the origin of the stream, so that a server cannot redirect
+ * messages.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -13,7 +14,7 @@ import { type ParsedMessages, parseServerTextInSteps, reportBroken } from "./ser
 import type { Channel, ChannelHandlers } from "./transport.ts";
 
 const OPEN_TIMEOUT_MS = 30_000;
-/** Timeout for the server to accept a message. */
+/** Limits the time until the server accepts a POST. */
 const ACCEPT_MS = 30_000;
 const MAX_POSTS = 1_024;
 
@@ -23,7 +24,7 @@ interface Post {
   call: HttpCall | undefined;
 }
 
-/** Calls `opened` when the server has announced its endpoint. Returns a function that cancels the attempt. */
+/** Calls `opened` after the server announced its endpoint. Returns a function that cancels the attempt. */
 export function openSseChannel(
   server: RemoteServer,
   clock: Clock,
@@ -69,7 +70,7 @@ export function openSseChannel(
       if (isOver || endpoint === undefined) return;
       const headers = ["content-type", "application/json", "accept", "application/json", ...(message.headers ?? [])];
       const { wireId } = message;
-      // Calls are rejected earlier. Messages without a response are dropped.
+      // New calls are rejected before they reach the channel, so only messages without a response are dropped here.
       if (wireId === undefined && posts.size > MAX_POSTS) return;
       let status = 0;
       const failed = (reason: string): void => {
@@ -160,7 +161,7 @@ export function openSseChannel(
   return () => stop();
 }
 
-/** The endpoint's path and query; undefined if its origin differs. */
+/** Returns the path and the query, or undefined if the origin differs. */
 function resolve(endpoint: string, base: URL): string | undefined {
   try {
     const url = new URL(endpoint.trim(), base);

@@ -1,9 +1,8 @@
 /**
- * The stdio transport: a server as a child process with one JSON-RPC message per line. Lines that are not messages are
- * counted and ignored, because many programs print a greeting to stdout first.
- *
- * The child leads its own process group and never outlives the gateway: closing stdin asks it to exit, then SIGTERM and
- * SIGKILL go to the whole group. If the gateway is killed, the system closes stdin. No shell is involved.
+ * Implements the stdio transport, which runs a server as a child process with one JSON-RPC message per line. Lines that
+ * are not messages are counted and ignored, because many programs print a banner to stdout. The child leads a process
+ * group and never outlives the gateway. To stop it, the gateway closes stdin and then sends SIGTERM and SIGKILL to the
+ * whole group. If the gateway is killed, the operating system closes stdin. No shell is involved.
  */
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
@@ -35,7 +34,8 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
     ignoredLines += 1;
     if (ignoredLines > 10) return;
     const fields = { target: options.name, reason, line: shown(text).slice(0, 200) };
-    // Logged once at `info`: otherwise a server that logs to stdout, or is no MCP server, would look silent.
+    // The first line is logged at `info`, because a server that logs to stdout or does not implement MCP would
+    // otherwise appear silent.
     if (ignoredLines === 1) logger.info("ignored a line on stdout: MCP servers must log to stderr", fields);
     else logger.debug("ignored a line on stdout", fields);
   };
@@ -79,7 +79,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       });
     },
   });
-  // An async function turns exceptions into rejections, so a failing stop cannot prevent `closed`.
+  // An async function turns exceptions into rejections, so a failing stop cannot prevent the call to `closed`.
   const stop = async (): Promise<void> => {
     await child.stop();
     gone();
@@ -114,26 +114,28 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   };
 }
 
-/** Limit of queued input for a child that does not read stdin. Beyond it, calls fail instead of piling up. */
+/** Limits the queued input of a child that does not read stdin. New calls fail at the limit. */
 const MAX_QUEUED_BYTES = 4 * 1024 * 1024;
-/** Delay between closing stdin and SIGTERM, and between SIGTERM and SIGKILL. */
+/** Sets the delay between closing stdin and SIGTERM, and between SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
-/** Time to read lines left in the pipe after the child exits. A grandchild may keep the pipe open forever. */
+/**
+ * Limits the time to read the remaining output after the child exits, because a grandchild may keep the pipe open
+ * forever.
+ */
 const LAST_LINES_MS = 50;
 const PAGE_BYTES = 4096;
 
 export interface StdioProcessOptions {
-  /** For log lines. */
   readonly name: string;
   readonly cmd: string;
   readonly args: readonly string[];
   readonly cwd: string | undefined;
   readonly env: Readonly<Record<string, string>>;
-  /** Secrets passed to the child. They are redacted from logs and error messages. */
+  /** The values of these secrets are redacted from logs and error messages. */
   readonly secrets: readonly string[];
   readonly maxLineBytes: number;
   readonly maxWriteBytes: number;
-  /** The memory budget that long lines are charged to. */
+  /** Accounts for the memory of long lines. */
   readonly messages: ServerMessages;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -141,20 +143,21 @@ export interface StdioProcessOptions {
 
 export interface StdioHandlers {
   line(text: string): void;
-  /** Calls back once all lines received so far are parsed. Without it, lines count as parsed at once. */
+  /**
+   * Calls back after all received lines are parsed. Without this method, memory is released as soon as a line is
+   * delivered.
+   */
   afterParsing?(parsed: () => void): void;
-  /** Called once, at the end of all output. `reason` completes the sentence "the process …". */
+  /** Called once after all output. `reason` completes the sentence "the process …". */
   exited(reason: string): void;
 }
 
-/** Starts, reads, writes, and stops one child process. */
 export class StdioProcess {
   readonly #options: StdioProcessOptions;
   readonly #handlers: StdioHandlers;
   readonly #splitter: LineSplitter;
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable> | undefined;
   #stderr: StderrTail | undefined = undefined;
-  /** Memory of a long line that is being received. */
   #room: MessageReservation | undefined = undefined;
   #parsing: MessageReservation | undefined = undefined;
   #isPaused = false;
@@ -181,11 +184,11 @@ export class StdioProcess {
         env: { ...options.env },
         stdio: ["pipe", "pipe", "pipe"],
         shell: false,
-        // A separate process group, so that signals reach everything the child starts.
+        // Signals to a separate process group also reach the processes that the child starts.
         detached: process.platform !== "win32",
         windowsHide: true,
       });
-      // If the process is out of file descriptors (EMFILE), spawn returns no streams and emits an error later.
+      // If the gateway is out of file descriptors (EMFILE), `spawn` returns no streams and emits an error later.
       const hasStreams = (child.stdout as Readable | undefined) !== undefined;
       this.#child = hasStreams ? child : undefined;
       if (child.pid !== undefined) this.#unlist = listChild(child.pid);
@@ -205,7 +208,6 @@ export class StdioProcess {
     return this.#isOver;
   }
 
-  /** The child reads slower than the gateway writes, and the queue has reached its limit. */
   get isOverloaded(): boolean {
     return this.#queuedBytes > MAX_QUEUED_BYTES;
   }
@@ -215,12 +217,13 @@ export class StdioProcess {
   }
 
   /**
-   * Writes the first line of an event-loop turn at once and the others in one batch, which takes 2.3 times less CPU
-   * under load. With `isAlone` no other line is expected, so no batch is started.
+   * Writes the first line of an event-loop iteration immediately and the others as one batch, which takes 2.3 times
+   * less CPU under load. `isAlone` means that no other line is expected, so no batch is started.
    */
   write(line: string, isAlone = false): void {
     if (this.#isOver) return;
-    // Calls are rejected earlier. This stops a child that keeps sending requests without reading the responses.
+    // New calls are rejected at a lower limit. This limit stops a child that keeps sending requests without reading the
+    // responses.
     if (this.#queuedBytes > 2 * MAX_QUEUED_BYTES + this.#options.maxWriteBytes) {
       this.kill("was stopped because it does not read its input");
       return;
@@ -235,7 +238,7 @@ export class StdioProcess {
     setImmediate(this.#flush);
   }
 
-  /** Stops reading the child's output. The child blocks once the pipe is full. */
+  /** Stops reading the child's output. The child blocks when the pipe is full. */
   pause(): void {
     this.#isPaused = true;
     this.#child?.stdout.pause();
@@ -250,7 +253,7 @@ export class StdioProcess {
     return this.#stderr?.lines() ?? [];
   }
 
-  /** Resident memory of the child; undefined if `/proc` is not available. */
+  /** Returns the resident memory of the child, or undefined if `/proc` is not available. */
   memoryBytes(): number | undefined {
     if (this.pid === undefined || this.#isGone) return undefined;
     try {
@@ -261,7 +264,7 @@ export class StdioProcess {
     }
   }
 
-  /** Closes stdin, then escalates to signals. Resolves when the whole process group is gone. */
+  /** Closes stdin and then escalates to signals. Resolves when the whole process group is gone. */
   stop(): Promise<void> {
     if (this.#isGone) return Promise.resolve();
     const gone = new Promise<void>((resolve) => {
@@ -279,14 +282,13 @@ export class StdioProcess {
     return gone;
   }
 
-  /** Kills a misbehaving child at once. */
   kill(reason: string): void {
     this.#signal("SIGKILL");
     this.#over(reason);
   }
 
   #listen(child: ChildProcessByStdio<Writable, Readable, Readable>): void {
-    // A defect in the gateway ends this child only, not the others.
+    // A defect in the gateway stops only this child.
     const giveUp = (): void => this.kill("was stopped because its output could not be handled");
     const received = (chunk: Buffer): boolean => {
       contain(() => {
@@ -307,14 +309,14 @@ export class StdioProcess {
         this.#stderr.push(chunk);
       }, giveUp),
     );
-    // Writes fail if the child is gone. The exit event reports the reason.
+    // Writes fail after the child exits. The exit event reports the reason.
     child.stdin.on("error", ignore);
     child.stdout.on("error", ignore);
     child.stderr.on("error", ignore);
     child.once("error", (error) => {
       if (child.pid === undefined) this.#over(this.#startFailure(error));
     });
-    // An exception here would keep Node from emitting `close`.
+    // An exception in this listener would prevent Node from emitting `close`.
     child.once("exit", (code, signal) =>
       contain(() => {
         this.#exitReason = signal === null ? `exited with code ${code}` : `was terminated by ${signal}`;
@@ -325,7 +327,7 @@ export class StdioProcess {
     child.once("close", () => this.#over(this.#exitReason ?? "closed its streams"));
   }
 
-  /** Charges a long line to the memory budget, and pauses reading while the budget is exhausted. */
+  /** Pauses reading while the memory budget is exhausted. */
   #charge(heldBytes: number): void {
     if (this.#isOver) return;
     if (heldBytes <= SMALL_MESSAGE_BYTES) {
@@ -336,7 +338,7 @@ export class StdioProcess {
       resume: () => {
         if (!this.#isPaused && !this.#isOver) this.#child?.stdout.resume();
       },
-      // The next message starts after the rest of this line, so the line cannot be skipped without reading it.
+      // The next message starts after this line, so the gateway cannot skip the line without reading it.
       reject: (cause) =>
         this.kill(
           cause === "stalled"
@@ -376,17 +378,17 @@ export class StdioProcess {
       const last = this.#stderr?.likelyCause();
       if (last !== undefined) fullReason = `${reason}: ${last.slice(0, 200)}`;
     }, ignore);
-    // A grandchild may hold the other ends open forever, so the gateway closes its own.
+    // A grandchild may keep its ends of the pipes open forever, so the gateway closes its own ends.
     this.#child?.stdout.destroy();
     this.#child?.stderr.destroy();
     if (this.pid === undefined) this.#gone();
     this.#handlers.exited(fullReason);
   }
 
-  /** Terminates the rest of the process group after its leader exited. */
+  /** Terminates the remaining processes of the group after the leader exited. */
   #sweepGroup(): void {
     this.#timer?.cancel();
-    // After SIGKILL nothing is left to do; remaining entries are zombies that the system reaps.
+    // After SIGKILL, the remaining processes are zombies that the operating system reaps.
     if (this.#wasKilled || !this.#signal("SIGTERM")) {
       this.#gone();
       return;
@@ -427,7 +429,8 @@ export class StdioProcess {
 }
 
 /**
- * A hint on how to fix a failed start. ENOENT means a missing program, a missing folder, or a command line in `cmd`.
+ * Returns a hint on how to fix a failed start. ENOENT means a missing program, a missing working directory, or
+ * arguments in `cmd`.
  */
 function startHint(code: string | undefined, cmd: string, cwd: string | undefined): string {
   if (code === "EACCES") return ": it is not executable";
@@ -453,7 +456,7 @@ export class LineTooLong extends ExpectedError {
 }
 
 /**
- * Splits a byte stream into lines. It holds one incomplete line at most, up to a limit, and copies the bytes it keeps.
+ * Splits a byte stream into lines. It copies the bytes of the incomplete line, because the caller reuses the buffer.
  */
 export class LineSplitter {
   readonly #onLine: (line: string) => void;
@@ -465,18 +468,20 @@ export class LineSplitter {
     this.#maxBytes = maxBytes;
   }
 
-  /** Bytes of the incomplete line. */
   get heldBytes(): number {
     return this.#held?.bytes ?? 0;
   }
 
-  /** Delivers complete, non-empty lines without their line ends. Throws LineTooLong after delivering earlier lines. */
+  /**
+   * Delivers non-empty lines without line endings. If a line is too long, the lines before it are delivered before
+   * `LineTooLong` is thrown.
+   */
   push(chunk: Buffer): void {
     const lines: string[] = [];
     try {
       this.#split(chunk, lines);
     } finally {
-      // Delivered last, because a receiver may cause another read into the same buffer.
+      // A receiver may trigger another read into the same buffer, so lines are delivered after the chunk is processed.
       for (const line of lines) this.#onLine(line);
     }
   }
@@ -510,7 +515,7 @@ export class LineSplitter {
   #hold(bytes: Buffer): void {
     this.#held ??= new TextPieces();
     this.#held.add(bytes);
-    // A trailing CR may be half of a CRLF and does not count.
+    // A trailing CR may be half of a CRLF, so it is not counted.
     const isOver = this.#held.bytes > this.#maxBytes + (bytes[bytes.length - 1] === CR ? 1 : 0);
     if (isOver) throw new LineTooLong(this.#maxBytes);
   }
@@ -518,15 +523,17 @@ export class LineSplitter {
 
 const KEPT_LINES = 20;
 const MAX_LINE_CHARS = 1024;
-/** Enough for one stack trace per second; more counts as a flood. */
+/** Leaves room for one stack trace per second. */
 const LOGGED_LINES_PER_SECOND = 50;
-/** Lines that Node and npm print below the cause of a crash: stack frames, closing brackets, versions, log paths. */
+/**
+ * Matches lines that Node and npm print below the cause of a crash, such as stack frames, closing brackets, versions,
+ * and log paths.
+ */
 const NOISE = /^(?:\s+at |[\s\])},]*$|Node\.js v\d|npm (?:error|ERR!) A complete log of this run)/;
 const CAUSE =
   /(?:Error|Exception)(?: \[\w+\])?:|\berror:|\bfatal\b|\bcannot\b|\bcould not\b|\bnot found\b|\bmissing\b|\brequired\b|\bdenied\b/i;
 
 export interface StderrTailOptions {
-  /** For log lines. */
   readonly name: string;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -558,12 +565,12 @@ export class StderrTail {
     for (const part of parts) this.#line(part);
   }
 
-  /** The last lines, oldest first, including an unfinished one. */
+  /** Returns the last lines, oldest first, including an incomplete line. */
   lines(): string[] {
     return this.#partial.trim() === "" ? [...this.#lines] : [...this.#lines, this.#redacted(this.#partial)];
   }
 
-  /** The line that most likely explains why the child ended, which is seldom the last one. */
+  /** Returns the line that most likely explains why the child exited, which is seldom the last one. */
   likelyCause(): string | undefined {
     const lines = this.lines().filter((line) => !NOISE.test(line));
     return lines.findLast((line) => CAUSE.test(line)) ?? lines.at(-1);
@@ -625,13 +632,12 @@ const ALLOWED = new Set([
 
 const ALLOWED_PREFIXES = ["LC_", "XDG_", "NPM_CONFIG_", "UV_", "PIP_"];
 
-/** Registry credentials of package managers. The operator passes them explicitly with `env`. */
+/** Matches registry credentials of package managers. The operator must pass them explicitly with `env`. */
 const CREDENTIAL = /AUTH|TOKEN|PASSWORD|PASSWD|SECRET|USERNAME$/;
 
-/** Names of inherited variables whose values are redacted from the child's output. */
+/** Matches inherited variables whose values are redacted from the child's output. */
 const LIKELY_SECRET = /KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH/;
 
-/** Values to redact from the child's output: all configured variables, and inherited ones that look secret. */
 export function childSecrets(
   own: Environment,
   options: { readonly env: Readonly<Record<string, string>>; readonly inheritEnv: boolean },
@@ -641,8 +647,8 @@ export function childSecrets(
 }
 
 /**
- * The child's environment: an allowlist of the gateway's variables plus the configured ones. The child is foreign code,
- * so it gets what `npx`, `uvx` and most programs need to run, and no keys or tokens of the gateway.
+ * Builds the child's environment from an allowlist of the gateway's variables and the configured ones. The child is
+ * untrusted code, so it receives what `npx`, `uvx`, and most programs need, but no credentials of the gateway.
  */
 export function childEnvironment(
   own: Environment,

@@ -1,6 +1,6 @@
 /**
- * The contract of all transports: a channel carries whole JSON-RPC messages to one instance of a server and back.
- * Transports do not interpret the messages.
+ * Defines the contract of all transports. A channel carries whole JSON-RPC messages to and from one server instance and
+ * does not interpret them.
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { LoginRequired } from "../protocol/call.ts";
@@ -9,45 +9,42 @@ import type { McpProtocol } from "../protocol/protocol-version.ts";
 
 export interface Outgoing {
   readonly text: string;
-  /** The gateway's id, if the message is a request. */
+  /** Contains the id that the gateway assigned if the message is a request. */
   readonly wireId?: number;
-  /** Repeated in an HTTP header (2026-07-28). */
   readonly method?: string;
-  /** Additional HTTP headers: name, value, … */
+  /** Contains alternating names and values of additional HTTP headers. */
   readonly headers?: readonly string[];
-  /** Records sent and received data; undefined unless the request is traced. */
+  /** Records the exchange if the request is traced. */
   readonly wire?: WireTap | undefined;
-  /** No other request is in flight on this connection. */
+  /** Indicates that no other request is in flight on this connection. */
   readonly isAlone?: boolean;
 }
 
 export interface Channel {
-  /** For the trace and the log: `stdio:<name>` or `host:port`. */
+  /** Identifies the channel in traces and logs as `stdio:<name>` or `host:port`. */
   readonly address: string;
-  /** The send queue has reached its limit, so new calls should be rejected. */
+  /** Indicates that the send queue is full and the caller must reject new calls. */
   readonly isOverloaded: boolean;
-  /** Sets the negotiated protocol version, which HTTP repeats in headers. */
+  /** Sets the negotiated version, which HTTP repeats in headers. */
   setProtocol(protocol: McpProtocol, version: string): void;
   send(message: Outgoing): void;
-  /** The response to this request is no longer needed. */
+  /** Releases the resources of a request whose response is no longer needed. */
   abandon(wireId: number): void;
   pause(): void;
   resume(): void;
-  /** Resolves when all resources are released. Handlers are not called after `close`. */
+  /** Resolves when all resources are released. No handler is called after `close`. */
   close(): Promise<void>;
-  /** For the admin interface. */
+  /** Returns the state that the admin interface shows. */
   detail(): Record<string, unknown>;
-  /** The last stderr lines of a child process. */
   stderrTail?(): readonly string[];
 }
 
 export interface ChannelHandlers {
-  /** `about` is the id of the request whose stream carried the message, if the transport has a stream per request. */
+  /** `about` is the id of the request whose stream carried the message, for transports with one stream per request. */
   message(message: ServerMessage, about: number | undefined): void;
-  /** A request failed. The channel itself stays usable. */
+  /** Reports a failed request. The channel stays usable. */
   failed(wireId: number, reason: string, error?: LoginRequired): void;
-  /** The server dropped the session. It did not process the given request, if any. */
+  /** Reports that the server dropped the session. The server did not process the given request. */
   expired(wireId: number | undefined): void;
-  /** The channel ended. */
   closed(reason: string): void;
 }
