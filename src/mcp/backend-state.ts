@@ -1,6 +1,6 @@
 /**
- * The services and the current configuration of one MCP backend. The hub replaces the configuration on a reload;
- * everything else reads it at the moment of use, so that a change applies at once.
+ * Holds the services and the current configuration of one MCP backend. The hub replaces the configuration on a reload,
+ * and other code reads it at the moment of use, so that a change applies immediately.
  */
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget } from "../base/memory-budget.ts";
@@ -24,7 +24,7 @@ export interface BackendServices {
   readonly tasks: Tasks;
   readonly memory: MemoryBudget;
   readonly tls: TlsOptions | undefined;
-  /** The configuration comes from a Kubernetes resource, which must not start processes or read files. */
+  /** Restricts a configuration from a Kubernetes resource, which must not start processes or read files. */
   readonly isConfined?: boolean | undefined;
   readonly environment: Environment;
   readonly store: Store;
@@ -32,11 +32,12 @@ export interface BackendServices {
   readonly fetch: Fetch;
 }
 
-/** The compiled parts of a configuration, by target name. */
 export interface CompiledTargets {
   readonly toolSettings: ToolSettingsByTarget;
   readonly logins: ReadonlyMap<string, ServerLogin>;
-  /** Clients log in at the only server themselves, so its login challenges are passed to them. */
+  /**
+   * Indicates that clients log in at the only server themselves, so the gateway relays the server's login challenges.
+   */
   readonly relaysLogin: boolean;
 }
 
@@ -58,7 +59,7 @@ export class BackendState {
     this.names = namesFor(config);
   }
 
-  /** Whether any target may receive headers of the client's requests. */
+  /** Only targets without `stdio` can receive headers of the client's requests. */
   get wantsHeaders(): boolean {
     return this.targets.some(({ config }) => config.stdio === undefined);
   }

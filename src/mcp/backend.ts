@@ -1,6 +1,6 @@
 /**
- * The `mcp` backend: MCP servers behind one endpoint, for clients of all protocol versions. It parses the request,
- * finds or opens its session, and runs it.
+ * Implements the `mcp` backend, which serves MCP servers behind one endpoint to clients of all protocol versions. It
+ * parses the request, finds or opens the session, and runs the request.
  */
 import { nextTurn, SLICED_BYTES } from "../base/sliced-work.ts";
 import {
@@ -59,13 +59,15 @@ import { KEEP_ALIVE_MS } from "./session/event-stream.ts";
 import type { Session } from "./session/session.ts";
 import { inspectTargets, withheldOf } from "./tools/inspect-tools.ts";
 
-/** No timeout per request, because connections to servers apply `requestTimeout` (300 s by default). */
+/**
+ * The value 0 disables the timeout per request, because connections to servers apply `requestTimeout` (300 s by
+ * default).
+ */
 const DEFAULT_TIMEOUT_MS = 0;
 
-/** The default paths: the endpoint, and the event stream of the HTTP+SSE transport. */
 const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
 
-/** Actions that send no request to a server. */
+/** These actions send no request to a server. */
 const OWN_ACTIONS: ReadonlySet<ClientAction["kind"]> = new Set([
   "listen",
   "delete",
@@ -165,7 +167,8 @@ function createBackend(
   }
 
   /**
-   * Parses a large message in a separate event-loop turn, because decoding its bytes has already used time in this one.
+   * Parses a large message in a separate event-loop iteration, because decoding its bytes has already used time in this
+   * one.
    */
   function whenDue(exchange: Exchange, text: string): undefined | Promise<void> {
     return text.length > SLICED_BYTES ? nextTurn().then(() => understand(exchange, text)) : understand(exchange, text);
@@ -174,7 +177,7 @@ function createBackend(
   function understand(exchange: Exchange, text: string): undefined | Promise<void> {
     const parsed = readMessages(exchange, text);
     if (exchange.mcp.access !== undefined || exchange.mcp.isJudged) checkNotifications(parsed);
-    // Header checks use the message that the client sent; everything else uses the tool that is called.
+    // Header checks use the message that the client sent. All other code uses the tool that is called.
     note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
     const toAction = (): ClientAction => {
       const action = checkRetained(actionOf(exchange, parsed), config.maxInitializeBytes);
@@ -189,7 +192,6 @@ function createBackend(
     return undefined;
   }
 
-  /** Prepares a GET or DELETE. */
   function understandOther(exchange: Exchange): undefined | Promise<void> {
     const { request } = exchange;
     note(exchange, undefined);
@@ -302,7 +304,7 @@ export class PreparedActions {
   }
 }
 
-/** Replaces calls of `call_tool` with the calls that their arguments name (`toolMode: search`). */
+/** Replaces calls of `call_tool` with the calls that their arguments describe (`toolMode: search`). */
 export function unwrappedAction(action: ClientAction): ClientAction {
   switch (action.kind) {
     case "requests":
@@ -316,7 +318,7 @@ export function unwrappedAction(action: ClientAction): ClientAction {
   }
 }
 
-/** Tolerance for clock skew after the expiry of a token. */
+/** Allows for clock skew after the expiry of a token. */
 const TOLERANCE_MS = 60_000;
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
@@ -387,7 +389,7 @@ function empty(call: ResponseReceiver, status: number): BackendRun {
   return NO_RUN;
 }
 
-/** The remaining lifetime of the request's token; undefined without one. */
+/** Returns the remaining lifetime of the request's token, or undefined without a token. */
 function tokenLifeMs({ facts, startedAt }: Exchange): number | undefined {
   const exp = facts.jwt?.exp;
   return typeof exp === "number" ? exp * 1000 + TOLERANCE_MS - startedAt : undefined;
@@ -410,7 +412,7 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
   503: "overloaded",
 };
 
-/** Converts a RequestRejection to a reply. Rethrows other errors. */
+/** Converts a `RequestRejection` into a reply and rethrows other errors. */
 export function asReply(exchange: Exchange, error: unknown, relay: LoginRelay | undefined): Reply {
   if (!(error instanceof RequestRejection)) throw error;
   const challenge = error.reply.headers.get("www-authenticate");

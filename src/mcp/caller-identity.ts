@@ -1,7 +1,6 @@
 /**
- * Sends the caller's identity to remote servers (`targets[].mcp.identity`): prepares the headers of one request for
- * each server. Only the token that authenticated this request is forwarded or exchanged. Without one, or if the
- * exchange fails, the server gets no identity.
+ * Sends the caller's identity to remote servers (`targets[].mcp.identity`). Only the token that authenticated the
+ * request is forwarded or exchanged. Without such a token, or if the exchange fails, the server receives no identity.
  */
 import type { Expression } from "../cel/expression.ts";
 import type { BackendEnv } from "../core/backend.ts";
@@ -22,11 +21,13 @@ interface CompiledIdentity {
 }
 
 export interface CallerIdentity {
-  /** Attaches the identity headers. Rejects with a `RequestRejection` if this fails for the only server. */
+  /**
+   * Attaches the identity headers. Rejects with a `RequestRejection` if the token exchange fails for the only server.
+   */
   attach(exchange: Exchange): Promise<void>;
 }
 
-/** Undefined if no target uses `identity`. Throws an Error if the route has no authentication. */
+/** Returns undefined if no target uses `identity`. Throws an Error if the route has no authentication. */
 export function callerIdentity(config: McpConfig, env: BackendEnv): CallerIdentity | undefined {
   const identities = config.targets.flatMap(({ name, mcp }): CompiledIdentity[] => {
     const identity = mcp?.identity;
@@ -99,7 +100,7 @@ interface CallersToken {
   readonly untilMs: number;
 }
 
-/** The token whose claims were verified. Another credential of the same request may be an API key. */
+/** Returns the token whose claims were verified. Another credential of the same request may be an API key. */
 function callersToken({ credentials: { presented: credential }, facts }: Exchange): CallersToken | undefined {
   const claims = facts.jwt;
   const text = credential?.value.replace(/^\S+\s+/, "");

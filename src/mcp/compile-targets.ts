@@ -1,6 +1,6 @@
 /**
- * Compiles the targets of an MCP backend: tool settings with the lock file, result guards, paths, OpenAPI descriptions,
- * and logins.
+ * Compiles the targets of an MCP backend, including tool settings with the lock file, result guards, paths, OpenAPI
+ * descriptions, and logins.
  */
 
 import { createHash } from "node:crypto";
@@ -48,7 +48,7 @@ export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv):
   return toolSettings;
 }
 
-/** Uses the guards of LLM responses. Guards that reject come first. */
+/** Uses the guards of LLM responses. Guards that reject run first. */
 export function resultGuardOf(configs: readonly ResultGuardConfig[] = []): ResultGuard | undefined {
   if (configs.length === 0) return undefined;
   const guards = compiledGuards(configs);
@@ -96,7 +96,7 @@ function readLocks(path: string, env: BackendEnv): (target: string) => ToolLock 
   }
 }
 
-/** The lock file is written by a running gateway, so the first one must run without `toolsLock`. */
+/** A running gateway writes the lock file, so the first run must not have `toolsLock`. */
 function lockText(path: string, env: BackendEnv): string {
   try {
     return env.readFile(path, MAX_LOCK_BYTES);
@@ -107,7 +107,7 @@ function lockText(path: string, env: BackendEnv): string {
   }
 }
 
-/** The largest OpenAPI description in a file. */
+/** Limits the size of an OpenAPI description file. */
 const MAX_DESCRIPTION_FILE_BYTES = 16 * 1024 * 1024;
 
 export function withResolvedPath(target: McpConfig["targets"][number], env: BackendEnv): McpConfig["targets"][number] {
@@ -121,7 +121,7 @@ export function withResolvedPath(target: McpConfig["targets"][number], env: Back
     : target;
 }
 
-/** Reads a description file while the configuration loads, so that an invalid one fails the load. */
+/** Reads a description file while the configuration loads, so that an invalid file fails the load. */
 function withDescription(config: OpenApiConfig, env: BackendEnv): OpenApiConfig {
   if (config.file === undefined) return config;
   const text = env.readFile(config.file, MAX_DESCRIPTION_FILE_BYTES);
@@ -136,7 +136,7 @@ function withDescription(config: OpenApiConfig, env: BackendEnv): OpenApiConfig 
 
 const MIN_KEY_CHARS = 32;
 
-/** The logins of targets with `oauth`, by target name. Throws an Error if a required setting is missing. */
+/** Returns the logins of targets with `oauth` by target name. Throws an Error if a required setting is missing. */
 export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<string, ServerLogin> {
   const logins = new Map<string, ServerLogin>();
   const targets = config.targets.filter(({ mcp }) => mcp?.oauth !== undefined);

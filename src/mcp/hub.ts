@@ -1,6 +1,6 @@
 /**
- * The long-lived part of one MCP backend: its targets, sessions and processes. It survives reloads: the configuration
- * is replaced in place, and sessions continue with the current targets.
+ * Holds the long-lived resources of one MCP backend, which are its targets, sessions, and processes. The hub survives
+ * reloads. A reload replaces the configuration in place, and sessions continue with the current targets.
  */
 
 import { createIdSource } from "../base/ids.ts";
@@ -34,7 +34,6 @@ import type { Inspection } from "./tools/inspect-tools.ts";
 export class Hub {
   readonly name: string;
   readonly #state: BackendState;
-  /** Called after the hub has closed. */
   closed: (() => void) | undefined = undefined;
   readonly sessions: SessionStore;
   readonly resumption: SessionResumption;
@@ -42,11 +41,10 @@ export class Hub {
   readonly #task: Task;
   readonly #services: BackendServices;
   readonly #drain: UpstreamDrain;
-  /** Targets of earlier configurations that are still in use. */
+  /** Contains targets of earlier configurations that are still in use. */
   #removedTargets: Target[] = [];
   readonly #ids = createIdSource();
   readonly #routers: RouterFactory;
-  /** Client headers that any target forwards. */
   #forwarded: readonly string[];
   #isClosed = false;
 
@@ -109,7 +107,8 @@ export class Hub {
   }
 
   /**
-   * Applies a new configuration. Sessions and processes with an unchanged definition continue, and calls are completed.
+   * Applies a new configuration. Sessions and processes with an unchanged definition continue, and running calls
+   * complete.
    */
   configure(
     config: McpConfig,
@@ -139,19 +138,19 @@ export class Hub {
     if (this.#drain.isEmpty) this.#closeRemovedTargets();
   }
 
-  /** Applies a configuration that is now in effect, and starts spare processes. */
+  /** Applies a configuration that is now in effect and starts spare processes. */
   serve(config: McpConfig, compiled: CompiledTargets, tls: TlsOptions | undefined): void {
     this.configure(config, compiled, tls);
     for (const target of this.targets) target.warmUp();
   }
 
-  /** Frees a process slot: ends a spare process first, or a session with a running process. */
+  /** Frees a process slot by stopping a spare process or ending a session with a running process. */
   #makeRoom(client: string | undefined, isOwn: boolean): boolean {
     if (client !== undefined && isOwn) return this.sessions.makeRoomWithin(client, ownsProcess);
     return this.targets.some((target) => target.dropSpare()) || this.sessions.makeRoom(ownsProcess, client);
   }
 
-  /** The client of a request, for session limits. */
+  /** Identifies the client of a request for session limits. */
   clientOf(exchange: Exchange): SessionClient {
     const headerBytes = this.wantsHeaders ? exchange.request.headers.chars : 0;
     return { client: exchange.client, owner: ownerOf(exchange), headerBytes };
@@ -190,7 +189,6 @@ export class Hub {
     return session.openStream(sink, endpointOf(exchange.request, session));
   }
 
-  /** Starts the servers of a client of the HTTP+SSE transport. */
   initializeStream(
     session: Session,
     request: ClientRequest,
@@ -201,7 +199,7 @@ export class Hub {
     session.openOnStream(this.#routers.legacy(session, request, headers), request, report, wire);
   }
 
-  /** Serves a modern request. Throws `overloaded`. */
+  /** Throws `overloaded`. */
   serveModern(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     return runSessionless(
       this.#group(request, exchange),
@@ -228,7 +226,7 @@ export class Hub {
     return { report, sessions: this.sessions, nowMs: () => this.#services.clock.monotonicMs() };
   }
 
-  /** Access to the servers' tools outside of any session. */
+  /** Provides access to the servers' tools outside of a session. */
   inspection(): Inspection {
     return {
       targets: this.targets,
@@ -289,8 +287,8 @@ export class Hub {
   }
 
   /**
-   * Requests with the same credential share a group; without a credential, requests from the same address do. A legacy
-   * server is initialized with the client's name and capabilities, so these are then part of the key too.
+   * Requests with the same credential share a group. Without a credential, requests from the same address share one. A
+   * legacy server is initialized with the client's name and capabilities, so these are then also part of the key.
    */
   #group(request: ClientRequest, exchange: Exchange): ClientGroup {
     const owner = clientGroupOwner(exchange, this.#forwarded);
@@ -308,7 +306,6 @@ export class Hub {
   }
 }
 
-/** Client headers that any target forwards. */
 export function forwardedBy({ targets }: McpConfig): readonly string[] {
   return targets.flatMap(({ mcp, sse, openapi }) => (mcp ?? sse ?? openapi)?.forwardHeaders ?? []);
 }
@@ -328,7 +325,7 @@ export function storeSettings(config: McpConfig) {
   return { maxSessions, maxSessionsPerClient, sessionIdleTtlMs: sessionIdleTtl, parkAfterMs: parkAfter };
 }
 
-/** The failures for the backend's `detail()`, because a session that failed to open has no task of its own. */
+/** Adds the failures to the backend's `detail()`, because a session that failed to open has no task. */
 export function failuresOf(targets: readonly Target[]): Record<string, unknown> {
   const failures = targets.flatMap(({ name, failures: of }) => {
     const last = of.last();

@@ -1,8 +1,8 @@
 /**
  * Relays the login of a remote server behind a route without authentication, where clients log in themselves. Clients
- * compare addresses with the one that they called, so the metadata documents contain the gateway's address. Authorize
- * and token requests pass through the gateway only to restore the server's own resource, because tokens are issued for
- * the server. The gateway stores nothing.
+ * compare URLs with the one that they called, so the metadata documents contain the gateway's address. Authorize and
+ * token requests pass through the gateway only to restore the server's resource, because tokens are issued for the
+ * server. The gateway stores nothing.
  */
 
 import type { Duplex } from "node:stream";
@@ -26,7 +26,7 @@ import { confinedFetch, discoverLogin, type LoginDocuments } from "./logins/oaut
 import type { McpConfig } from "./server-side/target-config.ts";
 
 const DOCUMENTS_MS = 600_000;
-/** How long a failed discovery is cached. */
+/** Limits how long a failed discovery is cached. */
 const FAILURE_MS = 10_000;
 const TOKEN_MS = 15_000;
 const MAX_RELAYED_FORM_BYTES = 64 * 1024;
@@ -35,16 +35,17 @@ const FORM = "application/x-www-form-urlencoded";
 /** The documents are public, clients may run in browsers, and the content depends on the address of the request. */
 const ANY_ORIGIN = { "access-control-allow-origin": "*", "cache-control": "no-store" };
 /**
- * Members of a token response (RFC 6749 section 5). Others are removed, in case the endpoint is another kind of page.
+ * Lists the members of a token response (RFC 6749 section 5). Others are removed, in case the endpoint is not a token
+ * endpoint.
  */
 const TOKEN_MEMBERS = [
   ...["access_token", "token_type", "expires_in", "refresh_token", "scope", "id_token"],
   ...["error", "error_description", "error_uri"],
 ];
-/** Members that refer to the authorization server's own address, or sign values that are changed here. */
+/** These members refer to the authorization server's address or sign values that are changed here. */
 const NOT_PASSED_ON = ["signed_metadata", "authorization_response_iss_parameter_supported"];
 
-/** The URL of the server whose logins are relayed; undefined if there is none. */
+/** Returns the URL of the server whose logins are relayed. */
 function relayedServer({ targets }: McpConfig): string | undefined {
   const [target] = targets;
   if (targets.length !== 1 || target?.mcp === undefined || target.mcp.oauth !== undefined) return undefined;
@@ -52,13 +53,13 @@ function relayedServer({ targets }: McpConfig): string | undefined {
   return forwardHeaders.includes("authorization") && !Object.hasOwn(headers, "authorization") ? url : undefined;
 }
 
-/** The paths of the documents, for a route with these paths. */
+/** Returns the paths of the metadata documents for a route with these paths. */
 export function relayPaths(config: McpConfig, paths: readonly string[]): readonly ExtraMatch[] {
   if (relayedServer(config) === undefined) return [];
   return [...endpointsOf(suffixesOf(paths))].map(([exact, { isShared }]) => ({ exact, isShared }));
 }
 
-/** Undefined if clients do not log in at the server themselves. */
+/** Returns undefined if clients do not log in at the server themselves. */
 export function loginRelay(config: McpConfig, env: BackendEnv): LoginRelay | undefined {
   const url = env.readsCredential === false ? relayedServer(config) : undefined;
   if (url === undefined) return undefined;
@@ -84,13 +85,13 @@ export class LoginRelay {
     this.#endpoints = endpointsOf(this.#suffixes);
   }
 
-  /** Responds to a request at one of the login paths; undefined for other paths. */
+  /** Returns undefined if the path is not a login path. */
   answer(exchange: Exchange): Promise<Reply> | undefined {
     const endpoint = this.#endpoints.get(exchange.originalPath);
     return endpoint && this.#answer(endpoint, exchange);
   }
 
-  /** Rewrites a challenge of the server to refer to the gateway's document. */
+  /** Changes a server's challenge to refer to the gateway's metadata document. */
   challenge(text: string, exchange: Exchange): string {
     const path = exchange.originalPath;
     const suffix = this.#suffixes.find((one) => path === one || path.startsWith(`${one}/`)) ?? "";
@@ -149,7 +150,7 @@ export class LoginRelay {
     return { ...jsonReply(answer.status, body, ANY_ORIGIN), confidential: true };
   }
 
-  /** The documents of the server, cached for all clients. */
+  /** Caches the documents of the server for all clients. */
   #discovered(listener: string): Promise<LoginDocuments> {
     const nowMs = this.#env.clock.monotonicMs();
     if (this.#documents && this.#documents.untilMs > nowMs) return this.#documents.found;
@@ -210,7 +211,7 @@ function authorize({ server }: LoginDocuments, exchange: Exchange): Reply {
   return emptyReply(302, { location, "cache-control": "no-store", "referrer-policy": "no-referrer" });
 }
 
-/** Replaces `resource` with the server's own. Throws if another parameter is repeated. */
+/** Replaces `resource` with the server's resource. Throws if another parameter is repeated. */
 function withResource(form: string, resource: string): string {
   const pairs = parseForm(form);
   const others = pairs.filter(({ name }) => name.toLowerCase() !== "resource");

@@ -21,7 +21,7 @@ export interface ReportEnv {
   names(): Names;
 }
 
-/** A class instead of an object literal with getters, because V8 retains the scope of those until a full collection. */
+/** A class is used because V8 retains the scope of object literals with getters until a full collection. */
 export class RequestReport implements CallReport {
   readonly #env: ReportEnv;
   readonly #exchange: Exchange;
@@ -100,7 +100,6 @@ export function factsOf(message: ClientMessage | undefined, sessionId: string | 
   return facts;
 }
 
-/** The tool call that these attributes describe, with its arguments. */
 export function calledTool(message: ClientMessage | undefined, { tool }: McpFacts): CalledTool | undefined {
   if (tool === undefined || message?.kind !== "request") return undefined;
   return { facts: tool, args: message.params.arguments };

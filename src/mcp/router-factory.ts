@@ -1,7 +1,6 @@
 /**
- * Creates the router of a session or client group over the current targets of one backend. Each target gets a
- * connection of its own, or the shared connection if the target is `shared`, wrapped with its login and its tool
- * settings.
+ * Creates the router of a session or client group over the current targets of one backend. Each target gets a separate
+ * connection, or the shared connection if the target is `shared`, wrapped with its login and its tool settings.
  */
 
 import { createIdSource } from "../base/ids.ts";
@@ -55,7 +54,7 @@ export class RouterFactory {
   }
 
   legacy(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
-    // Targets that a reload adds get the headers of `initialize`; only remote targets use them.
+    // Targets that a reload adds get the headers of `initialize`. Only remote targets use them.
     const kept = this.#state.wantsHeaders ? headers : undefined;
     const version = String(initialize.params.protocolVersion);
     const make = (target: Target, from: HeaderList | undefined): Upstream =>
@@ -94,7 +93,7 @@ export class RouterFactory {
     return this.#router(upstreams, "modern", this.#tasks.client(group.owner), neverLate, () => undefined);
   }
 
-  /** Forgets a removed target. Returns its shared connection, which the caller must end. */
+  /** Forgets a removed target and returns its shared connection, which the caller must end. */
   forget(target: Target): SharedConnection | undefined {
     this.#connectionOptions.delete(target);
     const server = this.#sharedServers.get(target);
@@ -120,7 +119,6 @@ export class RouterFactory {
     return this.#state.config.toolMode === "search" ? new SearchRouter(router, protocol) : router;
   }
 
-  /** Wraps the upstream with the target's tool settings, if it has any. */
   #offered(target: Target, user: UpstreamListener, make: (user: UpstreamListener) => Upstream): Upstream {
     const tools = this.#state.tools.of(target);
     return tools === undefined
@@ -128,7 +126,6 @@ export class RouterFactory {
       : new ToolUpstream({ ...tools, clock: this.#state.services.clock }, user, make);
   }
 
-  /** Wraps the upstream with the user's login, if the target has `oauth`. */
   #loggedIn(
     target: Target,
     { owner, client }: { readonly owner: string | undefined; readonly client: string },
@@ -147,7 +144,7 @@ export class RouterFactory {
     );
   }
 
-  /** The shared connection of a target. The first session creates it. */
+  /** The first session creates the shared connection. */
   #shared(target: Target): SharedConnection {
     const known = this.#sharedServers.get(target);
     if (known) return known;
@@ -172,7 +169,7 @@ export class RouterFactory {
     };
   }
 
-  /** Created once per target and used by all sessions. */
+  /** All sessions use the same options of a target. */
   connectionOptions(target: Target): ConnectionOptions {
     const known = this.#connectionOptions.get(target);
     if (known) return known;
@@ -190,7 +187,7 @@ export class RouterFactory {
   }
 }
 
-/** The upstream without the login and tool settings that wrap it. */
+/** Removes the login and tool settings that wrap the upstream. */
 export function unwrapUpstream(upstream: Upstream): Upstream {
   return upstream instanceof ToolUpstream || upstream instanceof LoginUpstream
     ? unwrapUpstream(upstream.inner)

@@ -1,7 +1,8 @@
 /**
- * Legacy sessions that another process opened: the gateway before a restart, or another replica. A client that presents
- * a signed session id continues here: requests and streams start the servers and repeat the client's `initialize`;
- * notifications and responses are forwarded to the replicas that hold the session; DELETE ends it without resuming it.
+ * Resumes legacy sessions that another process opened, such as the gateway before a restart or another replica. For a
+ * client with a signed session id, requests and streams start the servers and repeat the client's `initialize`.
+ * Notifications and responses are forwarded to the replicas with the session. DELETE ends the session without resuming
+ * it.
  */
 
 import type { Exchange } from "../core/exchange.ts";
@@ -20,14 +21,14 @@ import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
 import type { SessionRecords } from "./session/session-records.ts";
 import type { SessionClient, SessionStore } from "./session/session-store.ts";
 
-/** After a Failure the session is still valid: the client's next request tries again. */
+/** After a `Failure`, the session is still valid, and the client's next request tries again. */
 type ResumeOutcome = "resumed" | "unknown" | Failure;
 
 export class SessionResumption {
   readonly #sessions: SessionStore;
   readonly #records: SessionRecords;
   readonly #routers: RouterFactory;
-  /** By owner and session id. Concurrent requests of one client wait for the same attempt. */
+  /** The key contains the owner and the session id. Concurrent requests of one client wait for the same attempt. */
   readonly #pending = new Map<string, Promise<ResumeOutcome>>();
 
   constructor(sessions: SessionStore, records: SessionRecords, routers: RouterFactory) {
@@ -36,15 +37,15 @@ export class SessionResumption {
     this.#routers = routers;
   }
 
-  /** The session id of the request, if this process does not hold that session. */
+  /** Returns the session id of the request if this process does not have the session. */
   foreignSessionId({ request, identity }: Exchange): string | undefined {
     const id = request.headers.get("mcp-session-id");
     return id === undefined || this.#sessions.find(id, identity.principal) ? undefined : id;
   }
 
   /**
-   * Resolves with the action that replaces the one in the request, or with undefined if the request can be handled as
-   * if the session had always been here. Rejects with RequestRejection if the servers could not be started.
+   * Resolves with the action that replaces the requested one, or with undefined if the request can be handled like one
+   * for a local session. Rejects with `RequestRejection` if the servers could not be started.
    */
   async prepare(
     exchange: Exchange,
@@ -60,7 +61,7 @@ export class SessionResumption {
       const notes = messages.filter((message) => message.kind !== "request");
       return (await this.#forward(id, client.owner, notes)) ? { kind: "ignored" } : undefined;
     }
-    // A second handshake is rejected wherever the session is.
+    // A second handshake is rejected in any process.
     if (requests.some((request) => request.method === "initialize")) return undefined;
     const outcome = await this.#resumeOnce(id, client, headers);
     if (typeof outcome === "string") return undefined;
@@ -82,7 +83,8 @@ export class SessionResumption {
   }
 
   /**
-   * Forwards messages that expect no response to the replicas that hold the session. False if there is no such session.
+   * Forwards messages that expect no response to the replicas with the session. Resolves with false if the session does
+   * not exist.
    */
   async #forward(
     id: string,
@@ -98,7 +100,7 @@ export class SessionResumption {
     return true;
   }
 
-  /** False if there is no such session. */
+  /** Resolves with false if the session does not exist. */
   async #end(id: string, owner: string | undefined): Promise<boolean> {
     const known = await this.#records.find(id, owner);
     if (known) this.#records.end(known.record);
@@ -113,7 +115,7 @@ export class SessionResumption {
     // The client sent `notifications/initialized` to the process that opened the session.
     for (const upstream of router.upstreams.map(unwrapUpstream))
       if (upstream instanceof LegacyUpstream) upstream.join(undefined);
-    // Subscribing comes before reading the stored settings, so that no change made elsewhere is missed.
+    // The session subscribes before it reads the stored settings, so that it misses no change from another replica.
     await session.joinReplicas();
     const failure = await session.resume(router);
     if (failure !== undefined) return failure;

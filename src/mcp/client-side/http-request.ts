@@ -1,6 +1,6 @@
 /**
- * Validates HTTP requests of clients, finds their session, and returns the action to run, which is up to the caller.
- * Invalid requests are rejected with a JSON-RPC error that has the client's id if it could be read.
+ * Validates HTTP requests of clients, finds the session, and returns the action that the caller must run. Invalid
+ * requests are rejected with a JSON-RPC error, which has the client's id if it could be read.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
@@ -36,11 +36,11 @@ import { type EventPlace, parseEventId } from "../session/event-log.ts";
 import type { Session } from "../session/session.ts";
 
 const MAX_BATCH = 100;
-/** Client names and versions appear in logs and metrics, and are sent to servers. */
+/** Limits client names and versions, which appear in logs and metrics and are sent to servers. */
 const MAX_CLIENT_NAME_CHARS = 256;
-/** The maximum number of UTF-8 bytes per UTF-16 code unit. */
+/** One UTF-16 code unit takes at most this many bytes in UTF-8. */
 const BYTES_PER_CHAR = 3;
-/** The code that the official SDKs use for errors without a JSON-RPC code. */
+/** The official SDKs use this code for errors without a JSON-RPC code. */
 const REJECTED = -32000;
 const SESSION_NOT_FOUND = -32001;
 
@@ -59,24 +59,22 @@ export type ClientAction =
       readonly after: EventPlace | undefined;
     }
   | { readonly kind: "delete"; readonly session: Session }
-  /** A DELETE of a session that another process holds. */
+  /** The client sent a DELETE for a session that another process has. */
   | { readonly kind: "endedElsewhere" }
-  /** HTTP+SSE transport: opens the event stream, or sends a message to its session. */
+  /** Only the HTTP+SSE transport uses the next two actions. */
   | { readonly kind: "openStream" }
   | { readonly kind: "streamMessage"; readonly session: Session; readonly message: ClientMessage }
   | { readonly kind: "modern"; readonly request: ClientRequest }
-  /** A legacy request without a session (`statefulMode: stateless`). */
+  /** The client sent a legacy request without a session (`statefulMode: stateless`). */
   | { readonly kind: "stateless"; readonly request: ClientRequest }
   /** The message is accepted and dropped. */
   | { readonly kind: "ignored" };
 
-/** A message that expects no response. */
 export type Note = ClientNotification | ClientResponse;
 
-/** Rejects the request with a complete response. */
 export class RequestRejection extends ExpectedError {
   readonly reply: Reply;
-  /** Set if a server failed, rather than the request being invalid. */
+  /** Set if a server failed. Otherwise, the request was invalid. */
   readonly failure: ServerError | undefined;
 
   constructor(
@@ -101,7 +99,7 @@ export interface SessionFinder {
   find(id: string): Session | undefined;
 }
 
-/** Checks the headers of a POST before its body is read. */
+/** Runs before the body is read. */
 export function checkPostHead(request: GatewayRequest): void {
   const accept = request.headers.get("accept") ?? "";
   if (!accept.includes("*/*") && !(accept.includes("application/json") && accept.includes("text/event-stream"))) {
@@ -134,7 +132,7 @@ export function parseBody(text: string): ClientMessage | readonly ClientMessage[
   }
 }
 
-/** Rejects messages without an id that are not known notifications, because authorization could not check them. */
+/** Rejects messages without an id that are not notifications, because authorization could not check them. */
 export function checkNotifications(parsed: ClientMessage | readonly ClientMessage[]): void {
   for (const message of isBatch(parsed) ? parsed : [parsed])
     if (message.kind === "notification" && !isNotificationMethod(message.method))
@@ -145,7 +143,6 @@ export function checkNotifications(parsed: ClientMessage | readonly ClientMessag
       );
 }
 
-/** The action of a legacy POST. */
 export function legacyPost(
   request: GatewayRequest,
   parsed: ClientMessage | readonly ClientMessage[],
@@ -179,8 +176,8 @@ function legacyBatch(
 }
 
 /**
- * Limits the client data that a session or a server connection retains: the parameters of `initialize`, or the client's
- * name and capabilities in a modern request. Throws RequestRejection.
+ * Limits the client data that a session or a server connection retains, which is the parameters of `initialize` or the
+ * client's name and capabilities in a modern request. Throws `RequestRejection`.
  */
 export function checkRetained(action: ClientAction, maxBytes: number): ClientAction {
   if (action.kind === "initialize") checkInitialize(action.request, maxBytes);
@@ -201,7 +198,7 @@ function checkClientMeta(request: ClientRequest, maxBytes: number): void {
   const meta = request.params._meta;
   if (typeof meta !== "object" || meta === null) return;
   const { [CLIENT_INFO]: info, [CLIENT_CAPABILITIES]: capabilities } = meta as Readonly<Record<string, unknown>>;
-  // Most requests are below the limit as a whole, so the check is skipped for them.
+  // Most requests are smaller than the limit, so the detailed check is skipped for them.
   if (request.text.length * BYTES_PER_CHAR > maxBytes) {
     const retained = `${JSON.stringify(info) ?? ""}${JSON.stringify(capabilities) ?? ""}`;
     if (Buffer.byteLength(retained) > maxBytes)
@@ -229,7 +226,6 @@ export function isBatch(parsed: ClientMessage | readonly ClientMessage[]): parse
   return Array.isArray(parsed);
 }
 
-/** The action of a legacy GET or DELETE. */
 export function legacyOther(request: GatewayRequest, sessions: SessionFinder): ClientAction {
   if (request.method !== "GET" && request.method !== "DELETE") {
     throw new RequestRejection(405, REJECTED, "Method not allowed", { headers: ["allow", "GET, POST, DELETE"] });
@@ -274,7 +270,8 @@ function requireSession(request: GatewayRequest, sessions: SessionFinder, id: st
     );
   }
   const session = sessions.find(sessionId);
-  // Unknown, ended, and foreign sessions get the same error, so that clients cannot find out which ids exist.
+  // Unknown and ended sessions and sessions of other owners get the same error, so that clients cannot find out which
+  // ids exist.
   if (session === undefined) throw new RequestRejection(404, SESSION_NOT_FOUND, "Session not found", { id });
   return session;
 }
@@ -295,27 +292,26 @@ function checkBatch(messages: readonly ClientMessage[], session: Session): void 
   }
 }
 
-/** The action of a POST without a session id. */
 export function statelessPost(parsed: ClientMessage | readonly ClientMessage[]): ClientAction {
   if (isBatch(parsed))
     throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: there are no batches without a session");
   return parsed.kind === "request" ? { kind: "stateless", request: parsed } : { kind: "ignored" };
 }
 
-/** Rejects a GET or DELETE without a session id with a status that clients treat as "not supported". */
+/** Clients interpret status 405 as "not supported". */
 export function statelessOther({ method }: GatewayRequest): never {
   throw new RequestRejection(405, REJECTED, `Method not allowed: ${method} needs a session, and there are none here`, {
     headers: ["allow", "POST"],
   });
 }
 
-/** Whether a message is modern: the version in its body or its header is 2026-07-28 or newer. */
+/** A message is modern if the version in its body or header is 2026-07-28 or later. */
 export function isModern(request: GatewayRequest, message: ClientMessage | readonly ClientMessage[]): boolean {
   if (isModernVersion(request.headers.get("mcp-protocol-version") ?? "")) return true;
   return isBatch(message) ? message.some(claims) : claims(message);
 }
 
-/** The valid request; undefined for a notification, which is accepted and dropped. Throws RequestRejection. */
+/** Returns undefined for a notification, which is accepted and dropped. Throws `RequestRejection`. */
 export function modernPost(
   request: GatewayRequest,
   message: ClientMessage | readonly ClientMessage[],
@@ -401,28 +397,26 @@ function metaOf(message: { readonly params: Readonly<Record<string, unknown>> })
 
 const PARAMETER = "sessionId";
 
-/** Whether a request uses the HTTP+SSE transport. A POST without a session is streamable HTTP at the same path. */
+/** A POST to the same path without a session uses the streamable HTTP transport. */
 export function isOldTransport(request: GatewayRequest): boolean {
   if (!request.path.endsWith("/sse")) return false;
   if (request.method === "POST") return new URLSearchParams(request.query).has(PARAMETER);
   return request.method === "GET" && !request.headers.has("mcp-session-id");
 }
 
-/** The endpoint for the client's POSTs, relative to the origin of its request. */
+/** The path is relative to the origin of the client's request. */
 export function endpointOf(request: GatewayRequest, session: Session): string {
   const query = new URLSearchParams(request.query);
   query.set(PARAMETER, session.id);
   return `${request.path}?${query.toString()}`;
 }
 
-/** The session of the HTTP+SSE transport for a POST. Throws RequestRejection. */
 export function requireStream(request: GatewayRequest, find: (id: string) => Session | undefined): Session {
   const session = find(new URLSearchParams(request.query).get(PARAMETER) ?? "");
   if (session === undefined) throw new RequestRejection(404, SESSION_NOT_FOUND, "Session not found");
   return session;
 }
 
-/** Rejects batches, which the HTTP+SSE transport does not have. Throws RequestRejection. */
 export function singleMessage(parsed: ClientMessage | readonly ClientMessage[]): ClientMessage {
   if (isBatch(parsed))
     throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: this transport has no batches");

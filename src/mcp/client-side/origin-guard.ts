@@ -1,18 +1,18 @@
 /**
- * Protects MCP servers against requests of web pages (DNS rebinding and cross-site requests). A request with an
+ * Protects MCP servers against requests from web pages (DNS rebinding and cross-site requests). A request with an
  * `Origin` passes if the route's `cors` allows it, or if the origin is the gateway's own or a loopback one. A request
- * to a loopback address must have a loopback host or a configured one in its `Host`, unless the route requires a
+ * to a loopback address must have a loopback host or a configured host in its `Host`, unless the route requires a
  * credential, which a page cannot attach.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 
-/** Host names without port. `*.example.com` matches all subdomains. */
+/** Host names have no port. `*.example.com` matches all subdomains. */
 export interface TrustedHosts {
   has(host: string): boolean;
 }
 
-/** For routes that require a credential. */
+/** Applies to routes that require a credential. */
 export const ANY_HOST: TrustedHosts = { has: () => true };
 
 export function trustedHosts(names: readonly string[]): TrustedHosts {
@@ -42,7 +42,7 @@ function mayBeAskedFor(authority: string, trusted: TrustedHosts): boolean {
   return isLoopbackName(host) || trusted.has(host);
 }
 
-/** Without port and brackets, in lower case. */
+/** Removes the port and the brackets and converts to lower case. */
 export function hostNameOf(authority: string): string {
   if (authority !== lastAuthority) {
     lastName = nameIn(authority);

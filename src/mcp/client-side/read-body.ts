@@ -1,7 +1,7 @@
 /**
- * Reads the body of a client's POST as text, up to the backend's limit. A larger body is rejected with a JSON-RPC
- * error. The rest of it is read and discarded up to a limit, because clients that are still sending do not read the
- * response, and because the official SDK writes the id last.
+ * Reads the body of a client's POST up to the backend's limit. A larger body is rejected with a JSON-RPC error. The
+ * rest is read and discarded up to a second limit, because clients do not read the response while they are sending, and
+ * because the official SDK writes the id last.
  */
 import { isUtf8 } from "node:buffer";
 import { MemoryExhausted } from "../../base/memory-budget.ts";
@@ -12,15 +12,15 @@ import { member, slice } from "../../json/json-text.ts";
 import { INVALID_REQUEST, PARSE_ERROR } from "../protocol/json-rpc.ts";
 import { RequestRejection } from "./http-request.ts";
 
-/** The code that the official SDKs use for errors without a JSON-RPC code. */
+/** The official SDKs use this code for errors without a JSON-RPC code. */
 const OVERLOADED = -32000;
 const RETRY_SECONDS = "5";
-/** Bytes beyond the limit that are read and discarded. */
+/** Limits the bytes beyond the body limit that are read and discarded. */
 const MAX_DISCARDED_BYTES = 16 * 1024 * 1024;
-/** The id of a message that is too large is searched in this many bytes at its start and its end. */
+/** The gateway searches this many bytes at the start and at the end of an oversized message for its id. */
 const MAX_ID_WINDOW_BYTES = 4 * 1024;
 
-/** Throws RequestRejection, or rejects with it. */
+/** Throws `RequestRejection`, or rejects with it. */
 export function readBody(exchange: Exchange, maxBytes: number): string | Promise<string> {
   const { body } = exchange.request;
   if (body.kind === "none") return "";
@@ -54,7 +54,6 @@ async function readUpTo(exchange: Exchange, body: StreamedBody, maxBytes: number
   }
 }
 
-/** Discards the rest of the body, and rejects with the id of the message. */
 function discardRest(stream: BodyStream, maxBytes: number, kept: Buffer, chunk: Buffer): Promise<never> {
   const first = Buffer.from(window(Buffer.concat([kept.subarray(0, MAX_ID_WINDOW_BYTES), chunk]), "start"));
   let last = Buffer.from(window(chunk, "end"));
@@ -85,10 +84,11 @@ function window(bytes: Buffer, side: "start" | "end"): Buffer {
   return side === "start" ? bytes.subarray(0, MAX_ID_WINDOW_BYTES) : bytes.subarray(-MAX_ID_WINDOW_BYTES);
 }
 
-/** Matches the id as a last member of the message. At the end of the text it cannot be inside a string or an object. */
+/**
+ * Matches the id as the last member of the message. At the end of the body, it cannot be inside a string or an object.
+ */
 const LAST_MEMBER = /[,{]\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,20})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$/;
 
-/** The id of a message, from its first and last bytes. */
 function idIn(first: Buffer, last: Buffer): string | undefined {
   const text = first.toString("utf8");
   const found = member(text, 0, "id");

@@ -1,6 +1,6 @@
 /**
- * One running request of a modern client. The response is JSON with a status that fits its error, or an event stream if
- * the server sends a message first or is slow. If the client disconnects, the call is canceled at the server.
+ * Represents one running request of a modern client. The response is JSON with the status of its error, or an event
+ * stream if the server sends a message first or is slow. If the client disconnects, the call is canceled at the server.
  */
 import type { Attributes } from "../../core/attributes.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
@@ -55,12 +55,12 @@ import type { ClientGroup } from "../session/client-group.ts";
 import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS } from "../session/event-stream.ts";
 import type { SessionStore } from "../session/session-store.ts";
 
-/** Bytes queued for a client that does not read, before it is disconnected. */
+/** Disconnects a client that does not read when this many bytes are queued. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 const END_OF_EVENT = Buffer.from("\n\n");
 const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
-/** HTTP statuses of JSON-RPC errors (2026-07-28, transports and basic). */
+/** Maps JSON-RPC errors to HTTP statuses (2026-07-28, transports and basic). */
 const HTTP_STATUS_BY_CODE: Readonly<Record<number, number>> = {
   [METHOD_NOT_FOUND]: 404,
   [HEADER_MISMATCH]: 400,
@@ -70,7 +70,7 @@ const HTTP_STATUS_BY_CODE: Readonly<Record<number, number>> = {
 
 export interface SessionlessCallHost {
   readonly report: CallReport;
-  /** Set for a legacy client, which gets errors with status 200. */
+  /** Legacy clients receive errors with status 200. */
   readonly hidesStatus?: boolean;
   nowMs(): number;
   ended(call: SessionlessCall): void;
@@ -124,7 +124,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
   }
 
   asked(question: Question): void {
-    // Modern servers send no requests, and the bridge responds to those of legacy servers.
+    // Modern servers send no requests, and the bridge responds to requests from legacy servers.
     question.answer('"error":{"code":-32601,"message":"The client cannot be asked"}');
   }
 
@@ -162,7 +162,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
     this.running?.cancel("the client closed the connection");
   }
 
-  /** Shutdown: ends a subscription, which would never end on its own. Other calls continue. */
+  /** Ends a subscription at shutdown, because it would stay open forever. Other calls continue. */
   drain(): void {
     if (this.#isOver || this.request.method !== "subscriptions/listen" || !this.#hasHead) return;
     this.#over();
@@ -239,15 +239,14 @@ const ENVELOPE = new Map([
   [PROTOCOL_VERSION, JSON.stringify(LATEST_MODERN)],
   [CLIENT_CAPABILITIES, "{}"],
 ]);
-/** The server capabilities that work without a session. */
+/** Lists the server capabilities that work without a session. */
 const CAPABILITIES = ["tools", "prompts", "resources", "completions"];
 
-/** The result of a request that the gateway handles without a server; undefined for other requests. */
+/** Returns undefined if a server must handle the request. */
 export function ownResult({ method }: ClientRequest): string | undefined {
   return method === "ping" || method === "logging/setLevel" ? "{}" : undefined;
 }
 
-/** Converts a legacy request to a modern one. */
 export function asModernRequest(request: ClientRequest): ClientRequest {
   if (request.method === "initialize") {
     const envelope = [...ENVELOPE].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(",");
@@ -268,7 +267,7 @@ export function asModernRequest(request: ClientRequest): ClientRequest {
   return editedRequest(request, [edit], meant);
 }
 
-/** Wraps a legacy client's call to run the modern request `sent` instead. */
+/** Runs the modern request `sent` in place of a legacy client's request. */
 export function statelessCall(call: Call, sent: ClientRequest): Call {
   const { request } = call;
   const answered = withAnswer(call, (message) =>
@@ -277,7 +276,7 @@ export function statelessCall(call: Call, sent: ClientRequest): Call {
   return { ...answered, request: sent, routed: (target) => call.routed?.(target) };
 }
 
-/** Converts the response to `server/discover` to one to `initialize`. */
+/** Converts a response to `server/discover` into a response to `initialize`. */
 function asInitialized(answer: ServerMessage, { params }: ClientRequest): ServerMessage {
   const { result } = JSON.parse(answer.text) as { result: Readonly<Record<string, unknown>> };
   const { capabilities, instructions, _meta: meta } = result;
@@ -303,7 +302,7 @@ export interface SessionlessServices {
   nowMs(): number;
 }
 
-/** Runs a request without a session. `sent` is the request that servers receive. */
+/** `sent` is the request that servers receive. */
 export function runSessionless(
   group: ClientGroup,
   { request, sent }: { readonly request: ClientRequest; readonly sent: ClientRequest },

@@ -1,6 +1,6 @@
 /**
- * W3C Trace Context in the `_meta` of MCP requests (2026-07-28, `traceparent` and `tracestate`). The client's context
- * becomes the parent if its HTTP request has none, and servers receive the gateway's own context.
+ * Handles W3C Trace Context in the `_meta` of MCP requests (2026-07-28, `traceparent` and `tracestate`). The client's
+ * context becomes the parent if its HTTP request has none, and servers receive the gateway's context.
  */
 
 import { find, insertMembers, removeMembers } from "../../json/json-text.ts";
@@ -11,7 +11,7 @@ import { type ClientMessage, type ClientRequest, editedRequest } from "../protoc
 
 const OWN = new Set(["traceparent", "tracestate"]);
 
-/** Replaces the trace context of the messages. Without `spans` (not sampled), they stay unchanged. */
+/** Requests that are not sampled have no `spans` and stay unchanged. */
 export function withTraceContext(
   parsed: ClientMessage | readonly ClientMessage[],
   spans: RequestSpans | undefined,
@@ -44,7 +44,7 @@ function written(
   return editedRequest(request, edits, { ...request.params, _meta: { ...kept, ...context } });
 }
 
-/** Undefined if `_meta` is not an object. The server reports that error. */
+/** Returns undefined if `_meta` is not an object. The server reports that error. */
 function editsFor(text: string, meta: object | undefined, members: string): Edit[] | undefined {
   const metaSpan = find(text, 0, "params", "_meta");
   if (metaSpan !== undefined) {

@@ -1,6 +1,6 @@
 /**
- * Lets operators list, test, and revoke the accounts that users connected at the servers of a backend. Tokens are never
- * part of the output.
+ * Enables operators to list, test, and revoke the accounts that users connected at the servers of a backend. The output
+ * never contains tokens.
  */
 import type { ConnectedAccounts } from "../../core/backend.ts";
 import { shownPrincipal } from "../../core/principal.ts";
@@ -61,7 +61,7 @@ function shown(login: ServerLogin, { principal, tokens, connectedAtMs }: Connect
   };
 }
 
-/** A digest, so that the id does not reveal the user. */
+/** The id is a digest, so that it does not reveal the user. */
 function idOf(login: ServerLogin, principal: string): string {
   return placeName(login.id, login.serverUrl, principal).slice(0, 16);
 }

@@ -1,9 +1,9 @@
 /**
- * The pages where users connect their accounts at MCP servers with `oauth`: a consent page, and the redirect target of
- * the authorization server. They have a separate route without authentication, because a browser has no gateway token.
- * The ticket in the URL identifies the gateway user, whom the page shows. Without consent, a prepared link could
- * connect the visitor's account to another user. Therefore only the page itself can start a login, and only the browser
- * that started a login can finish it.
+ * Serves the pages where users connect their accounts at MCP servers with `oauth`, which are a consent page and the
+ * redirect target of the authorization server. Their route has no authentication, because a browser has no gateway
+ * token. The ticket in the URL identifies the gateway user, and the page shows that user. Without consent, an
+ * attacker's link could connect the visitor's account to another user. Therefore, only the page itself can start a
+ * login, and only the browser that started a login can finish it.
  */
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
@@ -17,7 +17,7 @@ import { type Flow, LoginRegistry, type ServerLogin } from "./server-login.ts";
 
 const TIMEOUT_MS = 60_000;
 const COOKIE_SECONDS = 600;
-/** Each login has its own cookie, named by the beginning of its state. */
+/** Each login has a separate cookie, whose name contains the beginning of the state. */
 const STATE_CHARS = 8;
 
 export const mcpLogins = defineBackend({
@@ -43,7 +43,7 @@ export const mcpLogins = defineBackend({
             "Try again from your assistant. The log of the gateway has the reason.",
           );
         }),
-      // `prepare` responds to every request, so a call is a defect.
+      // `prepare` responds to every request, so this method must never run.
       call(_exchange, call) {
         call.fail(new Error("the connect pages were called"));
         return { abort: () => undefined, resume: () => undefined };
@@ -147,8 +147,8 @@ function expired(): Reply {
 }
 
 /**
- * `text` and `more` are HTML; the title is plain text. The referrer policy is not `no-referrer`, because browsers would
- * then send `Origin: null` with the form, and the origin is checked.
+ * `text` and `more` are HTML, and the title is plain text. The referrer policy is not `no-referrer`, because browsers
+ * would then send `Origin: null` with the form, and the gateway checks the origin.
  */
 export function page(status: number, title: string, text: string, more = ""): Reply {
   const html = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">

@@ -1,7 +1,7 @@
 /**
- * The upstream of a server that requires its own login. Until the user has connected an account, it offers one tool
- * that returns the connect address, and other calls return that address too. After the login, the session continues
- * with the real server and gets list change notifications.
+ * Implements the upstream of a server that requires a separate login. Until the user has connected an account, it
+ * offers one tool that returns the connect URL, and other calls fail with that URL. After the login, the session
+ * continues with the real server and receives list change notifications.
  */
 import { personDescription } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
@@ -32,7 +32,7 @@ import type { Target } from "../server-side/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamListener } from "../server-side/upstream.ts";
 import type { ServerLogin } from "./server-login.ts";
 
-/** 2025-11-25: the client should open these addresses and try again. */
+/** This code asks the client to open the given URLs and to try again (2025-11-25). */
 const URL_ELICITATION_REQUIRED = -32042;
 export const CONNECT_TOOL = "connect";
 
@@ -42,11 +42,11 @@ export interface LoginUpstreamEnv {
   readonly login: ServerLogin;
   readonly principal: string;
   readonly protocol: McpProtocol;
-  /** The protocol version that the client requested in `initialize`. */
+  /** The client requested this version in `initialize`. */
   readonly version: string;
 }
 
-/** The token sent with every request to the server. It is replaced when the token is renewed. */
+/** Contains the token that is sent with every request to the server. A renewal replaces the token. */
 export interface Bearer {
   token: string | undefined;
 }
@@ -168,7 +168,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     return { ...this.inner.detail(), connected: this.#bearer.token !== undefined };
   }
 
-  // UpstreamListener: reports events under this upstream instead of the inner one.
+  // The listener receives this upstream in place of the inner one.
 
   notified(_inner: Upstream, message: ServerMessage): void {
     this.#user.notified(this, message);
@@ -186,20 +186,20 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     if (!isLoginRequired(loss.error)) this.#user.lost(this, loss);
   }
 
-  /** Opens the server with the user's token. Undefined if there is none. */
+  /** Opens the server with the user's token. Resolves with undefined if the user has none. */
   async #ready(refused: string | undefined, wire: WireTap | undefined): Promise<OpenOutcome | undefined> {
     const token = await this.#env.login.token(this.#env.principal, refused);
     this.#bearer.token = token;
     if (token === undefined) return undefined;
     this.#opening ??= new Promise<OpenOutcome>((resolve) => this.inner.open(resolve, wire));
     const outcome = await this.#opening;
-    // Lets the next call retry.
+    // The next call tries again.
     if (!outcome.ok) this.#opening = undefined;
     if (outcome.ok || refused !== undefined || !lacksLogin(outcome)) return outcome;
     return this.#ready(token, wire);
   }
 
-  /** The server description for a user without a connected account. */
+  /** Builds the server description for a user without a connected account. */
   #offered(): OpenOutcome {
     this.#wasOffered = true;
     this.#about = {

@@ -1,6 +1,7 @@
 /**
- * The gateway as a client of an authorization server: registration (RFC 7591), the authorization code flow with PKCE
- * (RFC 7636) and a resource (RFC 8707), refresh and revocation (RFC 7009).
+ * Implements the OAuth client of the gateway with dynamic registration (RFC 7591), the authorization code flow with
+ * PKCE (RFC 7636) and a resource (RFC 8707), refresh, revocation (RFC 7009), metadata discovery, and token exchange
+ * (RFC 8693).
  */
 import { createHash, hash, randomBytes } from "node:crypto";
 import { LRUCache } from "lru-cache";
@@ -11,7 +12,7 @@ import type { ExchangeConfig } from "../server-side/target-config.ts";
 
 const TOKEN_MS = 15_000;
 const MAX_TOKEN_BYTES = 256 * 1024;
-/** The lifetime of a token if the server sends no `expires_in`. */
+/** Applies if the server sends no `expires_in`. */
 const DEFAULT_LIFETIME_MS = 3_600_000;
 
 export interface OauthClient {
@@ -108,7 +109,7 @@ export async function refreshTokens(
   return { ...fresh, refreshToken: fresh.refreshToken ?? refreshToken };
 }
 
-/** Best effort: a token that is not revoked stays valid until it expires. Returns whether the server revoked it. */
+/** Returns false if the server did not revoke the token, which then stays valid until it expires. */
 export async function revokeTokens(
   server: OauthServer,
   client: OauthClient,
@@ -133,7 +134,7 @@ function tokens(
   return requestTokens(server.tokenEndpoint, client, { ...grant, resource: server.resource }, fetch, nowMs);
 }
 
-/** Throws GrantRefused if the server rejects the grant, or another Error if the request failed. */
+/** Throws `GrantRefused` if the server rejects the grant, or another Error if the request failed. */
 export async function requestTokens(
   endpoint: string,
   client: OauthClient,
@@ -185,7 +186,6 @@ async function post(url: string, body: string, type: string, fetch: Fetch, heade
     timeoutMs: TOKEN_MS,
     maxBytes: MAX_TOKEN_BYTES,
   });
-  // Without a JSON body, the status is the reason.
   const value = parseBoundedObject(answer.body) ?? {};
   // Other members of the body may echo the request, including its secrets.
   const detail = [value.error, value.error_description].filter((one) => typeof one === "string").join(": ");
@@ -205,18 +205,18 @@ export interface OauthServer {
   readonly tokenEndpoint: string;
   readonly registrationEndpoint: string | undefined;
   readonly revocationEndpoint: string | undefined;
-  /** The audience of requested tokens (RFC 8707). */
+  /** Sets the audience of requested tokens (RFC 8707). */
   readonly resource: string;
   readonly scopes: readonly string[];
-  /** Whether its redirects carry the parameter `iss` (RFC 9207). */
+  /** Indicates that redirects carry the parameter `iss` (RFC 9207). */
   readonly sendsIssuer: boolean;
 }
 
 type Document = Readonly<Record<string, unknown>>;
 
 /**
- * Confines requests to URLs that a public server names on other origins: they cannot reach local addresses, even if the
- * name resolves to one.
+ * Prevents a public server from directing requests to local addresses through URLs on other origins. This also applies
+ * to names that resolve to a local address.
  */
 export function confinedFetch(serverUrl: string, fetch: Fetch): Fetch {
   const { origin } = new URL(serverUrl);
@@ -227,7 +227,7 @@ export function confinedFetch(serverUrl: string, fetch: Fetch): Fetch {
     );
 }
 
-/** Throws an Error that completes "the login of target x …". */
+/** Throws an Error that completes the sentence "the login of target x …". */
 export async function discoverOauthServer(
   serverUrl: string,
   issuer: string | undefined,
@@ -236,12 +236,11 @@ export async function discoverOauthServer(
   return (await discoverLogin(serverUrl, issuer, fetch)).server;
 }
 
-/** The OAuth metadata of a remote server and its authorization server, and the endpoints derived from it. */
 export interface LoginDocuments {
   readonly server: OauthServer;
-  /** The protected resource metadata (RFC 9728); undefined if the server has none. */
+  /** Contains the protected resource metadata (RFC 9728), if the server has any. */
   readonly resourceMetadata: Document | undefined;
-  /** The metadata of the authorization server (RFC 8414 or OpenID Connect). */
+  /** Contains the metadata of the authorization server (RFC 8414 or OpenID Connect). */
   readonly serverMetadata: Document;
 }
 
@@ -264,7 +263,7 @@ export async function discoverLogin(
   const endpoint = (name: string): string | undefined => {
     const value = metadata[name];
     if (typeof value !== "string") return undefined;
-    // Endpoints on the origin of a configured issuer are trusted too.
+    // Endpoints on the origin of a configured issuer are also trusted.
     if (issuer !== undefined && URL.canParse(value) && new URL(value).origin === new URL(issuer).origin) return value;
     return checked(value, name);
   };
@@ -295,7 +294,7 @@ async function resourceMetadata(serverUrl: string, fetch: Fetch, checked: Check)
     `${origin}/.well-known/oauth-protected-resource`,
   ];
   for (const place of places) {
-    // The challenge must not redirect the gateway to another origin.
+    // The challenge must not direct the gateway to another origin.
     if (place === undefined || new URL(checked(place, "its metadata")).origin !== origin) continue;
     const found = await document(place, fetch);
     if (found !== undefined) return found;
@@ -303,7 +302,7 @@ async function resourceMetadata(serverUrl: string, fetch: Fetch, checked: Check)
   return undefined;
 }
 
-/** The metadata's address in the challenge of a request without a token. */
+/** Sends a request without a token and reads the metadata URL from the server's challenge. */
 async function challenged(serverUrl: string, fetch: Fetch): Promise<string | undefined> {
   const answer = await fetch({
     url: serverUrl,
@@ -352,7 +351,7 @@ async function document(url: string, fetch: Fetch): Promise<Document | undefined
   return parseBoundedObject(answer.body);
 }
 
-/** Rejects URLs of a public server that point into the gateway's own network. */
+/** Rejects URLs of a public server that point into the gateway's network. */
 function checkedUrl(url: string, may: { mayHttp: boolean; mayLocal: boolean }, what: string): string {
   const parsed = URL.canParse(url) ? new URL(url) : undefined;
   const isAllowed = parsed?.protocol === "https:" || (parsed?.protocol === "http:" && may.mayHttp);
@@ -395,7 +394,7 @@ export class TokenExchange {
     this.#clock = clock;
   }
 
-  /** Exchanges the caller's token, which expires at `untilMs`. Rejects with an Error that has the reason. */
+  /** Exchanges the caller's token, which expires at `untilMs`. Rejects with an Error that contains the reason. */
   token(subject: string, untilMs: number): Promise<string> {
     const key = hash("sha256", subject, "base64");
     const kept = this.#kept.get(key);

@@ -1,7 +1,7 @@
 /**
- * User logins at remote servers: connected accounts, token renewal, and the connect flow. A token is available only to
- * the principal that connected it, and only for its server. Replicas share the vault, so they see each other's renewals
- * and revocations. `LoginRegistry` finds all logins of the process by id.
+ * Manages user logins at remote servers, which includes connected accounts, token renewal, and the connect flow. A
+ * token is available only to the principal that connected it, and only for its server. Replicas share the vault, so
+ * they see each other's renewals and revocations.
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -23,11 +23,11 @@ import {
 } from "./oauth-client.ts";
 import { placeName, type Vault } from "./vault.ts";
 
-/** How long a connect URL is valid. A longer time would increase the risk of a leaked URL. */
+/** Limits how long a connect URL is valid, because a URL may leak. */
 const INVITATION_MS = 600_000;
 /** Tokens are renewed this long before they expire. */
 const EARLY_MS = 60_000;
-/** How long a token is used without reading the vault, which other replicas may have changed. */
+/** Limits how long a token is used without reading the vault, because other replicas may change the vault. */
 const CACHED_MS = 30_000;
 const MAX_CACHED_LOGINS = 10_000;
 const SERVER_MS = 600_000;
@@ -42,7 +42,7 @@ export interface Connection {
 export interface Invitation {
   readonly principal: string;
   readonly login: string;
-  /** A display name of the user. Absent in records of older versions. */
+  /** Contains a display name of the user. Records of older versions have none. */
   readonly person?: string;
 }
 
@@ -50,7 +50,7 @@ export interface Flow extends Invitation {
   readonly verifier: string;
   readonly issuer: string;
   readonly client: OauthClient;
-  /** Digest of the secret in the cookie of the browser that started the flow. */
+  /** Contains a digest of the secret in the cookie of the browser that started the flow. */
   readonly browser: string;
 }
 
@@ -62,7 +62,7 @@ export interface ServerLoginEnv {
 }
 
 export class ServerLogin {
-  /** `<backend>/<target>`. */
+  /** Has the form `<backend>/<target>`. */
   readonly id: string;
   readonly targetName: string;
   readonly serverUrl: string;
@@ -88,8 +88,8 @@ export class ServerLogin {
   }
 
   /**
-   * The access token of the principal, renewed if necessary; undefined if the principal must log in. `refused` is a
-   * token that the server no longer accepts.
+   * Returns the access token of the principal and renews it if necessary. Resolves with undefined if the principal must
+   * log in. `refused` is a token that the server no longer accepts.
    */
   async token(principal: string, refused?: string): Promise<string | undefined> {
     const cached = this.#cache.get(principal);
@@ -112,7 +112,7 @@ export class ServerLogin {
     return (await this.#renewed(principal, connection, refused))?.tokens.accessToken;
   }
 
-  /** The connect URL of the principal, reused for some minutes. The page shows `person`. */
+  /** Returns the connect URL of the principal, which is reused for some minutes. The page shows `person`. */
   async invite(principal: string, person: string): Promise<string> {
     const nowMs = this.#env.clock.now();
     const known = this.#invitations.get(principal);
@@ -127,7 +127,7 @@ export class ServerLogin {
     return url;
   }
 
-  /** Starts a flow. Returns the URL of the authorization server, and the state. `secret` identifies the browser. */
+  /** Starts a flow and returns the URL of the authorization server and the state. `secret` identifies the browser. */
   async begin({ principal }: Invitation, secret: string): Promise<{ readonly url: string; readonly state: string }> {
     const server = await this.#discovered();
     const client = await this.#client(server);
@@ -161,7 +161,7 @@ export class ServerLogin {
     for (const connected of this.#watchers.get(flow.principal) ?? []) connected();
   }
 
-  /** Deletes the tokens and revokes them at the server. Returns whether the server revoked them. */
+  /** Deletes the tokens. Resolves with true if the server also revoked them. */
   async revoke(principal: string): Promise<boolean> {
     const connection = await this.#env.vault.get<Connection>(this.#place(principal));
     // A running renewal would store new tokens.
@@ -174,7 +174,7 @@ export class ServerLogin {
       const server = await this.#discovered();
       return await revokeTokens(server, await this.#client(server), last.tokens, this.#env.fetch);
     } catch {
-      // The tokens are deleted here; at the server they stay valid until they expire.
+      // The tokens are deleted here, but they stay valid at the server until they expire.
       return false;
     }
   }
@@ -185,7 +185,8 @@ export class ServerLogin {
   }
 
   /**
-   * Calls `connected` whenever the principal connects an account in this process. Returns a function that stops this.
+   * Calls `connected` whenever the principal connects an account in this process. Returns a function that stops the
+   * calls.
    */
   watch(principal: string, connected: () => void): () => void {
     const watchers = this.#watchers.get(principal) ?? new Set();
@@ -283,7 +284,6 @@ export class ServerLogin {
   }
 }
 
-/** Whether one of the secrets belongs to the browser that started the flow. */
 export function isBegunBy(flow: Flow, secrets: readonly string[]): boolean {
   return secrets.some((secret) => isSame(flow.browser, digest(secret)));
 }
@@ -315,20 +315,20 @@ export class LoginRegistry {
     return [...this.#logins.values()];
   }
 
-  /** The invitation of a ticket. The ticket stays valid. */
+  /** The ticket stays valid. */
   invitation(ticket: string): Promise<{ login: ServerLogin; invitation: Invitation } | undefined> {
     return this.#find(ticket, (vault) => vault.get<Invitation>(`invitation/${ticket}`));
   }
 
-  /** The invitation of a ticket. The ticket becomes invalid. */
+  /** The ticket becomes invalid. */
   accept(ticket: string): Promise<{ login: ServerLogin; invitation: Invitation } | undefined> {
     return this.#find(ticket, (vault) => vault.take<Invitation>(`invitation/${ticket}`));
   }
 
   /**
    * Finds the flow of a redirect. `secretsFor` returns the secrets that the browser has for this state and login.
-   * Without a matching secret, the state stays valid for the browser that started the login. Undefined if the state is
-   * unknown or was used.
+   * Without a matching secret, the state stays valid for the browser that started the login. Resolves with undefined if
+   * the state is unknown or was used.
    */
   async returned(
     state: string,

@@ -10,13 +10,16 @@ export class Vault {
   readonly #store: Store;
   readonly #sealer: Sealer;
 
-  /** `secret` has at least 32 characters. */
+  /** `secret` must have at least 32 characters. */
   constructor(store: Store, secret: string) {
     this.#store = store;
     this.#sealer = new Sealer(secret, "mcp vault");
   }
 
-  /** Undefined if there is no such record, or it cannot be opened. Rejects while the store is unavailable. */
+  /**
+   * Resolves with undefined if the record does not exist or cannot be decrypted. Rejects while the store is
+   * unavailable.
+   */
   async get<Value>(place: string): Promise<Value | undefined> {
     const sealed = await this.#store.get(place);
     return sealed === undefined ? undefined : this.#sealer.open<Value>(place, sealed);
@@ -26,7 +29,7 @@ export class Vault {
     await this.#store.set(place, this.#sealer.seal(place, value), expiresAtMs === undefined ? {} : { expiresAtMs });
   }
 
-  /** Returns and deletes the value. At most one caller gets it. */
+  /** Returns and deletes the value. At most one caller receives it. */
   async take<Value>(place: string): Promise<Value | undefined> {
     const value = await this.get<Value>(place);
     // A record written after this read stays for the next call.
@@ -53,7 +56,7 @@ export class Vault {
   }
 }
 
-/** Hashes names of any length and content to a part of a store key. */
+/** Hashes names of any length and content to one segment of a store key. */
 export function placeName(...names: readonly string[]): string {
   return createHash("sha256").update(JSON.stringify(names)).digest("hex");
 }

@@ -1,6 +1,7 @@
 /**
- * One HTTP API of a target: its description, which is loaded once and converted to tools in slices, and its connection
- * pool. Address and credentials come from the configuration. Redirects are not followed.
+ * Represents one HTTP API of a target with its OpenAPI description and its connection pool. The description is loaded
+ * once and converted to tools in slices. The configuration defines the address and the credentials. Redirects are not
+ * followed.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -18,7 +19,7 @@ import type { ApiRequest } from "./request.ts";
 
 const MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024;
 const FETCH_MS = 20_000;
-/** How long the conversion of a description may block the event loop. */
+/** Limits how long the conversion of a description blocks the event loop. */
 const SLICE_MS = 8;
 
 export interface ApiEnv {
@@ -33,7 +34,7 @@ export interface ApiEnv {
 
 export interface ApiHandler {
   answered(status: number, headers: HeaderList, body: Buffer): void;
-  /** Completes "target x …". */
+  /** Completes the sentence "target x …". */
   failed(reason: string): void;
 }
 
@@ -194,7 +195,7 @@ export class OpenApi {
     return answer.body.toString();
   }
 
-  /** Runs the steps in slices, so that other requests are served in between. */
+  /** Yields to other requests between slices. */
   async #inSlices<Result>(steps: Generator<undefined, Result>): Promise<Result> {
     for (;;) {
       const endMs = this.#env.clock.monotonicMs() + SLICE_MS;
@@ -207,7 +208,7 @@ export class OpenApi {
   }
 }
 
-/** The base URL of the API. Throws an Error if neither the configuration nor the description has one. */
+/** Throws an Error if neither the configuration nor the description contains a base URL. */
 export function serverUrl({ server, source }: OpenApiConfig): string {
   const url = server ?? source?.document.server;
   if (url === undefined) throw new Error("the description has no absolute server URL. Set `server`");

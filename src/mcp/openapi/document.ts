@@ -1,6 +1,6 @@
 /**
- * Parses an OpenAPI 3 description and resolves its internal references. Rejects other versions and other documents.
- * References to other files are not followed.
+ * Parses an OpenAPI 3 description and resolves its internal references. Other versions are rejected, and references to
+ * other files are not followed.
  */
 import { parse } from "yaml";
 
@@ -8,7 +8,7 @@ export type Json = Readonly<Record<string, unknown>>;
 
 /** The YAML parser blocks the event loop for about one second per MiB. */
 const MAX_YAML_CHARS = 1024 * 1024;
-/** Limit of chained references, longer than in any known description. */
+/** Limits chained references. No known description has longer chains. */
 const MAX_REFERENCES = 32;
 
 export interface OpenApiDocument {
@@ -16,7 +16,7 @@ export interface OpenApiDocument {
   readonly title: string;
   readonly version: string;
   readonly description: string | undefined;
-  /** The first server that is an absolute URL without variables. */
+  /** Contains the first server that is an absolute URL without variables. */
   readonly server: string | undefined;
 }
 
@@ -38,7 +38,7 @@ export function parseOpenApi(text: string): OpenApiDocument {
   };
 }
 
-/** The value itself, or the target of its `$ref`. Throws an Error if a reference cannot be resolved. */
+/** Follows `$ref`. Throws an Error if a reference cannot be resolved. */
 export function resolved(document: OpenApiDocument, value: unknown): Json {
   let current = value;
   for (let i = 0; i < MAX_REFERENCES; i++) {
@@ -70,7 +70,7 @@ function parsed(text: string): unknown {
     // The JSON parser is a hundred times faster than the YAML parser.
     if (/^\s*\{/.test(text)) return JSON.parse(text);
   } catch {
-    // The text may be a YAML flow mapping, which also starts with a brace.
+    // A YAML flow mapping also starts with a brace.
   }
   if (text.length > MAX_YAML_CHARS)
     throw new Error("it is a YAML file of more than 1 MiB. Convert it to JSON, which is parsed much faster");

@@ -1,6 +1,6 @@
 /**
- * The transport to an HTTP API: an MCP server inside the gateway that has only tools and turns each call into an HTTP
- * request. It stores no client state.
+ * Implements the transport to an HTTP API. It acts as an MCP server inside the gateway that has only tools and converts
+ * each call into an HTTP request. It stores no client state.
  */
 
 import type { HeaderList } from "../../http/headers.ts";
@@ -16,7 +16,7 @@ import { ArgumentProblem, apiRequest } from "./request.ts";
 
 const PAGE_TOOLS = 250;
 const MAX_INSTRUCTIONS_CHARS = 2_000;
-/** Concurrent calls per session to one API. */
+/** Limits the concurrent calls of one session to one API. */
 const MAX_API_CALLS = 256;
 
 interface Asked {
@@ -49,7 +49,7 @@ export class OpenApiChannel implements Channel {
 
   send(message: Outgoing): void {
     const { wireId } = message;
-    // An API has no use for notifications. Cancellations also arrive through `abandon`.
+    // An API cannot use notifications. Cancellations also arrive through `abandon`.
     if (this.#isClosed || wireId === undefined) return;
     void this.#api
       .load()
@@ -174,10 +174,10 @@ export class OpenApiChannel implements Channel {
   }
 }
 
-/** Longer error bodies are truncated for the model. */
+/** Limits the error body that the model receives. */
 const MAX_ERROR_CHARS = 10_000;
 
-/** Converts an API response to the JSON of a `tools/call` result. */
+/** Converts an API response into the JSON of a `tools/call` result. */
 export function toolResult(status: number, headers: HeaderList, body: Buffer): string {
   const type = (headers.get("content-type") ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
   if (status >= 300) return errorResult(status, headers, body);
@@ -185,7 +185,7 @@ export function toolResult(status: number, headers: HeaderList, body: Buffer): s
   if (/^application\/json$|\+json$/.test(type) || (type === "" && looksLikeJson(body))) {
     const text = body.toString();
     if (jsonProblem(text) !== undefined) return textResult(text);
-    // The original text is inserted, because parsing would change numbers beyond 2^53.
+    // Parsing would change numbers beyond 2^53, so the original JSON is inserted.
     const structured = text.trimStart().startsWith("{") ? text : `{"result":${text}}`;
     return `{"content":[{"type":"text","text":${JSON.stringify(text)}}],"structuredContent":${structured}}`;
   }

@@ -1,7 +1,4 @@
-/**
- * The configuration of a target that is an HTTP API with an OpenAPI description: where the description is, where the
- * API is, how the gateway authenticates there, and which operations become tools.
- */
+/** Defines the configuration of a target that is an HTTP API with an OpenAPI description. */
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import { exactlyOneOf, filePath, headerName, headerValue, httpUrl, secret } from "../../core/schema.ts";
@@ -63,7 +60,10 @@ export const openApiSchema = exactlyOneOf(
     });
 });
 
-/** A description that was loaded with the configuration. `toJSON` returns a fingerprint, so reloads detect a change. */
+/**
+ * Contains a description that was loaded with the configuration. `toJSON` returns a fingerprint, so that reloads detect
+ * a change.
+ */
 export interface OpenApiSource {
   readonly document: OpenApiDocument;
   toJSON(): string;

@@ -1,7 +1,6 @@
 /**
- * Converts the operations of an OpenAPI description to tools: name, description, input schema, and request template.
- * Works in slices, so that a large description does not block other requests. Unsupported operations are skipped with a
- * reason.
+ * Converts the operations of an OpenAPI description into tools. The conversion runs in slices, so that a large
+ * description does not block other requests. Unsupported operations are skipped with a reason.
  */
 import { includesHeader, isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { pathFault } from "../../http/request-path.ts";
@@ -9,20 +8,19 @@ import { putMember } from "../../json/json.ts";
 import { isObject, type Json, type OpenApiDocument, pointedTo, resolved } from "./document.ts";
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch"] as const;
-/** Limit of operations per API, far beyond the number of tools that clients can use. */
+/** Limits the operations per API. Clients cannot use nearly as many tools. */
 const MAX_OPERATIONS = 5_000;
 const MAX_DESCRIPTION_CHARS = 2_000;
 const MAX_OPERATION_NAME_CHARS = 64;
 
 export interface Parameter {
-  /** The name of the tool argument: `name`, with a suffix if that name is taken. */
+  /** Has a suffix if another argument has the same name. */
   readonly argument: string;
   readonly name: string;
   readonly in: "path" | "query" | "header" | "cookie";
   readonly isRequired: boolean;
   readonly style: string;
   readonly explode: boolean;
-  /** Whether the value is sent as JSON. */
   readonly isJson: boolean;
 }
 
@@ -31,16 +29,16 @@ export type BodyKind = "json" | "form" | "multipart" | "text";
 export interface Operation {
   readonly name: string;
   readonly method: string;
-  /** The path template with `{placeholders}`. */
+  /** Contains `{placeholders}`. */
   readonly path: string;
   readonly parameters: readonly Parameter[];
   readonly body: { readonly kind: BodyKind; readonly type: string; readonly isRequired: boolean } | undefined;
-  /** The tool definition for `tools/list`, as JSON. */
+  /** Contains the tool definition for `tools/list` as JSON. */
   readonly text: string;
 }
 
 export interface Selection {
-  /** Headers and query parameters that the gateway sets. Arguments cannot set them. */
+  /** Arguments cannot set these headers and query parameters, because the gateway sets them. */
   readonly reserved: readonly { readonly in: "header" | "query"; readonly name: string }[];
   readonly include?: readonly string[] | undefined;
   readonly exclude?: readonly string[] | undefined;
@@ -51,7 +49,7 @@ export interface Operations {
   readonly left: readonly { readonly operation: string; readonly reason: string }[];
 }
 
-/** Converts all selected operations. Yields after each one, so that the caller can work in slices. */
+/** Yields after each operation, so that the caller can work in slices. */
 export function* operationsOf(document: OpenApiDocument, selection: Selection): Generator<undefined, Operations> {
   const byName = new Map<string, Operation>();
   const left: { operation: string; reason: string }[] = [];
@@ -110,7 +108,7 @@ function toolOf(
     if (parameter.isRequired) required.push(parameter.argument);
     parameters.push(parameter);
   }
-  // A value must not complete a percent encoding that the template begins.
+  // A value must not complete a percent-encoding that starts in the template.
   const fault = pathFault(path.replace(/\{[^{}/]+\}/g, "-"));
   if (fault !== undefined) throw new Error(`no server would accept ${fault}`);
   for (const [placeholder, found] of placeholders(path))
@@ -168,7 +166,7 @@ function parametersOf(document: OpenApiDocument, ofPath: unknown, own: unknown):
   return [...found.values()];
 }
 
-/** Headers of the message or the connection, which parameters cannot set (OpenAPI 3, parameter object). */
+/** Parameters cannot set headers of the message or the connection (OpenAPI 3, parameter object). */
 const IGNORED_HEADERS: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   ...["accept", "content-type", "authorization", "host", "expect", "cookie", "proxy-authorization"],
@@ -259,7 +257,7 @@ function described(schema: unknown, description: unknown): unknown {
     : schema;
 }
 
-/** `[["{id}", "id"], …]` */
+/** Returns pairs such as `["{id}", "id"]`. */
 export function placeholders(path: string): [string, string][] {
   return [...path.matchAll(/\{([^{}/]+)\}/g)].map(([whole, name]) => [whole, name as string]);
 }
@@ -274,7 +272,7 @@ function chosenBy({ include, exclude }: Selection) {
   };
 }
 
-/** `getPet*`, `GET /pets/*`, `* /pets`, or `tag:pets`. */
+/** Accepts `getPet*`, `GET /pets/*`, `* /pets`, and `tag:pets`. */
 function patternOf(text: string): (name: string, request: string, operation: Json) => boolean {
   if (text.startsWith("tag:")) {
     const tag = text.slice(4);
@@ -295,11 +293,14 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** If a body schema is longer, the tool accepts any object instead, because the schema would cost too many tokens. */
+/**
+ * Limits schemas, because a longer one would cost the model too many tokens. A tool with a longer body schema accepts
+ * any object.
+ */
 const MAX_SCHEMA_CHARS = 64 * 1024;
 const MAX_SCHEMA_DEPTH = 64;
 
-/** Keywords that do not validate JSON. */
+/** These keywords do not validate JSON. */
 const DROPPED: ReadonlySet<string> = new Set([
   "xml",
   "externalDocs",
@@ -322,7 +323,7 @@ export class ToolSchemas {
     this.#document = document;
   }
 
-  /** Throws SchemaTooLarge, or another Error if a reference cannot be resolved. */
+  /** Throws `SchemaTooLarge`, or another Error if a reference cannot be resolved. */
   converted(schema: unknown, depth = 0): unknown {
     if (depth > MAX_SCHEMA_DEPTH) throw new SchemaTooLarge("nested too deeply");
     if (Array.isArray(schema)) return schema.map((one) => this.converted(one, depth + 1));
@@ -358,7 +359,7 @@ export class ToolSchemas {
     let name = base;
     for (let i = 2; Object.hasOwn(this.definitions, name); i++) name = `${base}_${i}`;
     this.#names.set(reference, name);
-    // Registered before the conversion, because a schema may reference itself.
+    // The name is registered before the conversion, because a schema may reference itself.
     this.definitions[name] = {};
     this.definitions[name] = this.converted(pointedTo(this.#document, reference));
     return name;

@@ -1,6 +1,6 @@
 /**
- * Builds the HTTP request of a tool call from its arguments. The address comes from the configuration, so no argument
- * can select another host, path, or header. Missing, unknown, and unrepresentable arguments are rejected with a reason.
+ * Builds the HTTP request of a tool call from its arguments. The configuration defines the address, so no argument can
+ * select another host, path, or header. Missing, unknown, and unrepresentable arguments are rejected with a reason.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -11,16 +11,16 @@ import { type Operation, type Parameter, placeholders } from "./operations.ts";
 
 export interface ApiRequest {
   readonly method: string;
-  /** Path and query, below the server's own path. */
+  /** Contains the path and the query, relative to the path of the base URL. */
   readonly path: string;
   readonly headers: HeaderList;
   readonly body: Buffer | undefined;
 }
 
-/** Invalid arguments of a tool call. The message goes to the model, which may retry. */
+/** Reports invalid arguments of a tool call. The model receives the message and may retry. */
 export class ArgumentProblem extends ExpectedError {}
 
-/** `bodyText` is the argument `body` as the client wrote it. */
+/** `bodyText` is the argument `body` exactly as the client wrote it. */
 export function apiRequest(operation: Operation, args: Json, bodyText: string | undefined): ApiRequest {
   for (const name of Object.keys(args))
     if (!(name === "body" && operation.body) && !operation.parameters.some(({ argument }) => argument === name))
@@ -93,7 +93,7 @@ function setHeader(headers: HeaderList, parameter: Parameter, value: unknown): v
   headers.set(parameter.name.toLowerCase(), text);
 }
 
-/** Style `simple`: lists and objects joined by commas. */
+/** Implements the style `simple`, which joins lists and objects with commas. */
 function plain(parameter: Parameter, value: unknown): string {
   if (parameter.isJson) return JSON.stringify(value);
   if (Array.isArray(value)) return value.map((one) => scalar(parameter, one)).join(",");

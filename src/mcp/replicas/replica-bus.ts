@@ -1,5 +1,5 @@
 /**
- * Sends messages about sessions and calls between replicas, over the store's bus. Messages are encrypted and bound to
+ * Sends messages about sessions and calls between replicas over the store's bus. Messages are encrypted and bound to
  * their channel, so access to Redis is not enough to read or forge one. Without a bus, nothing is sent.
  */
 import { randomBytes } from "node:crypto";
@@ -9,9 +9,9 @@ import { Sealer } from "../../store/sealer.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type Bus, type BusChannel, type Store, storeNamespace } from "../../store/store.ts";
 
-/** Limit of concurrent sends to Redis. Further messages are dropped, as while Redis is unavailable. */
+/** Limits concurrent sends to Redis. Further messages are dropped, as while Redis is unavailable. */
 const MAX_SENDS = 1_000;
-/** Timeout for confirmations of other replicas, which usually take milliseconds. */
+/** Limits the wait for confirmations from other replicas, which usually take milliseconds. */
 const ASK_MS = 2_000;
 
 export interface ReplicaEnv {
@@ -21,7 +21,6 @@ export interface ReplicaEnv {
   readonly key: SigningKey;
 }
 
-/** A message between replicas. Each feature defines its own kinds. */
 export interface ReplicaMessage {
   readonly kind: string;
   readonly text?: string;
@@ -30,7 +29,7 @@ export interface ReplicaMessage {
 interface Envelope {
   readonly from: string;
   readonly message: ReplicaMessage;
-  /** The id of a request for confirmation: each receiver replies after processing the message. */
+  /** Requests a confirmation. Each receiver sends this id back after processing the message. */
   readonly ask?: number;
 }
 
@@ -109,7 +108,7 @@ export class ReplicaBus {
     });
   }
 
-  /** Receives messages of other processes on a channel. Undefined without a bus. */
+  /** Receives messages from other processes on a channel. Returns undefined without a bus. */
   listen(channel: string, received: ReplicaListener): BusChannel | undefined {
     return this.#bus?.listen(channel, (sealed) => {
       const envelope = this.#opened(channel, sealed);
@@ -139,7 +138,7 @@ export class ReplicaBus {
     this.#env.logger.warn("message of another replica could not be processed", { kind, reason: error.message });
   }
 
-  /** Created on use, because the key may be loaded from the store after the first message. */
+  /** Creates the sealer on use, because the key may be loaded from the store after the first message. */
   #sealed(): Sealer {
     const secret = this.#env.key.sign("mcp replicas");
     if (this.#sealer?.secret !== secret) this.#sealer = { secret, sealer: new Sealer(secret, "mcp replicas") };

@@ -1,7 +1,7 @@
 /**
- * Synchronizes one session between the replicas that hold it, because a load balancer may send each message of the
- * client to another replica. Settings are applied on all replicas before the client gets the response. Notifications of
- * the client are sent to all replicas, and those of servers to the replica with the client's stream.
+ * Synchronizes one session between replicas, because a load balancer may send each message of the client to another
+ * replica. All replicas apply a setting before the client receives the response. Client notifications are sent to all
+ * replicas with the session, and server notifications are sent to the replica with the client's stream.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { BusChannel } from "../../store/store.ts";
@@ -10,26 +10,24 @@ import { type ClientNotification, type ClientRequest, parseClientMessage } from 
 import type { ReplicaBus, ReplicaListener, ReplicaMessage } from "./replica-bus.ts";
 import { isSetting, type SessionSettings } from "./session-settings.ts";
 
-/** Larger messages are not replicated. Notifications of clients are usually small. */
+/** Larger messages are not replicated. Client notifications are usually small. */
 const MAX_TOLD_CHARS = 256 * 1024;
 
 export interface SessionReplication {
   readonly clock: Clock;
   readonly bus: ReplicaBus;
   readonly settings: SessionSettings;
-  /** The expiry of stored data for a session that is in use now. */
+  /** Stored data of a session that is in use now expires at this time. */
   expiresAtMs(): number;
 }
 
-/** The part of a session that receives messages of other replicas. */
+/** Receives events that occurred at other replicas. */
 export interface PeerSession {
-  /** The client sent a notification to another replica. */
   toldElsewhere(message: ClientNotification): void;
-  /** The client changed a setting at another replica. Resolves when it is applied to the servers here. */
+  /** Resolves when the setting is applied to the servers of this replica. */
   setElsewhere(request: ClientRequest): Promise<void>;
-  /** A server at another replica sent a message, and the client's stream is here. */
+  /** Delivers a server message on the client's stream, which is connected to this replica. */
   heardElsewhere(text: string): void;
-  /** The client opened its stream at another replica. */
   listensElsewhere(): void;
   endedElsewhere(): void;
 }
@@ -49,17 +47,15 @@ export class SessionPeers {
     this.#session = session;
   }
 
-  /** Whether other replicas may hold the session. */
   get isShared(): boolean {
     return this.#name !== undefined && this.#env.bus.isThere;
   }
 
-  /** Whether the session has settings in the store. */
   get hasSettings(): boolean {
     return this.#hasSettings;
   }
 
-  /** Resolves when messages of other replicas are received. */
+  /** Resolves when this session receives messages from other replicas. */
   async join(): Promise<void> {
     if (this.#name === undefined || this.#channel !== undefined) return;
     this.#channel = this.#env.bus.listen(channelOf(this.#name), follower(this.#session));
@@ -71,7 +67,7 @@ export class SessionPeers {
     this.notListening();
   }
 
-  /** Returns the requests that replay the settings the client applied before this process resumed the session. */
+  /** Returns the requests that restore the settings from before this process resumed the session. */
   async before(): Promise<readonly ClientRequest[]> {
     if (this.#name === undefined) return [];
     const settings = await this.#env.settings.of(this.#name);
@@ -83,7 +79,7 @@ export class SessionPeers {
     if (this.#name !== undefined) tellSession(this.#env.bus, this.#name, message);
   }
 
-  /** Wraps a call that changes a setting, so that its response waits until all replicas have applied it. */
+  /** Delays the response to a call that changes a setting until all replicas have applied the setting. */
   spread(call: Call): Call {
     const name = this.#name;
     if (name === undefined || !isSetting(call.request.method)) return call;
@@ -97,7 +93,6 @@ export class SessionPeers {
     };
   }
 
-  /** Called when the client opens its stream here. */
   listening(): void {
     const name = this.#name;
     if (name === undefined || this.#listening !== undefined) return;
@@ -111,7 +106,7 @@ export class SessionPeers {
     this.#listening = undefined;
   }
 
-  /** Sends a message to the replica with the client's stream. Resolves with false if there is none. */
+  /** Sends a message to the replica with the client's stream. Resolves with false if no replica has the stream. */
   async pass(text: string): Promise<boolean> {
     if (this.#name === undefined || text.length > MAX_TOLD_CHARS) return false;
     return (await this.#env.bus.send(listenersOf(this.#name), { kind: "event", text })) > 0;
@@ -125,12 +120,10 @@ export class SessionPeers {
   }
 }
 
-/** Forwards a client's notification to the replicas that hold the session. */
 export function tellSession(bus: ReplicaBus, name: string, { text }: ClientNotification): void {
   if (bus.isThere && text.length <= MAX_TOLD_CHARS) void bus.send(channelOf(name), { kind: "told", text });
 }
 
-/** Ends a session on all replicas that hold it. */
 export function endSession(bus: ReplicaBus, name: string): void {
   if (bus.isThere) void bus.send(channelOf(name), { kind: "ended" });
 }

@@ -7,11 +7,11 @@ import { type Store, storeNamespace } from "../../store/store.ts";
 import { asClientRequest, type ClientRequest } from "../protocol/json-rpc.ts";
 import type { ReplicaEnv } from "./replica-bus.ts";
 
-/** Limit per session. Further subscriptions are not restored in another process. */
+/** Further subscriptions are not restored in another process. */
 const MAX_KEPT_SUBSCRIPTIONS = 500;
 const MAX_KEPT_URI_CHARS = 1_000;
 const MAX_LEVEL_CHARS = 100;
-/** Number of attempts, because other replicas may change the record at the same time. */
+/** Other replicas may change the record at the same time, so writes are retried. */
 const TRIES = 5;
 
 const SUBSCRIBE = "resources/subscribe";
@@ -21,7 +21,6 @@ const METHODS: ReadonlySet<string> = new Set([SUBSCRIBE, UNSUBSCRIBE, SET_LEVEL]
 
 interface Settings {
   readonly level?: string;
-  /** URIs with the names that the client sees. */
   readonly uris: readonly string[];
 }
 
@@ -38,7 +37,10 @@ export class SessionSettings {
     this.#store = storeNamespace(env.store, "mcp-settings");
   }
 
-  /** Stores the setting of a successful request. Never rejects: without the store, the setting is not shared. */
+  /**
+   * Stores the setting of a successful request. Never rejects. While the store is unavailable, the setting is not
+   * shared.
+   */
   async add(name: string, request: ClientRequest, expiresAtMs: number): Promise<void> {
     try {
       for (let tries = 0; tries < TRIES; tries++) {
@@ -53,7 +55,7 @@ export class SessionSettings {
     }
   }
 
-  /** The requests that restore the settings at newly started servers. Never rejects. */
+  /** Returns the requests that restore the settings at newly started servers. Never rejects. */
   async of(name: string): Promise<readonly ClientRequest[]> {
     try {
       const { level, uris } = this.#read(name, await this.#store.get(name));
@@ -67,7 +69,6 @@ export class SessionSettings {
     }
   }
 
-  /** Extends the record of a session that is in use. */
   touch(name: string, expiresAtMs: number): void {
     this.#store
       .get(name)
@@ -89,7 +90,7 @@ export class SessionSettings {
   }
 }
 
-/** The changed settings; undefined if the request changes nothing that is stored. */
+/** Returns undefined if the request changes nothing that is stored. */
 function changed(settings: Settings, { method, params }: ClientRequest): Settings | undefined {
   if (method === SET_LEVEL) {
     const { level } = params;

@@ -1,7 +1,7 @@
 /**
  * Records which client created a task, so that only this client can read, change, or cancel it. A remote server often
  * receives only the gateway's credential and cannot distinguish users. Each client has one encrypted record per target
- * in the store, which replicas share. The record is limited; the oldest tasks are dropped and become unknown.
+ * in the store, which replicas share. The record is limited, and the oldest tasks are dropped and become unknown.
  */
 import { createHash } from "node:crypto";
 import { Sealer } from "../../store/sealer.ts";
@@ -12,31 +12,31 @@ const MAX_TASKS = 500;
 const MAX_RECORD_CHARS = 128 * 1024;
 /** Longer arguments are not stored, so authorization rules that read them deny the request. */
 const MAX_ARGUMENT_CHARS = 4 * 1024;
-/** Lifetime of a record after the last creation or use of a task. */
+/** Sets the lifetime of a record after the last creation or use of a task. */
 const KEPT_MS = 24 * 3_600_000;
 const REFRESHED_AFTER_MS = 3_600_000;
-/** Number of attempts, because other calls of the client may change the record at the same time. */
+/** Other calls of the client may change the record at the same time, so writes are retried. */
 const TRIES = 20;
 
-/** The call that created a task, for authorization rules. */
+/** Describes the call that created a task, for authorization rules. */
 export interface TaskOrigin {
   readonly tool: string;
-  /** Undefined if no rule applies, or if they are too long. */
+  /** The value is undefined if no rule applies or if the arguments are too long. */
   readonly arguments?: unknown;
 }
 
 interface KeptTask extends TaskOrigin {
-  /** A digest of the task's id. */
+  /** Contains a digest of the task id. */
   readonly id: string;
 }
 
 interface Kept {
   readonly atMs: number;
-  /** Oldest first. */
+  /** The oldest task comes first. */
   readonly tasks: readonly KeptTask[];
 }
 
-/** The tasks of one client at the moment of the lookup. */
+/** Contains the tasks of one client at the time of the lookup. */
 export interface OwnTasks {
   origin(taskId: string): TaskOrigin | undefined;
 }
@@ -45,7 +45,7 @@ export interface TaskRecordsEnv extends ReplicaEnv {
   readonly backend: string;
 }
 
-/** The records of one client: a principal, or the session of an unauthenticated client. */
+/** Manages the records of one client, which is a principal or the session of an unauthenticated client. */
 export interface ClientTasks {
   /** Rejects if the store is unavailable. */
   add(target: string, taskId: string, origin: TaskOrigin): Promise<void>;
@@ -115,7 +115,7 @@ function fitting(origin: TaskOrigin): TaskOrigin {
   return args !== undefined && JSON.stringify(args).length <= MAX_ARGUMENT_CHARS ? origin : { tool };
 }
 
-/** The newest tasks that fit. */
+/** Keeps the newest tasks that fit. */
 function bounded(tasks: readonly KeptTask[]): readonly KeptTask[] {
   let chars = 0;
   let from = tasks.length;

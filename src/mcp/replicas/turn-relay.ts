@@ -1,7 +1,7 @@
 /**
  * Relays retries of suspended calls between replicas. A call of a modern client at a legacy server is suspended while
  * it waits for input (`input_required`). If the client's retry arrives at another replica, that replica forwards the
- * retry to the one that holds the call, and receives its messages and response.
+ * retry to the replica with the call and receives its messages and response.
  */
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -10,11 +10,11 @@ import { type Call, type CallHandle, type Failure, refuseQuestion, serverFailure
 import { asServerMessage, INVALID_PARAMS, parseClientMessage } from "../protocol/json-rpc.ts";
 import type { ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
 
-/** Larger responses are not sent over the bus; the call fails. */
+/** Larger responses are not sent over the bus, and the call fails. */
 const MAX_RELAYED_CHARS = 2 * 1024 * 1024;
-/** Interval of the checks whether the replica that holds the call is alive. */
+/** Sets how often a relayed retry checks whether the replica with the call is alive. */
 const PROBE_MS = 5_000;
-/** Consecutive failed checks before the call fails. */
+/** The call fails after this many consecutive failed checks. */
 const FAILED_PROBES = 2;
 
 export const UNKNOWN_STATE: Failure = {
@@ -56,7 +56,7 @@ export function turnRelays(env: TurnRelayEnv, backend: string) {
   };
 }
 
-/** A suspended call in this process, open for retries of other replicas. */
+/** Represents a suspended call in this process that other replicas may retry. */
 class WaitingTurn {
   readonly #bus: ReplicaBus;
   readonly #channel: BusChannel | undefined;
@@ -100,7 +100,7 @@ class WaitingTurn {
   }
 }
 
-/** A retry of a client in this process, for a call that another replica holds. */
+/** Represents a client's retry in this process for a call that another replica has. */
 class RelayedTurn implements CallHandle {
   readonly #env: TurnRelayEnv;
   readonly #channel: string;

@@ -1,6 +1,6 @@
 /**
- * Lists a server's tools outside of any session, for `gwctl mcp lock`: the server's definitions, their differences from
- * the lock file, and suspicious content.
+ * Lists a server's tools outside of a session for `gwctl mcp lock`, with their differences from the lock file and
+ * suspicious content.
  */
 
 import { finish } from "../../base/sliced-work.ts";
@@ -40,7 +40,6 @@ interface InspectionEnv {
   readonly quarantined: readonly QuarantinedTool[];
 }
 
-/** Inspects all servers, or only the named ones. */
 export function inspectTargets(
   { targets, tools, link }: Inspection,
   only: ReadonlySet<string> | undefined,
@@ -69,7 +68,7 @@ async function inspectTarget(target: Target, env: InspectionEnv): Promise<Inspec
   }
 }
 
-/** The tools that were withheld from sessions so far. No request is sent to a server. */
+/** Returns the tools that were withheld from sessions so far. No request is sent to a server. */
 export function withheldOf({ targets, tools }: Inspection): readonly InspectedTarget[] {
   return targets.map((target) => {
     const own = tools.of(target);
@@ -93,7 +92,6 @@ function inspected(name: string, definition: ToolDefinition, lock: ToolLock | un
   };
 }
 
-/** The content that a server offers to models. */
 interface Offer {
   readonly tools: readonly ToolDefinition[];
   readonly instructions: string | undefined;

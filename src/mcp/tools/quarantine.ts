@@ -1,6 +1,7 @@
 /**
- * Tools of one target that are withheld because they differ from the lock file, with the differences, suspicious
- * content, and the definition that a person may accept. Used by the log and the admin interface.
+ * Holds the tools of one target that are withheld because they differ from the lock file. Each entry contains the
+ * differences, suspicious content, and the definition that an operator may accept. The log and the admin interface show
+ * them.
  */
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import type { Logger } from "../../observe/log/logger.ts";
@@ -11,7 +12,7 @@ const MAX_QUARANTINED = 1_000;
 /** Larger definitions are not stored and cannot be accepted. */
 const MAX_DEFINITION_CHARS = 64 * 1024;
 
-/** A definition is parsed without slicing, so larger ones are withheld. */
+/** Withholds larger definitions, because parsing one blocks the event loop. */
 const MAX_DEFINITION_TOKENS = 20_000;
 const HUGE = `the definition has more than ${MAX_DEFINITION_TOKENS} values and names`;
 
@@ -36,7 +37,7 @@ export class Quarantine {
     return [...this.#tools.values()].map(({ text: _text, ...tool }) => tool);
   }
 
-  /** Whether the tool matches the lock file. A difference is logged once per change. */
+  /** Returns true if the tool matches the lock file. A difference is logged once per change. */
   passes(name: string, text: string, lock: ToolLock): boolean {
     const known = this.#tools.get(name);
     if (known?.text === text) return false;
@@ -68,7 +69,7 @@ export class Quarantine {
   }
 }
 
-/** Strings are checked up to this length. A longer description is suspicious in itself. */
+/** Limits how much of a string is checked. A longer description is itself suspicious. */
 const MAX_LOOKED_AT_CHARS = 20_000;
 
 const MARKERS: readonly { readonly says: string; readonly pattern: RegExp }[] = [
@@ -112,7 +113,7 @@ const MARKERS: readonly { readonly says: string; readonly pattern: RegExp }[] = 
   { says: "has a long run of encoded text", pattern: /[A-Za-z0-9+/]{200,}={0,2}/ },
 ];
 
-/** Suspicious content in the strings of a tool definition; empty if there is none. */
+/** Describes suspicious content in the strings of a tool definition. */
 export function injectionMarkers(definition: unknown): string[] {
   const found = new Set<string>();
   let chars = 0;

@@ -1,10 +1,8 @@
 /**
- * Applies result guards to the messages of a server: results, errors, notifications, and requests. Every string is
- * checked in the form that a client and its model read, and masked or rejected. A message that is too large to check is
- * rejected.
- *
- * Consecutive `text` members at the same depth (the items of `content`) are parts of one text. Base64 in `data` and
- * `blob` is checked decoded if it decodes to text; images and other binary data are not checked.
+ * Applies result guards to the messages of a server. Every string is checked in the form that a client and its model
+ * read, and is masked or rejected. A message that is too large to check is rejected. Consecutive `text` members at the
+ * same depth, such as the items of `content`, are checked as one text. Base64 in `data` and `blob` is decoded and
+ * checked if it contains text. Images and other binary data are not checked.
  */
 
 import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
@@ -32,15 +30,15 @@ const CLOSE_OBJECT = 125;
 /** Limits the time that patterns run on a thread that other clients share. */
 const MAX_GUARDED_CHARS = 2 * 1024 * 1024;
 
-/** Characters scanned per slice, not counting the work of the guard. */
+/** Sets how many characters are scanned per slice, not counting the work of the guard. */
 const STEP_CHARS = 16 * 1024;
 
 const ENCODED: ReadonlySet<string> = new Set(["data", "blob"]);
 
-/** Members that are not content: values returned to the server unchanged, and values that select the message format. */
+/** These members are not content. They are returned to the server unchanged or select the message format. */
 const OPAQUE: ReadonlySet<string> = new Set(["nextCursor", "progressToken", "requestState", "resultType", "taskId"]);
 
-/** The members of a server description that people and models read. */
+/** Users and models read these members of a server description. */
 const DESCRIBED = ["instructions", "serverInfo", "_meta"];
 const DESCRIPTIONS: ReadonlySet<string> = new Set(["initialize", "server/discover"]);
 
@@ -63,7 +61,10 @@ export function* guardedMessage(
   return checked.length === 0 ? shown : edited(shown, checked);
 }
 
-/** The actions that guards in shadow mode would take, without duplicates. A rejection makes masks irrelevant. */
+/**
+ * Returns the actions that guards in shadow mode would take, without duplicates. If any guard would reject the message,
+ * masks are omitted.
+ */
 export function* watchedMessage(message: ServerMessage, watch: ResultWatch): Steps<WatchFinding[]> {
   const found = new Map<string, WatchFinding>();
   const add = (findings: readonly WatchFinding[]): void => {
@@ -78,12 +79,11 @@ export function* watchedMessage(message: ServerMessage, watch: ResultWatch): Ste
   return rejecting.length > 0 ? rejecting : findings;
 }
 
-/** Masks a string of the server that is not part of a message, or replaces it with the refusal. */
+/** Masks a string that is not part of a message, or replaces it with the refusal. */
 export function* guardedString(text: string, guard: ResultGuard): Steps<string> {
   return (yield* guard.checked([text]))?.[0] ?? guard.refusal;
 }
 
-/** The error response that replaces a rejected response. */
 export function refusedAnswer(refusal: string): ServerMessage {
   return asServerMessage(errorText("0", INTERNAL_ERROR, refusal));
 }
@@ -99,7 +99,6 @@ function rejected(message: ServerMessage, refusal: string, method: string): Serv
   return asServerMessage(resultText("0", JSON.stringify(result)));
 }
 
-/** Removes rejected items from the list. */
 function* withGuardedItems(message: ServerMessage, list: Span, guard: ResultGuard): Steps<ServerMessage> {
   const { text } = message;
   const kept: string[] = [];
@@ -143,7 +142,7 @@ function emptyLike({ text }: ServerMessage, { start }: Span): string {
   return text.charCodeAt(start) === OPEN_OBJECT ? '{"name":"","version":""}' : '""';
 }
 
-/** The edits that mask matches; undefined if a guard rejects a string. */
+/** Returns the edits that mask matches, or undefined if a guard rejects a string. */
 function* checkedSpans(
   text: string,
   spans: readonly Span[],
@@ -164,7 +163,7 @@ function* checkedSpans(
 
 interface FoundString extends Span {
   readonly text: string;
-  /** Converts checked text back to the encoding of the string, for example Base64. */
+  /** Converts checked text back to the encoding of the string, such as Base64. */
   encode(text: string): string;
 }
 
@@ -182,7 +181,7 @@ function inOrder(edits: readonly Edit[]): Edit[] {
 /** Collects all strings and member names. Strings that form one text are grouped in a run. */
 function* readRuns(text: string, spans: readonly Span[]): Steps<FoundString[][] | "too large"> {
   const runs: FoundString[][] = [];
-  /** The open run of `text` members, by depth. */
+  // The key is the depth of the open run of `text` members.
   const open = new Map<number, FoundString[]>();
   let chars = 0;
   for (const span of spans) {

@@ -1,6 +1,7 @@
 /**
- * The lock file: the definition of each tool when a person accepted it. A tool that is missing from the file or has
- * changed is withheld from clients until it is accepted again. Differences are reported line by line.
+ * Reads and writes the lock file, which contains the definition of each tool that an operator accepted. A tool that is
+ * missing from the file or has changed is withheld from clients until it is accepted again. Differences are reported
+ * line by line.
  */
 import { createHash } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
@@ -10,17 +11,17 @@ import { lookupTable } from "../../base/lookup-table.ts";
 import type { InspectedTarget } from "../../core/backend.ts";
 
 /**
- * Version 2 pins every member of a tool, and the server's instructions. Version 1 omitted these members and the
- * instructions; a version 1 file keeps that meaning until it is rewritten.
+ * Version 2 pins every member of a tool and the server's instructions. Version 1 pins neither the instructions nor the
+ * members below, and keeps that meaning until the file is rewritten.
  */
 const LOCK_VERSION = 2;
 const NOT_IN_VERSION_1: ReadonlySet<string> = new Set(["_meta", "icons"]);
 /**
- * The instructions of a server have an entry like a tool. A server cannot use it for a tool: a tool's definition has a
- * name, and this entry has none, so the two never match.
+ * The lock file stores a server's instructions under this name. No tool can match the entry, because a tool definition
+ * contains a name and this entry does not.
  */
 export const INSTRUCTIONS_ENTRY = "(instructions)";
-/** Maximum number of lines shown per difference. */
+/** Limits the lines that are shown per difference. */
 const MAX_DIFF_LINES = 60;
 /** Longer definitions are compared as a whole, because the line comparison takes quadratic time. */
 const MAX_COMPARED_LINES = 400;
@@ -32,22 +33,21 @@ export const lockSchema = z.strictObject({
   targets: z.record(z.string(), z.record(z.string(), z.record(z.string(), z.unknown()))),
 });
 
-/** The accepted definitions of one target, by the server's tool names. */
+/** Contains the accepted definitions of one target by the server's tool names. */
 export interface ToolLock {
-  /** Changes when any definition does. */
+  /** The fingerprint changes when any definition changes. */
   readonly fingerprint: string;
-  /** False for a file of version 1. */
+  /** Files of version 1 do not pin instructions. */
   readonly pinsInstructions: boolean;
-  /** The differences from the accepted definition; undefined if there are none. */
+  /** Returns undefined if the definition matches the accepted one. */
   difference(name: string, definition: ToolDefinition): readonly string[] | undefined;
 }
 
-/** The accepted instructions of a server. */
 export function instructionsDefinition(instructions: string): ToolDefinition {
   return { instructions };
 }
 
-/** Throws an Error for an invalid file. Targets that the file does not list have no tools. */
+/** Throws an Error if the file is invalid. Targets that the file does not list have no accepted tools. */
 export function parseToolLocks(text: string): (target: string) => ToolLock {
   let parsed: unknown;
   try {
@@ -85,17 +85,15 @@ function asInVersion1(tool: ToolDefinition): ToolDefinition {
   return Object.fromEntries(Object.entries(tool).filter(([key]) => !NOT_IN_VERSION_1.has(key)));
 }
 
-/** The content of a lock file, in the version that the gateway writes. */
 export function lockText(targets: object): string {
   return `${JSON.stringify({ version: LOCK_VERSION, targets }, null, 2)}\n`;
 }
 
-/** The pinned members of a tool: all of them, in a fixed order. */
+/** Sorts all members, so that the order in the server's response does not matter. */
 export function pinnedDefinition(tool: ToolDefinition): ToolDefinition {
   return sorted(tool) as ToolDefinition;
 }
 
-/** The canonical form in which definitions are compared. */
 export function canonical(tool: ToolDefinition): string {
   return JSON.stringify(pinnedDefinition(tool), null, 2);
 }
@@ -110,7 +108,7 @@ function sorted(value: unknown): unknown {
   );
 }
 
-/** The removed (`-`) and added (`+`) lines, in order. */
+/** Returns the removed (`-`) and added (`+`) lines in order. */
 export function diffLines(before: string, after: string): string[] {
   const a = before.split("\n");
   const b = after.split("\n");
@@ -128,7 +126,7 @@ function compared(a: readonly string[], b: readonly string[]): string[] {
   const out = (lines: readonly string[]): string[] => lines.map((line) => `- ${line.trim()}`);
   const put = (lines: readonly string[]): string[] => lines.map((line) => `+ ${line.trim()}`);
   if (a.length > MAX_COMPARED_LINES || b.length > MAX_COMPARED_LINES) return [...out(a), ...put(b)];
-  // `common` holds the length of the longest common subsequence of the remaining lines from each pair of positions.
+  // `common` contains the length of the longest common subsequence of the remaining lines for each pair of positions.
   const width = b.length + 1;
   const common = new Uint16Array((a.length + 1) * width);
   for (let i = a.length - 1; i >= 0; i--)
@@ -154,27 +152,32 @@ function compared(a: readonly string[], b: readonly string[]): string[] {
   return lines;
 }
 
-/** About ten thousand tools. The gateway reads no larger file, so none is written. */
+/**
+ * The limit is large enough for about ten thousand tools. The gateway does not read larger files, so none is written.
+ */
 export const MAX_LOCK_BYTES = 16 * 1024 * 1024;
 
-/** The accepted definitions: target → tool → definition. */
+/** Maps targets to tool names to accepted definitions. */
 export type LockedTools = ReadonlyMap<string, ReadonlyMap<string, ToolDefinition>>;
 
 export interface ToolChange {
   readonly target: string;
   readonly tool: string;
-  /** `gone`: the tool was accepted, but the server no longer offers it. */
+  /** `gone` means that the tool was accepted but the server no longer offers it. */
   readonly state: "new" | "changed" | "gone";
   readonly before?: ToolDefinition;
   readonly now?: ToolDefinition;
-  /** Removed and added lines, truncated if there are many. */
+  /** Contains removed and added lines, truncated if there are many. */
   readonly difference: readonly string[];
   readonly suspicious: readonly string[];
-  /** Digest of both definitions. An acceptance names it, so it applies only to the change that was reviewed. */
+  /**
+   * Identifies both definitions. An acceptance contains the hash, so that it applies only to the change that was
+   * reviewed.
+   */
   readonly hash: string;
 }
 
-/** Undefined if the file does not exist. Throws an Error if it is invalid. */
+/** Returns undefined if the file does not exist. Throws an Error if it is invalid. */
 export function readLockFile(file: string): LockedTools | undefined {
   const status = statSync(file, { throwIfNoEntry: false });
   if (status === undefined) return undefined;
@@ -191,7 +194,7 @@ export function readLockFile(file: string): LockedTools | undefined {
   return locked;
 }
 
-/** Undefined if the value is not a lock file. All names are kept, including `__proto__`. */
+/** Returns undefined if the text is not a lock file. All names are kept, including `__proto__`. */
 export function parseLockFile(text: string): LockedTools | undefined {
   let parsed: unknown;
   try {
@@ -205,7 +208,7 @@ export function parseLockFile(text: string): LockedTools | undefined {
 }
 
 /**
- * Replaces the file atomically, so that a gateway that watches it never reads half of it. A symlink stays a symlink.
+ * Replaces the file atomically, so that a gateway that watches it never reads a partial file. A symlink is preserved.
  */
 export function writeLockFile(file: string, locked: LockedTools): void {
   const text = lockFileText(locked);
@@ -213,7 +216,7 @@ export function writeLockFile(file: string, locked: LockedTools): void {
   replaceFile(file, text);
 }
 
-/** Targets in the order of the map, their tools by name. */
+/** Keeps the order of the targets and sorts their tools by name. */
 export function lockFileText(locked: LockedTools): string {
   const targets = plainObject(
     [...locked].map(([target, tools]) => [
@@ -226,7 +229,10 @@ export function lockFileText(locked: LockedTools): string {
   return lockText(targets);
 }
 
-/** Tools by name. A server that could not be inspected may still offer its tools, so none of them counts as gone. */
+/**
+ * Sorts the changes by tool name. A server that could not be inspected may still offer its tools, so none of them is
+ * reported as gone.
+ */
 export function changesSince(locked: LockedTools, inspected: readonly InspectedTarget[]): ToolChange[] {
   return inspected.flatMap(({ target, tools, error }) => {
     const known = locked.get(target) ?? new Map<string, ToolDefinition>();
@@ -241,7 +247,7 @@ export function changesSince(locked: LockedTools, inspected: readonly InspectedT
   });
 }
 
-/** Applies changes. Targets that they do not name stay unchanged. */
+/** Targets without changes stay as they are. */
 export function withChanges(locked: LockedTools, changes: readonly ToolChange[]): LockedTools {
   const targets = new Map([...locked].map(([target, tools]) => [target, new Map(tools)]));
   for (const { target, tool, now } of changes) {

@@ -1,6 +1,6 @@
 /**
- * The compiled tool settings of a target: which tools clients see, their names and descriptions, arguments that the
- * gateway fills, guards, and the lock file. Compiled once per configuration load.
+ * Compiles the tool settings of a target once per configuration load. The settings define which tools clients see,
+ * their names and descriptions, arguments that the gateway fills, guards, and the lock file.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -15,27 +15,24 @@ import type { ArgumentOverride, ToolsConfig } from "../server-side/target-config
 import { Quarantine } from "./quarantine.ts";
 import type { ToolLock } from "./tool-lock.ts";
 
-/** One tool that clients may call. */
 export interface OfferedTool {
-  /** The server's own name. */
+  /** Contains the name that the server uses. */
   readonly name: string;
   readonly arguments: readonly CompiledArgument[];
   readonly timeoutMs: number | undefined;
 }
 
-/** Checks strings that a server sends. */
 export interface ResultGuard {
   /** Returns the masked parts, or undefined to reject them. Returns the same list if nothing changes. */
   checked(parts: readonly string[]): Steps<readonly string[] | undefined>;
-  /** The message that replaces a rejected result. */
+  /** Replaces a rejected result. */
   readonly refusal: string;
 }
 
-/** Guards in shadow mode. */
 export interface ResultWatch {
-  /** The actions that the guards would take: rules and actions, never the text. */
+  /** Returns the rules and actions that the guards would apply, but never the text. */
   found(parts: readonly string[]): Steps<readonly WatchFinding[]>;
-  /** The actions that the guards would take on a result that is too large to check. */
+  /** Contains the actions for a result that is too large to check. */
   readonly unread: readonly WatchFinding[];
 }
 
@@ -45,14 +42,14 @@ export interface WatchFinding {
 }
 
 export interface ToolSettings {
-  /** Changes when any tool setting changes. */
+  /** The fingerprint changes when any tool setting changes. */
   readonly fingerprint: string;
   readonly lock: ToolLock | undefined;
   readonly guard: ResultGuard | undefined;
   readonly watch: ResultWatch | undefined;
-  /** The tool that clients call by this name; undefined if there is none. */
+  /** Returns the tool that clients call by this name. */
   called(shown: string): OfferedTool | undefined;
-  /** The tool's JSON as clients see it; undefined if the tool is hidden. */
+  /** Returns the JSON of the tool that clients receive, or undefined if the tool is hidden. */
   listed(text: string, item: Span, name: string): string | undefined;
 }
 
@@ -112,7 +109,7 @@ export function compileToolSettings({ tools = {}, lock, guard, watch, key, cel }
     called,
     listed(text, item, name) {
       const override = overrides[name];
-      // A tool whose name was given to another one cannot be called, so it is not listed.
+      // If another tool was renamed to this name, this tool cannot be called, so it is not listed.
       if (called(override?.shown ?? name)?.name !== name) return undefined;
       return override === undefined ? slice(text, item) : shownTool(text, item, override);
     },
@@ -138,7 +135,7 @@ function shownTool(text: string, item: Span, override: CompiledOverride): string
   return added.length === 0 ? changed : `${changed.slice(0, changed.lastIndexOf("}"))},${added.join(",")}}`;
 }
 
-/** `*` matches any characters. Matching takes at most the product of both lengths. */
+/** `*` matches any characters. The time is at most proportional to the product of both lengths. */
 function wildcard(pattern: string): { test(name: string): boolean } {
   const [first = "", ...rest] = pattern.split("*");
   const last = rest.pop();
@@ -160,7 +157,7 @@ function wildcard(pattern: string): { test(name: string): boolean } {
 export interface CompiledArgument {
   readonly name: string;
   readonly isHidden: boolean;
-  /** JSON text. */
+  /** Contains JSON. */
   readonly fixed: string | undefined;
   readonly default: string | undefined;
   readonly expression: Expression | undefined;
@@ -187,10 +184,9 @@ export type FilledRequest =
   | { readonly request: ClientRequest; readonly problem?: undefined; readonly misspelled?: undefined }
   /** A required value is missing from the caller's identity. */
   | { readonly problem: string; readonly misspelled?: undefined }
-  /** A configured argument was sent with another spelling, which the server might accept. */
+  /** The client sent a configured argument with another spelling, which the server might accept. */
   | { readonly misspelled: string; readonly problem?: undefined };
 
-/** Fills the configured arguments into a request. */
 export function filledRequest(
   request: ClientRequest,
   args: readonly CompiledArgument[],
@@ -233,7 +229,7 @@ function spellingProblem(keys: readonly string[], args: readonly CompiledArgumen
   return undefined;
 }
 
-/** A tool's input schema as clients see it. */
+/** Builds the input schema that clients receive. */
 export function shownSchema(text: string, schema: Span, args: readonly CompiledArgument[]): string {
   const properties = member(text, schema.start, "properties");
   const changes = new Map<string, string | undefined>();
@@ -253,11 +249,11 @@ function shownProperty(text: string, property: Span, one: CompiledArgument): str
   const changes: [string, string][] = [];
   if (one.description !== undefined) changes.push(["description", JSON.stringify(one.description)]);
   if (one.default !== undefined) changes.push(["default", one.default]);
-  // A schema may be `true`, which cannot hold a description.
+  // A schema may be `true`, which cannot contain a description.
   return text[property.start] === "{" ? withMembers(text, property, new Map(changes)) : slice(text, property);
 }
 
-/** Arguments that the gateway fills are not required. */
+/** Clients do not have to send arguments that the gateway fills. */
 function stillRequired(text: string, required: Span, args: readonly CompiledArgument[]): string {
   const filled = new Set(args.filter((one) => one.isHidden || one.default !== undefined).map(({ name }) => name));
   const kept = elements(text, required.start).filter((item) => !filled.has(String(JSON.parse(slice(text, item)))));
@@ -276,7 +272,7 @@ function filling(
   return result.value === null ? { problem: "its value is null" } : { json: JSON.stringify(result.value) };
 }
 
-/** Compiled settings by target name. Targets without tool settings have none. */
+/** Targets without tool settings have no entry. */
 export type ToolSettingsByTarget = ReadonlyMap<string, ToolSettings>;
 
 export class TargetTools {
@@ -289,7 +285,7 @@ export class TargetTools {
     this.#logger = logger;
   }
 
-  /** Applies a new configuration. Returns a function that reports whether a target's settings are unchanged. */
+  /** Applies a new configuration. The returned function reports whether a target's settings are unchanged. */
   configure(settings: ToolSettingsByTarget): (name: string) => boolean {
     const before = this.#settings;
     this.#settings = settings;

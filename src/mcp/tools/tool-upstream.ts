@@ -1,6 +1,7 @@
 /**
- * An upstream whose tools the configuration changes. It rewrites tool lists and tool calls; other messages pass. With a
- * lock file, a tool is listed or called only after its current definition was compared with the accepted one.
+ * Implements an upstream whose tools the configuration changes. It rewrites tool lists and tool calls and passes other
+ * messages. With a lock file, a tool is listed or called only after its current definition was compared with the
+ * accepted one.
  */
 import type { Clock } from "../../base/clock.ts";
 import { finish, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -44,12 +45,14 @@ import { guardedMessage, refusedAnswer, watchedMessage } from "./result-guard.ts
 import { INSTRUCTIONS_ENTRY, instructionsDefinition } from "./tool-lock.ts";
 import { filledRequest, type OfferedTool, type ResultGuard, type ToolSettings } from "./tool-settings.ts";
 
-/** Limit of pages that are read per list. Tools on later pages cannot be called. */
+/** Limits the pages that are read per list. Tools on later pages cannot be called. */
 const MAX_LIST_PAGES = 50;
-/** A remote server may change without notice, so its list is compared again after this time. */
+/** A remote server may change without a notification, so its list is compared again after this time. */
 const COMPARED_MS = 60_000;
 
-/** Members of the server description that pass if a lock file pins it, in addition to `_meta`. */
+/**
+ * These members of the server description pass if a lock file pins it. The server information in `_meta` also passes.
+ */
 const ABOUT_MEMBERS: ReadonlySet<string> = new Set([
   ...["protocolVersion", "supportedVersions", "capabilities", "serverInfo", "instructions"],
   ...["resultType", "ttlMs", "cacheScope"],
@@ -65,11 +68,11 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   readonly inner: Upstream;
   readonly #env: ToolUpstreamEnv;
   readonly #user: UpstreamListener;
-  /** Tools that match the lock file, and when they were compared; undefined until the list is read. */
+  /** Contains the tools that match the lock file. The value is undefined until the list is read. */
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
-  /** The server's own description, and the one that clients see. */
+  /** Caches the description that clients receive for the server's original description. */
   #shown: { readonly of: ServerAbout; readonly about: ServerAbout } | undefined = undefined;
-  /** Incremented by each event that invalidates an earlier comparison. */
+  /** Each event that invalidates an earlier comparison increments this counter. */
   #changes = 0;
 
   constructor(env: ToolUpstreamEnv, user: UpstreamListener, make: (user: UpstreamListener) => Upstream) {
@@ -123,7 +126,8 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     if (this.#env.settings.lock === undefined) return this.#run(call, tool, shown);
     return this.#compared(call, (names) => {
       if (names.has(tool.name)) return this.#run(call, tool, shown);
-      // Reported as an unknown name, like a denied tool. The request record has the reason.
+      // The client receives the error for an unknown name, as for a denied tool. The request record contains the
+      // reason.
       call.failed({
         ...unknownName("tool", shown),
         error: "authorization_denied",
@@ -167,7 +171,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     return this.inner.detail();
   }
 
-  // UpstreamListener: reports events under this upstream instead of the inner one.
+  // The listener receives this upstream in place of the inner one.
 
   notified(_inner: Upstream, message: ServerMessage): void {
     if (message.method === "notifications/tools/list_changed") this.#forget();
@@ -194,7 +198,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     this.#changes += 1;
   }
 
-  /** Applies the lock file to the server's description, then the guards. */
+  /** Applies the lock file and then the guards to the server's description. */
   #shownOutcome(outcome: OpenOutcome): OpenOutcome {
     const { guard } = this.#env.settings;
     if (outcome.answer === undefined) return outcome;
@@ -222,15 +226,15 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     const described = { instructions, serverInfo };
     const message = asServerMessage(resultText("0", JSON.stringify(described)));
     const guarded = finish(guardedMessage(message, guard, "initialize"));
-    // After a rejection, clients get no text of the server.
+    // After a rejection, clients receive no text from the server.
     if (guarded === undefined) return { ...about, serverInfo: undefined, instructions: undefined };
     const { result } = JSON.parse(guarded.text) as { result: typeof described };
     return { ...about, ...result, instructions: result.instructions };
   }
 
   /**
-   * The server description with its instructions only if they match the accepted ones. Members that the protocol does
-   * not define are removed, because they could carry the same instructions.
+   * Removes instructions that do not match the accepted ones. Members that the protocol does not define are also
+   * removed, because they could contain the same instructions.
    */
   #pinnedAnswer(message: ServerMessage): ServerMessage {
     if (message.kind !== "result" || this.#env.settings.lock?.pinsInstructions !== true) return message;
@@ -251,7 +255,6 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     return this.#env.quarantine.passes(INSTRUCTIONS_ENTRY, text, lock);
   }
 
-  /** One page of the list as clients see it. */
   *#shownList(request: ClientRequest, message: ServerMessage): Steps<ServerMessage> {
     const { text } = message;
     const list = yield* findInSteps(text, 0, "result", "tools");
@@ -264,7 +267,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     return yield* listOf(message, "tools", kept);
   }
 
-  /** The tools of a page that match the lock file. */
+  /** Calls `take` for each tool of a page that matches the lock file. */
   *#eachPassing(text: string, list: Span, take: (name: string, item: Span) => void): Steps<void> {
     for (const item of yield* elementsInSteps(text, list.start)) {
       const name = yield* memberOf(text, item, "name");
@@ -381,7 +384,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
 
 type Guards = Pick<ToolSettings, "guard" | "watch">;
 
-/** Applies guards in shadow mode to messages that the enforced guards let through. */
+/** Guards in shadow mode check only messages that the enforced guards let through. */
 export function checkedCall(call: Call, guards: Guards): Call {
   const { guard, watch } = guards;
   if (guard === undefined && watch === undefined) return call;
@@ -414,7 +417,7 @@ export function checkedCall(call: Call, guards: Guards): Call {
   };
 }
 
-/** Checks a notification or request synchronously, to keep the order. Undefined if it must not pass. */
+/** Checks a notification or request synchronously to keep the order. Returns undefined if it must not pass. */
 export function checkedNow(
   message: ServerMessage,
   { guard, watch }: Guards,
@@ -427,7 +430,7 @@ export function checkedNow(
   return passed;
 }
 
-/** Responds to a rejected request of the server with an error. */
+/** Sends an error to the server if its request is rejected. */
 export function checkedQuestion(question: Question, guards: Guards, tell?: ShadowReporter): Question | undefined {
   const passed = checkedNow(question.message, guards, tell);
   if (passed === question.message) return question;
@@ -456,7 +459,7 @@ function report(findings: readonly { readonly rule: string; readonly action: str
 
 export interface TimedCall {
   readonly timeoutMs: number;
-  /** The tool name that clients see. */
+  /** Contains the tool name that clients use. */
   readonly shown: string;
   readonly clock: Clock;
   readonly upstream: Upstream;
