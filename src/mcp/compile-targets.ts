@@ -107,7 +107,6 @@ function lockText(path: string, env: BackendEnv): string {
   }
 }
 
-/** Limits the size of an OpenAPI description file. */
 const MAX_DESCRIPTION_FILE_BYTES = 16 * 1024 * 1024;
 
 export function withResolvedPath(target: McpConfig["targets"][number], env: BackendEnv): McpConfig["targets"][number] {

@@ -150,7 +150,6 @@ export class Hub {
     return this.targets.some((target) => target.dropSpare()) || this.sessions.makeRoom(ownsProcess, client);
   }
 
-  /** Identifies the client of a request for session limits. */
   clientOf(exchange: Exchange): SessionClient {
     const headerBytes = this.wantsHeaders ? exchange.request.headers.chars : 0;
     return { client: exchange.client, owner: ownerOf(exchange), headerBytes };
@@ -226,7 +225,6 @@ export class Hub {
     return { report, sessions: this.sessions, nowMs: () => this.#services.clock.monotonicMs() };
   }
 
-  /** Provides access to the servers' tools outside of a session. */
   inspection(): Inspection {
     return {
       targets: this.targets,

@@ -45,7 +45,6 @@ const TOKEN_MEMBERS = [
 /** These members refer to the authorization server's address or sign values that are changed here. */
 const NOT_PASSED_ON = ["signed_metadata", "authorization_response_iss_parameter_supported"];
 
-/** Returns the URL of the server whose logins are relayed. */
 function relayedServer({ targets }: McpConfig): string | undefined {
   const [target] = targets;
   if (targets.length !== 1 || target?.mcp === undefined || target.mcp.oauth !== undefined) return undefined;
@@ -150,7 +149,6 @@ export class LoginRelay {
     return { ...jsonReply(answer.status, body, ANY_ORIGIN), confidential: true };
   }
 
-  /** Caches the documents of the server for all clients. */
   #discovered(listener: string): Promise<LoginDocuments> {
     const nowMs = this.#env.clock.monotonicMs();
     if (this.#documents && this.#documents.untilMs > nowMs) return this.#documents.found;

@@ -56,7 +56,6 @@ export interface AggregateOptions {
   readonly protocol: McpProtocol;
   readonly late: AddUpstream;
   readonly clock: Clock;
-  /** Reports that a slow target is available, so that the client lists again. */
   arrived(upstream: Upstream): void;
 }
 
@@ -286,7 +285,6 @@ export const STILL_STARTING = "is still starting";
 
 export interface LateTargetsEnv {
   readonly clock: Clock;
-  /** Returns true if the session may open without all targets. */
   mayProceed(): boolean;
   /** Reports a target that became available after the session opened without it. */
   arrived(upstream: Upstream): void;

@@ -220,7 +220,6 @@ export interface ListEnv {
   readonly upstreams: readonly Upstream[];
   readonly names: Names;
   readonly failureMode: "failOpen" | "failClosed";
-  /** Returns true if the session opened without this target. */
   isMissing(upstream: Upstream): boolean;
   /** Explains why the target is unavailable. The result completes the sentence "target x …". */
   absence(upstream: Upstream): string;
@@ -301,7 +300,6 @@ function partsOf(
   };
 }
 
-/** Replaces or removes the cursor of the request. */
 function withCursor(request: ClientRequest, cursor: string | undefined): ClientRequest {
   const params = find(request.text, 0, "params");
   if (!params) return request;

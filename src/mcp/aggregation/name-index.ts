@@ -13,7 +13,6 @@ import { envelopeOf } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
 import { requestAll, type TargetResponse, totalChars } from "./merge-responses.ts";
 
-/** Limits the pages that are read per list. */
 const MAX_PAGES = 20;
 
 export class NameIndex {

@@ -31,7 +31,6 @@ const TASK_ID = foldCase("taskId");
 
 type Run = (call: Call) => CallHandle;
 
-/** Returns true if the request reads or changes existing tasks. */
 export function isAboutTasks({ method, params }: ClientRequest): boolean {
   return method.startsWith(PREFIX) || (method === LISTEN && listenedTasks(params).length > 0);
 }

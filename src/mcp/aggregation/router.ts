@@ -154,7 +154,7 @@ export function sendJson(
 }
 
 export interface TargetChange {
-  /** Targets with an unchanged definition keep their identity. */
+  /** Targets with an unchanged definition are the same objects as before the change. */
   readonly targets: readonly Target[];
   readonly names: Names;
 }

@@ -41,7 +41,6 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
   #state: "new" | "opening" | "open" = "new";
   #outcome: OpenOutcome | undefined = undefined;
   #waiting: ((outcome: OpenOutcome) => void)[] = [];
-  /** Counts the subscribed sessions per resource. */
   readonly #uris = new Map<string, number>();
 
   constructor(target: Target, env: SharedConnectionOptions) {

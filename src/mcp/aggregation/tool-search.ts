@@ -28,7 +28,6 @@ import type { Router, RouterOutcome, TargetChange } from "./router.ts";
 const DEFAULT_FOUND = 10;
 const MAX_FOUND = 50;
 const MAX_SUMMARY_CHARS = 200;
-/** Limits the pages that are read per list. */
 const MAX_SEARCHED_PAGES = 100;
 const MAX_SEARCHED_TOOLS = 20_000;
 /** Limits one tool definition, because parsing it blocks the event loop. */
@@ -38,7 +37,6 @@ const SLICED_TOOLS = 100;
 
 interface FoundTools {
   readonly tools: readonly SearchedTool[];
-  /** Maps failed targets to the reasons. */
   readonly failed: Readonly<Record<string, string>>;
 }
 

@@ -74,7 +74,7 @@ export type Note = ClientNotification | ClientResponse;
 
 export class RequestRejection extends ExpectedError {
   readonly reply: Reply;
-  /** Set if a server failed. Otherwise, the request was invalid. */
+  /** The value is undefined if the request itself was invalid. */
   readonly failure: ServerError | undefined;
 
   constructor(

@@ -315,12 +315,12 @@ export class LoginRegistry {
     return [...this.#logins.values()];
   }
 
-  /** The ticket stays valid. */
+  /** Does not invalidate the ticket. */
   invitation(ticket: string): Promise<{ login: ServerLogin; invitation: Invitation } | undefined> {
     return this.#find(ticket, (vault) => vault.get<Invitation>(`invitation/${ticket}`));
   }
 
-  /** The ticket becomes invalid. */
+  /** Invalidates the ticket. */
   accept(ticket: string): Promise<{ login: ServerLogin; invitation: Invitation } | undefined> {
     return this.#find(ticket, (vault) => vault.take<Invitation>(`invitation/${ticket}`));
   }

@@ -16,7 +16,6 @@ import { ArgumentProblem, apiRequest } from "./request.ts";
 
 const PAGE_TOOLS = 250;
 const MAX_INSTRUCTIONS_CHARS = 2_000;
-/** Limits the concurrent calls of one session to one API. */
 const MAX_API_CALLS = 256;
 
 interface Asked {

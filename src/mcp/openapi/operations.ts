@@ -14,7 +14,7 @@ const MAX_DESCRIPTION_CHARS = 2_000;
 const MAX_OPERATION_NAME_CHARS = 64;
 
 export interface Parameter {
-  /** Has a suffix if another argument has the same name. */
+  /** The name has a suffix if another argument has the same name. */
   readonly argument: string;
   readonly name: string;
   readonly in: "path" | "query" | "header" | "cookie";
@@ -29,7 +29,6 @@ export type BodyKind = "json" | "form" | "multipart" | "text";
 export interface Operation {
   readonly name: string;
   readonly method: string;
-  /** Contains `{placeholders}`. */
   readonly path: string;
   readonly parameters: readonly Parameter[];
   readonly body: { readonly kind: BodyKind; readonly type: string; readonly isRequired: boolean } | undefined;

@@ -85,7 +85,6 @@ export function accessProblem(
   return deniedName(about, target, shown);
 }
 
-/** Removes denied items from the list in the call's response. */
 export function filteredCall(call: Call, access: McpAccess, target: string): Call {
   const list = LISTS[call.request.method];
   if (list === undefined) return call;

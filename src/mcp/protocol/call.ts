@@ -28,7 +28,7 @@ export function isLoginRequired(error: unknown): error is LoginRequired {
 export interface Failure {
   readonly code: number;
   readonly message: string;
-  /** Applies only if the response head has not been sent yet. */
+  /** The HTTP status applies only if the response head has not been sent yet. */
   readonly status: number;
   readonly data?: unknown;
   /** Sets the error code in the request records. Protocol errors have none. */
@@ -57,13 +57,10 @@ export interface Call {
    */
   readonly caller?: Attributes | undefined;
   readonly watched?: ShadowReporter | undefined;
-  /** Records the messages of a traced request. */
   readonly wire?: WireTap | undefined;
   /** Reports the target that serves the call. It is not called for calls that several targets serve. */
   routed?(target: RoutedTarget): void;
-  /** Receives a notification that the server sent for this call. */
   notified(message: ServerMessage): void;
-  /** Receives a request that the server sent during this call. */
   asked(question: Question): void;
   /** Receives the result or the error. The id of the message is not the client's id. */
   answered(message: ServerMessage): void;
@@ -76,7 +73,6 @@ export interface CallHandle {
 }
 
 export interface Question {
-  /** Contains the id that the server assigned. */
   readonly message: ServerMessage;
   readonly method: string;
   /** Responds to the server. `outcome` is a `"result":…` or `"error":…` member in JSON. */

@@ -166,8 +166,7 @@ export function idOf(message: ServerMessage): string | undefined {
 }
 
 /**
- * Returns 0 if the id is not one that the gateway assigned. Every response passes through here, so the function
- * allocates no string.
+ * Returns 0 if the id cannot be a wire id. The function allocates no string, because every response passes through it.
  */
 export function wireIdOf(message: Common): number {
   const { text, idStart, idEnd } = message;

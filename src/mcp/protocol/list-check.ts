@@ -24,7 +24,6 @@ export function* listProblem(
   return serverFailure(`target "${target}" answered ${request.method} with ${what}`);
 }
 
-/** Fails the call if its response is not a valid list. */
 export function checkedList(call: Call, target: string): Call {
   if (LISTS[call.request.method] === undefined) return call;
   return {

@@ -9,7 +9,7 @@ import { Sealer } from "../../store/sealer.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type Bus, type BusChannel, type Store, storeNamespace } from "../../store/store.ts";
 
-/** Limits concurrent sends to Redis. Further messages are dropped, as while Redis is unavailable. */
+/** Limits concurrent sends to Redis. Further messages are dropped, which also happens while Redis is unavailable. */
 const MAX_SENDS = 1_000;
 /** Limits the wait for confirmations from other replicas, which usually take milliseconds. */
 const ASK_MS = 2_000;

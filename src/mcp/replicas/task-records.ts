@@ -26,7 +26,6 @@ export interface TaskOrigin {
 }
 
 interface KeptTask extends TaskOrigin {
-  /** Contains a digest of the task id. */
   readonly id: string;
 }
 
@@ -36,7 +35,6 @@ interface Kept {
   readonly tasks: readonly KeptTask[];
 }
 
-/** Contains the tasks of one client at the time of the lookup. */
 export interface OwnTasks {
   origin(taskId: string): TaskOrigin | undefined;
 }

@@ -70,7 +70,7 @@ class WaitingTurn {
     this.#channel = bus.listen(channel, (message) => this.#received(message));
   }
 
-  /** Called when the call is no longer suspended. A call that another replica resumed stays connected until it ends. */
+  /** Stops listening for retries. A call that another replica resumed stays connected until it ends. */
   close(): void {
     if (!this.#isTaken) this.#channel?.close();
   }

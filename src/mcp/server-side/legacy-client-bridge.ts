@@ -40,14 +40,12 @@ import type { ServerAbout } from "./upstream.ts";
 
 /** Limits the input rounds per call to stop a server that never finishes. */
 const MAX_ROUNDS = 16;
-/** Limits the requests to the client per round. */
 const MAX_INPUTS = 100;
 
 export interface ModernServer {
   call(call: Call): CallHandle;
   /** Lists the tool parameters that headers repeat. Only servers that are reached over HTTP have them. */
   readonly params: ParamHeaders | undefined;
-  /** Delivers a notification that is not part of a call. */
   notified(message: ServerMessage): void;
 }
 
@@ -59,7 +57,6 @@ export class LegacyClientBridge {
   readonly #uris = new Set<string>();
   #listening: CallHandle | undefined = undefined;
 
-  /** `initialize` contains the parameters of the client's `initialize` request. */
   constructor(initialize: Readonly<Record<string, unknown>>, server: ModernServer) {
     this.#initialize = initialize;
     this.#server = server;
@@ -186,7 +183,6 @@ export class LegacyClientBridge {
   }
 }
 
-/** Runs one client call, which may take several requests to the server. */
 class Rounds implements CallHandle {
   readonly #call: Call;
   readonly #server: ModernServer;

@@ -45,7 +45,7 @@ const MAX_SUSPENDED = 100;
 const MAX_SUSPENDED_MS = 10 * 60_000;
 
 export interface LegacyServer {
-  /** Reaches other replicas, because the client's retry may arrive at any of them. */
+  /** Provides access to other replicas, because the client's retry may arrive at any of them. */
   readonly relay?: TurnRelay | undefined;
   call(call: Call): CallHandle;
   nowMs(): number;
@@ -54,7 +54,6 @@ export interface LegacyServer {
 
 interface Suspended {
   readonly call: SuspendableCall;
-  /** Accepts a retry that arrives at another replica. */
   readonly remote: { close(): void } | undefined;
 }
 
@@ -100,7 +99,6 @@ export class ModernClientBridge {
     return suspendable;
   }
 
-  /** Restores the settings after the server restarted. */
   reopened(about: ServerAbout): void {
     this.#about = about;
     this.#logLevel = undefined;
@@ -122,7 +120,6 @@ export class ModernClientBridge {
     question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
   }
 
-  /** Cancels suspended calls that the client did not retry in time. */
   sweep(nowMs: number): void {
     for (const [token, { call }] of this.#suspended)
       if (nowMs - call.suspendedMs >= MAX_SUSPENDED_MS) this.#takeSuspended(token)?.expire();
@@ -193,7 +190,6 @@ export class ModernClientBridge {
     return suspended;
   }
 
-  /** Stores the call and returns the token that the client's retry must contain. */
   #suspend(call: SuspendableCall): string {
     const token = this.#server.token();
     call.suspendedMs = this.#server.nowMs();
@@ -353,7 +349,6 @@ class SuspendableCall implements CallHandle {
     this.cancel("the client did not send the requested input");
   }
 
-  /** Sends the input from the client's retry to the server. */
   resume(call: Call): void {
     this.#call = call;
     const responses = find(call.request.text, 0, "params", "inputResponses");

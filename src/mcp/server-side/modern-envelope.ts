@@ -116,7 +116,6 @@ export function withoutSubscription(message: ServerMessage): ServerMessage {
     : message;
 }
 
-/** Adds members to `params._meta` and creates the object if it is missing. */
 function intoMeta(text: string, members: string): Edit {
   const params = find(text, 0, "params");
   if (!params) return insertMembers(text, 0, `"params":{"_meta":{${members}}}`);

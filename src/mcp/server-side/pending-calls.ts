@@ -12,7 +12,6 @@ const INITIAL_TABLE_SIZE = 8;
 
 export interface CallOwner {
   cancel(pending: PendingCall, reason: string | undefined): void;
-  /** Logs an exception that a message receiver threw. */
   reportDefect(error: unknown): void;
 }
 
@@ -54,8 +53,8 @@ export class PendingCall implements CallHandle {
   }
 
   /**
-   * Contains exceptions, because responses and failures are delivered from timers, process exits, and sockets that
-   * other calls share. The affected client receives a failure.
+   * Catches exceptions, because responses and failures are delivered from timers, process exits, and sockets that other
+   * calls share. The affected client receives a failure.
    */
   answer(message: ServerMessage): void {
     this.isOver = true;

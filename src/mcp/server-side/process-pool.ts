@@ -20,9 +20,7 @@ export interface ProcessLimits {
 export interface ProcessSlot {
   /** Reports that the process is ready or has failed, so that the next process may start. */
   started(): void;
-  /** Assigns a spare process to a client. */
   assignTo(client: string | undefined): void;
-  /** Reports that the process has exited. */
   released(): void;
 }
 
@@ -244,7 +242,6 @@ export class SpareProcesses {
     }
   }
 
-  /** Returns undefined if no spare is available. */
   take(
     handlers: ChannelHandlers,
     client: string | undefined,

@@ -37,9 +37,7 @@ import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import { type CallOwner, CallTable, PendingCall } from "./pending-calls.ts";
 
-/** Limits the calls that wait for the handshake. */
 const MAX_WAITING = 1_000;
-/** Limits the server requests that wait for the client. */
 const MAX_QUESTIONS = 1_000;
 
 const FIRST_BACKOFF_MS = 100;
@@ -65,7 +63,6 @@ export interface ConnectionOptions {
   ): () => void;
 }
 
-/** Receives the events of a connection that are not part of a call. */
 export interface ConnectionListener {
   /** Runs on each new channel before any call is sent. The listener must finish with `ready` or `refuse`. */
   handshake(handshake: Handshake): void;
@@ -81,7 +78,6 @@ export interface ConnectionLoss {
   /** Completes the sentence "target x …". */
   readonly reason: string;
   readonly error: ServerError | LoginRequired;
-  /** Counts consecutive failed attempts to connect. */
   readonly failedStarts: number;
   readonly stderr: readonly string[];
 }
@@ -120,7 +116,6 @@ export class ServerConnection {
   #questions: Map<string, Question> | undefined = undefined;
   /** Keeps the forwarded headers of the latest request for handshakes and for notifications from the gateway. */
   #headers: readonly string[] | undefined;
-  /** Traces the handshake if a client's request opened the connection. */
   #wire: WireTap | undefined = undefined;
 
   constructor(options: ConnectionOptions, listener: ConnectionListener, headers?: HeaderList) {
@@ -431,7 +426,6 @@ export class ServerConnection {
     }
   }
 
-  /** Restores the client's progress token. */
   #progress(message: ServerMessage): void {
     const token = find(message.text, 0, "params", "progressToken");
     const pending = token && this.#calls.get(Number(slice(message.text, token)));
@@ -439,7 +433,6 @@ export class ServerConnection {
     this.#notifyCall(pending, edited(message, [{ ...token, text: pending.progressToken }]));
   }
 
-  /** Restores the client's subscription id. */
   #subscriptionEvent(message: ServerMessage, id: Span): void {
     const pending = this.#calls.get(Number(slice(message.text, id)));
     if (!pending) return;
@@ -451,7 +444,10 @@ export class ServerConnection {
     pending.call.notified(message);
   }
 
-  /** Returns the call that a message without an id must relate to, or undefined if several calls are pending. */
+  /**
+   * Returns the only pending call, which a message without a call id must relate to, or undefined if several are
+   * pending.
+   */
   #onlyCall(): PendingCall | undefined {
     let only: PendingCall | undefined;
     for (const pending of this.#calls.all()) {
@@ -472,7 +468,6 @@ export class ServerConnection {
     return this.#questions !== undefined && this.#questions.size > 0;
   }
 
-  /** Routes a server request to its call or to the listener. */
   #question(message: ServerMessage, about: number | undefined): void {
     const id = idOf(message) as string;
     // Pings check this connection, so the gateway responds to them.
@@ -519,7 +514,6 @@ export class ServerConnection {
 
 /** Delays connection attempts exponentially, so that a server that fails at every start causes little load. */
 class ReconnectBackoff {
-  /** Counts consecutive attempts without a completed handshake. */
   failedStarts = 0;
   #losses = 0;
   #connectedAtMs = 0;

@@ -12,7 +12,6 @@ export interface LastFailure {
   readonly reason: string;
   readonly stderr: readonly string[];
   readonly agoMs: number;
-  /** Counts the failures since the gateway started. */
   readonly times: number;
   /** Indicates that a handshake succeeded after the failure. */
   readonly isOver: boolean;
@@ -60,7 +59,6 @@ export interface ServerState {
   readonly state: "up" | "failing" | "idle";
   /** Counts the sessions in which the server is up. A shared server counts once. */
   readonly sessions: number;
-  /** Counts the sessions that lost their connection to the server. */
   readonly lostSessions: number;
   /**
    * Contains the reason of the last failure, even if the server is up again. It completes the sentence "target x …".
@@ -70,7 +68,6 @@ export interface ServerState {
   readonly stderr: readonly string[];
 }
 
-/** Contains the fields of a connection's `detail()` that define the state of the server. */
 export interface ConnectionDetail {
   readonly target?: unknown;
   readonly state?: unknown;

@@ -85,7 +85,6 @@ export class Target implements RoutedTarget {
     return this.config.stdio ? `stdio:${this.name}` : this.#remote().address;
   }
 
-  /** Redacts the target's configured secrets from a string. */
   shown(text: string): string {
     if (this.config.openapi) return this.#openApi(this.config.openapi).shown(text);
     return this.config.stdio ? withoutSecrets(text, this.#secrets) : this.#remote().shown(text);
@@ -164,7 +163,6 @@ export class Target implements RoutedTarget {
     this.#spares?.close();
   }
 
-  /** Returns false if no spare process is running. */
   dropSpare(): boolean {
     return this.#spares?.drop() === true;
   }

@@ -38,7 +38,6 @@ export interface Upstream {
   /** The value is undefined until the upstream is open. */
   readonly about: ServerAbout | undefined;
   readonly pendingCalls: number;
-  /** Indicates that the connection failed recently and the next attempt is delayed. */
   readonly isBackingOff: boolean;
   /** Completes the sentence "target x …". */
   readonly lossReason: string | undefined;
@@ -62,7 +61,6 @@ export interface Upstream {
   detail(): Record<string, unknown>;
 }
 
-/** Receives messages and events that are not part of a call. */
 export interface UpstreamListener {
   notified(upstream: Upstream, message: ServerMessage): void;
   asked(upstream: Upstream, question: Question): void;
@@ -123,7 +121,6 @@ const CHECK_INTERVAL_MS = 200;
 
 export interface Drainable {
   readonly pendingCalls: number;
-  /** Times out overdue calls. */
   sweep(nowMs: number): void;
   close(): Promise<void>;
 }

@@ -28,9 +28,8 @@ export interface CallOutcome {
 
 /** Receives the outcome once per request, before the response is sent. */
 export interface CallReport {
-  /** Provides the attributes of the client's HTTP request to CEL expressions. */
   readonly caller: Attributes;
-  /** Evaluated at the start of the call, and only if guards in shadow mode check the response. */
+  /** The getter is read at the start of the call, and only if guards in shadow mode check the response. */
   readonly watched: ShadowReporter;
   ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome, answer?: string): void;
 }
@@ -94,7 +93,6 @@ function textAt(text: string, span: Span | undefined): string {
   return span === undefined ? "" : slice(text, span);
 }
 
-/** Decodes only the beginning of a long string. */
 function stringAt(text: string, span: Span | undefined): string {
   if (span === undefined || text[span.start] !== '"') return "";
   if (span.end - span.start > MAX_REASON_TEXT_CHARS)

@@ -23,7 +23,7 @@ const ID_BASES = 2 ** 32;
 export class ClientQuestions implements Waiting {
   readonly record: Recorded | undefined;
   readonly #carried: ForwardedAnswers;
-  /** Created with the first question, because most clients never receive one. */
+  /** The map is created with the first question, because most clients never receive one. */
   #open: Map<string, Question> | undefined = undefined;
   #nextId = 0;
   #isClosed = false;

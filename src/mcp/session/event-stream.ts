@@ -34,7 +34,6 @@ export interface StreamOwner {
   readonly sessionHeader: string | undefined;
   readonly primesStreams: boolean;
   opened(stream: EventStream): void;
-  /** Reports that a client may resume this stream. */
   resumable(stream: EventStream): void;
   /** Reports that the client disconnected or the stream is complete. */
   closed(stream: EventStream): void;
@@ -56,7 +55,7 @@ export class EventStream implements BackendRun, Heartbeat {
   /** Indicates that an event was sent or logged, so that a client may resume the stream. */
   #isResumable = false;
   #lastEvent: number;
-  /** Numbers the last event that was sent to a client or queued for it. */
+  /** Contains the number of the last event that was sent or queued. */
   #lastSent: number;
   #queue: Buffer[] | undefined = undefined;
   #queuedBytes = 0;
@@ -202,7 +201,7 @@ export class EventStream implements BackendRun, Heartbeat {
     this.#owner.moved(this, other);
   }
 
-  /** Called when the client disconnects. Later events are only logged. */
+  /** Handles the disconnection of the client. Later events are only logged. */
   abort(): void {
     this.#detach();
   }

@@ -117,7 +117,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
     this.#end(outcomeOfFailure(failure), text, failure);
   }
 
-  /** Called when the client cancels the request. No response is sent (2025-11-25, cancellation). */
+  /** Handles a cancellation by the client, which receives no response (2025-11-25, cancellation). */
   cancel(reason: string | undefined): void {
     this.running?.cancel(reason);
     this.#end(CANCELLED, undefined);

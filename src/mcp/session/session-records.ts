@@ -43,9 +43,7 @@ export interface RecordsEnv {
 export class SessionRecords {
   readonly #env: RecordsEnv;
   readonly #store: Store;
-  /** Forwards client responses to other replicas that have the session. */
   readonly answers: ForwardedAnswers;
-  /** Synchronizes messages and settings of sessions between replicas. */
   readonly replication: SessionReplication;
 
   constructor(env: RecordsEnv) {

@@ -83,7 +83,6 @@ export class SessionStore implements SessionHost {
   readonly #sessions = new Map<string, Session>();
   readonly #groups = new Map<string, ClientGroup>();
   readonly #holders = new Map<UpstreamHolder, Held>();
-  /** Counts the sessions and groups per client. */
   readonly #counts = new Map<string, number>();
   readonly #groupCounts = new Map<string, number>();
   readonly #stopReclaiming: () => void;

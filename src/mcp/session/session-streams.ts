@@ -22,7 +22,7 @@ export interface StreamSession {
   readonly id: string;
   readonly nowMs: number;
   readonly primesStreams: boolean;
-  /** Reaches the other replicas, because the client may be connected to one of them. */
+  /** Provides access to the other replicas, because the client may be connected to one of them. */
   readonly peers: Pick<SessionPeers, "isShared" | "listening" | "notListening" | "pass">;
   streamOpened(stream: EventStream): void;
   streamClosed(stream: EventStream): void;
@@ -37,7 +37,7 @@ export class SessionStreams implements StreamOwner {
   readonly #undelivered: UndeliveredMessages;
   readonly #listeners = new Listeners(this);
   #resumable: Map<number, EventStream> | undefined = undefined;
-  /** Numbers the streams whose request was canceled, so that nothing can be resumed. */
+  /** Contains the numbers of streams whose request was canceled, so that nothing can be resumed. */
   #silent: readonly number[] = [];
   #next: number;
 
@@ -78,7 +78,6 @@ export class SessionStreams implements StreamOwner {
     for (const text of this.#undelivered.take()) this.say(text);
   }
 
-  /** Opens the only stream of the HTTP+SSE transport. */
   openOnly(sink: ResponseReceiver, endpoint: string, closed: () => void): BackendRun {
     this.general.attach(sink);
     this.general.announce(endpoint);
@@ -136,7 +135,6 @@ export class SessionStreams implements StreamOwner {
     this.#listeners.expire(nowMs);
   }
 
-  /** Ends the connections of the general stream and all standby connections. */
   disconnect(): void {
     this.#listeners.close();
     this.general.disconnect();
@@ -215,11 +213,10 @@ class UndeliveredMessages {
   }
 }
 
-/** Limits the connections per stream. */
 const MAX_LISTENERS = 4;
 /**
- * At the limit, a new connection replaces the oldest one if the oldest one is older than this and may be dead.
- * Otherwise, the new connection is rejected.
+ * At the connection limit, a new connection replaces the oldest one if that one has existed for this long, because it
+ * may be dead. Otherwise, the new connection is rejected.
  */
 const ESTABLISHED_MS = 30_000;
 const RETRY_AFTER_SECONDS = "30";
@@ -287,7 +284,7 @@ export class Listeners {
     return listener;
   }
 
-  /** Called when a connection ends. Returns true if the stream is still connected. */
+  /** Handles the end of a connection. Returns true if the stream is still connected. */
   left(holder: EventStream): boolean {
     const gone = this.#all.find((one) => one.holder === holder);
     if (gone === undefined) return false;

@@ -142,12 +142,10 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return this.#calls.size;
   }
 
-  /** Indicates that no client is connected and no call is in flight. */
   get isIdle(): boolean {
     return this.#state === "open" && this.pendingCalls === 0 && !this.general.isConnected;
   }
 
-  /** Starts the servers and responds to the client's `initialize`. */
   open(
     router: Router,
     request: ClientRequest,
@@ -180,7 +178,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     };
   }
 
-  /** Starts the servers for a client of the HTTP+SSE transport. */
   openOnStream(router: Router, request: ClientRequest, report: CallReport, wire: WireTap | undefined): void {
     const done = (outcome: RouterOutcome): void => {
       report.ended(request, undefined, outcome.ok ? SUCCEEDED : outcomeOfFailure(outcome.failure));

@@ -21,7 +21,6 @@ const NOT_IN_VERSION_1: ReadonlySet<string> = new Set(["_meta", "icons"]);
  * contains a name and this entry does not.
  */
 export const INSTRUCTIONS_ENTRY = "(instructions)";
-/** Limits the lines that are shown per difference. */
 const MAX_DIFF_LINES = 60;
 /** Longer definitions are compared as a whole, because the line comparison takes quadratic time. */
 const MAX_COMPARED_LINES = 400;
@@ -89,7 +88,7 @@ export function lockText(targets: object): string {
   return `${JSON.stringify({ version: LOCK_VERSION, targets }, null, 2)}\n`;
 }
 
-/** Sorts all members, so that the order in the server's response does not matter. */
+/** Sorts the keys, so that their order in the server's response does not matter. */
 export function pinnedDefinition(tool: ToolDefinition): ToolDefinition {
   return sorted(tool) as ToolDefinition;
 }
@@ -157,7 +156,7 @@ function compared(a: readonly string[], b: readonly string[]): string[] {
  */
 export const MAX_LOCK_BYTES = 16 * 1024 * 1024;
 
-/** Maps targets to tool names to accepted definitions. */
+/** Maps target names to the accepted definitions by tool name. */
 export type LockedTools = ReadonlyMap<string, ReadonlyMap<string, ToolDefinition>>;
 
 export interface ToolChange {

@@ -25,7 +25,7 @@ export interface OfferedTool {
 export interface ResultGuard {
   /** Returns the masked parts, or undefined to reject them. Returns the same list if nothing changes. */
   checked(parts: readonly string[]): Steps<readonly string[] | undefined>;
-  /** Replaces a rejected result. */
+  /** Clients receive this message in place of a rejected result. */
   readonly refusal: string;
 }
 
@@ -157,7 +157,7 @@ function wildcard(pattern: string): { test(name: string): boolean } {
 export interface CompiledArgument {
   readonly name: string;
   readonly isHidden: boolean;
-  /** Contains JSON. */
+  /** `fixed` and `default` contain JSON. */
   readonly fixed: string | undefined;
   readonly default: string | undefined;
   readonly expression: Expression | undefined;
@@ -307,7 +307,6 @@ export class TargetTools {
     this.#quarantines.delete(target);
   }
 
-  /** Reports the tools that are withheld because they differ from the lock file. */
   report(): Record<string, unknown> {
     const tools = [...this.#quarantines].flatMap(([{ name }, quarantine]) =>
       quarantine.tools.map((tool) => ({

@@ -331,7 +331,6 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     };
   }
 
-  /** Adds the names of tools that match the lock file. */
   *#readPage(
     request: ClientRequest,
     message: ServerMessage,
@@ -459,7 +458,6 @@ function report(findings: readonly { readonly rule: string; readonly action: str
 
 export interface TimedCall {
   readonly timeoutMs: number;
-  /** Contains the tool name that clients use. */
   readonly shown: string;
   readonly clock: Clock;
   readonly upstream: Upstream;

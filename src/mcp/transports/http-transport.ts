@@ -18,7 +18,6 @@ import type { RemoteServer } from "./remote-server.ts";
 import { type BrokenMessage, type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
 
-/** Limits the concurrent HTTP exchanges of one channel. */
 const MAX_EXCHANGES = 1_024;
 const MAX_RESUMES = 10;
 
@@ -320,7 +319,6 @@ interface HttpExchange {
   retryMs: number;
   resumes: number;
   timer: Timer | undefined;
-  /** Parses messages in slices. It is created when the first large message arrives. */
   texts: InOrder | undefined;
 }
 

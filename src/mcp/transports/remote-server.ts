@@ -32,9 +32,7 @@ export interface RemoteOptions {
   /** Returns true if clients log in at the server themselves and the gateway relays the server's login challenges. */
   relaysLogin?(): boolean;
   readonly isConfined?: boolean | undefined;
-  /** Limits one event or one body. */
   maxMessageBytes(): number;
-  /** Accounts for the memory of large events and bodies. */
   readonly messages: ServerMessages;
 }
 
@@ -59,7 +57,6 @@ export interface RemoteRequest {
   readonly body?: string;
   /** Permits sending the request a second time. */
   readonly mayRepeat?: boolean;
-  /** Records the exchange if the request is traced. */
   readonly wire?: WireTap | undefined;
 }
 
@@ -160,7 +157,6 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
   readonly #pool: HttpPool;
   readonly #request: OutgoingRequest;
   #call: HttpCall;
-  /** Permits one retry if the pooled connection was already closed. */
   #mayRepeat: boolean;
   readonly #handler: RemoteHandler;
   readonly #maxBytes: number;

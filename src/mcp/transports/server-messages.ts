@@ -23,7 +23,6 @@ const OPEN_OBJECT = 123;
 const MAX_ID_CHARS = 1024;
 /** Limits batches, because splitting a batch blocks the event loop. */
 const MAX_BATCH_CHARS = 1024 * 1024;
-/** Sets how many messages of a batch are parsed per slice. */
 const BATCH_STEP = 256;
 /** Limits error objects, because parsing one blocks the event loop. */
 const MAX_ERROR_CHARS = 256 * 1024;

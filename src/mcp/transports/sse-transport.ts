@@ -14,7 +14,6 @@ import { type ParsedMessages, parseServerTextInSteps, reportBroken } from "./ser
 import type { Channel, ChannelHandlers } from "./transport.ts";
 
 const OPEN_TIMEOUT_MS = 30_000;
-/** Limits the time until the server accepts a POST. */
 const ACCEPT_MS = 30_000;
 const MAX_POSTS = 1_024;
 

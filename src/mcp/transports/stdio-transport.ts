@@ -135,7 +135,6 @@ export interface StdioProcessOptions {
   readonly secrets: readonly string[];
   readonly maxLineBytes: number;
   readonly maxWriteBytes: number;
-  /** Accounts for the memory of long lines. */
   readonly messages: ServerMessages;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -148,7 +147,7 @@ export interface StdioHandlers {
    * delivered.
    */
   afterParsing?(parsed: () => void): void;
-  /** Called once after all output. `reason` completes the sentence "the process …". */
+  /** Runs once after all output. `reason` completes the sentence "the process …". */
   exited(reason: string): void;
 }
 
@@ -385,7 +384,6 @@ export class StdioProcess {
     this.#handlers.exited(fullReason);
   }
 
-  /** Terminates the remaining processes of the group after the leader exited. */
   #sweepGroup(): void {
     this.#timer?.cancel();
     // After SIGKILL, the remaining processes are zombies that the operating system reaps.
@@ -565,7 +563,6 @@ export class StderrTail {
     for (const part of parts) this.#line(part);
   }
 
-  /** Returns the last lines, oldest first, including an incomplete line. */
   lines(): string[] {
     return this.#partial.trim() === "" ? [...this.#lines] : [...this.#lines, this.#redacted(this.#partial)];
   }

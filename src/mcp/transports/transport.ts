@@ -14,7 +14,6 @@ export interface Outgoing {
   readonly method?: string;
   /** Contains alternating names and values of additional HTTP headers. */
   readonly headers?: readonly string[];
-  /** Records the exchange if the request is traced. */
   readonly wire?: WireTap | undefined;
   /** Indicates that no other request is in flight on this connection. */
   readonly isAlone?: boolean;
@@ -34,7 +33,6 @@ export interface Channel {
   resume(): void;
   /** Resolves when all resources are released. No handler is called after `close`. */
   close(): Promise<void>;
-  /** Returns the state that the admin interface shows. */
   detail(): Record<string, unknown>;
   stderrTail?(): readonly string[];
 }
