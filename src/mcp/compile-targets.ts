@@ -96,7 +96,10 @@ function readLocks(path: string, env: BackendEnv): (target: string) => ToolLock 
   }
 }
 
-/** A running gateway writes the lock file, so the first run must not have `toolsLock`. */
+/**
+ * Suggests how to create a missing lock file. `gwctl mcp lock` needs a running gateway, which does not start while
+ * `toolsLock` refers to a missing file.
+ */
 function lockText(path: string, env: BackendEnv): string {
   try {
     return env.readFile(path, MAX_LOCK_BYTES);

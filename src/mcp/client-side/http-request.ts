@@ -270,8 +270,8 @@ function requireSession(request: GatewayRequest, sessions: SessionFinder, id: st
     );
   }
   const session = sessions.find(sessionId);
-  // Unknown and ended sessions and sessions of other owners get the same error, so that clients cannot find out which
-  // ids exist.
+  // Unknown sessions, ended sessions, and sessions of other owners get the same error, so that clients cannot find out
+  // which ids exist.
   if (session === undefined) throw new RequestRejection(404, SESSION_NOT_FOUND, "Session not found", { id });
   return session;
 }
@@ -305,7 +305,7 @@ export function statelessOther({ method }: GatewayRequest): never {
   });
 }
 
-/** A message is modern if the version in its body or header is 2026-07-28 or later. */
+/** A message is modern if its header contains a modern version or its body contains any version. */
 export function isModern(request: GatewayRequest, message: ClientMessage | readonly ClientMessage[]): boolean {
   if (isModernVersion(request.headers.get("mcp-protocol-version") ?? "")) return true;
   return isBatch(message) ? message.some(claims) : claims(message);

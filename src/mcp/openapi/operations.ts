@@ -8,7 +8,7 @@ import { putMember } from "../../json/json.ts";
 import { isObject, type Json, type OpenApiDocument, pointedTo, resolved } from "./document.ts";
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch"] as const;
-/** Limits the operations per API. Clients cannot use nearly as many tools. */
+/** Limits the operations per API to far more than the number of tools that clients can use. */
 const MAX_OPERATIONS = 5_000;
 const MAX_DESCRIPTION_CHARS = 2_000;
 const MAX_OPERATION_NAME_CHARS = 64;

@@ -55,7 +55,7 @@ export class SessionPeers {
     return this.#hasSettings;
   }
 
-  /** Resolves when this session receives messages from other replicas. */
+  /** Resolves when the subscription to messages from other replicas is active. */
   async join(): Promise<void> {
     if (this.#name === undefined || this.#channel !== undefined) return;
     this.#channel = this.#env.bus.listen(channelOf(this.#name), follower(this.#session));

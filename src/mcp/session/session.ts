@@ -193,7 +193,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     });
   }
 
-  /** Resolves when this session receives messages from other replicas. */
+  /** Resolves when the subscription to messages from other replicas is active. */
   joinReplicas(): Promise<void> {
     return this.peers.join();
   }
