@@ -43,7 +43,7 @@ export class RequestReport implements CallReport {
     const exchange = this.#exchange;
     // With the HTTP+SSE transport, the exchange ends before the response is sent.
     if (this.#isOldTransport) exchange.shadow.isPending = true;
-    // Limits have already counted a call whose result a guard rejects.
+    // Rate limits counted the call before a guard could reject its result.
     return (detail, rule) => exchange.deniedInShadow("mcp", detail, { rule, isCounted: true });
   }
 

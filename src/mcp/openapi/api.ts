@@ -34,7 +34,7 @@ export interface ApiEnv {
 
 export interface ApiHandler {
   answered(status: number, headers: HeaderList, body: Buffer): void;
-  /** Completes the sentence "target x …". */
+  /** The reason completes the sentence "target x …". */
   failed(reason: string): void;
 }
 

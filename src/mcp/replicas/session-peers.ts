@@ -17,7 +17,7 @@ export interface SessionReplication {
   readonly clock: Clock;
   readonly bus: ReplicaBus;
   readonly settings: SessionSettings;
-  /** Stored data of a session that is in use now expires at this time. */
+  /** Returns the expiry time of stored data for a session that is in use. */
   expiresAtMs(): number;
 }
 

@@ -74,7 +74,7 @@ export function withoutEnvelope(request: ClientRequest): ClientRequest {
   return edits.length === 0 ? request : editedRequest(request, edits);
 }
 
-/** Blocks the event loop, so it is suitable for small results only. Use `modernResult` for others. */
+/** Blocks the event loop during the conversion. Use `modernResult` for large results. */
 export function asModernResult(message: ServerMessage, method: string, serverInfo: unknown): ServerMessage {
   return finish(modernResult(message, method, serverInfo));
 }

@@ -75,7 +75,7 @@ export interface ConnectionListener {
 }
 
 export interface ConnectionLoss {
-  /** Completes the sentence "target x …". */
+  /** The reason completes the sentence "target x …". */
   readonly reason: string;
   readonly error: ServerError | LoginRequired;
   readonly failedStarts: number;
@@ -128,7 +128,7 @@ export class ServerConnection {
     return this.#calls.size + this.#waiting.length;
   }
 
-  /** Completes the sentence "target x …". */
+  /** The reason completes the sentence "target x …". */
   get lossReason(): string | undefined {
     return this.#loss?.reason;
   }

@@ -8,7 +8,7 @@ import type { Clock } from "../../base/clock.ts";
 const MAX_REASON_CHARS = 500;
 
 export interface LastFailure {
-  /** Completes the sentence "target x …". */
+  /** The reason completes the sentence "target x …". */
   readonly reason: string;
   readonly stderr: readonly string[];
   readonly agoMs: number;

@@ -39,7 +39,7 @@ export interface Upstream {
   readonly about: ServerAbout | undefined;
   readonly pendingCalls: number;
   readonly isBackingOff: boolean;
-  /** Completes the sentence "target x …". */
+  /** The reason completes the sentence "target x …". */
   readonly lossReason: string | undefined;
   /** Indicates that a child process serves this upstream only. */
   readonly ownsProcess?: boolean;

@@ -79,11 +79,6 @@ export function* watchedMessage(message: ServerMessage, watch: ResultWatch): Ste
   return rejecting.length > 0 ? rejecting : findings;
 }
 
-/** Masks a string that is not part of a message, or replaces it with the refusal. */
-export function* guardedString(text: string, guard: ResultGuard): Steps<string> {
-  return (yield* guard.checked([text]))?.[0] ?? guard.refusal;
-}
-
 export function refusedAnswer(refusal: string): ServerMessage {
   return asServerMessage(errorText("0", INTERNAL_ERROR, refusal));
 }

@@ -246,7 +246,7 @@ export function changesSince(locked: LockedTools, inspected: readonly InspectedT
   });
 }
 
-/** Targets without changes stay as they are. */
+/** Keeps the tools of targets without changes. */
 export function withChanges(locked: LockedTools, changes: readonly ToolChange[]): LockedTools {
   const targets = new Map([...locked].map(([target, tools]) => [target, new Map(tools)]));
   for (const { target, tool, now } of changes) {

@@ -33,7 +33,7 @@ export interface BrokenMessage {
   readonly wireId: number;
   /** Contains the id as JSON if the message is a request from the server. */
   readonly questionId: string | undefined;
-  /** Completes the sentence "target x …". */
+  /** The reason completes the sentence "target x …". */
   readonly reason: string;
 }
 
