@@ -47,17 +47,17 @@ import { withTraceContext } from "./client-side/trace-context.ts";
 import { compileToolSettingsByTarget, serverLogins, withResolvedPath } from "./compile-targets.ts";
 import { Hub } from "./hub.ts";
 import { type LoginRelay, loginRelay, RelayedCall, relayPaths } from "./login-relay.ts";
-import { accountsOf } from "./logins/accounts.ts";
+import { createAccounts } from "./logins/accounts.ts";
 import { serverUrl } from "./openapi/api.ts";
 import { type ClientMessage, INVALID_REQUEST, resultText } from "./protocol/json-rpc.ts";
-import { calledTool, factsOf, type ReportEnv, RequestReport } from "./request-report.ts";
+import { calledTool, mcpFacts, type ReportServices, RequestReport } from "./request-report.ts";
 import { type CountedBackends, createMcpMetrics, type McpMetrics } from "./server-side/mcp-metrics.ts";
 import { type McpConfig, mcpSchema } from "./server-side/target-config.ts";
 import { SUCCEEDED } from "./session/call-outcome.ts";
-import { ownerOf } from "./session/client-group.ts";
+import { sessionOwner } from "./session/client-group.ts";
 import { KEEP_ALIVE_MS } from "./session/event-stream.ts";
 import type { Session } from "./session/session.ts";
-import { inspectTargets, withheldOf } from "./tools/inspect-tools.ts";
+import { inspectTargets, withheldTargets } from "./tools/inspect-tools.ts";
 
 /**
  * The value 0 disables the timeout per request, because connections to servers apply `requestTimeout` (300 s by
@@ -127,7 +127,7 @@ function createBackend(
 ): Backend {
   const trusted = env.requiresCredential ? ANY_HOST : trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
   const prepared = new PreparedActions();
-  const reports: ReportEnv = { metrics, logger: env.logger.for("mcp"), names: () => hub.names };
+  const reports: ReportServices = { metrics, logger: env.logger.for("mcp"), names: () => hub.names };
 
   const isStateless = ({ headers }: Exchange["request"]): boolean =>
     config.statefulMode === "stateless" && !headers.has("mcp-session-id");
@@ -136,13 +136,13 @@ function createBackend(
     const message = parsed === undefined || isBatch(parsed) ? undefined : parsed;
     const sessionId = exchange.request.headers.get("mcp-session-id");
     // A session keeps the names that its client has listed, even if a reload changes them for other clients.
-    const names = hub.sessions.namesOf(sessionId) ?? hub.names;
-    const facts = factsOf(message, sessionId, names);
+    const names = hub.sessions.sessionNames(sessionId) ?? hub.names;
+    const facts = mcpFacts(message, sessionId, names);
     exchange.facts.mcp = facts;
     exchange.mcp.calledTool = calledTool(message, facts);
     if ((exchange.mcp.isJudged || exchange.mcp.isWatched) && parsed !== undefined && isBatch(parsed))
       exchange.mcp.batch = parsed.map((one) => {
-        const own = factsOf(one, sessionId, names);
+        const own = mcpFacts(one, sessionId, names);
         revealArguments(calledTool(one, own), own.tool);
         return own;
       });
@@ -151,7 +151,7 @@ function createBackend(
   function actionOf(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[]): ClientAction {
     const { request } = exchange;
     if (isOldTransport(request)) {
-      const session = requireStream(request, (id) => hub.sessions.findStream(id, ownerOf(exchange)));
+      const session = requireStream(request, (id) => hub.sessions.findStream(id, sessionOwner(exchange)));
       const message = singleMessage(parsed);
       // A second handshake would replace the running servers.
       if (message.kind === "request" && message.method === "initialize" && session.upstreams.length > 0)
@@ -257,10 +257,10 @@ function createBackend(
     drain: () => hub.sessions.drain(),
 
     inspect: (only) => inspectTargets(hub.inspection(), only),
-    withheld: () => withheldOf(hub.inspection()),
+    withheld: () => withheldTargets(hub.inspection()),
     ...(config.toolsLock === undefined || env.isConfined ? {} : { lockFile: env.resolvePath(config.toolsLock) }),
     endSession: (shown) => hub.sessions.endShown(shown),
-    ...(logins.size === 0 ? {} : { accounts: accountsOf([...logins.values()], env) }),
+    ...(logins.size === 0 ? {} : { accounts: createAccounts([...logins.values()], env) }),
 
     describe: () => ({
       targets: config.targets.map(({ name, stdio, mcp: http, sse, openapi, shared }) => ({
@@ -281,7 +281,7 @@ function createBackend(
 }
 
 function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | undefined } {
-  return { find: (id) => hub.sessions.find(id, ownerOf(exchange)) };
+  return { find: (id) => hub.sessions.find(id, sessionOwner(exchange)) };
 }
 
 export class PreparedActions {
@@ -327,7 +327,7 @@ export function runAction(
   action: ClientAction,
   exchange: Exchange,
   call: ResponseReceiver,
-  reports: ReportEnv,
+  reports: ReportServices,
 ): BackendRun {
   const { headers } = exchange.request;
   const forwarded = hub.wantsHeaders ? headers : undefined;

@@ -68,7 +68,7 @@ async function attach(
   const given = new Map<string, readonly string[]>();
   await Promise.all(
     identities.map(async (identity) => {
-      const headers = identity.headers.flatMap(([name, value]) => headerOf(name, value, exchange));
+      const headers = identity.headers.flatMap(([name, value]) => evaluateHeader(name, value, exchange));
       try {
         const shown = await shownToken(identity, token);
         if (shown !== undefined) headers.push("authorization", `Bearer ${shown}`);
@@ -115,7 +115,7 @@ function callersToken({ credentials: { presented: credential }, facts }: Exchang
   }
 }
 
-function headerOf(name: string, value: Expression, exchange: Exchange): string[] {
+function evaluateHeader(name: string, value: Expression, exchange: Exchange): string[] {
   const found = value.evaluate(exchange.attributes);
   if (!found.ok) return [];
   const { value: shown } = found;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../base/sliced-work.ts";
-import { resultGuardOf, resultWatchOf } from "./compile-targets.ts";
+import { compileResultGuard, compileResultWatch } from "./compile-targets.ts";
 import { asServerMessage, resultText } from "./protocol/json-rpc.ts";
 import { guardedMessage, watchedMessage } from "./tools/result-guard.ts";
 
@@ -26,7 +26,7 @@ test("result guards in shadow mode find something exactly when the enforced ones
   const seen = { rejected: 0, masked: 0, nothing: 0 };
   fc.assert(
     fc.property(fc.array(someGuard, { minLength: 1, maxLength: 3 }), someResult, (configs, result) => {
-      const [guard, watch] = [resultGuardOf(configs), resultWatchOf(configs)];
+      const [guard, watch] = [compileResultGuard(configs), compileResultWatch(configs)];
       assert.ok(guard && watch);
       const message = asServerMessage(resultText("1", JSON.stringify(result)));
       const passed = finish(guardedMessage(message, guard, "tools/call"));
@@ -45,7 +45,7 @@ test("result guards in shadow mode find something exactly when the enforced ones
 });
 
 test("a result that is too large to be looked at would be rejected", () => {
-  const watch = resultWatchOf([{ regex: { action: "mask", rules: [{ builtin: "email" }] } }]);
+  const watch = compileResultWatch([{ regex: { action: "mask", rules: [{ builtin: "email" }] } }]);
   assert.ok(watch);
   const large = asServerMessage(resultText("1", JSON.stringify({ content: [{ text: "y".repeat(2_200_000) }] })));
   assert.deepEqual(finish(watchedMessage(large, watch)), [{ rule: "email", action: "reject" }]);

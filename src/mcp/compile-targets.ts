@@ -39,8 +39,8 @@ export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv):
         compileToolSettings({
           tools,
           lock: locks?.(name),
-          guard: resultGuardOf(tools?.resultGuard?.filter(({ mode }) => mode !== "shadow")),
-          watch: resultWatchOf(tools?.resultGuard?.filter(({ mode }) => mode === "shadow")),
+          guard: compileResultGuard(tools?.resultGuard?.filter(({ mode }) => mode !== "shadow")),
+          watch: compileResultWatch(tools?.resultGuard?.filter(({ mode }) => mode === "shadow")),
           key: "",
           cel: (source) => env.cel(source),
         }),
@@ -49,7 +49,7 @@ export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv):
 }
 
 /** Uses the guards of LLM responses. Guards that reject run first. */
-export function resultGuardOf(configs: readonly ResultGuardConfig[] = []): ResultGuard | undefined {
+export function compileResultGuard(configs: readonly ResultGuardConfig[] = []): ResultGuard | undefined {
   if (configs.length === 0) return undefined;
   const guards = compiledGuards(configs);
   return {
@@ -65,7 +65,7 @@ export function resultGuardOf(configs: readonly ResultGuardConfig[] = []): Resul
   };
 }
 
-export function resultWatchOf(configs: readonly ResultGuardConfig[] = []): ResultWatch | undefined {
+export function compileResultWatch(configs: readonly ResultGuardConfig[] = []): ResultWatch | undefined {
   if (configs.length === 0) return undefined;
   const guards = compiledGuards(configs);
   return {

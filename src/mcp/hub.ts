@@ -13,18 +13,18 @@ import type { TlsOptions } from "../http/http-client.ts";
 import { find, slice } from "../json/json-text.ts";
 import type { Names } from "./aggregation/names.ts";
 import { type BackendServices, BackendState, type CompiledTargets, namesFor } from "./backend-state.ts";
-import { endpointOf } from "./client-side/http-request.ts";
+import { streamEndpoint } from "./client-side/http-request.ts";
 import { asModernRequest, runSessionless, type SessionlessServices } from "./client-side/sessionless-call.ts";
 import type { ClientRequest } from "./protocol/json-rpc.ts";
 import { TaskRecords } from "./replicas/task-records.ts";
-import { identityOf, RouterFactory } from "./router-factory.ts";
+import { clientIdentity, RouterFactory } from "./router-factory.ts";
 import { ProcessLimiter } from "./server-side/process-pool.ts";
 import { type ServerState, serverState } from "./server-side/server-state.ts";
 import { defaultConcurrentStarts, Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 import { ownsProcess, UpstreamDrain } from "./server-side/upstream.ts";
 import type { CallReport } from "./session/call-outcome.ts";
-import { type ClientGroup, clientGroupOwner, digest, ownerOf } from "./session/client-group.ts";
+import { type ClientGroup, clientGroupOwner, digest, sessionOwner } from "./session/client-group.ts";
 import type { Session } from "./session/session.ts";
 import { SessionRecords } from "./session/session-records.ts";
 import { type SessionClient, SessionStore } from "./session/session-store.ts";
@@ -57,7 +57,7 @@ export class Hub {
       children: this.#limiter.running,
       sessions: this.sessions.size,
       servers: this.#serverStates(),
-      ...failuresOf(this.targets),
+      ...targetFailures(this.targets),
       ...this.#state.tools.report(),
     }));
     this.#forwarded = forwardedBy(config);
@@ -152,7 +152,7 @@ export class Hub {
 
   clientOf(exchange: Exchange): SessionClient {
     const headerBytes = this.wantsHeaders ? exchange.request.headers.chars : 0;
-    return { client: exchange.client, owner: ownerOf(exchange), headerBytes };
+    return { client: exchange.client, owner: sessionOwner(exchange), headerBytes };
   }
 
   /** Closes the backend after its running requests, because it was removed from the configuration. */
@@ -185,7 +185,7 @@ export class Hub {
   /** Opens the event stream of the HTTP+SSE transport. Throws `overloaded`. */
   openStream(exchange: Exchange, sink: ResponseReceiver): BackendRun {
     const session = this.sessions.create(this.clientOf(exchange));
-    return session.openStream(sink, endpointOf(exchange.request, session));
+    return session.openStream(sink, streamEndpoint(exchange.request, session));
   }
 
   initializeStream(
@@ -290,7 +290,7 @@ export class Hub {
    */
   #group(request: ClientRequest, exchange: Exchange): ClientGroup {
     const owner = clientGroupOwner(exchange, this.#forwarded);
-    const identity = identityOf(request);
+    const identity = clientIdentity(request);
     const isModern = (): boolean =>
       this.targets.every(({ config, speaksModern }) => config.shared || speaksModern === true);
     const key = isModern() ? owner : `${owner}\n${digest(`${identity.clientInfo}\n${identity.capabilities}`)}`;
@@ -324,7 +324,7 @@ export function storeSettings(config: McpConfig) {
 }
 
 /** Adds the failures to the backend's `detail()`, because a session that failed to open has no task. */
-export function failuresOf(targets: readonly Target[]): Record<string, unknown> {
+export function targetFailures(targets: readonly Target[]): Record<string, unknown> {
   const failures = targets.flatMap(({ name, failures: of }) => {
     const last = of.last();
     return last ? [{ target: name, ...last }] : [];

@@ -55,7 +55,7 @@ function relayedServer({ targets }: McpConfig): string | undefined {
 /** Returns the paths of the metadata documents for a route with these paths. */
 export function relayPaths(config: McpConfig, paths: readonly string[]): readonly ExtraMatch[] {
   if (relayedServer(config) === undefined) return [];
-  return [...endpointsOf(suffixesOf(paths))].map(([exact, { isShared }]) => ({ exact, isShared }));
+  return [...relayEndpoints(pathSuffixes(paths))].map(([exact, { isShared }]) => ({ exact, isShared }));
 }
 
 /** Returns undefined if clients do not log in at the server themselves. */
@@ -80,8 +80,8 @@ export class LoginRelay {
     this.#fetch = confinedFetch(serverUrl, env.fetch);
     this.#env = env;
     this.#limit = limit;
-    this.#suffixes = suffixesOf(env.matchedPrefixes);
-    this.#endpoints = endpointsOf(this.#suffixes);
+    this.#suffixes = pathSuffixes(env.matchedPrefixes);
+    this.#endpoints = relayEndpoints(this.#suffixes);
   }
 
   /** Returns undefined if the path is not a login path. */
@@ -155,7 +155,7 @@ export class LoginRelay {
     this.#limit.take(listener);
     const found = discoverLogin(this.#serverUrl, undefined, this.#fetch).catch((error: unknown) => {
       held.untilMs = this.#env.clock.monotonicMs() + FAILURE_MS;
-      this.#env.logger.for("mcp").warn("MCP server's login could not be found", { reason: reasonOf(error) });
+      this.#env.logger.for("mcp").warn("MCP server's login could not be found", { reason: errorReason(error) });
       throw unavailable(error);
     });
     const held = { found, untilMs: nowMs + DOCUMENTS_MS };
@@ -164,12 +164,12 @@ export class LoginRelay {
   }
 }
 
-function suffixesOf(paths: readonly string[]): readonly string[] {
+function pathSuffixes(paths: readonly string[]): readonly string[] {
   const own = paths.filter((path) => !path.includes("/.well-known/") && path !== "/sse");
   return [...new Set(own.map((path) => path.replace(/\/+$/, "")))].sort((a, b) => b.length - a.length);
 }
 
-function endpointsOf(suffixes: readonly string[]): ReadonlyMap<string, LoginEndpoint> {
+function relayEndpoints(suffixes: readonly string[]): ReadonlyMap<string, LoginEndpoint> {
   const all = new Map<string, LoginEndpoint>();
   // Clients register directly at the authorization server.
   for (const suffix of suffixes)
@@ -236,12 +236,12 @@ function refused(error: unknown): Reply {
 function unavailable(error: unknown): GatewayError {
   return new GatewayError("not_ready", {
     message: "the server's login is not available",
-    detail: reasonOf(error),
+    detail: errorReason(error),
     headers: { "retry-after": "10", ...ANY_ORIGIN },
   });
 }
 
-function reasonOf(error: unknown): string {
+function errorReason(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 

@@ -9,13 +9,13 @@ import type { McpFacts } from "../core/facts.ts";
 import type { CalledTool } from "../core/mcp-arguments.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { Names } from "./aggregation/names.ts";
-import { namedIn } from "./protocol/access.ts";
+import { addressedItem } from "./protocol/access.ts";
 import type { RoutedTarget, ShadowReporter } from "./protocol/call.ts";
 import type { ClientMessage, ClientRequest } from "./protocol/json-rpc.ts";
 import type { McpMetrics } from "./server-side/mcp-metrics.ts";
 import type { CallOutcome, CallReport } from "./session/call-outcome.ts";
 
-export interface ReportEnv {
+export interface ReportServices {
   readonly metrics: McpMetrics;
   readonly logger: Logger;
   names(): Names;
@@ -23,12 +23,12 @@ export interface ReportEnv {
 
 /** A class is used because V8 retains the scope of object literals with getters until a full collection. */
 export class RequestReport implements CallReport {
-  readonly #env: ReportEnv;
+  readonly #env: ReportServices;
   readonly #exchange: Exchange;
   readonly #call: ResponseReceiver;
   readonly #isOldTransport: boolean;
 
-  constructor(env: ReportEnv, exchange: Exchange, call: ResponseReceiver, isOldTransport: boolean) {
+  constructor(env: ReportServices, exchange: Exchange, call: ResponseReceiver, isOldTransport: boolean) {
     this.#env = env;
     this.#exchange = exchange;
     this.#call = call;
@@ -57,7 +57,7 @@ export class RequestReport implements CallReport {
     const { metrics, logger, names } = this.#env;
     const facts = exchange.facts.mcp;
     // The attributes of a batch do not describe its individual messages.
-    const own = facts?.methodName === undefined ? factsOf(request, undefined, names()) : facts;
+    const own = facts?.methodName === undefined ? mcpFacts(request, undefined, names()) : facts;
     const target = routed?.name ?? own.tool?.target ?? own.target ?? "";
     exchange.records.audit?.ended(request.id, target, kind, answer);
     metrics.result(target, own.tool?.name ?? "", kind);
@@ -80,14 +80,14 @@ export class RequestReport implements CallReport {
   }
 }
 
-export function factsOf(message: ClientMessage | undefined, sessionId: string | undefined, names: Names): McpFacts {
+export function mcpFacts(message: ClientMessage | undefined, sessionId: string | undefined, names: Names): McpFacts {
   const facts: McpFacts = {};
   if (sessionId !== undefined) facts.sessionId = sessionId;
   if (message === undefined || message.kind === "response") return facts;
   facts.methodName = message.method;
   const only = names.targets.length === 1 ? names.targets[0] : undefined;
   if (only !== undefined) facts.target = only;
-  const about = message.kind === "request" ? namedIn(message) : undefined;
+  const about = message.kind === "request" ? addressedItem(message) : undefined;
   if (about === undefined) return facts;
   const found = names.isPrefixed ? names.inward(about.kind, about.name) : { target: only ?? "", name: about.name };
   // A name without a target is unknown and is rejected later.

@@ -199,7 +199,7 @@ function neverLate(): never {
   throw new Error("a client group does not change its targets");
 }
 
-export function identityOf(request: ClientRequest): ClientIdentity {
+export function clientIdentity(request: ClientRequest): ClientIdentity {
   const meta = request.params._meta as Record<string, unknown>;
   const clientInfo = JSON.stringify(meta[CLIENT_INFO] ?? GATEWAY_INFO);
   const capabilities = JSON.stringify(meta[CLIENT_CAPABILITIES] ?? {});

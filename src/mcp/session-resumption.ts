@@ -15,7 +15,7 @@ import {
   type ClientNotification,
   type ClientResponse,
 } from "./protocol/json-rpc.ts";
-import { tellSession } from "./replicas/session-peers.ts";
+import { notifyReplicas } from "./replicas/session-peers.ts";
 import { type RouterFactory, unwrapUpstream } from "./router-factory.ts";
 import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
 import type { SessionRecords } from "./session/session-records.ts";
@@ -95,7 +95,7 @@ export class SessionResumption {
     if (known === undefined) return false;
     for (const message of messages) {
       if (message.kind === "response") this.#records.answers.forward(known.record, message);
-      else tellSession(this.#records.replication.bus, known.record.name, message);
+      else notifyReplicas(this.#records.replication.bus, known.record.name, message);
     }
     return true;
   }

@@ -5,17 +5,17 @@
 import type { Clock } from "../../base/clock.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
-import { accessProblem, LISTS, namedIn, unknownMethod, unknownName } from "../protocol/access.ts";
+import { accessProblem, addressedItem, LISTS, unknownMethod, unknownName } from "../protocol/access.ts";
 import {
   type Call,
   type CallHandle,
   type Failure,
   type LoginRequired,
+  mapResult,
+  mapResultInSlices,
   NO_CALL,
   runMessageSteps,
   serverFailure,
-  withAnswer,
-  withAnswerInTurns,
 } from "../protocol/call.ts";
 import {
   asResult,
@@ -92,7 +92,7 @@ export class AggregateRouter implements Router {
       if (REMOVED_METHODS.has(method)) return this.#fail(call, unknownMethod(method));
     }
     if (Object.hasOwn(LISTS, method)) return this.#list(call, access);
-    if (namedIn(call.request)) return this.#named(call, access);
+    if (addressedItem(call.request)) return this.#named(call, access);
     if (method === "ping") return this.#answer(call, "{}");
     if (method === "logging/setLevel") return this.#all(call, (about) => about.capabilities.logging !== undefined);
     call.failed({
@@ -182,7 +182,7 @@ export class AggregateRouter implements Router {
   }
 
   #named(call: Call, access: McpAccess | undefined): CallHandle {
-    const about = namedIn(call.request) as NonNullable<ReturnType<typeof namedIn>>;
+    const about = addressedItem(call.request) as NonNullable<ReturnType<typeof addressedItem>>;
     const { names } = this;
     if (!names.isPrefixed) return this.#index.run(call, about, (upstream) => this.#allowed(call, access, upstream));
     const inward = names.inward(about.kind, about.name);
@@ -193,7 +193,7 @@ export class AggregateRouter implements Router {
     const problem = access && accessProblem(request, access, inward.target, about.name);
     if (problem) return this.#fail(call, problem);
     if (this.#missing.has(upstream)) return this.#missing.wait(upstream, () => this.#named(call, access));
-    const renamed = withAnswerInTurns({ ...delegate(call), request }, (message) =>
+    const renamed = mapResultInSlices({ ...delegate(call), request }, (message) =>
       renamedResult(message, request.method, names, inward.target),
     );
     return upstream.call(renamed);
@@ -275,7 +275,7 @@ const CHANGING_LISTS = {
 };
 
 function delegate(call: Call): Call {
-  return withAnswer(call, (message) => message);
+  return mapResult(call, (message) => message);
 }
 
 /** Users wait for `initialize`, and most local servers have started by then. */
@@ -283,7 +283,7 @@ export const OPEN_WAIT_MS = 3_000;
 
 export const STILL_STARTING = "is still starting";
 
-export interface LateTargetsEnv {
+export interface SlowTargetsOptions {
   readonly clock: Clock;
   mayProceed(): boolean;
   /** Reports a target that became available after the session opened without it. */
@@ -295,12 +295,12 @@ export interface LateTargetsEnv {
  * the available targets. Lists omit a slow target until it is available, and only calls to that target wait.
  */
 export class SlowTargets {
-  readonly #env: LateTargetsEnv;
+  readonly #env: SlowTargetsOptions;
   /** Contains the targets that the session opened without, until they are up or have failed. */
   readonly #missing = new Set<Upstream>();
   readonly #waiting = new Map<Upstream, Set<() => void>>();
 
-  constructor(env: LateTargetsEnv) {
+  constructor(env: SlowTargetsOptions) {
     this.#env = env;
   }
 

@@ -15,9 +15,9 @@ import {
 import { withSubscription } from "../server-side/modern-envelope.ts";
 import {
   acknowledgement,
-  filterOf,
   isEmpty,
   readFilter,
+  requestedFilter,
   type SubscriptionFilter,
 } from "../server-side/subscription-filter.ts";
 import type { Upstream } from "../server-side/upstream.ts";
@@ -35,13 +35,13 @@ export function subscribeToAll(
   mayRead: (uri: string, target: string) => boolean,
   answer: (result: string) => void,
 ): AggregateSubscription {
-  const asked = filterOf(call.request);
+  const asked = requestedFilter(call.request);
   if (asked === undefined) {
     call.failed({ code: INVALID_PARAMS, status: 200, message: 'Invalid params: "notifications" is required' });
-    return NOTHING_LISTENS;
+    return NO_SUBSCRIPTION;
   }
   const shares = upstreams
-    .map((upstream) => ({ upstream, filter: shareOf(asked, upstream, names, mayRead) }))
+    .map((upstream) => ({ upstream, filter: targetFilter(asked, upstream, names, mayRead) }))
     .filter(({ filter }) => !isEmpty(filter));
   const acknowledged = new Map<Upstream, SubscriptionFilter>();
   const ended = new Set<Upstream>();
@@ -67,7 +67,7 @@ export function subscribeToAll(
     acknowledge();
     if (ended.size === shares.length) answer("{}");
   };
-  const heard = (upstream: Upstream, message: ServerMessage): void => {
+  const received = (upstream: Upstream, message: ServerMessage): void => {
     if (message.method !== "notifications/subscriptions/acknowledged")
       call.notified({ ...message, text: renamedNotification(message, names, upstream.target.name) });
     else {
@@ -79,7 +79,7 @@ export function subscribeToAll(
   if (shares.length === 0) {
     acknowledge();
     answer("{}");
-    return NOTHING_LISTENS;
+    return NO_SUBSCRIPTION;
   }
   const start = ({ upstream, filter }: Share): CallHandle => {
     const span = find(call.request.text, 0, "params", "notifications");
@@ -93,7 +93,7 @@ export function subscribeToAll(
       request,
       headers: call.headers,
       wire: call.wire,
-      notified: (message) => heard(upstream, message),
+      notified: (message) => received(upstream, message),
       asked: (question) => call.asked(question),
       answered: () => end(upstream),
       failed: () => end(upstream),
@@ -107,7 +107,7 @@ export function subscribeToAll(
       for (const one of running) one.cancel(reason);
     },
     join: (upstream) => {
-      const share = { upstream, filter: shareOf(asked, upstream, names, mayRead) };
+      const share = { upstream, filter: targetFilter(asked, upstream, names, mayRead) };
       if (isOver || ended.size === shares.length || isEmpty(share.filter)) return;
       if (isAcknowledged) changed();
       shares.push(share);
@@ -121,7 +121,7 @@ interface Share {
   readonly filter: SubscriptionFilter;
 }
 
-const NOTHING_LISTENS: AggregateSubscription = { ...NO_CALL, join: () => undefined };
+const NO_SUBSCRIPTION: AggregateSubscription = { ...NO_CALL, join: () => undefined };
 
 export function discoverResult(
   capabilities: object,
@@ -135,7 +135,7 @@ export function discoverResult(
   });
 }
 
-function shareOf(
+function targetFilter(
   filter: SubscriptionFilter,
   { target }: Upstream,
   names: Names,

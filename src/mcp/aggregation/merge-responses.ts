@@ -30,12 +30,12 @@ import { listProblem } from "../protocol/list-check.ts";
 import type { ServerAbout, Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedItem } from "./names.ts";
 
-export interface Part {
+export interface TargetRequest {
   readonly upstream: Upstream;
   readonly request: ClientRequest;
 }
 
-export interface TargetResponse extends Part {
+export interface TargetResponse extends TargetRequest {
   /** The value is undefined if the target failed or returned an error. */
   readonly result: ServerMessage | undefined;
   readonly failure: Failure | undefined;
@@ -47,12 +47,12 @@ export interface TargetResponse extends Part {
  */
 export function requestAll(
   call: Call,
-  parts: readonly Part[],
+  parts: readonly TargetRequest[],
   done: (outcomes: readonly TargetResponse[]) => void,
 ): CallHandle {
-  const outcomes = new Map<Part, TargetResponse>();
+  const outcomes = new Map<TargetRequest, TargetResponse>();
   let isOver = false;
-  const end = (part: Part, result: ServerMessage | undefined, failure: Failure | undefined): void => {
+  const end = (part: TargetRequest, result: ServerMessage | undefined, failure: Failure | undefined): void => {
     outcomes.set(part, { ...part, result, failure });
     if (isOver || outcomes.size < parts.length) return;
     isOver = true;
@@ -82,7 +82,7 @@ export function requestAll(
           (problem) => {
             if (problem) end(part, undefined, problem);
             else if (message.kind === "result") end(part, message, undefined);
-            else end(part, undefined, failureOf(message));
+            else end(part, undefined, errorToFailure(message));
           },
           (failure) => end(part, undefined, failure),
         ),
@@ -100,7 +100,7 @@ export function totalChars(outcomes: readonly TargetResponse[]): number {
   return outcomes.reduce((chars, { result }) => chars + (result?.text.length ?? 0), 0);
 }
 
-export function failureOf(message: ServerMessage): Failure {
+export function errorToFailure(message: ServerMessage): Failure {
   try {
     const { error } = JSON.parse(message.text) as { error?: { code?: unknown; message?: unknown; data?: unknown } };
     return {
@@ -216,7 +216,7 @@ function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-export interface ListEnv {
+export interface MergedListOptions {
   readonly upstreams: readonly Upstream[];
   readonly names: Names;
   readonly failureMode: "failOpen" | "failClosed";
@@ -226,7 +226,7 @@ export interface ListEnv {
   answer(result: string): void;
 }
 
-export function mergedList(call: Call, access: McpAccess | undefined, env: ListEnv): CallHandle {
+export function mergedList(call: Call, access: McpAccess | undefined, env: MergedListOptions): CallHandle {
   const { request } = call;
   const { names } = env;
   const list = LISTS[request.method] as (typeof LISTS)[string];
@@ -235,10 +235,10 @@ export function mergedList(call: Call, access: McpAccess | undefined, env: ListE
     call.failed({ code: INVALID_PARAMS, status: 200, message: "Invalid cursor" });
     return NO_CALL;
   }
-  const { parts, resting } = partsOf(env, request, list.member, cursors);
+  const { parts, skipped } = selectTargets(env, request, list.member, cursors);
   const seen = new Set<string>();
   const shown = (text: string, span: Span, { upstream }: TargetResponse): string | undefined => {
-    const name = nameOf(text, span, list.key);
+    const name = itemName(text, span, list.key);
     if (access?.allows(list.kind, name, upstream.target.name) === false) return undefined;
     // Without prefixes, the first target that has a name takes precedence.
     if (!names.isPrefixed && seen.has(name)) return undefined;
@@ -257,7 +257,7 @@ export function mergedList(call: Call, access: McpAccess | undefined, env: ListE
   return requestAll(call, parts, (outcomes) =>
     runSteps(
       totalChars(outcomes) > SLICED_BYTES,
-      () => mergePages(request.method, [...outcomes, ...resting], shown),
+      () => mergePages(request.method, [...outcomes, ...skipped], shown),
       answer,
       (failure) => call.failed(failure),
     ),
@@ -272,26 +272,26 @@ export function failedMeta(failed: ReadonlyMap<string, string>): object {
  * Selects the targets that contribute to the page. A first page includes all targets with the capability, and a later
  * page includes the targets with a cursor.
  */
-function partsOf(
-  env: ListEnv,
+function selectTargets(
+  env: MergedListOptions,
   request: ClientRequest,
   capability: string,
   cursors: Readonly<Record<string, string>> | undefined,
-): { parts: Part[]; resting: TargetResponse[] } {
+): { parts: TargetRequest[]; skipped: TargetResponse[] } {
   const wanted = env.upstreams.filter((upstream) => {
     if (cursors) return cursors[upstream.target.name] !== undefined;
     const key = capability === "resourceTemplates" ? "resources" : capability;
     return upstream.about === undefined || upstream.about.capabilities[key] !== undefined;
   });
-  const resting = wanted.filter(
+  const skipped = wanted.filter(
     (upstream) => env.isMissing(upstream) || (upstream.isBackingOff && env.failureMode === "failOpen"),
   );
   const parts = wanted
-    .filter((upstream) => !resting.includes(upstream))
+    .filter((upstream) => !skipped.includes(upstream))
     .map((upstream) => ({ upstream, request: withCursor(request, cursors?.[upstream.target.name]) }));
   return {
     parts,
-    resting: resting.map((upstream) => ({
+    skipped: skipped.map((upstream) => ({
       upstream,
       request,
       result: undefined,
@@ -318,7 +318,7 @@ function withCursor(request: ClientRequest, cursor: string | undefined): ClientR
     : request;
 }
 
-function nameOf(text: string, item: Span, key: string): string {
+function itemName(text: string, item: Span, key: string): string {
   const span = member(text, item.start, key);
   const value = span && (JSON.parse(slice(text, span)) as unknown);
   return typeof value === "string" ? value : "";

@@ -9,7 +9,7 @@ import type { Named } from "../protocol/access.ts";
 import { deniedName, LISTS, unknownName } from "../protocol/access.ts";
 import { type Call, type CallHandle, NO_CALL, refuseQuestion, runSteps } from "../protocol/call.ts";
 import { asClientRequest } from "../protocol/json-rpc.ts";
-import { envelopeOf } from "../server-side/modern-envelope.ts";
+import { copyEnvelope } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
 import { requestAll, type TargetResponse, totalChars } from "./merge-responses.ts";
 
@@ -65,7 +65,7 @@ export class NameIndex {
       done();
       return;
     }
-    const envelope = envelopeOf(call.request);
+    const envelope = copyEnvelope(call.request);
     const readPage = (asked: readonly { upstream: Upstream; cursor: string | undefined }[], page: number): void => {
       const parts = asked.map(({ upstream, cursor }) => ({
         upstream,

@@ -9,15 +9,15 @@ import type { McpAccess } from "../../core/facts.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
 import { foldCase } from "../../json/syntax.ts";
 import { StoreUnavailable } from "../../store/store.ts";
-import { listOf, unknownMethod } from "../protocol/access.ts";
+import { buildListResult, unknownMethod } from "../protocol/access.ts";
 import {
   type Call,
   type CallHandle,
   type Failure,
+  mapResult,
+  mapResultInSlices,
   NO_CALL,
   serverFailure,
-  withAnswer,
-  withAnswerInTurns,
 } from "../protocol/call.ts";
 import { type ClientRequest, editedRequest, INVALID_PARAMS, type ServerMessage } from "../protocol/json-rpc.ts";
 import { isRequestMethod } from "../protocol/message-rules.ts";
@@ -87,7 +87,7 @@ export function runAboutTasks(
 export function recordedCall(call: Call, isJudged: boolean, client: ClientTasks, { target }: Upstream): Call {
   const { params } = call.request;
   return {
-    ...withAnswer(call, (message) => message),
+    ...mapResult(call, (message) => message),
     answered(message) {
       const taskId = createdTask(message);
       if (taskId === undefined) {
@@ -136,7 +136,7 @@ function taskProblem(
 
 /** Removes tasks of other clients and ambiguous entries from a list. */
 function ownList(call: Call, isOwn: (taskId: string) => boolean): Call {
-  return withAnswerInTurns(call, function* (message): Steps<ServerMessage> {
+  return mapResultInSlices(call, function* (message): Steps<ServerMessage> {
     const { text } = message;
     const list = yield* findInSteps(text, 0, "result", "tasks");
     const kept: string[] = [];
@@ -147,7 +147,7 @@ function ownList(call: Call, isOwn: (taskId: string) => boolean): Call {
       if (isPlain && isOwn(JSON.parse(slice(text, id)) as string)) kept.push(slice(text, item));
       yield;
     }
-    return yield* listOf(message, "tasks", kept);
+    return yield* buildListResult(message, "tasks", kept);
   });
 }
 
@@ -159,7 +159,7 @@ function ownSubscription(call: Call, isOwn: (taskId: string) => boolean): Call {
   const notifications = { ...(request.params.notifications as object), taskIds };
   const params = { ...request.params, notifications };
   return {
-    ...withAnswer(call, (message) => message),
+    ...mapResult(call, (message) => message),
     request: editedRequest(request, [{ ...span, text: JSON.stringify(taskIds) }], params),
   };
 }

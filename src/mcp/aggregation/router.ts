@@ -12,9 +12,9 @@ import {
   type CallHandle,
   type Failure,
   failureHeaders,
+  mapResult,
   NO_CALL,
   serverFailure,
-  withAnswer,
 } from "../protocol/call.ts";
 import { type ClientNotification, errorText, type ServerMessage, withId } from "../protocol/json-rpc.ts";
 import { checkedList } from "../protocol/list-check.ts";
@@ -22,7 +22,7 @@ import type { ClientTasks } from "../replicas/task-records.ts";
 import { permittedSubscription } from "../server-side/subscription-filter.ts";
 import type { Target } from "../server-side/target.ts";
 import type { OpenOutcome, Upstream } from "../server-side/upstream.ts";
-import { failureOf } from "./merge-responses.ts";
+import { errorToFailure } from "./merge-responses.ts";
 import type { Names } from "./names.ts";
 import { isAboutTasks, recordedCall, runAboutTasks } from "./owned-tasks.ts";
 
@@ -92,7 +92,7 @@ export class SingleRouter implements Router {
     }
     const { name } = upstream.target;
     const request = permittedSubscription(call.request, (uri) => access.allows("resource", uri, name));
-    const permitted = request === call.request ? call : { ...withAnswer(call, (message) => message), request };
+    const permitted = request === call.request ? call : { ...mapResult(call, (message) => message), request };
     return upstream.call(checkedList(filteredCall(permitted, access, name), name));
   }
 
@@ -118,7 +118,7 @@ export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterO
   if (outcome.answer) {
     const { answer } = outcome;
     // The server's error is forwarded unchanged.
-    const failure = failureOf(answer);
+    const failure = errorToFailure(answer);
     const reason = `target "${upstream.target.name}" refused to initialize: ${failure.message}`;
     return refusal(reason, failure, (id) => withId(answer, id));
   }

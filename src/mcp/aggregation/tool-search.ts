@@ -19,9 +19,9 @@ import {
 } from "../protocol/json-rpc.ts";
 import { isName } from "../protocol/message-rules.ts";
 import type { McpProtocol } from "../protocol/protocol-version.ts";
-import { asModernResult, envelopeOf } from "../server-side/modern-envelope.ts";
+import { asModernResult, copyEnvelope } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
-import { FAILED_TARGETS, failureOf, GATEWAY_INFO } from "./merge-responses.ts";
+import { errorToFailure, FAILED_TARGETS, GATEWAY_INFO } from "./merge-responses.ts";
 import type { Names } from "./names.ts";
 import type { Router, RouterOutcome, TargetChange } from "./router.ts";
 
@@ -109,7 +109,7 @@ export class SearchRouter implements Router {
     const tools: SearchedTool[] = [];
     const failed: Record<string, string> = {};
     const readPage = (cursor: string | undefined, page: number): void => {
-      const params = { ...envelopeOf(call.request), ...(cursor === undefined ? {} : { cursor }) };
+      const params = { ...copyEnvelope(call.request), ...(cursor === undefined ? {} : { cursor }) };
       running.current = this.#inner.run(
         {
           request: asClientRequest("tools/list", JSON.stringify(params)),
@@ -122,7 +122,7 @@ export class SearchRouter implements Router {
           answered: (message) => {
             if (running.isCancelled) return;
             if (message.kind !== "result") {
-              call.failed(failureOf(message));
+              call.failed(errorToFailure(message));
               return;
             }
             runMessageSteps(
@@ -192,7 +192,7 @@ function* foundText(
   const offset = whole(args.offset, 0, Number.MAX_SAFE_INTEGER, 0);
   const shown = found.slice(offset, offset + limit);
   const lines = shown.map(({ name, description, title }) => {
-    const summary = summaryOf(description ?? title, MAX_SUMMARY_CHARS);
+    const summary = firstSentence(description ?? title, MAX_SUMMARY_CHARS);
     return summary === "" ? `- ${name}` : `- ${name}: ${summary}`;
   });
   const left = found.length - offset - shown.length;
@@ -305,13 +305,13 @@ const WEIGHTS = { name: 4, title: 3, argument: 1.5, description: 1 } as const;
  * Returns the tools that match any of the words, best match first. Without words, it returns all tools in list order.
  */
 export function* searchTools<Tool extends SearchedTool>(tools: readonly Tool[], question: string): Steps<Tool[]> {
-  const wanted = [...new Set(wordsOf(question))].slice(0, MAX_QUESTION_WORDS);
+  const wanted = [...new Set(splitWords(question))].slice(0, MAX_QUESTION_WORDS);
   if (wanted.length === 0) return [...tools];
   const weighed: { readonly tool: Tool; readonly weights: readonly number[] }[] = [];
   const having = wanted.map(() => 0);
   for (const tool of tools) {
-    const words = weightsOf(tool);
-    const weights = wanted.map((word) => weightOf(words, word));
+    const words = wordWeights(tool);
+    const weights = wanted.map((word) => matchWeight(words, word));
     weights.forEach((weight, i) => {
       if (weight > 0) having[i] = (having[i] ?? 0) + 1;
     });
@@ -329,18 +329,19 @@ export function* searchTools<Tool extends SearchedTool>(tools: readonly Tool[], 
 }
 
 /** Returns the first sentence of a description, truncated to `maxChars`. */
-export function summaryOf(description: unknown, maxChars: number): string {
+export function firstSentence(description: unknown, maxChars: number): string {
   if (typeof description !== "string") return "";
   const line = description.slice(0, MAX_READ_CHARS).replace(/\s+/g, " ").trim();
   const sentence = /^.*?[.!?](?=\s|$)/.exec(line)?.[0] ?? line;
   return sentence.length <= maxChars ? sentence : `${sentence.slice(0, maxChars - 1)}…`;
 }
 
-function weightsOf(tool: SearchedTool): Map<string, number> {
+function wordWeights(tool: SearchedTool): Map<string, number> {
   const words = new Map<string, number>();
   const add = (text: unknown, weight: number): void => {
     if (typeof text !== "string") return;
-    for (const word of wordsOf(text.slice(0, MAX_READ_CHARS))) words.set(word, Math.max(words.get(word) ?? 0, weight));
+    for (const word of splitWords(text.slice(0, MAX_READ_CHARS)))
+      words.set(word, Math.max(words.get(word) ?? 0, weight));
   };
   add(tool.description, WEIGHTS.description);
   const properties = (tool.inputSchema as { properties?: unknown } | null | undefined)?.properties;
@@ -352,7 +353,7 @@ function weightsOf(tool: SearchedTool): Map<string, number> {
 }
 
 /** A prefix match counts half, so `issue` finds `issues`. */
-function weightOf(words: ReadonlyMap<string, number>, wanted: string): number {
+function matchWeight(words: ReadonlyMap<string, number>, wanted: string): number {
   const same = words.get(wanted);
   if (same !== undefined) return same;
   if (wanted.length < 3) return 0;
@@ -362,7 +363,7 @@ function weightOf(words: ReadonlyMap<string, number>, wanted: string): number {
   return best / 2;
 }
 
-function wordsOf(text: string): string[] {
+function splitWords(text: string): string[] {
   return (
     text
       .replace(/([a-z0-9])([A-Z])/g, "$1 $2")

@@ -335,11 +335,11 @@ export function modernPost(
 }
 
 function claims(message: ClientMessage): boolean {
-  return message.kind !== "response" && metaOf(message)?.[PROTOCOL_VERSION] !== undefined;
+  return message.kind !== "response" && readMeta(message)?.[PROTOCOL_VERSION] !== undefined;
 }
 
 function checkEnvelope(request: ClientRequest): void {
-  const meta = metaOf(request);
+  const meta = readMeta(request);
   const capabilities = meta?.[CLIENT_CAPABILITIES];
   const missing = [
     ...(typeof meta?.[PROTOCOL_VERSION] === "string" ? [] : [PROTOCOL_VERSION]),
@@ -356,7 +356,7 @@ function checkEnvelope(request: ClientRequest): void {
 }
 
 function checkVersion(request: GatewayRequest, message: ClientRequest): void {
-  const claimed = String(metaOf(message)?.[PROTOCOL_VERSION]);
+  const claimed = String(readMeta(message)?.[PROTOCOL_VERSION]);
   const header = request.headers.get("mcp-protocol-version");
   if (header !== claimed) mismatch(message, "MCP-Protocol-Version", header, claimed);
   if (isModernVersion(claimed)) return;
@@ -388,7 +388,9 @@ function mismatch(message: ClientRequest, name: string, header: string | undefin
   );
 }
 
-function metaOf(message: { readonly params: Readonly<Record<string, unknown>> }): Record<string, unknown> | undefined {
+function readMeta(message: {
+  readonly params: Readonly<Record<string, unknown>>;
+}): Record<string, unknown> | undefined {
   const meta = message.params._meta;
   return typeof meta === "object" && meta !== null && !Array.isArray(meta)
     ? (meta as Record<string, unknown>)
@@ -405,7 +407,7 @@ export function isOldTransport(request: GatewayRequest): boolean {
 }
 
 /** The path is relative to the origin of the client's request. */
-export function endpointOf(request: GatewayRequest, session: Session): string {
+export function streamEndpoint(request: GatewayRequest, session: Session): string {
   const query = new URLSearchParams(request.query);
   query.set(PARAMETER, session.id);
   return `${request.path}?${query.toString()}`;

@@ -16,7 +16,7 @@ export interface TrustedHosts {
 export const ANY_HOST: TrustedHosts = { has: () => true };
 
 export function trustedHosts(names: readonly string[]): TrustedHosts {
-  const exact = new Set(names.map(hostNameOf));
+  const exact = new Set(names.map(parseHostName));
   const suffixes = names.filter((name) => name.startsWith("*.")).map((name) => name.slice(1).toLowerCase());
   return { has: (host) => exact.has(host) || suffixes.some((suffix) => host.endsWith(suffix)) };
 }
@@ -24,8 +24,8 @@ export function trustedHosts(names: readonly string[]): TrustedHosts {
 /** Throws `origin_denied`. */
 export function guardOrigin(exchange: Exchange, trusted: TrustedHosts): void {
   const { request, source } = exchange;
-  if (isLoopbackAddress(source.address) && !mayBeAskedFor(request.host, trusted)) {
-    const host = hostNameOf(request.host);
+  if (isLoopbackAddress(source.address) && !isAllowedHost(request.host, trusted)) {
+    const host = parseHostName(request.host);
     throw new GatewayError("origin_denied", {
       message: `the host "${printable(host)}" is not allowed over a loopback address: add it to the MCP backend's "allowedHosts" or in the route's "hostnames"`,
     });
@@ -37,15 +37,15 @@ export function guardOrigin(exchange: Exchange, trusted: TrustedHosts): void {
   });
 }
 
-function mayBeAskedFor(authority: string, trusted: TrustedHosts): boolean {
-  const host = hostNameOf(authority);
+function isAllowedHost(authority: string, trusted: TrustedHosts): boolean {
+  const host = parseHostName(authority);
   return isLoopbackName(host) || trusted.has(host);
 }
 
 /** Removes the port and the brackets and converts to lower case. */
-export function hostNameOf(authority: string): string {
+export function parseHostName(authority: string): string {
   if (authority !== lastAuthority) {
-    lastName = nameIn(authority);
+    lastName = extractHostName(authority);
     lastAuthority = authority;
   }
   return lastName;
@@ -55,7 +55,7 @@ export function hostNameOf(authority: string): string {
 let lastAuthority = "";
 let lastName = "";
 
-function nameIn(authority: string): string {
+function extractHostName(authority: string): string {
   const lower = authority.toLowerCase();
   if (lower.startsWith("[")) return lower.slice(1, Math.max(1, lower.indexOf("]")));
   const colon = lower.indexOf(":");
@@ -71,7 +71,7 @@ function isOwnOrigin(origin: string, host: string): boolean {
     return false;
   }
   if (url.protocol !== "http:" && url.protocol !== "https:") return false;
-  return url.host === host.toLowerCase() || isLoopbackName(hostNameOf(url.host));
+  return url.host === host.toLowerCase() || isLoopbackName(parseHostName(url.host));
 }
 
 function isLoopbackName(name: string): boolean {

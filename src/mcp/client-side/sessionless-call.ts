@@ -15,10 +15,10 @@ import {
   type CallHandle,
   type Failure,
   failureHeaders,
+  mapResult,
   type Question,
   type RoutedTarget,
   type ShadowReporter,
-  withAnswer,
 } from "../protocol/call.ts";
 import {
   asClientRequest,
@@ -46,10 +46,10 @@ import {
   CANCELLED,
   type CallOutcome,
   type CallReport,
+  failureOutcome,
   isLargeAnswer,
-  outcomeOfAnswer,
-  outcomeOfFailure,
   readyLargeAnswer,
+  responseOutcome,
 } from "../session/call-outcome.ts";
 import type { ClientGroup } from "../session/client-group.ts";
 import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS } from "../session/event-stream.ts";
@@ -130,9 +130,9 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
 
   answered(message: ServerMessage): void {
     if (this.#isOver) return;
-    const status = message.kind === "error" ? statusOf(message) : 200;
+    const status = message.kind === "error" ? errorStatus(message) : 200;
     if (!isLargeAnswer(message)) {
-      this.#report(outcomeOfAnswer(this.request, this.#target, message), message.text);
+      this.#report(responseOutcome(this.request, this.#target, message), message.text);
       this.#end(withId(message, this.request.id), status);
       return;
     }
@@ -150,7 +150,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
 
   failed(failure: Failure): void {
     if (this.#isOver) return;
-    this.#report(outcomeOfFailure(failure));
+    this.#report(failureOutcome(failure));
     const text = errorText(this.request.id, failure.code, failure.message, failure.data);
     this.#end(text, failure.status, failureHeaders(failure));
   }
@@ -230,7 +230,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
   }
 }
 
-function statusOf(message: ServerMessage): number {
+function errorStatus(message: ServerMessage): number {
   const code = find(message.text, 0, "error", "code");
   return (code && HTTP_STATUS_BY_CODE[Number(slice(message.text, code))]) ?? 200;
 }
@@ -270,7 +270,7 @@ export function asModernRequest(request: ClientRequest): ClientRequest {
 /** Runs the modern request `sent` in place of a legacy client's request. */
 export function statelessCall(call: Call, sent: ClientRequest): Call {
   const { request } = call;
-  const answered = withAnswer(call, (message) =>
+  const answered = mapResult(call, (message) =>
     request.method === "initialize" ? asInitialized(message, request) : message,
   );
   return { ...answered, request: sent, routed: (target) => call.routed?.(target) };

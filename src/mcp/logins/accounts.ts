@@ -17,11 +17,14 @@ const INITIALIZE = JSON.stringify({
   params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "gateway", version: "1" } },
 });
 
-export function accountsOf(logins: readonly ServerLogin[], { fetch }: { readonly fetch: Fetch }): ConnectedAccounts {
+export function createAccounts(
+  logins: readonly ServerLogin[],
+  { fetch }: { readonly fetch: Fetch },
+): ConnectedAccounts {
   async function find(id: string): Promise<{ login: ServerLogin; connection: Connection } | undefined> {
     for (const login of logins)
       for (const { value } of await login.connections())
-        if (idOf(login, value.principal) === id) return { login, connection: value };
+        if (accountId(login, value.principal) === id) return { login, connection: value };
     return undefined;
   }
   return {
@@ -50,7 +53,7 @@ export function accountsOf(logins: readonly ServerLogin[], { fetch }: { readonly
 
 function shown(login: ServerLogin, { principal, tokens, connectedAtMs }: Connection) {
   return {
-    id: idOf(login, principal),
+    id: accountId(login, principal),
     target: login.targetName,
     server: new URL(login.serverUrl).host,
     user: shownPrincipal(principal),
@@ -62,7 +65,7 @@ function shown(login: ServerLogin, { principal, tokens, connectedAtMs }: Connect
 }
 
 /** The id is a digest, so that it does not reveal the user. */
-function idOf(login: ServerLogin, principal: string): string {
+function accountId(login: ServerLogin, principal: string): string {
   return placeName(login.id, login.serverUrl, principal).slice(0, 16);
 }
 

@@ -13,10 +13,10 @@ import {
   type CallHandle,
   isLoginRequired,
   LOGIN_REQUIRED,
+  mapResult,
   NO_CALL,
   type Question,
   serverFailure,
-  withAnswer,
 } from "../protocol/call.ts";
 import {
   asServerMessage,
@@ -38,7 +38,7 @@ export const CONNECT_TOOL = "connect";
 
 const CAPABILITIES = { tools: { listChanged: true }, prompts: { listChanged: true }, resources: { listChanged: true } };
 
-export interface LoginUpstreamEnv {
+export interface LoginUpstreamOptions {
   readonly login: ServerLogin;
   readonly principal: string;
   readonly protocol: McpProtocol;
@@ -53,7 +53,7 @@ export interface Bearer {
 
 export class LoginUpstream implements Upstream, UpstreamListener {
   readonly inner: Upstream;
-  readonly #env: LoginUpstreamEnv;
+  readonly #env: LoginUpstreamOptions;
   readonly #user: UpstreamListener;
   readonly #bearer: Bearer;
   readonly #unwatch: () => void;
@@ -62,7 +62,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
   #wasOffered = false;
 
   constructor(
-    env: LoginUpstreamEnv,
+    env: LoginUpstreamOptions,
     user: UpstreamListener,
     make: (user: UpstreamListener, bearer: Bearer) => Upstream,
   ) {
@@ -96,7 +96,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
     void this.#ready(undefined, wire).then(
       (outcome) => done(outcome === undefined || lacksLogin(outcome) ? this.#offered() : outcome),
-      (error: unknown) => done({ ok: false, reason: reasonOf(error), error: "backend_unavailable" }),
+      (error: unknown) => done({ ok: false, reason: errorReason(error), error: "backend_unavailable" }),
     );
   }
 
@@ -118,7 +118,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
       }
       const { token } = this.#bearer;
       running.current = this.inner.call({
-        ...withAnswer(call, (message) => message),
+        ...mapResult(call, (message) => message),
         failed: (failure) => {
           // The server did not process the request, so it is retried once with a new token.
           if (!isLoginRequired(failure.error)) call.failed(failure);
@@ -128,7 +128,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
       });
     };
     const fail = (error: unknown): void =>
-      call.failed(serverFailure(`target "${this.target.name}": ${reasonOf(error)}`));
+      call.failed(serverFailure(`target "${this.target.name}": ${errorReason(error)}`));
     const retry = (token: string): void => void attempt(token).catch(fail);
     void attempt(undefined).catch(fail);
     return {
@@ -271,6 +271,6 @@ function lacksLogin(outcome: OpenOutcome): boolean {
   return !outcome.ok && outcome.answer === undefined && isLoginRequired(outcome.error);
 }
 
-function reasonOf(error: unknown): string {
+function errorReason(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

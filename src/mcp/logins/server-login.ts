@@ -54,7 +54,7 @@ export interface Flow extends Invitation {
   readonly browser: string;
 }
 
-export interface ServerLoginEnv {
+export interface ServerLoginOptions {
   readonly clock: Clock;
   readonly fetch: Fetch;
   readonly logger: Logger;
@@ -67,7 +67,7 @@ export class ServerLogin {
   readonly targetName: string;
   readonly serverUrl: string;
   readonly #config: OauthConfig;
-  readonly #env: ServerLoginEnv;
+  readonly #env: ServerLoginOptions;
   readonly #cache = new Map<string, { readonly connection: Connection; readonly readAtMs: number }>();
   readonly #renewals = new Map<string, Promise<Connection | undefined>>();
   readonly #invitations = new Map<string, { readonly url: string; readonly untilMs: number }>();
@@ -75,7 +75,7 @@ export class ServerLogin {
   #server: { readonly found: Promise<OauthServer>; readonly untilMs: number } | undefined = undefined;
   #registering: Promise<OauthClient> | undefined = undefined;
 
-  constructor(id: string, targetName: string, serverUrl: string, config: OauthConfig, env: ServerLoginEnv) {
+  constructor(id: string, targetName: string, serverUrl: string, config: OauthConfig, env: ServerLoginOptions) {
     this.id = id;
     this.targetName = targetName;
     this.serverUrl = serverUrl;
@@ -284,7 +284,7 @@ export class ServerLogin {
   }
 }
 
-export function isBegunBy(flow: Flow, secrets: readonly string[]): boolean {
+export function isStartedBy(flow: Flow, secrets: readonly string[]): boolean {
   return secrets.some((secret) => isSame(flow.browser, digest(secret)));
 }
 
@@ -336,7 +336,7 @@ export class LoginRegistry {
   ): Promise<{ login: ServerLogin; flow: Flow } | "other browser" | undefined> {
     const found = await this.#find(state, (vault) => vault.get<Flow>(`flow/${state}`));
     if (found === undefined) return undefined;
-    if (!isBegunBy(found.invitation, secretsFor(found.login))) return "other browser";
+    if (!isStartedBy(found.invitation, secretsFor(found.login))) return "other browser";
     const taken = await this.#find(state, (vault) => vault.take<Flow>(`flow/${state}`));
     return taken && { login: taken.login, flow: taken.invitation };
   }

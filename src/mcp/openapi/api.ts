@@ -14,7 +14,7 @@ import type { Logger } from "../../observe/log/logger.ts";
 import { withoutSecrets } from "../../observe/trace/redact.ts";
 import { type OpenApiDocument, parseOpenApi } from "./document.ts";
 import type { OpenApiConfig } from "./openapi-config.ts";
-import { type Operations, operationsOf } from "./operations.ts";
+import { convertOperations, type Operations } from "./operations.ts";
 import type { ApiRequest } from "./request.ts";
 
 const MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024;
@@ -22,7 +22,7 @@ const FETCH_MS = 20_000;
 /** Limits how long the conversion of a description blocks the event loop. */
 const SLICE_MS = 8;
 
-export interface ApiEnv {
+export interface ApiOptions {
   readonly name: string;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -46,13 +46,13 @@ export interface LoadedApi {
 export class OpenApi {
   readonly address: string;
   readonly #config: OpenApiConfig;
-  readonly #env: ApiEnv;
+  readonly #env: ApiOptions;
   readonly #server: URL;
   readonly #pool: HttpPool;
   readonly #secrets: readonly string[];
   #loading: Promise<LoadedApi> | undefined = undefined;
 
-  constructor(config: OpenApiConfig, env: ApiEnv) {
+  constructor(config: OpenApiConfig, env: ApiOptions) {
     this.#config = config;
     this.#env = env;
     this.#server = new URL(serverUrl(config));
@@ -164,7 +164,9 @@ export class OpenApi {
 
   async #load(): Promise<LoadedApi> {
     const document = this.#config.source?.document ?? parseOpenApi(await this.#fetched());
-    const operations = await this.#inSlices(operationsOf(document, { ...this.#config, reserved: this.#reserved() }));
+    const operations = await this.#inSlices(
+      convertOperations(document, { ...this.#config, reserved: this.#reserved() }),
+    );
     for (const { operation, reason } of operations.left)
       this.#env.logger.warn("OpenAPI operation left out", { target: this.#env.name, operation, reason });
     return { document, operations };

@@ -34,7 +34,7 @@ export function parseOpenApi(text: string): OpenApiDocument {
     title: typeof info.title === "string" ? info.title.slice(0, 200) : "API",
     version: typeof info.version === "string" ? info.version.slice(0, 64) : "0",
     description: typeof info.description === "string" ? info.description : undefined,
-    server: serverOf(root.servers),
+    server: firstServer(root.servers),
   };
 }
 
@@ -81,7 +81,7 @@ function parsed(text: string): unknown {
   }
 }
 
-function serverOf(servers: unknown): string | undefined {
+function firstServer(servers: unknown): string | undefined {
   for (const one of Array.isArray(servers) ? servers : []) {
     const url = isObject(one) ? one.url : undefined;
     if (typeof url === "string" && /^https?:\/\/[^{}\s]+$/.test(url)) return url;

@@ -18,7 +18,7 @@ const PAGE_TOOLS = 250;
 const MAX_INSTRUCTIONS_CHARS = 2_000;
 const MAX_API_CALLS = 256;
 
-interface Asked {
+interface ToolRequest {
   readonly method: string;
   readonly params: Readonly<Record<string, unknown>>;
 }
@@ -84,7 +84,7 @@ export class OpenApiChannel implements Channel {
 
   #serve(wireId: number, message: Outgoing, { document, operations }: LoadedApi): void {
     if (this.#isClosed) return;
-    const { method, params = {} } = JSON.parse(message.text) as Partial<Asked>;
+    const { method, params = {} } = JSON.parse(message.text) as Partial<ToolRequest>;
     switch (method) {
       case "initialize": {
         const asked = String(params.protocolVersion);
@@ -123,7 +123,7 @@ export class OpenApiChannel implements Channel {
   #call(
     wireId: number,
     message: Outgoing,
-    { params }: Asked,
+    { params }: ToolRequest,
     operation: Parameters<typeof apiRequest>[0] | undefined,
   ): void {
     if (operation === undefined) {

@@ -49,23 +49,23 @@ export interface Operations {
 }
 
 /** Yields after each operation, so that the caller can work in slices. */
-export function* operationsOf(document: OpenApiDocument, selection: Selection): Generator<undefined, Operations> {
+export function* convertOperations(document: OpenApiDocument, selection: Selection): Generator<undefined, Operations> {
   const byName = new Map<string, Operation>();
   const left: { operation: string; reason: string }[] = [];
-  const isChosen = chosenBy(selection);
+  const isChosen = compileSelection(selection);
   for (const [path, value] of Object.entries(document.root.paths as Json)) {
     if (!path.startsWith("/")) continue;
     let item: Json;
     try {
       item = resolved(document, value);
     } catch (error) {
-      left.push({ operation: path, reason: messageOf(error) });
+      left.push({ operation: path, reason: errorMessage(error) });
       continue;
     }
     for (const method of METHODS) {
       const operation = item[method];
       if (!isObject(operation)) continue;
-      const base = nameOf(operation, method, path);
+      const base = operationName(operation, method, path);
       if (!isChosen(base, method, path, operation)) continue;
       if (byName.size >= MAX_OPERATIONS) {
         left.push({ operation: `${method.toUpperCase()} ${path}`, reason: `more than ${MAX_OPERATIONS} operations` });
@@ -73,9 +73,9 @@ export function* operationsOf(document: OpenApiDocument, selection: Selection): 
       }
       try {
         const name = unused(base, byName);
-        byName.set(name, toolOf(document, name, method, path, item, operation, selection.reserved));
+        byName.set(name, createTool(document, name, method, path, item, operation, selection.reserved));
       } catch (error) {
-        left.push({ operation: `${method.toUpperCase()} ${path}`, reason: messageOf(error) });
+        left.push({ operation: `${method.toUpperCase()} ${path}`, reason: errorMessage(error) });
       }
       yield;
     }
@@ -83,7 +83,7 @@ export function* operationsOf(document: OpenApiDocument, selection: Selection): 
   return { byName, left };
 }
 
-function toolOf(
+function createTool(
   document: OpenApiDocument,
   name: string,
   method: string,
@@ -93,13 +93,13 @@ function toolOf(
   reserved: Selection["reserved"],
 ): Operation {
   let schemas = new ToolSchemas(document);
-  const declared = parametersOf(document, item.parameters, operation.parameters);
-  const body = bodyOf(document, operation.requestBody);
+  const declared = mergeParameters(document, item.parameters, operation.parameters);
+  const body = readRequestBody(document, operation.requestBody);
   const arguments_ = new Map<string, unknown>();
   const required: string[] = [];
   const parameters: Parameter[] = [];
   for (const one of declared) {
-    const parameter = parameterOf(one, arguments_, body !== undefined);
+    const parameter = createParameter(one, arguments_, body !== undefined);
     if (parameter === undefined || isReserved(parameter, reserved)) continue;
     const content = isObject(one.content) ? Object.values(one.content)[0] : undefined;
     const schema = one.schema ?? (isObject(content) ? content.schema : undefined) ?? {};
@@ -129,7 +129,7 @@ function toolOf(
   const tool = {
     name,
     ...(typeof operation.summary === "string" ? { title: operation.summary.slice(0, 200) } : {}),
-    description: descriptionOf(operation, method, path),
+    description: toolDescription(operation, method, path),
     inputSchema: {
       type: "object",
       properties: Object.fromEntries(arguments_),
@@ -155,7 +155,7 @@ function toolOf(
 }
 
 /** Parameters of the operation override those of the path (OpenAPI 3, operation object). */
-function parametersOf(document: OpenApiDocument, ofPath: unknown, own: unknown): Json[] {
+function mergeParameters(document: OpenApiDocument, ofPath: unknown, own: unknown): Json[] {
   const found = new Map<string, Json>();
   for (const list of [ofPath, own])
     for (const one of Array.isArray(list) ? list : []) {
@@ -171,7 +171,7 @@ const IGNORED_HEADERS: ReadonlySet<string> = new Set([
   ...["accept", "content-type", "authorization", "host", "expect", "cookie", "proxy-authorization"],
 ]);
 
-function parameterOf(one: Json, taken: ReadonlyMap<string, unknown>, hasBody: boolean): Parameter | undefined {
+function createParameter(one: Json, taken: ReadonlyMap<string, unknown>, hasBody: boolean): Parameter | undefined {
   const place = one.in;
   if (typeof one.name !== "string" || one.name === "") throw new Error("a parameter has no name");
   if (place !== "path" && place !== "query" && place !== "header" && place !== "cookie")
@@ -199,12 +199,12 @@ function isReserved({ in: place, name }: Parameter, reserved: Selection["reserve
   );
 }
 
-function bodyOf(document: OpenApiDocument, value: unknown) {
+function readRequestBody(document: OpenApiDocument, value: unknown) {
   if (value === undefined) return undefined;
   const body = resolved(document, value);
   const content = isObject(body.content) ? body.content : {};
   const known = Object.entries(content).flatMap(([type, media]) => {
-    const kind = kindOf(type.toLowerCase());
+    const kind = bodyKind(type.toLowerCase());
     return kind === undefined ? [] : [{ type: type.split(";", 1)[0] ?? type, kind, media }];
   });
   const best = known.sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind))[0];
@@ -220,14 +220,14 @@ function bodyOf(document: OpenApiDocument, value: unknown) {
 
 const KINDS: readonly BodyKind[] = ["json", "form", "multipart", "text"];
 
-function kindOf(type: string): BodyKind | undefined {
+function bodyKind(type: string): BodyKind | undefined {
   if (/^application\/(?:json|[\w.+-]+\+json)\b|^\*\/\*/.test(type)) return "json";
   if (type.startsWith("application/x-www-form-urlencoded")) return "form";
   if (type.startsWith("multipart/form-data")) return "multipart";
   return type.startsWith("text/") ? "text" : undefined;
 }
 
-function nameOf(operation: Json, method: string, path: string): string {
+function operationName(operation: Json, method: string, path: string): string {
   const given = typeof operation.operationId === "string" ? operation.operationId : "";
   const base = given === "" ? `${method}_${path.replace(/[{}]/g, "").replace(/^\/|\/$/g, "")}` : given;
   const name = base.replace(/[^A-Za-z0-9_-]+/g, "_").replace(/^_+|_+$/g, "");
@@ -240,7 +240,7 @@ function unused(base: string, taken: ReadonlyMap<string, unknown>): string {
   return name;
 }
 
-function descriptionOf(operation: Json, method: string, path: string): string {
+function toolDescription(operation: Json, method: string, path: string): string {
   const texts = [operation.summary, operation.description].filter(
     (one) => typeof one === "string" && one.trim() !== "",
   );
@@ -261,18 +261,18 @@ export function placeholders(path: string): [string, string][] {
   return [...path.matchAll(/\{([^{}/]+)\}/g)].map(([whole, name]) => [whole, name as string]);
 }
 
-function chosenBy({ include, exclude }: Selection) {
-  const included = include?.map(patternOf);
-  const excluded = (exclude ?? []).map(patternOf);
+function compileSelection({ include, exclude }: Selection) {
+  const included = include?.map(compilePattern);
+  const excluded = (exclude ?? []).map(compilePattern);
   return (name: string, method: string, path: string, operation: Json): boolean => {
-    const fits = (pattern: ReturnType<typeof patternOf>): boolean =>
+    const fits = (pattern: ReturnType<typeof compilePattern>): boolean =>
       pattern(name, `${method.toUpperCase()} ${path}`, operation);
     return (included === undefined || included.some(fits)) && !excluded.some(fits);
   };
 }
 
 /** Accepts `getPet*`, `GET /pets/*`, `* /pets`, and `tag:pets`. */
-function patternOf(text: string): (name: string, request: string, operation: Json) => boolean {
+function compilePattern(text: string): (name: string, request: string, operation: Json) => boolean {
   if (text.startsWith("tag:")) {
     const tag = text.slice(4);
     return (_name, _request, { tags }) => Array.isArray(tags) && tags.includes(tag);
@@ -288,7 +288,7 @@ function patternOf(text: string): (name: string, request: string, operation: Jso
   return (name, request) => expression.test(isRequest ? request : name);
 }
 
-function messageOf(error: unknown): string {
+function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { OpenApiDocument } from "./document.ts";
-import { type Operation, operationsOf } from "./operations.ts";
+import { convertOperations, type Operation } from "./operations.ts";
 import { ArgumentProblem, apiRequest } from "./request.ts";
 
 const TEMPLATES = ["/items/{id}", "/items/{id}/public", "/v.{id}/x", "/.{id}/x", "/a;{id}/x", "/files/{id}.json"];
@@ -78,7 +78,7 @@ test("an operation with an invalid path is skipped", () => {
   const get = { operationId: "get", parameters: [id], responses: {} };
   for (const path of ["/%2{id}/x", "/a/../{id}", "/a\\{id}"]) {
     const document = { root: { paths: { [path]: { get } } } } as unknown as OpenApiDocument;
-    const steps = operationsOf(document, { reserved: [] } as never);
+    const steps = convertOperations(document, { reserved: [] } as never);
     let step = steps.next();
     while (step.done !== true) step = steps.next();
     assert.equal(step.value.byName.size, 0, path);

@@ -35,15 +35,15 @@ export function apiRequest(operation: Operation, args: Json, bodyText: string | 
       if (parameter.isRequired) throw new ArgumentProblem(`the argument "${parameter.argument}" is required`);
       continue;
     }
-    if (parameter.in === "path") segments.set(parameter.name, segmentOf(parameter, value));
-    else if (parameter.in === "query") query.push(...queryOf(parameter, value));
+    if (parameter.in === "path") segments.set(parameter.name, encodeSegment(parameter, value));
+    else if (parameter.in === "query") query.push(...encodeQuery(parameter, value));
     else if (parameter.in === "cookie") cookies.push(`${encoded(parameter.name)}=${encoded(plain(parameter, value))}`);
     else setHeader(headers, parameter, value);
   }
   if (cookies.length > 0) headers.set("cookie", cookies.join("; "));
-  const body = bodyOf(operation, args.body, bodyText);
+  const body = encodeBody(operation, args.body, bodyText);
   if (body) headers.set("content-type", body.type);
-  const path = pathOf(operation.path, segments);
+  const path = buildPath(operation.path, segments);
   return {
     method: operation.method,
     path: query.length === 0 ? path : `${path}?${query.join("&")}`,
@@ -52,7 +52,7 @@ export function apiRequest(operation: Operation, args: Json, bodyText: string | 
   };
 }
 
-function pathOf(template: string, values: ReadonlyMap<string, string>): string {
+function buildPath(template: string, values: ReadonlyMap<string, string>): string {
   let path = template;
   for (const [placeholder, name] of placeholders(template))
     path = path.replace(placeholder, () => values.get(name) ?? "");
@@ -62,7 +62,7 @@ function pathOf(template: string, values: ReadonlyMap<string, string>): string {
   return canonicalPath(path);
 }
 
-function segmentOf(parameter: Parameter, value: unknown): string {
+function encodeSegment(parameter: Parameter, value: unknown): string {
   const text = plain(parameter, value);
   const segment = pathSegment(text);
   if (segment === undefined)
@@ -72,7 +72,7 @@ function segmentOf(parameter: Parameter, value: unknown): string {
   return segment;
 }
 
-function queryOf(parameter: Parameter, value: unknown): string[] {
+function encodeQuery(parameter: Parameter, value: unknown): string[] {
   const name = encoded(parameter.name);
   if (parameter.isJson) return [`${name}=${encoded(JSON.stringify(value))}`];
   if (Array.isArray(value)) {
@@ -118,7 +118,7 @@ function encoded(text: string): string {
   }
 }
 
-function bodyOf(operation: Operation, value: unknown, text: string | undefined) {
+function encodeBody(operation: Operation, value: unknown, text: string | undefined) {
   const { body } = operation;
   if (!body) return undefined;
   if (value === undefined || text === undefined) {

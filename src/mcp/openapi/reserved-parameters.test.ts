@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseOpenApi } from "./document.ts";
-import { type Operations, operationsOf } from "./operations.ts";
+import { convertOperations, type Operations } from "./operations.ts";
 
 /**
  * The arguments of an operation with one header parameter of this name; the gateway sends its credential in `x-key`.
@@ -16,7 +16,7 @@ function argumentsFor(name: string): string[] {
       paths: { "/a": { get: { operationId: "a", parameters, responses: {} } } },
     }),
   );
-  const steps = operationsOf(document, { reserved: [{ in: "header", name: "x-key" }] });
+  const steps = convertOperations(document, { reserved: [{ in: "header", name: "x-key" }] });
   let step: IteratorResult<undefined, Operations>;
   do step = steps.next();
   while (step.done !== true);

@@ -7,7 +7,7 @@ import { lookupTable } from "../../base/lookup-table.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import { elementsInSteps, findInSteps, memberOf, membersInSteps, slice } from "../../json/json-text.ts";
-import { type Call, type Failure, withAnswerInTurns } from "./call.ts";
+import { type Call, type Failure, mapResultInSlices } from "./call.ts";
 import { asResult, type ClientRequest, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
 import { isRequestMethod } from "./message-rules.ts";
 
@@ -27,7 +27,7 @@ export const LISTS = lookupTable<{ readonly member: string; readonly key: string
 });
 
 /** Returns the tool, prompt, or resource that a request addresses, with the name that the client sent. */
-export function namedIn(request: ClientRequest): Named | undefined {
+export function addressedItem(request: ClientRequest): Named | undefined {
   const { params } = request;
   switch (request.method) {
     case "tools/call":
@@ -79,7 +79,7 @@ export function accessProblem(
       error: "authorization_denied",
       detail: `mcpAuthorization cannot judge the method "${request.method}"`,
     };
-  const about = namedIn(request);
+  const about = addressedItem(request);
   const call = about?.kind === "tool" ? request.params : undefined;
   if (about === undefined || access.allows(about.kind, about.name, target, call)) return undefined;
   return deniedName(about, target, shown);
@@ -88,7 +88,7 @@ export function accessProblem(
 export function filteredCall(call: Call, access: McpAccess, target: string): Call {
   const list = LISTS[call.request.method];
   if (list === undefined) return call;
-  return withAnswerInTurns(call, (message) =>
+  return mapResultInSlices(call, (message) =>
     filterList(message, call.request.method, (name) => access.allows(list.kind, name, target)),
   );
 }
@@ -108,7 +108,7 @@ export function* filterList(
     if (name !== undefined && isKept(String(JSON.parse(slice(text, name))))) kept.push(slice(text, item));
     yield;
   }
-  return yield* listOf(message, list.member, kept);
+  return yield* buildListResult(message, list.member, kept);
 }
 
 const LIST_SCALARS: ReadonlySet<string> = new Set(["nextCursor", "resultType", "ttlMs", "cacheScope"]);
@@ -117,7 +117,11 @@ const LIST_SCALARS: ReadonlySet<string> = new Set(["nextCursor", "resultType", "
  * Builds a list result from the given items. Non-scalar members of the server's result, such as `_meta` or a second
  * list, are dropped because they were not checked and could contain withheld items.
  */
-export function* listOf(message: ServerMessage, member: string, items: readonly string[]): Steps<ServerMessage> {
+export function* buildListResult(
+  message: ServerMessage,
+  member: string,
+  items: readonly string[],
+): Steps<ServerMessage> {
   const { text } = message;
   const result = yield* findInSteps(text, 0, "result");
   const parts = [`"${member}":[${items.join(",")}]`];

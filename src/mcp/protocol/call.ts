@@ -93,10 +93,10 @@ export function refuseQuestion(question: Question): void {
  * clients to retry, and a relayed login challenge keeps its status.
  */
 export function serverFailure(message: string, error: ServerError | LoginRequired = "backend_unavailable"): Failure {
-  return { code: INTERNAL_ERROR, status: statusOf(error), message, error };
+  return { code: INTERNAL_ERROR, status: failureStatus(error), message, error };
 }
 
-function statusOf(error: ServerError | LoginRequired): number {
+function failureStatus(error: ServerError | LoginRequired): number {
   if (typeof error === "object") return error.challenge === undefined ? 200 : error.status;
   return error === "overloaded" ? 503 : 200;
 }
@@ -145,7 +145,7 @@ export function runSteps<T>(
 }
 
 /** Applies `change` to the result of the call. Errors and notifications pass through. */
-export function withAnswer(call: Call, change: (message: ServerMessage) => ServerMessage): Call {
+export function mapResult(call: Call, change: (message: ServerMessage) => ServerMessage): Call {
   return {
     request: call.request,
     headers: call.headers,
@@ -159,10 +159,10 @@ export function withAnswer(call: Call, change: (message: ServerMessage) => Serve
   };
 }
 
-/** Works like `withAnswer` and processes large results in slices. */
-export function withAnswerInTurns(call: Call, change: (message: ServerMessage) => Steps<ServerMessage>): Call {
+/** Works like `mapResult` and processes large results in slices. */
+export function mapResultInSlices(call: Call, change: (message: ServerMessage) => Steps<ServerMessage>): Call {
   return {
-    ...withAnswer(call, (message) => message),
+    ...mapResult(call, (message) => message),
     answered(message) {
       if (message.kind !== "result") call.answered(message);
       else

@@ -7,7 +7,7 @@ import {
   JsonRpcProblem,
   parseClientMessage,
   parseClientMessages,
-  wireIdOf,
+  parseWireId,
   withId,
 } from "./json-rpc.ts";
 
@@ -91,7 +91,7 @@ test("a batch is its messages, and one bad message spoils it", () => {
 
 for (const id of ['"5"', "5.0", "-5", "null", "12345678901234567890", "[5]"]) {
   test(`the id ${id} is none of ours`, () => {
-    assert.equal(wireIdOf(asServerMessage(`{"jsonrpc":"2.0","id":${id},"result":{}}`)), 0);
+    assert.equal(parseWireId(asServerMessage(`{"jsonrpc":"2.0","id":${id},"result":{}}`)), 0);
   });
 }
 

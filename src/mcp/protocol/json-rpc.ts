@@ -103,7 +103,7 @@ export function parseClientMessage(text: string): ClientMessage {
   const envelope = envelopeProblem(Object.keys(message), method, id !== undefined);
   if (envelope !== undefined) throw new JsonRpcProblem(INVALID_REQUEST, `Invalid Request: ${envelope}`, id);
   if (typeof method === "string") {
-    const params = paramsOf(message.params, id);
+    const params = parseParams(message.params, id);
     const problem = paramsProblem(method, params);
     if (problem !== undefined) throw new JsonRpcProblem(INVALID_PARAMS, `Invalid params: ${problem}`, id);
     if (id === undefined) return { kind: "notification", text, idStart, idEnd, method, params };
@@ -161,14 +161,14 @@ export function edited(message: ServerMessage, edits: readonly Edit[]): ServerMe
   return { kind, method, text, idStart: message.idStart + shift, idEnd: idEnd + shift };
 }
 
-export function idOf(message: ServerMessage): string | undefined {
+export function messageId(message: ServerMessage): string | undefined {
   return message.idEnd === 0 ? undefined : message.text.slice(message.idStart, message.idEnd);
 }
 
 /**
  * Returns 0 if the id cannot be a wire id. The function allocates no string, because every response passes through it.
  */
-export function wireIdOf(message: Common): number {
+export function parseWireId(message: Common): number {
   const { text, idStart, idEnd } = message;
   if (idEnd - idStart > 15) return 0;
   let id = 0;
@@ -234,7 +234,7 @@ function idText(text: string, span: Member, value: unknown): string {
   return text.slice(span.start, span.end);
 }
 
-function paramsOf(value: unknown, id: string | undefined): Params {
+function parseParams(value: unknown, id: string | undefined): Params {
   if (value === undefined) return NO_PARAMS;
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Params;
   throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "params" must be an object', id);

@@ -7,7 +7,7 @@ import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
 import { LISTS } from "./access.ts";
-import { type Call, type Failure, runMessageSteps, serverFailure, withAnswer } from "./call.ts";
+import { type Call, type Failure, mapResult, runMessageSteps, serverFailure } from "./call.ts";
 import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
 import { itemKeyProblem, listKeyProblem } from "./message-rules.ts";
 
@@ -19,7 +19,7 @@ export function* listProblem(
 ): Steps<Failure | undefined> {
   const list = LISTS[request.method];
   if (list === undefined || message.kind !== "result") return undefined;
-  const what = yield* problemOf(message.text, list, find(request.text, 0, "params", "cursor"), request);
+  const what = yield* listContentProblem(message.text, list, find(request.text, 0, "params", "cursor"), request);
   if (what === undefined) return undefined;
   return serverFailure(`target "${target}" answered ${request.method} with ${what}`);
 }
@@ -27,7 +27,7 @@ export function* listProblem(
 export function checkedList(call: Call, target: string): Call {
   if (LISTS[call.request.method] === undefined) return call;
   return {
-    ...withAnswer(call, (message) => message),
+    ...mapResult(call, (message) => message),
     answered: (message) =>
       runMessageSteps(
         message,
@@ -38,7 +38,7 @@ export function checkedList(call: Call, target: string): Call {
   };
 }
 
-function* problemOf(
+function* listContentProblem(
   text: string,
   list: { readonly member: string; readonly key: string },
   asked: Span | undefined,

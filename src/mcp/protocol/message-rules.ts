@@ -52,20 +52,20 @@ interface Keys {
   readonly exact: ReadonlySet<string>;
   readonly withoutCase: ReadonlyMap<string, string>;
 }
-const TOP_KEYS = keysOf("jsonrpc", "id", "method", "params", "result", "error");
-const PARAM_KEYS = keysOf(
+const TOP_KEYS = createKeys("jsonrpc", "id", "method", "params", "result", "error");
+const PARAM_KEYS = createKeys(
   ...["name", "uri", "ref", "notifications", "arguments", "cursor", "requestState", "taskId", "_meta"],
 );
-const REFERENCE_KEYS = keysOf("type", "name", "uri");
+const REFERENCE_KEYS = createKeys("type", "name", "uri");
 const LISTEN_LISTS = ["resourceSubscriptions", "taskIds"] as const;
-const LISTEN_KEYS = keysOf(...LISTEN_LISTS);
+const LISTEN_KEYS = createKeys(...LISTEN_LISTS);
 const LIST_KEYS = ["nextCursor", "resultType", "ttlMs", "cacheScope", "_meta"] as const;
-const ITEM_KEYS = keysOf(
+const ITEM_KEYS = createKeys(
   ...["name", "title", "description", "icons", "annotations", "_meta"],
   ...["inputSchema", "outputSchema", "execution", "arguments"],
   ...["uri", "uriTemplate", "mimeType", "size"],
 );
-const ABOUT_KEYS = keysOf(
+const ABOUT_KEYS = createKeys(
   ...["protocolVersion", "supportedVersions", "capabilities", "serverInfo", "instructions"],
   ...["resultType", "ttlMs", "cacheScope", "_meta"],
 );
@@ -81,29 +81,29 @@ export function isNotificationMethod(method: string): boolean {
 
 /** Detects a key that differs from a JSON-RPC key only in case. */
 export function serverKeyProblem(key: string): string | undefined {
-  return likeOneOf(TOP_KEYS, [key]);
+  return ambiguousKeyProblem(TOP_KEYS, [key]);
 }
 
 export function listKeyProblem(member: string, keys: readonly string[]): string | undefined {
   let known = listKeys.get(member);
   if (known === undefined) {
-    known = keysOf(member, ...LIST_KEYS);
+    known = createKeys(member, ...LIST_KEYS);
     listKeys.set(member, known);
   }
-  return likeOneOf(known, keys);
+  return ambiguousKeyProblem(known, keys);
 }
 const listKeys = new Map<string, Keys>();
 
 export function itemKeyProblem(keys: Iterable<string>): string | undefined {
-  return likeOneOf(ITEM_KEYS, keys);
+  return ambiguousKeyProblem(ITEM_KEYS, keys);
 }
 
 export function aboutKeyProblem(keys: Iterable<string>): string | undefined {
-  return likeOneOf(ABOUT_KEYS, keys);
+  return ambiguousKeyProblem(ABOUT_KEYS, keys);
 }
 
 export function envelopeProblem(keys: Iterable<string>, method: unknown, hasId: boolean): string | undefined {
-  const key = likeOneOf(TOP_KEYS, keys);
+  const key = ambiguousKeyProblem(TOP_KEYS, keys);
   if (key !== undefined) return key;
   if (typeof method === "string" && method.length > MAX_NAME_CHARS)
     return `"method" is longer than ${MAX_NAME_CHARS} characters`;
@@ -119,7 +119,7 @@ export function paramsProblem(method: string, params: Params): string | undefine
   const keys = Object.keys(params);
   const long = longParam(params, keys);
   if (long !== undefined || !isRequest) return long;
-  const key = likeOneOf(PARAM_KEYS, keys);
+  const key = ambiguousKeyProblem(PARAM_KEYS, keys);
   if (key !== undefined) return key;
   const { _meta: meta } = params;
   if (meta !== undefined && meta !== null && !isObject(meta)) return '"_meta" must be an object';
@@ -152,7 +152,7 @@ export function isName(value: unknown): value is string {
 
 function referenceProblem(ref: unknown): string | undefined {
   if (!isObject(ref)) return '"ref" must be an object';
-  const key = likeOneOf(REFERENCE_KEYS, Object.keys(ref));
+  const key = ambiguousKeyProblem(REFERENCE_KEYS, Object.keys(ref));
   if (key !== undefined) return key;
   const named = typeof ref.type === "string" && Object.hasOwn(REFERENCES, ref.type) ? REFERENCES[ref.type] : undefined;
   if (named === undefined) return '"ref.type" must be "ref/prompt" or "ref/resource"';
@@ -162,7 +162,7 @@ function referenceProblem(ref: unknown): string | undefined {
 
 function listenProblem(wanted: unknown): string | undefined {
   if (!isObject(wanted)) return '"notifications" must be an object';
-  const key = likeOneOf(LISTEN_KEYS, Object.keys(wanted));
+  const key = ambiguousKeyProblem(LISTEN_KEYS, Object.keys(wanted));
   if (key !== undefined) return key;
   for (const list of LISTEN_LISTS) {
     const values = wanted[list];
@@ -184,7 +184,7 @@ function textProblem(where: string, value: unknown): string | undefined {
 }
 
 /** Finds a key that a case-insensitive decoder would confuse with a known key. */
-function likeOneOf(known: Keys, keys: Iterable<string>): string | undefined {
+function ambiguousKeyProblem(known: Keys, keys: Iterable<string>): string | undefined {
   for (const key of keys) {
     if (known.exact.has(key)) continue;
     const meant = known.withoutCase.get(foldCase(key));
@@ -193,7 +193,7 @@ function likeOneOf(known: Keys, keys: Iterable<string>): string | undefined {
   return undefined;
 }
 
-function keysOf(...keys: readonly string[]): Keys {
+function createKeys(...keys: readonly string[]): Keys {
   return { exact: new Set(keys), withoutCase: new Map(keys.map((key) => [foldCase(key), key])) };
 }
 

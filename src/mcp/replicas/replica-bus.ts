@@ -14,7 +14,7 @@ const MAX_SENDS = 1_000;
 /** Limits the wait for confirmations from other replicas, which usually take milliseconds. */
 const ASK_MS = 2_000;
 
-export interface ReplicaEnv {
+export interface ReplicaServices {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly store: Store;
@@ -36,7 +36,7 @@ interface Envelope {
 export type ReplicaListener = (message: ReplicaMessage) => Promise<void> | void;
 
 export class ReplicaBus {
-  readonly #env: ReplicaEnv;
+  readonly #env: ReplicaServices;
   readonly #store: Store;
   readonly #id = randomBytes(12).toString("hex");
   readonly #asked = new Map<number, () => void>();
@@ -45,7 +45,7 @@ export class ReplicaBus {
   #sends = 0;
   #sealer: { readonly secret: string; readonly sealer: Sealer } | undefined = undefined;
 
-  constructor(env: ReplicaEnv) {
+  constructor(env: ReplicaServices) {
     this.#env = env;
     this.#store = storeNamespace(env.store, "mcp-replicas");
   }
@@ -117,12 +117,12 @@ export class ReplicaBus {
       void Promise.resolve()
         .then(() => (from === this.#id ? undefined : received(message)))
         .catch((error: Error) => this.#failed(message, error))
-        .then(() => (ask === undefined ? 0 : this.send(repliesOf(from), { kind: "done", text: String(ask) })));
+        .then(() => (ask === undefined ? 0 : this.send(replyChannel(from), { kind: "done", text: String(ask) })));
     });
   }
 
   #listenForReplies(bus: Bus): Promise<void> {
-    const channel = repliesOf(this.#id);
+    const channel = replyChannel(this.#id);
     this.#replies ??= bus.listen(channel, (sealed) => {
       const envelope = this.#opened(channel, sealed);
       this.#asked.get(Number(envelope?.message.text))?.();
@@ -146,6 +146,6 @@ export class ReplicaBus {
   }
 }
 
-function repliesOf(id: string): string {
+function replyChannel(id: string): string {
   return `replies/${id}`;
 }

@@ -5,7 +5,7 @@
  */
 import type { Clock } from "../../base/clock.ts";
 import type { BusChannel } from "../../store/store.ts";
-import { type Call, withAnswer } from "../protocol/call.ts";
+import { type Call, mapResult } from "../protocol/call.ts";
 import { type ClientNotification, type ClientRequest, parseClientMessage } from "../protocol/json-rpc.ts";
 import type { ReplicaBus, ReplicaListener, ReplicaMessage } from "./replica-bus.ts";
 import { isSetting, type SessionSettings } from "./session-settings.ts";
@@ -23,11 +23,11 @@ export interface SessionReplication {
 
 /** Receives events that occurred at other replicas. */
 export interface PeerSession {
-  toldElsewhere(message: ClientNotification): void;
+  remoteNotification(message: ClientNotification): void;
   /** Resolves when the setting is applied to the servers of this replica. */
-  setElsewhere(request: ClientRequest): Promise<void>;
+  remoteSetting(request: ClientRequest): Promise<void>;
   /** Delivers a server message on the client's stream, which is connected to this replica. */
-  heardElsewhere(text: string): void;
+  remoteServerMessage(text: string): void;
   listensElsewhere(): void;
   endedElsewhere(): void;
 }
@@ -58,7 +58,7 @@ export class SessionPeers {
   /** Resolves when the subscription to messages from other replicas is active. */
   async join(): Promise<void> {
     if (this.#name === undefined || this.#channel !== undefined) return;
-    this.#channel = this.#env.bus.listen(channelOf(this.#name), follower(this.#session));
+    this.#channel = this.#env.bus.listen(sessionChannel(this.#name), follower(this.#session));
     await this.#channel?.ready;
   }
 
@@ -76,7 +76,7 @@ export class SessionPeers {
   }
 
   tell(message: ClientNotification): void {
-    if (this.#name !== undefined) tellSession(this.#env.bus, this.#name, message);
+    if (this.#name !== undefined) notifyReplicas(this.#env.bus, this.#name, message);
   }
 
   /** Delays the response to a call that changes a setting until all replicas have applied the setting. */
@@ -85,7 +85,7 @@ export class SessionPeers {
     if (name === undefined || !isSetting(call.request.method)) return call;
     const { request } = call;
     return {
-      ...withAnswer(call, (message) => message),
+      ...mapResult(call, (message) => message),
       answered: (message) => {
         if (message.kind !== "result") call.answered(message);
         else void this.#set(name, request).finally(() => call.answered(message));
@@ -96,9 +96,9 @@ export class SessionPeers {
   listening(): void {
     const name = this.#name;
     if (name === undefined || this.#listening !== undefined) return;
-    this.#listening = this.#env.bus.listen(listenersOf(name), follower(this.#session));
+    this.#listening = this.#env.bus.listen(listenerChannel(name), follower(this.#session));
     // Other replicas now send the messages that they could not deliver.
-    void this.#listening?.ready.then(() => this.#env.bus.send(channelOf(name), { kind: "listening" }));
+    void this.#listening?.ready.then(() => this.#env.bus.send(sessionChannel(name), { kind: "listening" }));
   }
 
   notListening(): void {
@@ -109,23 +109,23 @@ export class SessionPeers {
   /** Sends a message to the replica with the client's stream. Resolves with false if no replica has the stream. */
   async pass(text: string): Promise<boolean> {
     if (this.#name === undefined || text.length > MAX_TOLD_CHARS) return false;
-    return (await this.#env.bus.send(listenersOf(this.#name), { kind: "event", text })) > 0;
+    return (await this.#env.bus.send(listenerChannel(this.#name), { kind: "event", text })) > 0;
   }
 
   async #set(name: string, request: ClientRequest): Promise<void> {
     this.#hasSettings = true;
     await this.#env.settings.add(name, request, this.#env.expiresAtMs());
     if (request.text.length <= MAX_TOLD_CHARS)
-      await this.#env.bus.ask(channelOf(name), { kind: "set", text: request.text });
+      await this.#env.bus.ask(sessionChannel(name), { kind: "set", text: request.text });
   }
 }
 
-export function tellSession(bus: ReplicaBus, name: string, { text }: ClientNotification): void {
-  if (bus.isThere && text.length <= MAX_TOLD_CHARS) void bus.send(channelOf(name), { kind: "told", text });
+export function notifyReplicas(bus: ReplicaBus, name: string, { text }: ClientNotification): void {
+  if (bus.isThere && text.length <= MAX_TOLD_CHARS) void bus.send(sessionChannel(name), { kind: "told", text });
 }
 
 export function endSession(bus: ReplicaBus, name: string): void {
-  if (bus.isThere) void bus.send(channelOf(name), { kind: "ended" });
+  if (bus.isThere) void bus.send(sessionChannel(name), { kind: "ended" });
 }
 
 function follower(session: PeerSession): ReplicaListener {
@@ -134,16 +134,16 @@ function follower(session: PeerSession): ReplicaListener {
       case "ended":
         return session.endedElsewhere();
       case "event":
-        return session.heardElsewhere(text);
+        return session.remoteServerMessage(text);
       case "listening":
         return session.listensElsewhere();
       case "told": {
         const message = parseClientMessage(text);
-        return message.kind === "notification" ? session.toldElsewhere(message) : undefined;
+        return message.kind === "notification" ? session.remoteNotification(message) : undefined;
       }
       case "set": {
         const message = parseClientMessage(text);
-        return message.kind === "request" ? session.setElsewhere(message) : undefined;
+        return message.kind === "request" ? session.remoteSetting(message) : undefined;
       }
       default:
         // A newer version may send other kinds.
@@ -152,10 +152,10 @@ function follower(session: PeerSession): ReplicaListener {
   };
 }
 
-function channelOf(name: string): string {
+function sessionChannel(name: string): string {
   return `session/${name}`;
 }
 
-function listenersOf(name: string): string {
+function listenerChannel(name: string): string {
   return `listener/${name}`;
 }

@@ -5,7 +5,7 @@
 import { Sealer } from "../../store/sealer.ts";
 import { type Store, storeNamespace } from "../../store/store.ts";
 import { asClientRequest, type ClientRequest } from "../protocol/json-rpc.ts";
-import type { ReplicaEnv } from "./replica-bus.ts";
+import type { ReplicaServices } from "./replica-bus.ts";
 
 /** Further subscriptions are not restored in another process. */
 const MAX_KEPT_SUBSCRIPTIONS = 500;
@@ -29,10 +29,10 @@ export function isSetting(method: string): boolean {
 }
 
 export class SessionSettings {
-  readonly #env: ReplicaEnv;
+  readonly #env: ReplicaServices;
   readonly #store: Store;
 
-  constructor(env: ReplicaEnv) {
+  constructor(env: ReplicaServices) {
     this.#env = env;
     this.#store = storeNamespace(env.store, "mcp-settings");
   }

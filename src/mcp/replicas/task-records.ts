@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import { Sealer } from "../../store/sealer.ts";
 import { type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
-import type { ReplicaEnv } from "./replica-bus.ts";
+import type { ReplicaServices } from "./replica-bus.ts";
 
 const MAX_TASKS = 500;
 const MAX_RECORD_CHARS = 128 * 1024;
@@ -39,7 +39,7 @@ export interface OwnTasks {
   origin(taskId: string): TaskOrigin | undefined;
 }
 
-export interface TaskRecordsEnv extends ReplicaEnv {
+export interface TaskRecordsOptions extends ReplicaServices {
   readonly backend: string;
 }
 
@@ -52,10 +52,10 @@ export interface ClientTasks {
 }
 
 export class TaskRecords {
-  readonly #env: TaskRecordsEnv;
+  readonly #env: TaskRecordsOptions;
   readonly #store: Store;
 
-  constructor(env: TaskRecordsEnv) {
+  constructor(env: TaskRecordsOptions) {
     this.#env = env;
     this.#store = storeNamespace(env.store, "mcp-tasks");
   }

@@ -30,7 +30,7 @@ export interface TurnRelay {
   takeUp(token: string, call: Call): CallHandle;
 }
 
-export interface TurnRelayEnv {
+export interface TurnRelayOptions {
   readonly bus: ReplicaBus;
   readonly clock: Clock;
   requestTimeoutMs(): number;
@@ -42,16 +42,16 @@ interface Retry {
 }
 
 /** The channel name includes the owner and the target, so the token of another user matches no call. */
-export function turnRelays(env: TurnRelayEnv, backend: string) {
+export function turnRelays(env: TurnRelayOptions, backend: string) {
   return (target: { readonly name: string }, owner: string): TurnRelay | undefined => {
     if (!env.bus.isThere) return undefined;
-    const channelOf = (token: string): string =>
+    const callChannel = (token: string): string =>
       `turn/${createHash("sha256")
         .update(JSON.stringify([backend, target.name, owner, token]))
         .digest("hex")}`;
     return {
-      wait: (token, takeUp) => new WaitingTurn(env.bus, channelOf(token), takeUp),
-      takeUp: (token, call) => new RelayedTurn(env, channelOf(token), call),
+      wait: (token, takeUp) => new WaitingTurn(env.bus, callChannel(token), takeUp),
+      takeUp: (token, call) => new RelayedTurn(env, callChannel(token), call),
     };
   };
 }
@@ -102,7 +102,7 @@ class WaitingTurn {
 
 /** Represents a client's retry in this process for a call that another replica has. */
 class RelayedTurn implements CallHandle {
-  readonly #env: TurnRelayEnv;
+  readonly #env: TurnRelayOptions;
   readonly #channel: string;
   readonly #call: Call;
   readonly #replies: BusChannel | undefined;
@@ -110,7 +110,7 @@ class RelayedTurn implements CallHandle {
   #failedProbes = 0;
   #isOver = false;
 
-  constructor(env: TurnRelayEnv, channel: string, call: Call) {
+  constructor(env: TurnRelayOptions, channel: string, call: Call) {
     this.#env = env;
     this.#channel = channel;
     this.#call = call;

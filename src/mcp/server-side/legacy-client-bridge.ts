@@ -7,12 +7,12 @@ import { find, findInSteps, members, slice } from "../../json/json-text.ts";
 import {
   type Call,
   type CallHandle,
+  mapResult,
   NO_CALL,
   type Question,
   refuseQuestion,
   runMessageSteps,
   serverFailure,
-  withAnswer,
 } from "../protocol/call.ts";
 import {
   asClientRequest,
@@ -106,7 +106,7 @@ export class LegacyClientBridge {
         return this.#done(call);
       case "tools/list":
         return this.#rounds(
-          withAnswer(call, (message) => {
+          mapResult(call, (message) => {
             this.#server.params?.learn(message);
             return message;
           }),
@@ -157,7 +157,7 @@ export class LegacyClientBridge {
     const { params } = this.#server;
     if (params === undefined) return this.#rounds(call);
     const run = (): CallHandle =>
-      this.#rounds({ ...withAnswer(call, (message) => message), headers: params.added(call.request, call.headers) });
+      this.#rounds({ ...mapResult(call, (message) => message), headers: params.added(call.request, call.headers) });
     if (params.isLearned) return run();
     const running: { current: CallHandle } = { current: NO_CALL };
     const go = (): void => {
@@ -275,7 +275,7 @@ class Rounds implements CallHandle {
   }
 
   #question(text: string, at: number, answer: (outcome: string) => void): Question {
-    const method = methodOf(text, at) ?? "";
+    const method = readMethod(text, at) ?? "";
     const params = find(text, at, "params");
     return {
       method,
@@ -291,7 +291,7 @@ class Rounds implements CallHandle {
   }
 }
 
-function methodOf(text: string, at: number): string | undefined {
+function readMethod(text: string, at: number): string | undefined {
   const span = find(text, at, "method");
   const value = span && (JSON.parse(slice(text, span)) as unknown);
   return typeof value === "string" ? value : undefined;
@@ -299,5 +299,5 @@ function methodOf(text: string, at: number): string | undefined {
 
 function isQuestion(text: string, at: number): boolean {
   const params = find(text, at, "params");
-  return methodOf(text, at) !== undefined && (params === undefined || text[params.start] === "{");
+  return readMethod(text, at) !== undefined && (params === undefined || text[params.start] === "{");
 }

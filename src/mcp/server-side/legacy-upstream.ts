@@ -18,10 +18,10 @@ import {
 } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
+  handshakeRefusal,
   type OpenOutcome,
   readDiscovered,
   readInitialized,
-  refusalOf,
   type ServerAbout,
   type Upstream,
   type UpstreamListener,
@@ -197,7 +197,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
       this.#opened = undefined;
       opened({ ok: false, answer });
     }
-    io.refuse(answer ? refusalOf(answer) : reason, answer ? undefined : error);
+    io.refuse(answer ? handshakeRefusal(answer) : reason, answer ? undefined : error);
   }
 
   #ready(io: Handshake, answer: ServerMessage, about: ServerAbout): void {

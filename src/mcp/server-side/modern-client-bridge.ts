@@ -6,7 +6,7 @@
 
 import { lookupTable } from "../../base/lookup-table.ts";
 import { find, member, members, slice } from "../../json/json-text.ts";
-import { namedIn } from "../protocol/access.ts";
+import { addressedItem } from "../protocol/access.ts";
 import { type Call, type CallHandle, type Failure, type Question, runMessageSteps } from "../protocol/call.ts";
 import {
   asClientRequest,
@@ -30,9 +30,9 @@ import { type TurnRelay, UNKNOWN_STATE } from "../replicas/turn-relay.ts";
 import { asModernResult, modernResult, withoutEnvelope, withSubscription } from "./modern-envelope.ts";
 import {
   acknowledgement,
-  filterOf,
   isEmpty,
   matchesFilter,
+  requestedFilter,
   type SubscriptionFilter,
   supportedFilter,
 } from "./subscription-filter.ts";
@@ -158,7 +158,8 @@ export class ModernClientBridge {
       headers: call.headers,
       wire: call.wire,
       notified: (message) => {
-        if (message.method !== "notifications/message" || meetsLevel(message, levelOf(call))) call.notified(message);
+        if (message.method !== "notifications/message" || meetsLevel(message, requestedLevel(call)))
+          call.notified(message);
       },
       asked: (question) => call.asked(question),
       answered: (message) => {
@@ -180,7 +181,7 @@ export class ModernClientBridge {
     const token = String(call.request.params.requestState);
     const suspended = this.#suspended.get(token)?.call;
     if (suspended === undefined && this.#server.relay && !isRelayed) return this.#server.relay.takeUp(token, call);
-    const isSame = suspended?.method === call.request.method && suspended.name === namedIn(call.request)?.name;
+    const isSame = suspended?.method === call.request.method && suspended.name === addressedItem(call.request)?.name;
     if (suspended === undefined || !isSame) {
       call.failed(UNKNOWN_STATE);
       return { cancel: () => undefined };
@@ -210,7 +211,7 @@ export class ModernClientBridge {
   }
 
   #listen(call: Call): CallHandle {
-    const asked = filterOf(call.request);
+    const asked = requestedFilter(call.request);
     if (asked === undefined) {
       call.failed({ code: INVALID_PARAMS, status: 200, message: 'Invalid params: "notifications" is required' });
       return { cancel: () => undefined };
@@ -250,7 +251,7 @@ export class ModernClientBridge {
    * A legacy server has one log level for all calls, so the bridge sets the most verbose level that any call requested.
    */
   #raiseLogLevel(call: Call): void {
-    const level = levelOf(call);
+    const level = requestedLevel(call);
     if (level === undefined || this.#about.capabilities.logging === undefined) return;
     if (this.#logLevel !== undefined && LEVELS.indexOf(this.#logLevel) <= LEVELS.indexOf(level)) return;
     this.#logLevel = level;
@@ -269,7 +270,7 @@ export class ModernClientBridge {
 }
 
 /** Returns undefined if the level is missing or unknown. */
-function levelOf(call: Call): string | undefined {
+function requestedLevel(call: Call): string | undefined {
   const level = (call.request.params._meta as Record<string, unknown> | undefined)?.[LOG_LEVEL];
   return typeof level === "string" && LEVELS.includes(level) ? level : undefined;
 }
@@ -321,7 +322,7 @@ class SuspendableCall implements CallHandle {
 
   constructor(call: Call, suspend: (call: SuspendableCall) => string) {
     this.method = call.request.method;
-    this.name = namedIn(call.request)?.name;
+    this.name = addressedItem(call.request)?.name;
     this.#call = call;
     this.#suspend = suspend;
   }

@@ -42,7 +42,7 @@ export function withEnvelope(request: ClientRequest, members: string): ClientReq
 }
 
 /** Copies the envelope of `request` to the parameters of a request that the gateway sends for the same client. */
-export function envelopeOf(request: ClientRequest): { readonly _meta?: Readonly<Record<string, unknown>> } {
+export function copyEnvelope(request: ClientRequest): { readonly _meta?: Readonly<Record<string, unknown>> } {
   const meta = request.params._meta;
   if (typeof meta !== "object" || meta === null) return {};
   const kept = Object.entries(meta).filter(([key]) => ENVELOPE.has(key));

@@ -6,7 +6,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { unknownMethod } from "../protocol/access.ts";
-import { type Call, type CallHandle, NO_CALL, type Question, withAnswer } from "../protocol/call.ts";
+import { type Call, type CallHandle, mapResult, NO_CALL, type Question } from "../protocol/call.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
 import { LATEST_LEGACY, LATEST_MODERN, REMOVED_METHODS, SERVER_INFO } from "../protocol/protocol-version.ts";
 import type { TurnRelay } from "../replicas/turn-relay.ts";
@@ -20,10 +20,10 @@ import {
 } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
+  handshakeRefusal,
   type OpenOutcome,
   readDiscovered,
   readInitialized,
-  refusalOf,
   type ServerAbout,
   type Upstream,
   type UpstreamListener,
@@ -122,7 +122,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
     }
     const learning =
       method === "tools/list"
-        ? withAnswer(call, (message) => {
+        ? mapResult(call, (message) => {
             params.learn(message);
             return message;
           })
@@ -224,7 +224,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
         io.refuse("was slow to say which protocol it speaks");
         return;
       }
-      this.about = { ...about, serverInfo: serverInfoOf(answer) ?? about.serverInfo };
+      this.about = { ...about, serverInfo: readServerInfo(answer) ?? about.serverInfo };
       io.ready();
       this.#succeed(answer, this.about);
     });
@@ -239,7 +239,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
       probe.isDecided = true;
       const about = answer && readInitialized(answer);
       if (!answer || !about) {
-        io.refuse(answer ? refusalOf(answer) : reason, answer ? undefined : error);
+        io.refuse(answer ? handshakeRefusal(answer) : reason, answer ? undefined : error);
         return;
       }
       this.target.speaksModern = false;
@@ -269,7 +269,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   }
 }
 
-function serverInfoOf(answer: ServerMessage): unknown {
+function readServerInfo(answer: ServerMessage): unknown {
   const { result } = JSON.parse(answer.text) as { result?: { _meta?: Record<string, unknown> } };
   return result?._meta?.[SERVER_INFO];
 }

@@ -26,11 +26,11 @@ import {
 } from "../protocol/call.ts";
 import {
   edited,
-  idOf,
+  messageId,
   notificationText,
+  parseWireId,
   requestText,
   type ServerMessage,
-  wireIdOf,
   withId,
 } from "../protocol/json-rpc.ts";
 import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.ts";
@@ -406,7 +406,7 @@ export class ServerConnection {
   /** `about` is the id of the call whose stream carried the message, for transports with one stream per call. */
   #received(message: ServerMessage, about: number | undefined): void {
     // Unsolicited and duplicate responses match no call and are dropped.
-    if (message.kind === "result" || message.kind === "error") this.#calls.take(wireIdOf(message))?.answer(message);
+    if (message.kind === "result" || message.kind === "error") this.#calls.take(parseWireId(message))?.answer(message);
     else if (message.kind === "request") this.#question(message, about);
     else this.#notification(message, about);
   }
@@ -469,7 +469,7 @@ export class ServerConnection {
   }
 
   #question(message: ServerMessage, about: number | undefined): void {
-    const id = idOf(message) as string;
+    const id = messageId(message) as string;
     // Pings check this connection, so the gateway responds to them.
     if (message.method === "ping") {
       this.#send({ text: `{"jsonrpc":"2.0","id":${id},"result":{}}` });

@@ -19,7 +19,7 @@ const LIST_CHANGES = [
 
 const MAX_RESOURCES = 1_000;
 
-export function filterOf(request: ClientRequest): SubscriptionFilter | undefined {
+export function requestedFilter(request: ClientRequest): SubscriptionFilter | undefined {
   return readFilter(request.params.notifications);
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { asServerMessage } from "../protocol/json-rpc.ts";
-import { readDiscovered, readInitialized, refusalOf } from "./upstream.ts";
+import { handshakeRefusal, readDiscovered, readInitialized } from "./upstream.ts";
 
 const answerWith = (experimental: string) =>
   asServerMessage(
@@ -19,6 +19,6 @@ test("a huge server description is rejected with the reason, without parsing it"
     const answer = answerWith(experimental);
     assert.equal(readInitialized(answer), undefined);
     assert.equal(readDiscovered(answer), undefined);
-    assert.equal(refusalOf(answer), "answered initialize with more than 20000 values and names");
+    assert.equal(handshakeRefusal(answer), "answered initialize with more than 20000 values and names");
   }
 });

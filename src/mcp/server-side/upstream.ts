@@ -90,10 +90,10 @@ export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
 }
 
 /** Explains why a response to `initialize` opens no session. The result completes the sentence "target x …". */
-export function refusalOf(answer: ServerMessage): string {
+export function handshakeRefusal(answer: ServerMessage): string {
   if (answer.kind === "result" && exceedsTokens(answer.text, MAX_ABOUT_TOKENS))
     return `answered initialize with more than ${MAX_ABOUT_TOKENS} values and names`;
-  const unclear = answer.kind === "result" ? aboutKeyProblem(Object.keys(resultOf(answer))) : undefined;
+  const unclear = answer.kind === "result" ? aboutKeyProblem(Object.keys(parseResult(answer))) : undefined;
   if (unclear !== undefined) return `answered initialize with a result that can be read in two ways: ${unclear}`;
   return answer.kind === "error" ? "refused to initialize" : "answered initialize without a protocol version";
 }
@@ -101,7 +101,7 @@ export function refusalOf(answer: ServerMessage): string {
 function readAbout(answer: ServerMessage): ServerAbout | undefined {
   // Limits the response, because parsing it blocks the event loop.
   if (answer.kind !== "result" || exceedsTokens(answer.text, MAX_ABOUT_TOKENS)) return undefined;
-  const result = resultOf(answer);
+  const result = parseResult(answer);
   if (aboutKeyProblem(Object.keys(result)) !== undefined) return undefined;
   const { protocolVersion, capabilities, serverInfo, instructions } = result;
   return {
@@ -113,7 +113,7 @@ function readAbout(answer: ServerMessage): ServerAbout | undefined {
   };
 }
 
-function resultOf(answer: ServerMessage): Record<string, unknown> {
+function parseResult(answer: ServerMessage): Record<string, unknown> {
   return (JSON.parse(answer.text) as { result: Record<string, unknown> }).result;
 }
 

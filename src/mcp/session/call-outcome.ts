@@ -37,7 +37,7 @@ export interface CallReport {
 export const CANCELLED: CallOutcome = { kind: "cancelled", problem: undefined };
 export const SUCCEEDED: CallOutcome = { kind: "ok", problem: undefined };
 
-export function outcomeOfAnswer(
+export function responseOutcome(
   request: ClientRequest,
   target: RoutedTarget | undefined,
   { kind, text }: ServerMessage,
@@ -59,7 +59,7 @@ export function toolError(reason: string): CallOutcome {
   return { kind: "tool_error", problem: { code: "tool_error", source: "upstream", reason } };
 }
 
-export function outcomeOfFailure(failure: Failure): CallOutcome {
+export function failureOutcome(failure: Failure): CallOutcome {
   const { error, message, detail } = failure;
   if (error === undefined) return rpcError(failure.code, message);
   const reason = detail ?? message;
@@ -146,7 +146,7 @@ function* outcomeInSteps(
   target: RoutedTarget | undefined,
 ): Steps<CallOutcome> {
   // Errors are small, so they need no slicing.
-  if (message.kind !== "result") return outcomeOfAnswer(request, target, message);
+  if (message.kind !== "result") return responseOutcome(request, target, message);
   if (request.method !== "tools/call") return SUCCEEDED;
   // A native search is much faster than traversing a large result, and most results are not errors.
   if (!(yield* occursInSteps(message.text, IS_ERROR, IS_ERROR_CHARS))) return SUCCEEDED;

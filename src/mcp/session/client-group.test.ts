@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
-import { clientGroupOwner, ownerOf } from "./client-group.ts";
+import { clientGroupOwner, sessionOwner } from "./client-group.ts";
 
 test("without authentication a session has no owner, whatever headers say", () => {
-  assert.equal(ownerOf(anExchange({ headers: { authorization: "Bearer one" } })), undefined);
+  assert.equal(sessionOwner(anExchange({ headers: { authorization: "Bearer one" } })), undefined);
 });
 
 test("a client with two principals differs from a client with one of them", () => {
@@ -13,7 +13,7 @@ test("a client with two principals differs from a client with one of them", () =
   const both = anExchange();
   both.authenticated("a");
   both.authenticated("b");
-  assert.notEqual(ownerOf(one), ownerOf(both));
+  assert.notEqual(sessionOwner(one), sessionOwner(both));
 });
 
 test("unauthenticated clients have a group per address and credential", () => {

@@ -138,7 +138,7 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
   }
 }
 
-export function ownerOf(exchange: Exchange): string | undefined {
+export function sessionOwner(exchange: Exchange): string | undefined {
   return exchange.identity.principal;
 }
 

@@ -22,15 +22,15 @@ const ID_BASES = 2 ** 32;
 
 export class ClientQuestions implements Waiting {
   readonly record: Recorded | undefined;
-  readonly #carried: ForwardedAnswers;
+  readonly #forwarded: ForwardedAnswers;
   /** The map is created with the first question, because most clients never receive one. */
   #open: Map<string, Question> | undefined = undefined;
   #nextId = 0;
   #isClosed = false;
 
-  constructor(record: Recorded | undefined, carried: ForwardedAnswers) {
+  constructor(record: Recorded | undefined, forwarded: ForwardedAnswers) {
     this.record = record;
-    this.#carried = carried;
+    this.#forwarded = forwarded;
   }
 
   get openQuestions(): readonly string[] {
@@ -53,16 +53,16 @@ export class ClientQuestions implements Waiting {
       stream.event(notificationText("notifications/cancelled", params));
     };
     stream.event(withId(question.message, id));
-    this.#carried.watch(this);
+    this.#forwarded.watch(this);
   }
 
   answered(response: ClientResponse, wire?: WireTap): void {
-    if (this.#open?.has(response.id)) this.carried(response, wire);
-    else this.#carried.forward(this.record, response);
+    if (this.#open?.has(response.id)) this.deliverResponse(response, wire);
+    else this.#forwarded.forward(this.record, response);
   }
 
   /** Delivers a response. Unsolicited and duplicate responses are dropped. */
-  carried(response: Answer, wire?: WireTap): void {
+  deliverResponse(response: Answer, wire?: WireTap): void {
     const question = this.#open?.get(response.id);
     this.#open?.delete(response.id);
     const outcome = members(response.text, 0).find(({ key }) => key === "result" || key === "error");
@@ -105,7 +105,7 @@ export type Answer = Pick<ClientResponse, "id" | "text">;
 export interface Waiting {
   readonly record: Recorded | undefined;
   readonly openQuestions: readonly string[];
-  carried(answer: Answer): void;
+  deliverResponse(answer: Answer): void;
 }
 
 export class ForwardedAnswers {
@@ -131,8 +131,10 @@ export class ForwardedAnswers {
     }
     this.#writes += 1;
     this.#sealed()
-      .put(placeOf(record, id), text, this.#env.clock.now() + KEPT_MS)
-      .catch((error: Error) => this.#env.logger.warn("an answer could not be carried", { reason: error.message }))
+      .put(storeKey(record, id), text, this.#env.clock.now() + KEPT_MS)
+      .catch((error: Error) =>
+        this.#env.logger.warn("client response could not be stored for another replica", { reason: error.message }),
+      )
       .finally(() => {
         this.#writes -= 1;
       });
@@ -163,8 +165,8 @@ export class ForwardedAnswers {
 
   async #look(session: Waiting, record: Recorded): Promise<void> {
     for (const id of session.openQuestions) {
-      const text = await this.#sealed().take<string>(placeOf(record, id));
-      if (text !== undefined) session.carried({ id, text });
+      const text = await this.#sealed().take<string>(storeKey(record, id));
+      if (text !== undefined) session.deliverResponse({ id, text });
     }
   }
 
@@ -176,6 +178,6 @@ export class ForwardedAnswers {
   }
 }
 
-function placeOf({ name }: Recorded, id: string): string {
+function storeKey({ name }: Recorded, id: string): string {
   return `${name}/${id}`;
 }

@@ -22,10 +22,10 @@ import {
   CANCELLED,
   type CallOutcome,
   type CallReport,
+  failureOutcome,
   isLargeAnswer,
-  outcomeOfAnswer,
-  outcomeOfFailure,
   readyLargeAnswer,
+  responseOutcome,
 } from "./call-outcome.ts";
 import type { EventStream } from "./event-stream.ts";
 
@@ -100,7 +100,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
   answered(message: ServerMessage): void {
     if (this.#isOver) return;
     if (!isLargeAnswer(message)) {
-      this.#end(outcomeOfAnswer(this.request, this.#target, message), withId(message, this.request.id));
+      this.#end(responseOutcome(this.request, this.#target, message), withId(message, this.request.id));
       return;
     }
     readyLargeAnswer(message, {
@@ -114,7 +114,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
 
   failed(failure: Failure): void {
     const text = errorText(this.request.id, failure.code, failure.message, failure.data);
-    this.#end(outcomeOfFailure(failure), text, failure);
+    this.#end(failureOutcome(failure), text, failure);
   }
 
   /** Handles a cancellation by the client, which receives no response (2025-11-25, cancellation). */

@@ -31,7 +31,7 @@ export interface KnownSession {
   readonly params: string;
 }
 
-export interface RecordsEnv {
+export interface SessionRecordsOptions {
   readonly backend: string;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -41,12 +41,12 @@ export interface RecordsEnv {
 }
 
 export class SessionRecords {
-  readonly #env: RecordsEnv;
+  readonly #env: SessionRecordsOptions;
   readonly #store: Store;
   readonly answers: ForwardedAnswers;
   readonly replication: SessionReplication;
 
-  constructor(env: RecordsEnv) {
+  constructor(env: SessionRecordsOptions) {
     this.#env = env;
     this.answers = new ForwardedAnswers(env);
     this.replication = {

@@ -54,7 +54,7 @@ export interface StoreSettings {
   readonly parkAfterMs: number;
 }
 
-export interface StoreEnv {
+export interface SessionStoreOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly ids: IdSource;
@@ -79,7 +79,7 @@ interface Held {
 
 export class SessionStore implements SessionHost {
   settings: StoreSettings;
-  readonly #env: StoreEnv;
+  readonly #env: SessionStoreOptions;
   readonly #sessions = new Map<string, Session>();
   readonly #groups = new Map<string, ClientGroup>();
   readonly #holders = new Map<UpstreamHolder, Held>();
@@ -94,7 +94,7 @@ export class SessionStore implements SessionHost {
   readonly #drain: UpstreamDrain;
   readonly #closing = new Set<Promise<unknown>>();
 
-  constructor(settings: StoreSettings, env: StoreEnv) {
+  constructor(settings: StoreSettings, env: SessionStoreOptions) {
     this.settings = settings;
     this.#env = env;
     this.#drain = env.drain;
@@ -292,7 +292,7 @@ export class SessionStore implements SessionHost {
     return [...this.#holders.keys()].flatMap(({ upstreams }) => upstreams.map((upstream) => upstream.detail()));
   }
 
-  namesOf(id: string | undefined): Names | undefined {
+  sessionNames(id: string | undefined): Names | undefined {
     return id === undefined ? undefined : this.#sessions.get(id)?.names;
   }
 

@@ -28,7 +28,7 @@ import { allowsPrimingEvents } from "../protocol/protocol-version.ts";
 import { type PeerSession, SessionPeers } from "../replicas/session-peers.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
-import { CANCELLED, type CallReport, outcomeOfFailure, SUCCEEDED } from "./call-outcome.ts";
+import { CANCELLED, type CallReport, failureOutcome, SUCCEEDED } from "./call-outcome.ts";
 import { ClientQuestions } from "./client-questions.ts";
 import type { EventPlace } from "./event-log.ts";
 import { type EventStream, type Heartbeat, KEEP_ALIVE_MS } from "./event-stream.ts";
@@ -157,7 +157,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     const stream = this.createStream(KEEP_ALIVE_MS);
     stream.attach(sink);
     const done = (outcome: RouterOutcome): void => {
-      report.ended(request, undefined, outcome.ok ? SUCCEEDED : outcomeOfFailure(outcome.failure));
+      report.ended(request, undefined, outcome.ok ? SUCCEEDED : failureOutcome(outcome.failure));
       if (outcome.ok) stream.last(withId(outcome.answer, request.id));
       else if (stream.hasHead) stream.last(outcome.text(request.id));
       else {
@@ -180,7 +180,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
 
   openOnStream(router: Router, request: ClientRequest, report: CallReport, wire: WireTap | undefined): void {
     const done = (outcome: RouterOutcome): void => {
-      report.ended(request, undefined, outcome.ok ? SUCCEEDED : outcomeOfFailure(outcome.failure));
+      report.ended(request, undefined, outcome.ok ? SUCCEEDED : failureOutcome(outcome.failure));
       this.general.event(outcome.ok ? withId(outcome.answer, request.id) : outcome.text(request.id));
     };
     this.#startServers(router, done, wire, true);
@@ -371,17 +371,17 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     }
   }
 
-  toldElsewhere(message: ClientNotification): void {
+  remoteNotification(message: ClientNotification): void {
     if (message.method === CANCELED) this.#cancel(message);
     else if (message.method === INITIALIZED) this.#initializeServers();
     else this.#notifyServers(message, undefined);
   }
 
-  setElsewhere(request: ClientRequest): Promise<void> {
+  remoteSetting(request: ClientRequest): Promise<void> {
     return this.#repeat(request);
   }
 
-  heardElsewhere(text: string): void {
+  remoteServerMessage(text: string): void {
     this.general.event(text);
   }
 

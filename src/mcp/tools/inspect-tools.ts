@@ -34,7 +34,7 @@ export interface Inspection {
   link(target: Target): ConnectionOptions;
 }
 
-interface InspectionEnv {
+interface InspectionOptions {
   readonly link: ConnectionOptions;
   readonly lock: ToolLock | undefined;
   readonly quarantined: readonly QuarantinedTool[];
@@ -55,9 +55,9 @@ export function inspectTargets(
   );
 }
 
-async function inspectTarget(target: Target, env: InspectionEnv): Promise<InspectedTarget> {
+async function inspectTarget(target: Target, env: InspectionOptions): Promise<InspectedTarget> {
   try {
-    const { tools, instructions } = await offerOf(target, env);
+    const { tools, instructions } = await loadOffer(target, env);
     const entries = tools.map((one) => inspected(String(one.name), one, env.lock));
     if (instructions !== undefined)
       entries.push(inspected(INSTRUCTIONS_ENTRY, instructionsDefinition(instructions), env.lock));
@@ -69,7 +69,7 @@ async function inspectTarget(target: Target, env: InspectionEnv): Promise<Inspec
 }
 
 /** Returns the tools that were withheld from sessions so far. No request is sent to a server. */
-export function withheldOf({ targets, tools }: Inspection): readonly InspectedTarget[] {
+export function withheldTargets({ targets, tools }: Inspection): readonly InspectedTarget[] {
   return targets.map((target) => {
     const own = tools.of(target);
     return { target: target.name, tools: withheldTools(own?.quarantine.tools ?? [], own?.settings.lock) };
@@ -97,7 +97,7 @@ interface Offer {
   readonly instructions: string | undefined;
 }
 
-async function offerOf(target: Target, { link }: InspectionEnv): Promise<Offer> {
+async function loadOffer(target: Target, { link }: InspectionOptions): Promise<Offer> {
   const params = {
     protocolVersion: LATEST_LEGACY,
     capabilities: {},
@@ -107,7 +107,7 @@ async function offerOf(target: Target, { link }: InspectionEnv): Promise<Offer> 
     target,
     link,
     asClientRequest("initialize", JSON.stringify(params)),
-    NOBODY,
+    IGNORING_LISTENER,
     undefined,
   );
   let giveUp: (error: Error) => void = () => undefined;
@@ -166,7 +166,7 @@ async function openAndList(target: Target, upstream: LegacyUpstream): Promise<Of
   return { tools, instructions };
 }
 
-const NOBODY: UpstreamListener = {
+const IGNORING_LISTENER: UpstreamListener = {
   notified: () => undefined,
   asked: (_upstream: Upstream, question) => refuseQuestion(question),
   canDeliverQuestions: () => true,

@@ -52,7 +52,7 @@ export function* guardedMessage(
   const list = message.kind === "result" ? LISTS[method] : undefined;
   const items = list && (yield* findInSteps(message.text, 0, "result", list.member));
   const shown = items ? yield* withGuardedItems(message, items, guard) : message;
-  const body = yield* findInSteps(shown.text, 0, bodyOf(shown));
+  const body = yield* findInSteps(shown.text, 0, bodyMember(shown));
   if (!body) return shown;
   const checked = yield* checkedSpans(shown.text, [body], guard);
   if (checked === undefined) return rejected(message, guard.refusal, method);
@@ -70,7 +70,7 @@ export function* watchedMessage(message: ServerMessage, watch: ResultWatch): Ste
   const add = (findings: readonly WatchFinding[]): void => {
     for (const one of findings) found.set(`${one.action} ${one.rule}`, one);
   };
-  const body = yield* findInSteps(message.text, 0, bodyOf(message));
+  const body = yield* findInSteps(message.text, 0, bodyMember(message));
   const runs = body ? yield* readRuns(message.text, [body]) : [];
   if (runs === "too large") add(watch.unread);
   else for (const run of runs) add(yield* watch.found(run.map(({ text }) => text)));
@@ -83,7 +83,7 @@ export function refusedAnswer(refusal: string): ServerMessage {
   return asServerMessage(errorText("0", INTERNAL_ERROR, refusal));
 }
 
-function bodyOf({ kind }: ServerMessage): string {
+function bodyMember({ kind }: ServerMessage): string {
   return kind === "result" || kind === "error" ? kind : "params";
 }
 
@@ -127,7 +127,7 @@ function* guardedDescription(message: ServerMessage, guard: ResultGuard): Steps<
     const checked = yield* guard.checked(run.map(({ text }) => text));
     for (const [i, one] of run.entries()) {
       const text = checked === undefined ? guard.refusal : checked[i];
-      if (text !== undefined && text !== one.text) edits.push(editOf(one, text));
+      if (text !== undefined && text !== one.text) edits.push(createEdit(one, text));
     }
   }
   return edits.length === 0 ? message : edited(message, inOrder(edits));
@@ -151,7 +151,7 @@ function* checkedSpans(
     const checked = yield* guard.checked(parts);
     if (checked === undefined) return undefined;
     for (const [i, one] of run.entries())
-      if (checked[i] !== undefined && checked[i] !== one.text) edits.push(editOf(one, checked[i]));
+      if (checked[i] !== undefined && checked[i] !== one.text) edits.push(createEdit(one, checked[i]));
   }
   return inOrder(edits);
 }
@@ -162,7 +162,7 @@ interface FoundString extends Span {
   encode(text: string): string;
 }
 
-function editOf({ start, end, encode }: FoundString, text: string): Edit {
+function createEdit({ start, end, encode }: FoundString, text: string): Edit {
   return { start, end, text: JSON.stringify(encode(text)) };
 }
 

@@ -239,9 +239,9 @@ export function changesSince(locked: LockedTools, inspected: readonly InspectedT
     const gone = error === undefined ? [...known.keys()].filter((name) => !offered.has(name)) : [];
     return [
       ...tools.flatMap(({ name, definition, suspicious }) =>
-        changeOf(target, name, { before: known.get(name), now: definition, suspicious }),
+        compareTool(target, name, { before: known.get(name), now: definition, suspicious }),
       ),
-      ...gone.flatMap((name) => changeOf(target, name, { before: known.get(name), now: undefined, suspicious: [] })),
+      ...gone.flatMap((name) => compareTool(target, name, { before: known.get(name), now: undefined, suspicious: [] })),
     ].sort((a, b) => (a.tool < b.tool ? -1 : 1));
   });
 }
@@ -258,7 +258,7 @@ export function withChanges(locked: LockedTools, changes: readonly ToolChange[])
   return targets;
 }
 
-function changeOf(
+function compareTool(
   target: string,
   tool: string,
   seen: { before: ToolDefinition | undefined; now: ToolDefinition | undefined; suspicious: readonly string[] },

@@ -8,19 +8,19 @@ import { finish, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { elementsInSteps, find, findInSteps, memberOf, slice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
-import { listOf, unknownName } from "../protocol/access.ts";
+import { buildListResult, unknownName } from "../protocol/access.ts";
 import {
   type Call,
   type CallHandle,
   type Failure,
+  mapResult,
+  mapResultInSlices,
   NO_CALL,
   type Question,
   refuseQuestion,
   runMessageSteps,
   type ShadowReporter,
   serverFailure,
-  withAnswer,
-  withAnswerInTurns,
 } from "../protocol/call.ts";
 import {
   asClientRequest,
@@ -36,7 +36,7 @@ import {
 } from "../protocol/json-rpc.ts";
 import { listProblem } from "../protocol/list-check.ts";
 import { SERVER_INFO } from "../protocol/protocol-version.ts";
-import { envelopeOf } from "../server-side/modern-envelope.ts";
+import { copyEnvelope } from "../server-side/modern-envelope.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamListener } from "../server-side/upstream.ts";
@@ -58,7 +58,7 @@ const ABOUT_MEMBERS: ReadonlySet<string> = new Set([
   ...["resultType", "ttlMs", "cacheScope"],
 ]);
 
-export interface ToolUpstreamEnv {
+export interface ToolUpstreamOptions {
   readonly settings: ToolSettings;
   readonly quarantine: Quarantine;
   readonly clock: Clock;
@@ -66,7 +66,7 @@ export interface ToolUpstreamEnv {
 
 export class ToolUpstream implements Upstream, UpstreamListener {
   readonly inner: Upstream;
-  readonly #env: ToolUpstreamEnv;
+  readonly #env: ToolUpstreamOptions;
   readonly #user: UpstreamListener;
   /** Contains the tools that match the lock file. The value is undefined until the list is read. */
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
@@ -75,7 +75,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   /** Each event that invalidates an earlier comparison increments this counter. */
   #changes = 0;
 
-  constructor(env: ToolUpstreamEnv, user: UpstreamListener, make: (user: UpstreamListener) => Upstream) {
+  constructor(env: ToolUpstreamOptions, user: UpstreamListener, make: (user: UpstreamListener) => Upstream) {
     this.#env = env;
     this.#user = user;
     this.inner = make(this);
@@ -113,9 +113,8 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     const { method, params } = asked.request;
     const call = checkedCall(asked, this.#env.settings);
     if (method === "tools/list")
-      return this.inner.call(withAnswerInTurns(call, (message) => this.#shownList(call.request, message)));
-    if (method === "server/discover")
-      return this.inner.call(withAnswer(call, (message) => this.#pinnedAnswer(message)));
+      return this.inner.call(mapResultInSlices(call, (message) => this.#shownList(call.request, message)));
+    if (method === "server/discover") return this.inner.call(mapResult(call, (message) => this.#pinnedAnswer(message)));
     if (method !== "tools/call") return this.inner.call(call);
     const shown = String(params.name);
     const tool = this.#env.settings.called(shown);
@@ -264,7 +263,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
       const listed = this.#env.settings.listed(text, item, name);
       if (listed !== undefined) kept.push(listed);
     });
-    return yield* listOf(message, "tools", kept);
+    return yield* buildListResult(message, "tools", kept);
   }
 
   /** Calls `take` for each tool of a page that matches the lock file. */
@@ -296,7 +295,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     const accepted = { names, atMs: nowMs };
     const changes = this.#changes;
     const readPage = (cursor: string | undefined, page: number): void => {
-      const params = { ...envelopeOf(call.request), ...(cursor === undefined ? {} : { cursor }) };
+      const params = { ...copyEnvelope(call.request), ...(cursor === undefined ? {} : { cursor }) };
       const request = asClientRequest("tools/list", JSON.stringify(params));
       running.current = this.inner.call({
         request,
@@ -375,7 +374,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
             ...filled.request.params,
             name: tool.name,
           });
-    const renamed = request === call.request ? call : { ...withAnswer(call, (message) => message), request };
+    const renamed = request === call.request ? call : { ...mapResult(call, (message) => message), request };
     if (tool.timeoutMs === undefined) return this.inner.call(renamed);
     return timedCall(renamed, { timeoutMs: tool.timeoutMs, shown, clock: this.#env.clock, upstream: this.inner });
   }
@@ -390,7 +389,7 @@ export function checkedCall(call: Call, guards: Guards): Call {
   const { method } = call.request;
   const tell = call.watched;
   return {
-    ...withAnswer(call, (message) => message),
+    ...mapResult(call, (message) => message),
     notified(message) {
       const passed = checkedNow(message, guards, tell);
       if (passed) call.notified(passed);
@@ -434,7 +433,7 @@ export function checkedQuestion(question: Question, guards: Guards, tell?: Shado
   const passed = checkedNow(question.message, guards, tell);
   if (passed === question.message) return question;
   if (passed === undefined) {
-    question.answer(refusalOf(guards.guard));
+    question.answer(refusalMember(guards.guard));
     return undefined;
   }
   const shown: Question = {
@@ -447,7 +446,7 @@ export function checkedQuestion(question: Question, guards: Guards, tell?: Shado
   return shown;
 }
 
-function refusalOf(guard: ResultGuard | undefined): string {
+function refusalMember(guard: ResultGuard | undefined): string {
   return `"error":${JSON.stringify({ code: INTERNAL_ERROR, message: guard?.refusal ?? "" })}`;
 }
 
@@ -471,7 +470,7 @@ export function timedCall(call: Call, { timeoutMs, shown, clock, upstream }: Tim
     call.failed(serverFailure(`tool "${shown}" did not respond within ${seconds} s`, "backend_timeout"));
   });
   running = upstream.call({
-    ...withAnswer(call, (message) => message),
+    ...mapResult(call, (message) => message),
     answered: (message) => {
       timer.cancel();
       call.answered(message);

@@ -11,7 +11,7 @@ import type { HttpCall } from "../../http/http-client.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import { find, slice } from "../../json/json-text.ts";
 import type { LoginRequired } from "../protocol/call.ts";
-import { wireIdOf } from "../protocol/json-rpc.ts";
+import { parseWireId } from "../protocol/json-rpc.ts";
 import { MIRRORED, mirrorHeader } from "../protocol/mirror-headers.ts";
 import type { McpProtocol } from "../protocol/protocol-version.ts";
 import type { RemoteServer } from "./remote-server.ts";
@@ -124,7 +124,7 @@ export class HttpChannel implements Channel {
     return {
       head: (code: number, headers: HeaderList) => {
         status = code;
-        login = this.#server.loginOf(code, headers);
+        login = this.#server.requiredLogin(code, headers);
         const session = headers.get("mcp-session-id");
         if (message.method === "initialize" && session !== undefined) this.#sessionId = session;
         if (message.method !== "notifications/initialized") return;
@@ -418,7 +418,7 @@ function takeMessages(
     } else if (message.kind === "request" || message.kind === "notification")
       handlers.message(message, exchange.wireId);
     // The stream of a request may carry only the response to that request.
-    else if (exchange.wireId !== undefined && wireIdOf(message) !== exchange.wireId)
+    else if (exchange.wireId !== undefined && parseWireId(message) !== exchange.wireId)
       problem = "answered under an id that is not the request's";
     else {
       exchange.isAnswered = true;

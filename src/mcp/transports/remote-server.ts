@@ -43,7 +43,7 @@ export interface RemoteServer {
   /** Redacts the configured secrets from text that the server sent. */
   shown(text: string): string;
   /** Returns undefined unless the response requires a login. */
-  loginOf(status: number, headers: HeaderList): LoginRequired | undefined;
+  requiredLogin(status: number, headers: HeaderList): LoginRequired | undefined;
   send(request: RemoteRequest, handler: RemoteHandler): HttpCall;
   close(): void;
 }
@@ -96,7 +96,7 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
     url,
     shown: (text) => withoutSecrets(text, secrets),
     address,
-    loginOf: (status, headers) => loginOf(status, headers, options.relaysLogin?.() === true),
+    requiredLogin: (status, headers) => requiredLogin(status, headers, options.relaysLogin?.() === true),
     send(request, handler) {
       const headers = HeaderList.of({ host: url.host, "accept-encoding": "identity", ...options.headers });
       for (let i = 0; i + 1 < request.headers.length; i += 2)
@@ -116,7 +116,7 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
 
 const MAX_CHALLENGE_CHARS = 4_096;
 
-function loginOf(status: number, headers: HeaderList, isRelayed: boolean): LoginRequired | undefined {
+function requiredLogin(status: number, headers: HeaderList, isRelayed: boolean): LoginRequired | undefined {
   if (status !== 401 && status !== 403) return undefined;
   const text = isRelayed ? headers.get("www-authenticate") : undefined;
   const challenge =

@@ -8,7 +8,7 @@ import { finish, type Steps } from "../../base/sliced-work.ts";
 import { elements, type Member, members, slice } from "../../json/json-text.ts";
 import { keyAt, skipSpace } from "../../json/syntax.ts";
 import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "../../json/validate-json.ts";
-import { errorText, INVALID_REQUEST, type ServerMessage, wireIdOf } from "../protocol/json-rpc.ts";
+import { errorText, INVALID_REQUEST, parseWireId, type ServerMessage } from "../protocol/json-rpc.ts";
 import { serverKeyProblem } from "../protocol/message-rules.ts";
 import type { ChannelHandlers, Outgoing } from "./transport.ts";
 
@@ -143,7 +143,7 @@ function formProblem(text: string, { id, method, params, result, error }: Parts)
 
 function broken(text: string, { id, method, result, error }: Parts, reason: string): BrokenMessage {
   const isAnswer = result !== undefined || error !== undefined || method === undefined;
-  const wireId = id && isAnswer ? wireIdOf({ text, idStart: id.start, idEnd: id.end }) : 0;
+  const wireId = id && isAnswer ? parseWireId({ text, idStart: id.start, idEnd: id.end }) : 0;
   const isQuestion = id !== undefined && !isAnswer && isId(text, id) && jsonProblem(slice(text, id)) === undefined;
   return { kind: "broken", wireId, questionId: isQuestion ? slice(text, id) : undefined, reason };
 }

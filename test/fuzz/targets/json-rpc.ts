@@ -12,7 +12,7 @@ import {
   renamedRequest,
   renamedResult,
 } from "../../../src/mcp/aggregation/names.ts";
-import { idOf, JsonRpcProblem, parseClientMessages, withId } from "../../../src/mcp/protocol/json-rpc.ts";
+import { JsonRpcProblem, messageId, parseClientMessages, withId } from "../../../src/mcp/protocol/json-rpc.ts";
 import { parseServerText } from "../../../src/mcp/transports/server-messages.ts";
 import { isRecord, parsed, randomJson, randomObject, writtenName } from "../json.ts";
 import type { Random } from "../random.ts";
@@ -119,14 +119,14 @@ function serverOutcome(text: string): string {
     const result = finish(renamedResult(message, method, names, "one"));
     const note = renamedNotification(message, names, "one");
     expect(parsed(result.text) !== undefined && parsed(note) !== undefined, "a rewritten message is no JSON");
-    if (idOf(result) !== undefined) expectSame(idOf(result), idOf(message), "the id moved");
+    if (messageId(result) !== undefined) expectSame(messageId(result), messageId(message), "the id moved");
   }
   const [message] = read;
   if (message === undefined || json === undefined || !isRecord(json.value)) return `server ${read.length}`;
   if (message.kind === "broken") return `server broken: ${message.reason.replace(/"[^"]*"|\d+/g, "…")}`;
   const { value } = json;
   expect(typeof value.method === "string" || "result" in value || "error" in value, "it is no message");
-  const id = idOf(message);
+  const id = messageId(message);
   expectSame(id === undefined ? "none" : parsed(id)?.value, "id" in value ? value.id : "none", "the server's id");
   if (id !== undefined)
     expectSame(parsed(withId(message, "77"))?.value, { ...value, id: 77 }, "the server's message with another id");
