@@ -167,7 +167,7 @@ export const RUNNING_LIMITS = {
     ],
     [
       "MAX_RELAYED_CHARS",
-      "mcp/replicas/turn-relay.ts",
+      "mcp/replicas/retry-relay.ts",
       "a response that another replica's client waits for",
       "an error with the reason",
     ],

@@ -20,9 +20,9 @@ import {
   type McpProtocol,
   PROTOCOL_VERSION,
 } from "./protocol/protocol-version.ts";
+import { createRetryRelays, type RetryRelay } from "./replicas/retry-relay.ts";
 import type { SessionReplication } from "./replicas/session-peers.ts";
 import type { ClientTasks, TaskRecords } from "./replicas/task-records.ts";
-import { type TurnRelay, turnRelays } from "./replicas/turn-relay.ts";
 import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
 import { type ClientIdentity, ModernUpstream } from "./server-side/modern-upstream.ts";
 import type { ConnectionOptions } from "./server-side/server-connection.ts";
@@ -38,7 +38,7 @@ export class RouterFactory {
   readonly #state: BackendState;
   readonly #sessions: SessionStore;
   readonly #tasks: TaskRecords;
-  readonly #relay: (target: Target, owner: string) => TurnRelay | undefined;
+  readonly #relay: (target: Target, owner: string) => RetryRelay | undefined;
   readonly #ids = createIdSource();
   readonly #connectionOptions = new Map<Target, ConnectionOptions>();
   readonly #sharedServers = new Map<Target, SharedConnection>();
@@ -47,7 +47,7 @@ export class RouterFactory {
     this.#state = state;
     this.#sessions = sessions;
     this.#tasks = tasks;
-    this.#relay = turnRelays(
+    this.#relay = createRetryRelays(
       { ...replication, requestTimeoutMs: () => state.config.requestTimeout },
       state.services.name,
     );

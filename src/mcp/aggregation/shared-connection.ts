@@ -18,7 +18,7 @@ import {
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
 import { LATEST_LEGACY } from "../protocol/protocol-version.ts";
-import type { TurnRelay } from "../replicas/turn-relay.ts";
+import type { RetryRelay } from "../replicas/retry-relay.ts";
 import { LegacyUpstream } from "../server-side/legacy-upstream.ts";
 import { ModernClientBridge } from "../server-side/modern-client-bridge.ts";
 import type { ConnectionLoss, ConnectionOptions } from "../server-side/server-connection.ts";
@@ -324,7 +324,7 @@ export class SharedUpstream implements Upstream {
 
 export interface ModernSharedOptions {
   readonly clock: Clock;
-  readonly relay: TurnRelay | undefined;
+  readonly relay: RetryRelay | undefined;
   token(): string;
 }
 

@@ -157,14 +157,14 @@ export class OpenApiChannel implements Channel {
   }
 
   #result(wireId: number, result: string): void {
-    this.#say(wireId, resultText(String(wireId), result));
+    this.#deliver(wireId, resultText(String(wireId), result));
   }
 
   #error(wireId: number, code: number, text: string): void {
-    this.#say(wireId, errorText(String(wireId), code, text));
+    this.#deliver(wireId, errorText(String(wireId), code, text));
   }
 
-  #say(wireId: number, text: string): void {
+  #deliver(wireId: number, text: string): void {
     if (!this.#isClosed) this.#handlers.message(asServerMessage(text), wireId);
   }
 

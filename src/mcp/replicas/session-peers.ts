@@ -28,8 +28,8 @@ export interface PeerSession {
   remoteSetting(request: ClientRequest): Promise<void>;
   /** Delivers a server message on the client's stream, which is connected to this replica. */
   remoteServerMessage(text: string): void;
-  listensElsewhere(): void;
-  endedElsewhere(): void;
+  remoteStreamOpened(): void;
+  remoteEnd(): void;
 }
 
 export class SessionPeers {
@@ -68,19 +68,19 @@ export class SessionPeers {
   }
 
   /** Returns the requests that restore the settings from before this process resumed the session. */
-  async before(): Promise<readonly ClientRequest[]> {
+  async storedSettings(): Promise<readonly ClientRequest[]> {
     if (this.#name === undefined) return [];
     const settings = await this.#env.settings.of(this.#name);
     this.#hasSettings = settings.length > 0;
     return settings;
   }
 
-  tell(message: ClientNotification): void {
+  broadcast(message: ClientNotification): void {
     if (this.#name !== undefined) notifyReplicas(this.#env.bus, this.#name, message);
   }
 
   /** Delays the response to a call that changes a setting until all replicas have applied the setting. */
-  spread(call: Call): Call {
+  replicateSetting(call: Call): Call {
     const name = this.#name;
     if (name === undefined || !isSetting(call.request.method)) return call;
     const { request } = call;
@@ -107,7 +107,7 @@ export class SessionPeers {
   }
 
   /** Sends a message to the replica with the client's stream. Resolves with false if no replica has the stream. */
-  async pass(text: string): Promise<boolean> {
+  async deliver(text: string): Promise<boolean> {
     if (this.#name === undefined || text.length > MAX_TOLD_CHARS) return false;
     return (await this.#env.bus.send(listenerChannel(this.#name), { kind: "event", text })) > 0;
   }
@@ -132,11 +132,11 @@ function follower(session: PeerSession): ReplicaListener {
   return ({ kind, text = "" }: ReplicaMessage) => {
     switch (kind) {
       case "ended":
-        return session.endedElsewhere();
+        return session.remoteEnd();
       case "event":
         return session.remoteServerMessage(text);
       case "listening":
-        return session.listensElsewhere();
+        return session.remoteStreamOpened();
       case "told": {
         const message = parseClientMessage(text);
         return message.kind === "notification" ? session.remoteNotification(message) : undefined;

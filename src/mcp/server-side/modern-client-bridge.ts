@@ -26,7 +26,7 @@ import {
   MODERN_VERSIONS,
   REMOVED_METHODS,
 } from "../protocol/protocol-version.ts";
-import { type TurnRelay, UNKNOWN_STATE } from "../replicas/turn-relay.ts";
+import { type RetryRelay, UNKNOWN_STATE } from "../replicas/retry-relay.ts";
 import { asModernResult, modernResult, withoutEnvelope, withSubscription } from "./modern-envelope.ts";
 import {
   acknowledgement,
@@ -46,7 +46,7 @@ const MAX_SUSPENDED_MS = 10 * 60_000;
 
 export interface LegacyServer {
   /** Provides access to other replicas, because the client's retry may arrive at any of them. */
-  readonly relay?: TurnRelay | undefined;
+  readonly relay?: RetryRelay | undefined;
   call(call: Call): CallHandle;
   nowMs(): number;
   token(): string;
@@ -180,7 +180,7 @@ export class ModernClientBridge {
   #resume(call: Call, isRelayed = false): CallHandle {
     const token = String(call.request.params.requestState);
     const suspended = this.#suspended.get(token)?.call;
-    if (suspended === undefined && this.#server.relay && !isRelayed) return this.#server.relay.takeUp(token, call);
+    if (suspended === undefined && this.#server.relay && !isRelayed) return this.#server.relay.resume(token, call);
     const isSame = suspended?.method === call.request.method && suspended.name === addressedItem(call.request)?.name;
     if (suspended === undefined || !isSame) {
       call.failed(UNKNOWN_STATE);

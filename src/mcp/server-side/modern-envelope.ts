@@ -84,16 +84,16 @@ export function* modernResult(message: ServerMessage, method: string, serverInfo
   const { text } = message;
   const result = yield* findInSteps(text, 0, "result");
   if (!result || text[result.start] !== "{") return message;
-  const said = new Map<string, Span>();
-  for (const one of yield* membersInSteps(text, result.start)) if (!said.has(one.key)) said.set(one.key, one);
+  const present = new Map<string, Span>();
+  for (const one of yield* membersInSteps(text, result.start)) if (!present.has(one.key)) present.set(one.key, one);
   const added: string[] = [];
-  if (!said.has("resultType")) added.push('"resultType":"complete"');
+  if (!present.has("resultType")) added.push('"resultType":"complete"');
   if (CACHEABLE.has(method)) {
-    if (!said.has("ttlMs")) added.push('"ttlMs":0');
-    if (!said.has("cacheScope")) added.push('"cacheScope":"private"');
+    if (!present.has("ttlMs")) added.push('"ttlMs":0');
+    if (!present.has("cacheScope")) added.push('"cacheScope":"private"');
   }
   const edits: Edit[] = [];
-  const meta = said.get("_meta");
+  const meta = present.get("_meta");
   const identity = `${JSON.stringify(SERVER_INFO)}:${JSON.stringify(serverInfo)}`;
   if (serverInfo !== undefined && !meta) added.push(`"_meta":{${identity}}`);
   else if (serverInfo !== undefined && meta && !(yield* memberOf(text, meta, SERVER_INFO)))

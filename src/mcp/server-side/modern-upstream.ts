@@ -9,7 +9,7 @@ import { unknownMethod } from "../protocol/access.ts";
 import { type Call, type CallHandle, mapResult, NO_CALL, type Question } from "../protocol/call.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
 import { LATEST_LEGACY, LATEST_MODERN, REMOVED_METHODS, SERVER_INFO } from "../protocol/protocol-version.ts";
-import type { TurnRelay } from "../replicas/turn-relay.ts";
+import type { RetryRelay } from "../replicas/retry-relay.ts";
 import { ModernClientBridge } from "./modern-client-bridge.ts";
 import {
   type ConnectionListener,
@@ -44,7 +44,7 @@ interface Probe {
 export interface ModernUpstreamOptions {
   readonly link: ConnectionOptions;
   readonly clock: Clock;
-  readonly relay: TurnRelay | undefined;
+  readonly relay: RetryRelay | undefined;
   token(): string;
 }
 

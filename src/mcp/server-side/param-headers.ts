@@ -51,10 +51,10 @@ export class ParamHeaders {
       const value = textAt(args, path);
       const raw = headers.get(header);
       if (value === undefined && raw === undefined) continue;
-      const said = raw === undefined ? undefined : readMirrorHeader(raw);
-      if (said === undefined || value === undefined || !isSame(said, value)) {
+      const decoded = raw === undefined ? undefined : readMirrorHeader(raw);
+      if (decoded === undefined || value === undefined || !isSame(decoded, value)) {
         const what =
-          raw === undefined ? "is missing" : said === undefined ? "is not well formed" : "differs from the body";
+          raw === undefined ? "is missing" : decoded === undefined ? "is not well formed" : "differs from the body";
         return { code: HEADER_MISMATCH, status: 400, message: `Header mismatch: ${header} ${what}` };
       }
     }

@@ -33,7 +33,7 @@ function streamsAt(clock: { nowMs: number }): SessionStreams {
         return clock.nowMs;
       },
       primesStreams: true,
-      peers: { isShared: false, listening: ignore, notListening: ignore, pass: async () => false },
+      peers: { isShared: false, listening: ignore, notListening: ignore, deliver: async () => false },
       streamOpened: ignore,
       streamClosed: ignore,
       congested: ignore,
@@ -49,11 +49,11 @@ test("a stream ends when the credential of its request has expired, and another 
   streams.listen(lasting.call, undefined);
   streams.listen(expiring.call, undefined, 5_000);
   streams.sweep(5_999);
-  streams.say('{"n":1}');
+  streams.send('{"n":1}');
   assert.ok(expiring.state.text.includes('{"n":1}') && !expiring.state.isEnded);
   streams.sweep(6_000);
   assert.ok(expiring.state.isEnded);
-  streams.say('{"n":2}');
+  streams.send('{"n":2}');
   assert.ok(lasting.state.text.includes('{"n":2}') && !lasting.state.isEnded);
   assert.ok(!lasting.state.text.includes('{"n":1}'), "each message goes to one stream");
 });

@@ -23,7 +23,7 @@ export interface StreamSession {
   readonly nowMs: number;
   readonly primesStreams: boolean;
   /** Provides access to the other replicas, because the client may be connected to one of them. */
-  readonly peers: Pick<SessionPeers, "isShared" | "listening" | "notListening" | "pass">;
+  readonly peers: Pick<SessionPeers, "isShared" | "listening" | "notListening" | "deliver">;
   streamOpened(stream: EventStream): void;
   streamClosed(stream: EventStream): void;
   congested(isCongested: boolean): void;
@@ -61,12 +61,12 @@ export class SessionStreams implements StreamOwner {
   /**
    * Sends a message that is not part of a call, either directly or through the replica that the client is connected to.
    */
-  say(text: string): void {
+  send(text: string): void {
     if (this.general.isConnected || !this.#session.peers.isShared) {
       this.general.event(text);
       return;
     }
-    void this.#session.peers.pass(text).then((isDelivered) => {
+    void this.#session.peers.deliver(text).then((isDelivered) => {
       if (isDelivered) return;
       if (this.general.isConnected) this.general.event(text);
       else this.#undelivered.push(text);
@@ -74,8 +74,8 @@ export class SessionStreams implements StreamOwner {
   }
 
   /** Sends undelivered messages after the client connected to another replica. */
-  listensElsewhere(): void {
-    for (const text of this.#undelivered.take()) this.say(text);
+  sendUndelivered(): void {
+    for (const text of this.#undelivered.take()) this.send(text);
   }
 
   openOnly(sink: ResponseReceiver, endpoint: string, closed: () => void): BackendRun {
@@ -94,7 +94,7 @@ export class SessionStreams implements StreamOwner {
    * Resumes the stream of a response. The client receives the remaining events, an error if they are lost, or status
    * 405 if the stream is complete. Returns undefined if `after` does not identify a response stream.
    */
-  takeUp(sink: ResponseReceiver, after: EventPlace, lifeMs?: number): BackendRun | undefined {
+  resumeResponse(sink: ResponseReceiver, after: EventPlace, lifeMs?: number): BackendRun | undefined {
     if (after.isLast || this.#silent.includes(after.stream)) return refuseFinished(sink);
     const resumed = this.find(after.stream);
     if (resumed === undefined) return this.#lost(sink, after);

@@ -226,11 +226,11 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   notify(message: ClientNotification, wire: WireTap | undefined): void {
     this.#used();
     if (message.method === CANCELED) {
-      if (!this.#cancel(message)) this.peers.tell(message);
+      if (!this.#cancel(message)) this.peers.broadcast(message);
       return;
     }
     this.#notifyServers(message, wire);
-    if (this.peers.isShared) this.peers.tell(message);
+    if (this.peers.isShared) this.peers.broadcast(message);
   }
 
   respond(response: ClientResponse, wire: WireTap | undefined): void {
@@ -244,7 +244,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
    */
   listen(sink: ResponseReceiver, after: EventPlace | undefined, lifeMs?: number): BackendRun {
     this.#used();
-    const resumed = after && this.#streams.takeUp(sink, after, lifeMs);
+    const resumed = after && this.#streams.resumeResponse(sink, after, lifeMs);
     if (resumed) return resumed;
     this.#hadStream = true;
     this.#unpark();
@@ -285,7 +285,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     const before = this.#router.upstreams;
     const left = this.#router.change(change);
     if (this.upstreams.length === 0) this.retire();
-    else if (this.upstreams !== before) for (const kind of LISTS) this.#streams.say(listChanged(kind));
+    else if (this.upstreams !== before) for (const kind of LISTS) this.#streams.send(listChanged(kind));
     return left;
   }
 
@@ -322,7 +322,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   notified(upstream: Upstream, message: ServerMessage): void {
     if (this.#state === "ended") return;
     const text = this.#router?.notificationText(upstream, message);
-    if (text !== undefined) this.#streams.say(text);
+    if (text !== undefined) this.#streams.send(text);
   }
 
   /** Notifies the client to list again, because a server that was unavailable when the session opened is up. */
@@ -332,7 +332,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   asked(_upstream: Upstream, question: Question): void {
-    this.#questions.ask(question, { event: (text) => this.#streams.say(text) });
+    this.#questions.ask(question, { event: (text) => this.#streams.send(text) });
   }
 
   canDeliverQuestions(): boolean {
@@ -385,11 +385,11 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.general.event(text);
   }
 
-  listensElsewhere(): void {
-    this.#streams.listensElsewhere();
+  remoteStreamOpened(): void {
+    this.#streams.sendUndelivered();
   }
 
-  endedElsewhere(): void {
+  remoteEnd(): void {
     this.end("it was ended elsewhere", false);
   }
 
@@ -429,7 +429,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     // The client may have sent `notifications/initialized` to another replica.
     if (this.peers.isShared && call.request.method !== "ping") this.#initializeServers();
     this.#isParked = false;
-    if (this.#router) call.running = this.#router.run(this.peers.spread(call), access);
+    if (this.#router) call.running = this.#router.run(this.peers.replicateSetting(call), access);
     else
       call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
   }
@@ -472,7 +472,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
 
   /** Applies the log level and the subscriptions that the client set in another process. */
   async #restoreSettings(): Promise<void> {
-    const settings = await this.peers.before();
+    const settings = await this.peers.storedSettings();
     if (settings.length === 0) return;
     await new Promise<void>((resolve) => {
       const timer = this.#host.records.replication.clock.after(RESTORE_MS, resolve);

@@ -387,15 +387,15 @@ export function checkedCall(call: Call, guards: Guards): Call {
   const { guard, watch } = guards;
   if (guard === undefined && watch === undefined) return call;
   const { method } = call.request;
-  const tell = call.watched;
+  const reportFinding = call.watched;
   return {
     ...mapResult(call, (message) => message),
     notified(message) {
-      const passed = checkedNow(message, guards, tell);
+      const passed = checkedNow(message, guards, reportFinding);
       if (passed) call.notified(passed);
     },
     asked(question) {
-      const passed = checkedQuestion(question, guards, tell);
+      const passed = checkedQuestion(question, guards, reportFinding);
       if (passed) call.asked(passed);
     },
     answered: (message) =>
@@ -406,7 +406,7 @@ export function checkedCall(call: Call, guards: Guards): Call {
             guard === undefined
               ? message
               : ((yield* guardedMessage(message, guard, method)) ?? refusedAnswer(guard.refusal));
-          if (watch && tell) report(yield* watchedMessage(passed, watch), tell);
+          if (watch && reportFinding) report(yield* watchedMessage(passed, watch), reportFinding);
           return passed;
         },
         (passed) => call.answered(passed),
@@ -419,18 +419,22 @@ export function checkedCall(call: Call, guards: Guards): Call {
 export function checkedNow(
   message: ServerMessage,
   { guard, watch }: Guards,
-  tell?: ShadowReporter,
+  reportFinding?: ShadowReporter,
 ): ServerMessage | undefined {
   const isLarge = message.text.length > SLICED_BYTES;
   if (guard !== undefined && isLarge) return undefined;
   const passed = guard === undefined ? message : finish(guardedMessage(message, guard, message.method ?? ""));
-  if (passed && watch && tell && !isLarge) report(finish(watchedMessage(passed, watch)), tell);
+  if (passed && watch && reportFinding && !isLarge) report(finish(watchedMessage(passed, watch)), reportFinding);
   return passed;
 }
 
 /** Sends an error to the server if its request is rejected. */
-export function checkedQuestion(question: Question, guards: Guards, tell?: ShadowReporter): Question | undefined {
-  const passed = checkedNow(question.message, guards, tell);
+export function checkedQuestion(
+  question: Question,
+  guards: Guards,
+  reportFinding?: ShadowReporter,
+): Question | undefined {
+  const passed = checkedNow(question.message, guards, reportFinding);
   if (passed === question.message) return question;
   if (passed === undefined) {
     question.answer(refusalMember(guards.guard));
@@ -450,9 +454,12 @@ function refusalMember(guard: ResultGuard | undefined): string {
   return `"error":${JSON.stringify({ code: INTERNAL_ERROR, message: guard?.refusal ?? "" })}`;
 }
 
-function report(findings: readonly { readonly rule: string; readonly action: string }[], tell: ShadowReporter): void {
+function report(
+  findings: readonly { readonly rule: string; readonly action: string }[],
+  reportFinding: ShadowReporter,
+): void {
   for (const { rule, action } of findings)
-    tell(`a result guard would ${action} what matches \`${rule}\``, `resultGuard: ${rule}`);
+    reportFinding(`a result guard would ${action} what matches \`${rule}\``, `resultGuard: ${rule}`);
 }
 
 export interface TimedCall {

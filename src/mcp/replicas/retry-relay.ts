@@ -23,14 +23,14 @@ export const UNKNOWN_STATE: Failure = {
   message: "Invalid params: unknown or expired requestState",
 };
 
-export interface TurnRelay {
-  /** Registers a suspended call. `takeUp` is called with a retry that arrived at another replica. */
-  wait(token: string, takeUp: (call: Call) => CallHandle): { close(): void };
+export interface RetryRelay {
+  /** Registers a suspended call. `resume` is called with a retry that arrived at another replica. */
+  wait(token: string, resume: (call: Call) => CallHandle): { close(): void };
   /** Forwards a retry whose call is not suspended in this process. */
-  takeUp(token: string, call: Call): CallHandle;
+  resume(token: string, call: Call): CallHandle;
 }
 
-export interface TurnRelayOptions {
+export interface RetryRelayOptions {
   readonly bus: ReplicaBus;
   readonly clock: Clock;
   requestTimeoutMs(): number;
@@ -42,31 +42,31 @@ interface Retry {
 }
 
 /** The channel name includes the owner and the target, so the token of another user matches no call. */
-export function turnRelays(env: TurnRelayOptions, backend: string) {
-  return (target: { readonly name: string }, owner: string): TurnRelay | undefined => {
+export function createRetryRelays(env: RetryRelayOptions, backend: string) {
+  return (target: { readonly name: string }, owner: string): RetryRelay | undefined => {
     if (!env.bus.isThere) return undefined;
     const callChannel = (token: string): string =>
       `turn/${createHash("sha256")
         .update(JSON.stringify([backend, target.name, owner, token]))
         .digest("hex")}`;
     return {
-      wait: (token, takeUp) => new WaitingTurn(env.bus, callChannel(token), takeUp),
-      takeUp: (token, call) => new RelayedTurn(env, callChannel(token), call),
+      wait: (token, resume) => new SuspendedCallListener(env.bus, callChannel(token), resume),
+      resume: (token, call) => new RelayedRetry(env, callChannel(token), call),
     };
   };
 }
 
 /** Represents a suspended call in this process that other replicas may retry. */
-class WaitingTurn {
+class SuspendedCallListener {
   readonly #bus: ReplicaBus;
   readonly #channel: BusChannel | undefined;
-  readonly #takeUp: (call: Call) => CallHandle;
+  readonly #resume: (call: Call) => CallHandle;
   #running: CallHandle | undefined = undefined;
   #isTaken = false;
 
-  constructor(bus: ReplicaBus, channel: string, takeUp: (call: Call) => CallHandle) {
+  constructor(bus: ReplicaBus, channel: string, resume: (call: Call) => CallHandle) {
     this.#bus = bus;
-    this.#takeUp = takeUp;
+    this.#resume = resume;
     this.#channel = bus.listen(channel, (message) => this.#received(message));
   }
 
@@ -87,7 +87,7 @@ class WaitingTurn {
       const isTooLarge = (message.text?.length ?? 0) > MAX_RELAYED_CHARS;
       void this.#bus.send(reply, isTooLarge ? failed(serverFailure("the response is too large")) : message);
     };
-    this.#running = this.#takeUp({
+    this.#running = this.#resume({
       request,
       notified: (message) => {
         if (message.text.length <= MAX_RELAYED_CHARS)
@@ -101,8 +101,8 @@ class WaitingTurn {
 }
 
 /** Represents a client's retry in this process for a call that another replica has. */
-class RelayedTurn implements CallHandle {
-  readonly #env: TurnRelayOptions;
+class RelayedRetry implements CallHandle {
+  readonly #env: RetryRelayOptions;
   readonly #channel: string;
   readonly #call: Call;
   readonly #replies: BusChannel | undefined;
@@ -110,7 +110,7 @@ class RelayedTurn implements CallHandle {
   #failedProbes = 0;
   #isOver = false;
 
-  constructor(env: TurnRelayOptions, channel: string, call: Call) {
+  constructor(env: RetryRelayOptions, channel: string, call: Call) {
     this.#env = env;
     this.#channel = channel;
     this.#call = call;
