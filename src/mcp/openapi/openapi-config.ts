@@ -1,4 +1,6 @@
-/** Defines the configuration of a target that is an HTTP API with an OpenAPI description. */
+/**
+ * Defines the configuration of a target that is an HTTP API with an OpenAPI description.
+ */
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import { exactlyOneOf, filePath, headerName, headerValue, httpUrl, secret } from "../../core/schema.ts";

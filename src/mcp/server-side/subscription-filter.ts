@@ -1,4 +1,6 @@
-/** Parses, restricts, and matches the subscription filters of 2026-07-28 (`subscriptions/listen`). */
+/**
+ * Parses, restricts, and matches the subscription filters of 2026-07-28 (`subscriptions/listen`).
+ */
 
 import { find } from "../../json/json-text.ts";
 import { type ClientRequest, editedRequest } from "../protocol/json-rpc.ts";
