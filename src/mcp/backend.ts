@@ -318,7 +318,6 @@ export function unwrappedAction(action: ClientAction): ClientAction {
   }
 }
 
-/** Allows for clock skew after the expiry of a token. */
 const TOLERANCE_MS = 60_000;
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
@@ -389,7 +388,6 @@ function empty(call: ResponseReceiver, status: number): BackendRun {
   return NO_RUN;
 }
 
-/** Returns the remaining lifetime of the request's token, or undefined without a token. */
 function tokenLifeMs({ facts, startedAt }: Exchange): number | undefined {
   const exp = facts.jwt?.exp;
   return typeof exp === "number" ? exp * 1000 + TOLERANCE_MS - startedAt : undefined;
@@ -412,7 +410,6 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
   503: "overloaded",
 };
 
-/** Converts a `RequestRejection` into a reply and rethrows other errors. */
 export function asReply(exchange: Exchange, error: unknown, relay: LoginRelay | undefined): Reply {
   if (!(error instanceof RequestRejection)) throw error;
   const challenge = error.reply.headers.get("www-authenticate");

@@ -41,7 +41,6 @@ export class Hub {
   readonly #task: Task;
   readonly #services: BackendServices;
   readonly #drain: UpstreamDrain;
-  /** Contains targets of earlier configurations that are still in use. */
   #removedTargets: Target[] = [];
   readonly #ids = createIdSource();
   readonly #routers: RouterFactory;
@@ -138,7 +137,6 @@ export class Hub {
     if (this.#drain.isEmpty) this.#closeRemovedTargets();
   }
 
-  /** Applies a configuration that is now in effect and starts spare processes. */
   serve(config: McpConfig, compiled: CompiledTargets, tls: TlsOptions | undefined): void {
     this.configure(config, compiled, tls);
     for (const target of this.targets) target.warmUp();
@@ -174,7 +172,7 @@ export class Hub {
     return this.#state.wantsHeaders;
   }
 
-  /** Opens a session for a client's `initialize`. Throws `overloaded`. */
+  /** Throws `overloaded`. */
   initialize(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     const params = find(request.text, 0, "params");
     const session = this.sessions.create(this.clientOf(exchange), params ? slice(request.text, params) : "{}");
@@ -182,7 +180,7 @@ export class Hub {
     return session.open(router, request, sink, report, exchange.isWatched ? sink : undefined);
   }
 
-  /** Opens the event stream of the HTTP+SSE transport. Throws `overloaded`. */
+  /** Throws `overloaded`. */
   openStream(exchange: Exchange, sink: ResponseReceiver): BackendRun {
     const session = this.sessions.create(this.clientOf(exchange));
     return session.openStream(sink, streamEndpoint(exchange.request, session));
@@ -209,7 +207,7 @@ export class Hub {
     );
   }
 
-  /** Serves a legacy request without a session. Throws `overloaded`. */
+  /** Throws `overloaded`. */
   serveStateless(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     const sent = asModernRequest(request);
     return runSessionless(

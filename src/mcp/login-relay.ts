@@ -26,7 +26,6 @@ import { confinedFetch, discoverLogin, type LoginDocuments } from "./logins/oaut
 import type { McpConfig } from "./server-side/target-config.ts";
 
 const DOCUMENTS_MS = 600_000;
-/** Limits how long a failed discovery is cached. */
 const FAILURE_MS = 10_000;
 const TOKEN_MS = 15_000;
 const MAX_RELAYED_FORM_BYTES = 64 * 1024;

@@ -366,7 +366,6 @@ export class SlowTargets {
     };
   }
 
-  /** Stops waiting for targets that were removed from the session. */
   forget(upstreams: readonly Upstream[]): void {
     for (const upstream of upstreams) if (this.#missing.delete(upstream)) this.#settled(upstream);
   }

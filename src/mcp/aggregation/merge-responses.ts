@@ -115,7 +115,6 @@ export function errorToFailure(message: ServerMessage): Failure {
 }
 
 export const GATEWAY_INFO = { name: "gateway", title: "MCP gateway", version: "1.0.0" };
-/** Lists failed targets in the `_meta` of a merged result. */
 export const FAILED_TARGETS = "gateway.internal/failedTargets";
 
 type JsonObject = Readonly<Record<string, unknown>>;

@@ -14,7 +14,6 @@ import { NAMED_BY, REFERENCES } from "../protocol/message-rules.ts";
 export interface Names {
   readonly targets: readonly string[];
   readonly isPrefixed: boolean;
-  /** Returns the name that clients use for the target's `name`. */
   outward(kind: NamedKind, target: string, name: string): string;
   /** Splits a client's name into the target and the name at that target. Returns undefined if no target matches. */
   inward(kind: NamedKind, name: string): { readonly target: string; readonly name: string } | undefined;
@@ -57,7 +56,6 @@ export function renamedRequest(request: ClientRequest, name: string): ClientRequ
   return editedRequest(request, [{ ...span, text: JSON.stringify(name) }], { ...params, ...renamed });
 }
 
-/** Returns the JSON of one list item with the name that clients use. */
 export function renamedItem(text: string, item: Span, method: string, names: Names, target: string): string {
   const list = LISTS[method];
   const span = list && member(text, item.start, list.key);
@@ -130,7 +128,6 @@ function parsedValue(json: string): unknown {
   }
 }
 
-/** Finds the URI of a resource, a resource link, or an embedded resource. */
 function* uriIn(text: string, content: Span, mayEmbed: boolean): Steps<Span[]> {
   yield;
   const resource = mayEmbed ? yield* memberOf(text, content, "resource") : undefined;

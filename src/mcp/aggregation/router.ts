@@ -32,7 +32,6 @@ export type RouterOutcome =
       readonly ok: false;
       readonly reason: string;
       readonly failure: Failure;
-      /** Returns the JSON-RPC error for a request with this id. */
       text(id: string): string;
       refuse(sink: ResponseReceiver, id: string): void;
     };
@@ -40,7 +39,6 @@ export type RouterOutcome =
 export interface Router {
   readonly upstreams: readonly Upstream[];
   readonly names: Names;
-  /** `wire` traces the handshake, as in `Upstream.open`. */
   open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void;
   run(call: Call, access: McpAccess | undefined): CallHandle;
   notify(message: ClientNotification, wire?: WireTap): void;

@@ -167,7 +167,6 @@ export class SearchRouter implements Router {
   }
 }
 
-/** Adds the tools of one page and returns the cursor of the next page. */
 function* readTools(text: string, tools: SearchedTool[], failed: Record<string, string>): Steps<string | undefined> {
   const list = yield* findInSteps(text, 0, "result", "tools");
   for (const item of list ? yield* elementsInSteps(text, list.start) : []) {
@@ -328,7 +327,6 @@ export function* searchTools<Tool extends SearchedTool>(tools: readonly Tool[], 
     .map(({ tool }) => tool);
 }
 
-/** Returns the first sentence of a description, truncated to `maxChars`. */
 export function firstSentence(description: unknown, maxChars: number): string {
   if (typeof description !== "string") return "";
   const line = description.slice(0, MAX_READ_CHARS).replace(/\s+/g, " ").trim();

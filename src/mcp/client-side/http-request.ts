@@ -67,7 +67,6 @@ export type ClientAction =
   | { readonly kind: "modern"; readonly request: ClientRequest }
   /** The client sent a legacy request without a session (`statefulMode: stateless`). */
   | { readonly kind: "stateless"; readonly request: ClientRequest }
-  /** The message is accepted and dropped. */
   | { readonly kind: "ignored" };
 
 export type Note = ClientNotification | ClientResponse;

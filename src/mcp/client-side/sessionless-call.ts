@@ -276,7 +276,6 @@ export function statelessCall(call: Call, sent: ClientRequest): Call {
   return { ...answered, request: sent, routed: (target) => call.routed?.(target) };
 }
 
-/** Converts a response to `server/discover` into a response to `initialize`. */
 function asInitialized(answer: ServerMessage, { params }: ClientRequest): ServerMessage {
   const { result } = JSON.parse(answer.text) as { result: Readonly<Record<string, unknown>> };
   const { capabilities, instructions, _meta: meta } = result;

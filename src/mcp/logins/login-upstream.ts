@@ -42,7 +42,6 @@ export interface LoginUpstreamOptions {
   readonly login: ServerLogin;
   readonly principal: string;
   readonly protocol: McpProtocol;
-  /** The client requested this version in `initialize`. */
   readonly version: string;
 }
 
@@ -199,7 +198,6 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     return this.#ready(token, wire);
   }
 
-  /** Builds the server description for a user without a connected account. */
   #offered(): OpenOutcome {
     this.#wasOffered = true;
     this.#about = {

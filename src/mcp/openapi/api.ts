@@ -19,7 +19,6 @@ import type { ApiRequest } from "./request.ts";
 
 const MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024;
 const FETCH_MS = 20_000;
-/** Limits how long the conversion of a description blocks the event loop. */
 const SLICE_MS = 8;
 
 export interface ApiOptions {

@@ -173,10 +173,8 @@ export class OpenApiChannel implements Channel {
   }
 }
 
-/** Limits the error body that the model receives. */
 const MAX_ERROR_CHARS = 10_000;
 
-/** Converts an API response into the JSON of a `tools/call` result. */
 export function toolResult(status: number, headers: HeaderList, body: Buffer): string {
   const type = (headers.get("content-type") ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
   if (status >= 300) return errorResult(status, headers, body);

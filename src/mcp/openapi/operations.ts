@@ -32,7 +32,6 @@ export interface Operation {
   readonly path: string;
   readonly parameters: readonly Parameter[];
   readonly body: { readonly kind: BodyKind; readonly type: string; readonly isRequired: boolean } | undefined;
-  /** Contains the tool definition for `tools/list` as JSON. */
   readonly text: string;
 }
 

@@ -51,10 +51,7 @@ export interface Call {
   readonly request: ClientRequest;
   /** Contains all headers of the client's HTTP request. A target forwards only the configured ones. */
   readonly headers?: HeaderList | undefined;
-  /**
-   * Provides the attributes of the client's request to CEL expressions. Calls that the gateway makes for itself have
-   * none.
-   */
+  /** Calls that the gateway makes for itself have no caller. */
   readonly caller?: Attributes | undefined;
   readonly watched?: ShadowReporter | undefined;
   readonly wire?: WireTap | undefined;

@@ -26,7 +26,6 @@ export const UNKNOWN_STATE: Failure = {
 export interface RetryRelay {
   /** Registers a suspended call. `resume` is called with a retry that arrived at another replica. */
   wait(token: string, resume: (call: Call) => CallHandle): { close(): void };
-  /** Forwards a retry whose call is not suspended in this process. */
   resume(token: string, call: Call): CallHandle;
 }
 
@@ -56,7 +55,6 @@ export function createRetryRelays(env: RetryRelayOptions, backend: string) {
   };
 }
 
-/** Represents a suspended call in this process that other replicas may retry. */
 class SuspendedCallListener {
   readonly #bus: ReplicaBus;
   readonly #channel: BusChannel | undefined;
@@ -100,7 +98,6 @@ class SuspendedCallListener {
   }
 }
 
-/** Represents a client's retry in this process for a call that another replica has. */
 class RelayedRetry implements CallHandle {
   readonly #env: RetryRelayOptions;
   readonly #channel: string;

@@ -21,7 +21,6 @@ export interface SessionReplication {
   expiresAtMs(): number;
 }
 
-/** Receives events that occurred at other replicas. */
 export interface PeerSession {
   remoteNotification(message: ClientNotification): void;
   /** Resolves when the setting is applied to the servers of this replica. */

@@ -18,7 +18,6 @@ const REFRESHED_AFTER_MS = 3_600_000;
 /** Other calls of the client may change the record at the same time, so writes are retried. */
 const TRIES = 20;
 
-/** Describes the call that created a task, for authorization rules. */
 export interface TaskOrigin {
   readonly tool: string;
   /** The value is undefined if no rule applies or if the arguments are too long. */
@@ -113,7 +112,6 @@ function fitting(origin: TaskOrigin): TaskOrigin {
   return args !== undefined && JSON.stringify(args).length <= MAX_ARGUMENT_CHARS ? origin : { tool };
 }
 
-/** Keeps the newest tasks that fit. */
 function bounded(tasks: readonly KeptTask[]): readonly KeptTask[] {
   let chars = 0;
   let from = tasks.length;

@@ -62,7 +62,6 @@ export class LegacyClientBridge {
     this.#server = server;
   }
 
-  /** Returns the `_meta` members that every request carries. */
   envelope(): string {
     const { clientInfo, capabilities } = this.#initialize;
     const level = this.#logLevel === undefined ? "" : `,${JSON.stringify(LOG_LEVEL)}:${JSON.stringify(this.#logLevel)}`;
@@ -70,7 +69,6 @@ export class LegacyClientBridge {
     return `${info}${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_MODERN}",${JSON.stringify(CLIENT_CAPABILITIES)}:${JSON.stringify(capabilities ?? {})}${level}`;
   }
 
-  /** Translates a response to `server/discover` into a response to `initialize`. */
   opened(discovered: ServerMessage, about: ServerAbout): { answer: ServerMessage; about: ServerAbout } {
     const asked = String(this.#initialize.protocolVersion);
     const result = JSON.parse(discovered.text) as { result: { _meta?: Record<string, unknown> } };

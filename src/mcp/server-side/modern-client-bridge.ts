@@ -65,7 +65,6 @@ interface Subscriber {
 export class ModernClientBridge {
   readonly #server: LegacyServer;
   readonly #listeners = new Set<Subscriber>();
-  /** Counts the subscriptions per resource. */
   readonly #uris = new Map<string, number>();
   readonly #suspended = new Map<string, Suspended>();
   #about: ServerAbout;

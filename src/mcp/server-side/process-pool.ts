@@ -42,7 +42,6 @@ export class ProcessLimiter {
   readonly #clock: Clock;
   readonly #makeRoom: EvictIdle;
   readonly #waiting: Waiting[] = [];
-  /** Counts the running and queued processes per client. */
   readonly #counts = new Map<string, number>();
   #running = 0;
   #starting = 0;

@@ -133,7 +133,6 @@ export class ServerConnection {
     return this.#loss?.reason;
   }
 
-  /** Includes a channel whose handshake is not complete. */
   get isConnected(): boolean {
     return this.#channel !== undefined;
   }
@@ -337,7 +336,6 @@ export class ServerConnection {
     if (this.#state === "up") this.#send({ text, method, wire });
   }
 
-  /** Times out overdue calls. The owner calls this periodically. */
   sweep(nowMs: number): void {
     const timeoutMs = this.#options.requestTimeoutMs();
     for (const pending of [...this.#calls.all(), ...this.#waiting]) {

@@ -79,7 +79,6 @@ export function isEmpty(filter: SubscriptionFilter): boolean {
   return Object.keys(filter).length === 0;
 }
 
-/** `uri` is the URI of the updated resource. */
 export function matchesFilter(
   filter: SubscriptionFilter,
   method: string | undefined,
@@ -90,7 +89,6 @@ export function matchesFilter(
   return LIST_CHANGES.some((one) => one.method === method && filter[one.key] === true);
 }
 
-/** Builds the first message on a subscription stream. */
 export function acknowledgement(filter: SubscriptionFilter): string {
   return `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":${JSON.stringify(filter)}}}`;
 }

@@ -79,7 +79,6 @@ export class Target implements RoutedTarget {
     return this.config.name;
   }
 
-  /** Identifies the server in traces as `stdio:<name>` or `host:port`. */
   get address(): string {
     if (this.config.openapi) return this.#openApi(this.config.openapi).address;
     return this.config.stdio ? `stdio:${this.name}` : this.#remote().address;

@@ -14,7 +14,6 @@ import { isModernVersion } from "../protocol/protocol-version.ts";
 import type { ConnectionLoss } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 
-/** Contains the server's response to `initialize` or `server/discover`. */
 export interface ServerAbout {
   readonly protocolVersion: string;
   readonly capabilities: Readonly<Record<string, unknown>>;

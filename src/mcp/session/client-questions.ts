@@ -120,7 +120,6 @@ export class ForwardedAnswers {
     this.#store = storeNamespace(env.store, "mcp-answers");
   }
 
-  /** Stores the client's response to a question from another process. */
   forward(record: Recorded | undefined, { id, text }: Answer): void {
     if (record === undefined || !this.#isShared || !QUESTION_ID.test(id)) return;
     if (text.length > MAX_CARRIED_CHARS || this.#writes >= MAX_WRITES) {

@@ -74,7 +74,6 @@ const WHOLE_NUMBER = /^-?\d{1,15}$/;
 /** Longer request ids are omitted from event ids. */
 const MAX_ID_CHARS = 100;
 
-/** Identifies the last event that a client received on a stream. */
 export interface EventPlace {
   readonly stream: number;
   readonly number: number;

@@ -55,7 +55,6 @@ export class EventStream implements BackendRun, Heartbeat {
   /** Indicates that an event was sent or logged, so that a client may resume the stream. */
   #isResumable = false;
   #lastEvent: number;
-  /** Contains the number of the last event that was sent or queued. */
   #lastSent: number;
   #queue: Buffer[] | undefined = undefined;
   #queuedBytes = 0;

@@ -132,7 +132,6 @@ export class SessionRecords {
 
 /** Larger parameters are kept in the store, because the id is sent with every request. */
 const MAX_INSIDE_BYTES = 600;
-/** Limits the decompressed parameters of an id. */
 const MAX_PARAMS_BYTES = 256 * 1024;
 const ID = /^([0-9a-f]{32})\.([A-Za-z0-9_-]{7,1200})\.([A-Za-z0-9_-]{22})$/;
 const TIME_BYTES = 4;

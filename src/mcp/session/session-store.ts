@@ -281,7 +281,6 @@ export class SessionStore implements SessionHost {
     this.#retireGroups();
   }
 
-  /** Counts the sessions, groups, and shared servers that are in use. */
   get busy(): number {
     let busy = 0;
     for (const holder of this.#holders.keys()) if (!holder.isIdle) busy += 1;
@@ -302,7 +301,7 @@ export class SessionStore implements SessionHost {
     this.#heartbeats.each((one) => one.drain?.());
   }
 
-  /** Ends all sessions. Resolves when their servers have stopped. */
+  /** Resolves when all servers have stopped. */
   async close(): Promise<void> {
     for (const holder of [...this.#holders.keys()]) holder.end("the gateway closed it", false);
     this.#heartbeatTimer?.cancel();
@@ -391,7 +390,6 @@ export class SessionStore implements SessionHost {
     this.#sweeper = undefined;
   }
 
-  /** Makes `close` wait for the promise. */
   waitFor(done: Promise<unknown>): void {
     const closing: Promise<unknown> = done.finally(() => this.#closing.delete(closing));
     this.#closing.add(closing);

@@ -183,7 +183,6 @@ export class SessionStreams implements StreamOwner {
   }
 }
 
-/** Queues messages while the client is connected to no replica. */
 class UndeliveredMessages {
   readonly #account: MemoryAccount;
   #texts: string[] = [];

@@ -76,7 +76,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   readonly client: string;
   readonly record: SessionRecord | undefined;
   readonly peers: SessionPeers;
-  /** The session was last refreshed in the store at this time. */
   recordedMs: number;
   /** The version is empty until the servers have responded. */
   version = "";
@@ -213,7 +212,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.#start(new SessionCall(request, this, this.general, ENDLESS, context), context.access);
   }
 
-  /** Runs the requests of one POST and sends all responses on one new stream. */
   request(requests: readonly ClientRequest[], sink: ResponseReceiver, context: CallContext): BackendRun {
     this.#used();
     const stream = this.createStream(context.primeAfterMs, requests.length === 1 ? requests[0]?.id : undefined);

@@ -113,7 +113,6 @@ const MARKERS: readonly { readonly says: string; readonly pattern: RegExp }[] = 
   { says: "has a long run of encoded text", pattern: /[A-Za-z0-9+/]{200,}={0,2}/ },
 ];
 
-/** Describes suspicious content in the strings of a tool definition. */
 export function injectionMarkers(definition: unknown): string[] {
   const found = new Set<string>();
   let chars = 0;

@@ -32,9 +32,7 @@ export const lockSchema = z.strictObject({
   targets: z.record(z.string(), z.record(z.string(), z.record(z.string(), z.unknown()))),
 });
 
-/** Contains the accepted definitions of one target by the server's tool names. */
 export interface ToolLock {
-  /** The fingerprint changes when any definition changes. */
   readonly fingerprint: string;
   /** Files of version 1 do not pin instructions. */
   readonly pinsInstructions: boolean;
@@ -156,7 +154,6 @@ function compared(a: readonly string[], b: readonly string[]): string[] {
  */
 export const MAX_LOCK_BYTES = 16 * 1024 * 1024;
 
-/** Maps target names to the accepted definitions by tool name. */
 export type LockedTools = ReadonlyMap<string, ReadonlyMap<string, ToolDefinition>>;
 
 export interface ToolChange {
@@ -166,7 +163,6 @@ export interface ToolChange {
   readonly state: "new" | "changed" | "gone";
   readonly before?: ToolDefinition;
   readonly now?: ToolDefinition;
-  /** Contains removed and added lines, truncated if there are many. */
   readonly difference: readonly string[];
   readonly suspicious: readonly string[];
   /**

@@ -42,12 +42,10 @@ export interface WatchFinding {
 }
 
 export interface ToolSettings {
-  /** The fingerprint changes when any tool setting changes. */
   readonly fingerprint: string;
   readonly lock: ToolLock | undefined;
   readonly guard: ResultGuard | undefined;
   readonly watch: ResultWatch | undefined;
-  /** Returns the tool that clients call by this name. */
   called(shown: string): OfferedTool | undefined;
   /** Returns the JSON of the tool that clients receive, or undefined if the tool is hidden. */
   listed(text: string, item: Span, name: string): string | undefined;
@@ -229,7 +227,6 @@ function spellingProblem(keys: readonly string[], args: readonly CompiledArgumen
   return undefined;
 }
 
-/** Builds the input schema that clients receive. */
 export function shownSchema(text: string, schema: Span, args: readonly CompiledArgument[]): string {
   const properties = member(text, schema.start, "properties");
   const changes = new Map<string, string | undefined>();

@@ -197,7 +197,6 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     this.#changes += 1;
   }
 
-  /** Applies the lock file and then the guards to the server's description. */
   #shownOutcome(outcome: OpenOutcome): OpenOutcome {
     const { guard } = this.#env.settings;
     if (outcome.answer === undefined) return outcome;
@@ -266,7 +265,6 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     return yield* buildListResult(message, "tools", kept);
   }
 
-  /** Calls `take` for each tool of a page that matches the lock file. */
   *#eachPassing(text: string, list: Span, take: (name: string, item: Span) => void): Steps<void> {
     for (const item of yield* elementsInSteps(text, list.start)) {
       const name = yield* memberOf(text, item, "name");

@@ -381,7 +381,6 @@ function protocolHeaders(
 const MAX_ERROR_BODY_CHARS = 64 * 1024;
 const SHOWN_CHARS = 200;
 
-/** Parses messages in order of arrival and large messages in slices. */
 function readText(
   exchange: HttpExchange,
   text: string,

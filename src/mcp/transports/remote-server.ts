@@ -40,7 +40,6 @@ export interface RemoteServer {
   readonly url: URL;
   /** Has the form `host:port`. */
   readonly address: string;
-  /** Redacts the configured secrets from text that the server sent. */
   shown(text: string): string;
   /** Returns undefined unless the response requires a login. */
   requiredLogin(status: number, headers: HeaderList): LoginRequired | undefined;
@@ -55,7 +54,6 @@ export interface RemoteRequest {
   /** Contains alternating names and values, which override configured headers. */
   readonly headers: readonly string[];
   readonly body?: string;
-  /** Permits sending the request a second time. */
   readonly mayRepeat?: boolean;
   readonly wire?: WireTap | undefined;
 }
@@ -126,7 +124,6 @@ function requiredLogin(status: number, headers: HeaderList, isRelayed: boolean):
   return challenge === undefined ? LOGIN_REQUIRED : { status, challenge };
 }
 
-/** Records the response head, or the missing response, in the trace. */
 function tapped(handler: RemoteHandler, wire: WireTap, address: string): RemoteHandler {
   let hasHead = false;
   return {
@@ -161,7 +158,6 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
   readonly #handler: RemoteHandler;
   readonly #maxBytes: number;
   readonly #messages: ServerMessages;
-  /** Reserves memory for the large message that is being received. */
   #room: MessageReservation | undefined = undefined;
   /** Reserves memory for the previous large message until it is parsed. */
   #parsing: MessageReservation | undefined = undefined;

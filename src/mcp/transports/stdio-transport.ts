@@ -632,7 +632,6 @@ const ALLOWED_PREFIXES = ["LC_", "XDG_", "NPM_CONFIG_", "UV_", "PIP_"];
 /** Matches registry credentials of package managers. The operator must pass them explicitly with `env`. */
 const CREDENTIAL = /AUTH|TOKEN|PASSWORD|PASSWD|SECRET|USERNAME$/;
 
-/** Matches inherited variables whose values are redacted from the child's output. */
 const LIKELY_SECRET = /KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH/;
 
 export function childSecrets(

@@ -15,7 +15,6 @@ export interface Outgoing {
   /** Contains alternating names and values of additional HTTP headers. */
   readonly headers?: readonly string[];
   readonly wire?: WireTap | undefined;
-  /** Indicates that no other request is in flight on this connection. */
   readonly isAlone?: boolean;
 }
 
