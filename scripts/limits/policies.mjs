@@ -15,7 +15,7 @@ export const POLICY_LIMITS = {
     ["MAX_ENTRIES", "policies/rate-limit/schema.ts", "limits of one policy", "the configuration is rejected"],
     ["MAX_LIMIT", "policies/rate-limit/schema.ts", "the budget of a limit", "the configuration is rejected"],
     [
-      "MAX_REMEMBERED_KEYS",
+      "MAX_CACHED_KEYS",
       "identity/passwords/stored-keys.ts",
       "API keys of the store that a process remembers for 2 s",
       "the store is read again",
@@ -89,10 +89,15 @@ export const POLICY_LIMITS = {
       "consecutive timeouts",
       "the connection is replaced",
     ],
-    ["MAX_SHOWN", "policies/rate-limit/local-limit.ts", "buckets in a dump", "the rest is counted"],
+    ["MAX_BUCKETS_SHOWN", "policies/rate-limit/local-limit.ts", "buckets in a dump", "the rest is counted"],
     ["MAX_OUTPUT_TOKENS", "llm/usage/max-output-tokens.ts", "output that a request may reserve", "the limit counts"],
     ["MAX_NUMBER_BYTES", "llm/usage/max-output-tokens.ts", "a number of tokens in a request", "it is ignored"],
-    ["MAX_FOUND", "policies/rate-limit/local-limit.ts", "buckets that a search by key shows", "the emptiest are shown"],
+    [
+      "MAX_BUCKETS_FOUND",
+      "policies/rate-limit/local-limit.ts",
+      "buckets that a search by key shows",
+      "the emptiest are shown",
+    ],
   ],
   Identity: [
     ["MAX_TOKEN_BYTES", "identity/tokens/token.ts", "a token", "401 `invalid_token`"],
@@ -122,7 +127,7 @@ export const POLICY_LIMITS = {
     ],
     ["MAX_BYTES", "identity/providers/discovery.ts", "a provider's metadata", "it is rejected"],
     ["LOGIN_MS", "identity/login/browser-login.ts", "time for a sign-in with the browser", "it must be begun again"],
-    ["MAX_ANSWER_BYTES", "identity/login/browser-login.ts", "a token response at its end", "the sign-in fails"],
+    ["MAX_RESPONSE_BYTES", "identity/login/browser-login.ts", "a token response at its end", "the sign-in fails"],
     ["MAX_RETURN_CHARS", "identity/login/browser-login.ts", "the address to come back to", "the sign-in ends at `/`"],
     ["MAX_SESSION_MS", "policies/oidc/policy.ts", "`oidc.sessionTimeout`", "the configuration is rejected"],
     [
@@ -152,7 +157,7 @@ export const POLICY_LIMITS = {
     ],
     ["MAX_KEPT_DOCUMENTS", "identity/login/client-metadata.ts", "such documents that are kept", "they are read again"],
     ["MAX_LOGIN_BODY_BYTES", "identity/login/login-endpoints.ts", "a registration or token request", "413"],
-    ["MAX_ANSWER_BYTES", "identity/login/login-endpoints.ts", "the provider's response to it", "502"],
+    ["MAX_RESPONSE_BYTES", "identity/login/login-endpoints.ts", "the provider's response to it", "502"],
     ["MAX_DEPTH", "identity/login/login-endpoints.ts", "nesting of a registration", "400 `invalid_client_metadata`"],
     [
       "MAX_REDIRECT_URIS",
@@ -161,7 +166,7 @@ export const POLICY_LIMITS = {
       "400 `invalid_redirect_uri`",
     ],
     [
-      "MAX_REMEMBERED",
+      "MAX_CACHED_PASSWORDS",
       "identity/passwords/htpasswd.ts",
       "passwords that are remembered (as digests)",
       "the least recently used is computed again",

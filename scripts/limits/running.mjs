@@ -71,6 +71,7 @@ export const RUNNING_LIMITS = {
       "name of a header, parameter or member that is judged by its words",
       "its value is hidden",
     ],
+    ["MAX_RECORDED", "observe/trace/request-spans.ts", "phases and attempts with a span", "attempts are only counted"],
     ["MAX_EVENTS", "observe/trace/kept-traces.ts", "events of a kept trace", "expressions are left out"],
     ["MAX_CAPTURED_BYTES", "pipeline/records/body-capture.ts", "a body in a trace", "cut"],
     [
@@ -226,6 +227,12 @@ export const RUNNING_LIMITS = {
     ["MAX_BODY_BYTES", "admin/server/server.ts", "a request body", "413"],
     ["MAX_BUFFERED_BYTES", "admin/server/event-stream.ts", "events that wait for their reader", "the stream is ended"],
     ["MAX_FOLLOWERS", "admin/endpoints/requests.ts", "open pages that follow requests", "429"],
+    [
+      "MAX_SHOWN_REJECTIONS",
+      "admin/endpoints/mcp.ts",
+      "rejected tools in a response of `/debug/mcp/lock`",
+      "the rest is counted",
+    ],
     ["MAX_REQUESTS", "admin/endpoints/tasks.ts", "requests in a response", "the oldest are listed, all are counted"],
     ["MAX_IDS", "admin/ui/matching.ts", "requests that one filter call looks at", "400"],
     ["MAX_BUFFERED_BYTES", "admin/ui/call.ts", "a response that the page reads slowly", "the backend waits"],

@@ -24,7 +24,7 @@ import {
   loggingEndpoint,
   memoryEndpoint,
   quitEndpoint,
-  type UpgradeAnswer,
+  type UpgradeResult,
   upgradeEndpoint,
 } from "./endpoints/process.ts";
 import { type HeapSampling, profileEndpoints } from "./endpoints/profile.ts";
@@ -68,7 +68,7 @@ export interface AdminParts {
   whatIf(question: WhatIf): Promise<DryReport>;
   active(): { connections: number; requests: number };
   shutDown(): void;
-  upgrade(): Promise<UpgradeAnswer>;
+  upgrade(): Promise<UpgradeResult>;
 }
 
 export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
@@ -92,7 +92,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
       limits: () => limits.views().map(({ owner, bucketsInUse }) => ({ owner, bucketsInUse })),
       connections: parts.active,
       tasks: () => countTasks(tasks.report()),
-      pools: () => poolsOf(parts.topology()),
+      pools: () => describePools(parts.topology()),
     }),
     mcpToolsEndpoint(parts.topology),
     mcpLockEndpoint(parts),
@@ -110,7 +110,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
   return [...endpoints, indexEndpoint(parts.version, endpoints)];
 }
 
-function poolsOf({ listeners }: Topology) {
+function describePools({ listeners }: Topology) {
   return listeners
     .flatMap(({ routes }) => routes.flatMap(({ backends }) => backends))
     .map(({ backend }) => ({ backend: backend.facts.name, connections: backend.describe().connections ?? null }));

@@ -17,7 +17,7 @@ import type { Fetch } from "../http/fetch.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { createLoginLimit, type LoginLimit } from "../identity/login/login-endpoints.ts";
 import { type LoginEndpoint, loginEndpoints, resourceMetadataUrl } from "../identity/login/well-known.ts";
-import { parseForm, requireUnique, serialiseForm } from "../identity/providers/oauth-form.ts";
+import { parseForm, requireUnique, serializeForm } from "../identity/providers/oauth-form.ts";
 import { OAuthRequestError } from "../identity/providers/provider.ts";
 import { parseBoundedObject } from "../json/json.ts";
 import { RequestRejection } from "./client-side/http-request.ts";
@@ -213,8 +213,8 @@ function withResource(form: string, resource: string): string {
   const pairs = parseForm(form);
   const others = pairs.filter(({ name }) => name.toLowerCase() !== "resource");
   requireUnique(others);
-  if (others.length === pairs.length) return serialiseForm(others);
-  return serialiseForm([...others, ...parseForm(new URLSearchParams({ resource }).toString())]);
+  if (others.length === pairs.length) return serializeForm(others);
+  return serializeForm([...others, ...parseForm(new URLSearchParams({ resource }).toString())]);
 }
 
 function preflight(allowed: string): Reply {

@@ -40,13 +40,13 @@ const CONCURRENT = 1;
 
 export function createOtlpSenders(settings: OtlpSettings): OtlpSenders {
   return {
-    spans: senderOf(settings, "trace", "traces", ProtobufTraceSerializer, TraceExporterMetricsHelper),
-    logs: senderOf(settings, "logs", "logs", ProtobufLogsSerializer, LogsExporterMetricsHelper),
-    metrics: senderOf(settings, "metrics", "metrics", ProtobufMetricsSerializer, MetricsExporterMetricsHelper),
+    spans: createSender(settings, "trace", "traces", ProtobufTraceSerializer, TraceExporterMetricsHelper),
+    logs: createSender(settings, "logs", "logs", ProtobufLogsSerializer, LogsExporterMetricsHelper),
+    metrics: createSender(settings, "metrics", "metrics", ProtobufMetricsSerializer, MetricsExporterMetricsHelper),
   };
 }
 
-function senderOf<Payload, Response>(
+function createSender<Payload, Response>(
   settings: OtlpSettings,
   service: "trace" | "logs" | "metrics",
   path: string,

@@ -33,7 +33,7 @@ import type { Exchange } from "../core/exchange.ts";
 import type { LlmFacts, McpFacts } from "../core/facts.ts";
 import type { Outcome } from "../core/policy.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../observe/trace/redact.ts";
-import type { NotedAttempt, NotedPhase, RequestSpans } from "../observe/trace/request-spans.ts";
+import type { RecordedAttempt, RecordedPhase, RequestSpans } from "../observe/trace/request-spans.ts";
 import { type Attributes, hrTime, type ReadableSpan, type Resource, SCOPE, spanContext } from "./signals.ts";
 
 const KIND = { internal: 0, server: 1, client: 2 } as const;
@@ -71,7 +71,7 @@ export function requestSpanList(
     redaction.scrub(text, exchange.arrived.headers.pairs, exchange.credentials.secrets).slice(0, MESSAGE_CHARS);
   const finish = (part: SpanPart): ReadableSpan => asReadable(part, noted, resource, toEpoch, scrub);
   const request = requestPart(exchange, noted, outcome, endMs, redaction);
-  const call = callOf(exchange, outcome, noted.isDetailed ? {} : request.attributes);
+  const call = describeCall(exchange, outcome, noted.isDetailed ? {} : request.attributes);
   const spans = [finish(request)];
   if (!noted.isDetailed) return spans;
   for (const phase of noted.phases) {
@@ -116,7 +116,7 @@ function requestPart(
 function phasePart(
   { steps }: Exchange,
   noted: RequestSpans,
-  { phase, startMs, endMs, firstStep, endStep }: NotedPhase,
+  { phase, startMs, endMs, firstStep, endStep }: RecordedPhase,
   spanId: string,
   requestEndMs: number,
 ): SpanPart | undefined {
@@ -140,7 +140,7 @@ function phasePart(
 }
 
 /** Returns the attributes of a call to a model or MCP servers, or undefined for plain HTTP. */
-function callOf(
+function describeCall(
   exchange: Exchange,
   outcome: Outcome,
   attributes: Attributes,
@@ -150,7 +150,7 @@ function callOf(
   const reason = failure?.detail ?? failure?.message;
   if (llm !== undefined && exchange.facts.backend?.protocol === "llm") {
     const model = llm.requestModel ?? llm.responseModel;
-    const operation = operationOf(exchange.originalPath);
+    const operation = operationName(exchange.originalPath);
     addLlm(attributes, llm, exchange.originalPath);
     return {
       name: model === undefined ? operation : `${operation} ${model}`,
@@ -171,7 +171,7 @@ function callOf(
 
 function attemptPart(
   { request }: Exchange,
-  { spanId, target, startMs, endMs, status, error }: NotedAttempt,
+  { spanId, target, startMs, endMs, status, error }: RecordedAttempt,
   index: number,
   parentId: string,
   requestEndMs: number,
@@ -269,7 +269,7 @@ function targetAttributes(method: string, target: string): Attributes {
 }
 
 function addLlm(to: Attributes, llm: LlmFacts, path: string): void {
-  to[ATTR_GEN_AI_OPERATION_NAME] = operationOf(path);
+  to[ATTR_GEN_AI_OPERATION_NAME] = operationName(path);
   add(to, ATTR_GEN_AI_PROVIDER_NAME, llm.provider);
   add(to, ATTR_GEN_AI_REQUEST_MODEL, llm.requestModel);
   add(to, ATTR_GEN_AI_RESPONSE_MODEL, llm.responseModel);
@@ -280,7 +280,7 @@ function addLlm(to: Attributes, llm: LlmFacts, path: string): void {
   add(to, "gateway.llm.cost_usd", llm.cost);
 }
 
-function operationOf(path: string): string {
+function operationName(path: string): string {
   if (path.endsWith("/embeddings")) return "embeddings";
   return /:(?:stream)?[gG]enerateContent$/.test(path) ? "generate_content" : "chat";
 }

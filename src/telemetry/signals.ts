@@ -11,13 +11,13 @@ import type { LogFields } from "../observe/log/logger.ts";
 import type { MetricFamily, MetricPoint } from "../observe/log/metrics.ts";
 import type { RequestSpans } from "../observe/trace/request-spans.ts";
 
-type Serialised<Serializer extends { serializeRequest(request: never): unknown }> = Parameters<
+type Serialized<Serializer extends { serializeRequest(request: never): unknown }> = Parameters<
   Serializer["serializeRequest"]
 >[0];
 
-export type ReadableSpan = Serialised<typeof ProtobufTraceSerializer>[number];
-export type ReadableLogRecord = Serialised<typeof ProtobufLogsSerializer>[number];
-export type ResourceMetrics = Serialised<typeof ProtobufMetricsSerializer>;
+export type ReadableSpan = Serialized<typeof ProtobufTraceSerializer>[number];
+export type ReadableLogRecord = Serialized<typeof ProtobufLogsSerializer>[number];
+export type ResourceMetrics = Serialized<typeof ProtobufMetricsSerializer>;
 export type Resource = ReadableSpan["resource"];
 export type Attributes = ReadableSpan["attributes"];
 type HrTime = ReadableSpan["startTime"];
@@ -113,7 +113,7 @@ export function metricExport(
 }
 
 function metricData({ name, help, type, points }: MetricFamily, times: Times): MetricData {
-  const descriptor = { name, description: help, unit: unitOf(name), valueType: DOUBLE };
+  const descriptor = { name, description: help, unit: metricUnit(name), valueType: DOUBLE };
   const common = { descriptor, aggregationTemporality: CUMULATIVE };
   if (type === "histogram")
     return { ...common, dataPointType: TYPE.histogram, dataPoints: points.map((point) => histogram(point, times)) };
@@ -135,7 +135,7 @@ function histogram({ labels, value: sum, buckets }: MetricPoint, times: Times) {
   return { ...times, attributes: { ...labels }, value };
 }
 
-function unitOf(name: string): string {
+function metricUnit(name: string): string {
   if (/_seconds(?:_total)?$/.test(name)) return "s";
   return /_bytes(?:_total)?$/.test(name) ? "By" : "";
 }

@@ -60,7 +60,7 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
     "telemetry.sdk.language": "nodejs",
     ...settings.resource,
   });
-  const count = countersOf(env);
+  const count = createCounters(env);
   const startTime = hrTime(clock.now());
   const spans: ExportQueue<ReadableSpan> = createExportQueue({
     clock,
@@ -117,7 +117,7 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
   };
 }
 
-function countersOf({ metrics, logger }: TelemetryEnv) {
+function createCounters({ metrics, logger }: TelemetryEnv) {
   const exported = metrics.counter(
     "gateway_otlp_exported_total",
     "Spans, log records and metric exports that a collector accepted.",

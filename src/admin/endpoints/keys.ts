@@ -20,11 +20,11 @@ export function keysEndpoint(keys: KeyStore): AdminEndpoint {
   return {
     path: ADMIN_PATHS.keys,
     doc: 'API keys of the store; POST {"make": {"name", …}} or {"revoke": "<id>"}.',
-    GET: () => answered(async () => jsonResponse({ keys: await Promise.all((await keys.list()).map(shown)) })),
+    GET: () => withStoreErrors(async () => jsonResponse({ keys: await Promise.all((await keys.list()).map(shown)) })),
     POST: (request) =>
-      answered(async () => {
+      withStoreErrors(async () => {
         const parsed = order.safeParse(await readJson(request));
-        if (!parsed.success) return jsonResponse({ error: problemOf(parsed.error) }, 400);
+        if (!parsed.success) return jsonResponse({ error: describeProblem(parsed.error) }, 400);
         if ("make" in parsed.data) return jsonResponse(await keys.make(parsed.data.make));
         const { revoke } = parsed.data;
         if (await keys.revoke(revoke)) return jsonResponse({ revoked: revoke });
@@ -46,7 +46,7 @@ export function keysEndpoint(keys: KeyStore): AdminEndpoint {
   }
 }
 
-async function answered(work: () => Promise<AdminResponse>): Promise<AdminResponse> {
+async function withStoreErrors(work: () => Promise<AdminResponse>): Promise<AdminResponse> {
   try {
     return await work();
   } catch (error) {
@@ -64,7 +64,7 @@ async function readJson(request: AdminRequest): Promise<unknown> {
 }
 
 /** For a union, returns the message of the closest alternative. */
-function problemOf({ issues: [issue] }: z.ZodError): string {
+function describeProblem({ issues: [issue] }: z.ZodError): string {
   const inner = issue?.code === "invalid_union" ? issue.errors.flat().find(({ path }) => path.length > 0) : issue;
   return inner === undefined
     ? 'send {"make": {"name", …}} or {"revoke": "<id>"}'

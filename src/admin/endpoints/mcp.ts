@@ -26,7 +26,7 @@ export function mcpSessionsEndpoint(topology: () => Topology): AdminEndpoint {
     path: ADMIN_PATHS.mcpSessions,
     doc: 'POST {"end": "<shown id>"}: ends an MCP session.',
     async POST(request) {
-      const shown = shownIdOf(await request.body());
+      const shown = parseShownId(await request.body());
       if (shown === undefined) return textResponse(400, 'send {"end": "<id as /debug/tasks shows it>"} as JSON\n');
       const backends = new Set(
         topology().listeners.flatMap(({ routes }) =>
@@ -44,7 +44,7 @@ export function mcpSessionsEndpoint(topology: () => Topology): AdminEndpoint {
   };
 }
 
-function shownIdOf(body: Buffer): string | undefined {
+function parseShownId(body: Buffer): string | undefined {
   try {
     const { end } = JSON.parse(body.toString()) as { end?: unknown };
     if (typeof end !== "string" || end.length < 8 || end.length > 16) return undefined;
@@ -68,7 +68,7 @@ export function mcpConnectionsEndpoint(topology: () => Topology): AdminEndpoint 
       return jsonResponse({ connections: lists.flat() });
     },
     async POST(request) {
-      const question = questionOf(await request.body());
+      const question = parseAction(await request.body());
       if (question === undefined) return textResponse(400, 'send {"action": "test" or "revoke", "id": "…"} as JSON\n');
       for (const { of } of accounts(topology())) {
         const outcome = await of[question.action](question.id);
@@ -91,7 +91,7 @@ function accounts({ listeners }: Topology): { backend: string; of: ConnectedAcco
   return [...found].map(([backend, of]) => ({ backend, of }));
 }
 
-function questionOf(body: Buffer): { readonly action: "test" | "revoke"; readonly id: string } | undefined {
+function parseAction(body: Buffer): { readonly action: "test" | "revoke"; readonly id: string } | undefined {
   try {
     const { action, id } = JSON.parse(body.toString()) as { action?: unknown; id?: unknown };
     if ((action === "test" || action === "revoke") && typeof id === "string" && id !== "") return { action, id };
@@ -167,7 +167,7 @@ const questionSchema = z.strictObject({
 type Accepted = z.output<typeof acceptedSchema>;
 
 /** A response lists at most this many rejected tools and counts the rest. */
-const SHOWN = 20;
+const MAX_SHOWN_REJECTIONS = 20;
 const NOT_ALLOWED = "accepting tools is not allowed; set `config.allowConfigEdit: true`, or use `gwctl mcp lock`";
 
 export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): AdminEndpoint {
@@ -191,8 +191,8 @@ export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): Ad
       const changes = changesSince(locked.tools, inspected);
       if (accept === undefined) return jsonResponse(review(backend, lockFile, inspected, changes, mayEdit));
       const chosen = accept.map((one) => choose(one, changes, inspected, acceptSuspicious));
-      const refusals = chosen.filter((one) => typeof one === "string");
-      if (refusals.length > 0) return textResponse(409, refusalText(refusals));
+      const rejections = chosen.filter((one) => typeof one === "string");
+      if (rejections.length > 0) return textResponse(409, rejectionText(rejections));
       const accepted = chosen.filter((one) => typeof one !== "string");
       const failure = written(lockFile, withChanges(locked.tools, accepted));
       if (failure) return failure;
@@ -245,9 +245,9 @@ function choose(
     : `${target}/${tool}: the server cannot be queried (${from.error}), and no session saw the tool since the last reload`;
 }
 
-function refusalText(refusals: readonly string[]): string {
-  const more = refusals.length - SHOWN;
-  return `nothing was accepted:\n${[...refusals.slice(0, SHOWN), ...(more > 0 ? [`and ${more} more`] : [])].join("\n")}\n`;
+function rejectionText(rejections: readonly string[]): string {
+  const more = rejections.length - MAX_SHOWN_REJECTIONS;
+  return `nothing was accepted:\n${[...rejections.slice(0, MAX_SHOWN_REJECTIONS), ...(more > 0 ? [`and ${more} more`] : [])].join("\n")}\n`;
 }
 
 function lockedTools(file: string): { readonly tools: LockedTools } | { readonly problem: string } {

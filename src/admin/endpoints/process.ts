@@ -43,11 +43,11 @@ export function quitEndpoint(shutDown: () => void): AdminEndpoint {
   };
 }
 
-export type UpgradeAnswer =
+export type UpgradeResult =
   | { readonly ok: true; readonly pid: number; readonly version: string }
   | { readonly ok: false; readonly reason: string };
 
-export function upgradeEndpoint(upgrade: () => Promise<UpgradeAnswer>): AdminEndpoint {
+export function upgradeEndpoint(upgrade: () => Promise<UpgradeResult>): AdminEndpoint {
   return {
     path: ADMIN_PATHS.upgrade,
     doc: "POST: starts the new version of the program, hands the sockets over, and drains.",

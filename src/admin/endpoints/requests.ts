@@ -115,7 +115,7 @@ export function traceEndpoint(hub: TraceHub<Exchange>, clock: Clock): AdminEndpo
 function watch({ query, quota }: AdminRequest, hub: TraceHub<Exchange>, clock: Clock): AdminResponse {
   const count = numberParameter(query, COUNT);
   if (!count.ok) return count.rejection;
-  const matcher = matcherOf(query.get("expression"));
+  const matcher = compileMatcher(query.get("expression"));
   if (typeof matcher === "string") return textResponse(400, `invalid expression: ${matcher}\n`);
 
   if (hub.isFull()) return textResponse(429, `${MAX_WATCHERS} traces are open already; close one and try again\n`);
@@ -146,7 +146,7 @@ function claims(shared: Int32Array): boolean {
 }
 
 /** Returns a predicate, or the error in the expression. */
-function matcherOf(source: string | null): ((exchange: Exchange) => boolean) | string {
+function compileMatcher(source: string | null): ((exchange: Exchange) => boolean) | string {
   if (source === null || source.trim() === "") return () => true;
   let expression: Expression;
   try {

@@ -37,7 +37,7 @@ export interface WhatIf {
   readonly repeat: number;
 }
 
-export function whatIfEndpoint(ask: (question: WhatIf) => Promise<DryReport>): AdminEndpoint {
+export function whatIfEndpoint(evaluate: (question: WhatIf) => Promise<DryReport>): AdminEndpoint {
   return {
     path: ADMIN_PATHS.whatIf,
     doc: 'POST {"request", "claims" | "token", "repeat"}: route, policies, limits and backend of a request that is not sent.',
@@ -51,7 +51,7 @@ export function whatIfEndpoint(ask: (question: WhatIf) => Promise<DryReport>): A
       if (claims !== undefined && token !== undefined) return textResponse(400, `send claims or a token\n${USAGE}\n`);
       const given = claims ? { claims } : token === undefined ? undefined : { token };
       try {
-        return jsonResponse(await ask({ request: parsed.data.request, given, repeat }));
+        return jsonResponse(await evaluate({ request: parsed.data.request, given, repeat }));
       } catch (error) {
         // The URL selects no listener.
         return textResponse(400, `${(error as Error).message}\n`);
@@ -72,7 +72,7 @@ const written = z.strictObject({
   sources: z.array(z.strictObject({ file: z.string().min(1), text: z.string() })).min(1),
 });
 
-export type RehearseAnswer =
+export type RehearseResult =
   | { readonly ok: true; readonly report: object }
   | { readonly ok: false; readonly problems: readonly string[] };
 
@@ -83,7 +83,7 @@ export interface RehearseParts {
     after: readonly SourceText[],
     facts: readonly Uint8Array[] | undefined,
     left: AbortSignal | undefined,
-  ): Promise<RehearseAnswer>;
+  ): Promise<RehearseResult>;
   isBusy(error: unknown): boolean;
 }
 
@@ -122,7 +122,7 @@ function sourcesIn(text: string): readonly SourceText[] {
 }
 
 /** The heartbeat interval must be shorter than the idle timeout of clients. */
-const STILL_THERE_MS = 5_000;
+const HEARTBEAT_MS = 5_000;
 const JSON_LINES = "application/jsonl";
 /** A reader with this much buffered data loses lines. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
@@ -168,7 +168,7 @@ function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
 /** The first empty line marks the start of the recording. Later empty lines are heartbeats. */
 function followed(facts: RequestHistory, clock: Clock, sink: AdminSink): void {
   sink.write("\n");
-  const timer = clock.every(STILL_THERE_MS, () => void sink.write("\n"));
+  const timer = clock.every(HEARTBEAT_MS, () => void sink.write("\n"));
   const withdraw = facts.follow((text) => {
     const record = readRecord(text);
     if (record && sink.bufferedBytes() < MAX_UNREAD_BYTES) sink.write(lines([record]));

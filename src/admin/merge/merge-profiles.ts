@@ -34,7 +34,7 @@ export function mergeProfiles(profiles: readonly Uint8Array[]): Buffer {
   const shifts: Shifts = { string: 0n, location: 0n, function: 0n, mapping: 0n };
   const parts: Uint8Array[] = [];
   profiles.forEach((profile, index) => {
-    const fields = [...fieldsOf(gunzipSync(profile))];
+    const fields = [...readFields(gunzipSync(profile))];
     const strings = BigInt(fields.filter(({ number }) => number === STRINGS).length);
     const label = threadLabel(shifts.string + strings, index + 1);
     const highest: Shifts = { ...shifts };
@@ -63,18 +63,18 @@ function shiftedMessage(bytes: Uint8Array, shape: Shape, shifts: Shifts, highest
     if (shifted > highest[reference]) highest[reference] = shifted;
     return shifted;
   };
-  const parts = [...fieldsOf(bytes)].map(({ number, wire, value }) => {
+  const parts = [...readFields(bytes)].map(({ number, wire, value }) => {
     const what = shape[number];
     if (what === undefined) return encoded(number, value, wire);
     if (typeof what === "object") return encoded(number, shiftedMessage(value as Uint8Array, what, shifts, highest));
     if (typeof value === "bigint") return encoded(number, shift(what, value));
     // A packed field contains several numbers.
-    return encoded(number, Buffer.concat([...varintsOf(value)].map((one) => varint(shift(what, one)))));
+    return encoded(number, Buffer.concat([...readVarints(value)].map((one) => varint(shift(what, one)))));
   });
   return Buffer.concat(parts);
 }
 
-function* fieldsOf(bytes: Uint8Array): Iterable<Field> {
+function* readFields(bytes: Uint8Array): Iterable<Field> {
   const reader = { at: 0 };
   while (reader.at < bytes.length) {
     const key = Number(readVarint(bytes, reader));
@@ -91,7 +91,7 @@ function* fieldsOf(bytes: Uint8Array): Iterable<Field> {
   }
 }
 
-function* varintsOf(bytes: Uint8Array): Iterable<bigint> {
+function* readVarints(bytes: Uint8Array): Iterable<bigint> {
   const reader = { at: 0 };
   while (reader.at < bytes.length) yield readVarint(bytes, reader);
 }

@@ -16,7 +16,7 @@ export function mergeRequests(reports: readonly Json[], limit: number): Json {
   const [first = {}] = reports;
   // Requests without a sequence number are ordered by time.
   const requests = reports
-    .flatMap((report) => listOf(report.requests))
+    .flatMap((report) => asList(report.requests))
     .sort((a, b) => Number(b.seq) - Number(a.seq) || (String(a.time) < String(b.time) ? 1 : -1));
   return {
     ...first,
@@ -29,7 +29,7 @@ export function mergeRequests(reports: readonly Json[], limit: number): Json {
 
 export function mergeTasks(own: Json, reports: readonly Json[]): Json {
   const merged = new Map<string, Json>();
-  for (const task of [own, ...reports].flatMap((report) => listOf(report.tasks))) {
+  for (const task of [own, ...reports].flatMap((report) => asList(report.tasks))) {
     const key = `${String(task.kind)} ${String(task.name)}`;
     const known = merged.get(key);
     merged.set(key, known ? withServerStates(added(known, task)) : task);
@@ -39,7 +39,7 @@ export function mergeTasks(own: Json, reports: readonly Json[]): Json {
 
 /** Each thread reports the state of the same MCP servers. */
 function withServerStates(task: Json): Json {
-  const detail = recordOf(task.detail);
+  const detail = asRecord(task.detail);
   if (!Array.isArray(detail.servers)) return task;
   return { ...task, detail: { ...detail, servers: mergeServerStates(detail.servers as ServerState[]) } };
 }
@@ -47,18 +47,18 @@ function withServerStates(task: Json): Json {
 export function mergeMemory(own: Json, reports: readonly Json[]): Json {
   const threads = reports.map(({ heap, external, parts: of }, index) => ({
     thread: index + 1,
-    connections: recordOf(recordOf(of).connections).connections,
+    connections: asRecord(asRecord(of).connections).connections,
     heap,
     external,
   }));
   const all = [own, ...reports];
-  const parts = reports.map((report) => recordOf(report.parts)).reduce(added, {});
+  const parts = reports.map((report) => asRecord(report.parts)).reduce(added, {});
   return {
     ...own,
-    heap: { ...all.map((report) => recordOf(report.heap)).reduce(added), limitBytes: recordOf(own.heap).limitBytes },
-    external: all.map((report) => recordOf(report.external)).reduce(added),
+    heap: { ...all.map((report) => asRecord(report.heap)).reduce(added), limitBytes: asRecord(own.heap).limitBytes },
+    external: all.map((report) => asRecord(report.external)).reduce(added),
     // Rate limit buckets are in shared memory and counted once.
-    parts: { ...parts, limits: recordOf(own.parts).limits },
+    parts: { ...parts, limits: asRecord(own.parts).limits },
     threads,
   };
 }
@@ -66,7 +66,7 @@ export function mergeMemory(own: Json, reports: readonly Json[]): Json {
 /** Adds the counts of equal rules, with the most denied subjects first. */
 export function mergeShadow(reports: readonly Json[]): Json {
   const rules = new Map<string, Json>();
-  for (const rule of reports.flatMap((report) => listOf(report.rules))) {
+  for (const rule of reports.flatMap((report) => asList(report.rules))) {
     const key = JSON.stringify([rule.route, rule.policy, rule.rule]);
     const known = rules.get(key);
     rules.set(key, known ? mergeRule(known, rule) : rule);
@@ -80,7 +80,7 @@ export function mergeShadow(reports: readonly Json[]): Json {
 
 function mergeRule(one: Json, other: Json): Json {
   const subjects = new Map<unknown, number>();
-  for (const { subject, denied } of [...listOf(one.subjects), ...listOf(other.subjects)])
+  for (const { subject, denied } of [...asList(one.subjects), ...asList(other.subjects)])
     subjects.set(subject, (subjects.get(subject) ?? 0) + Number(denied));
   return {
     ...one,
@@ -91,7 +91,7 @@ function mergeRule(one: Json, other: Json): Json {
       .sort((first, second) => second.denied - first.denied),
     first: String(one.first) < String(other.first) ? one.first : other.first,
     last: String(one.last) > String(other.last) ? one.last : other.last,
-    examples: [...listOf(one.examples), ...listOf(other.examples)].slice(0, Math.max(1, listOf(one.examples).length)),
+    examples: [...asList(one.examples), ...asList(other.examples)].slice(0, Math.max(1, asList(one.examples).length)),
   };
 }
 
@@ -99,7 +99,7 @@ const MIRROR_COUNTS = ["compared", "same", "status", "shape", "failed", "unread"
 
 export function mergeMirrors(reports: readonly Json[]): Json {
   const mirrors = new Map<string, Json>();
-  for (const one of reports.flatMap((report) => listOf(report.mirrors))) {
+  for (const one of reports.flatMap((report) => asList(report.mirrors))) {
     const key = JSON.stringify([one.route, one.mirror]);
     const known = mirrors.get(key);
     mirrors.set(key, known ? mergeMirror(known, one) : one);
@@ -118,7 +118,7 @@ function mergeMirror(one: Json, other: Json): Json {
     return Math.round((total / Number(counts.compared)) * 100) / 100;
   };
   const differences = new Map<unknown, Json>();
-  for (const row of [...listOf(one.differences), ...listOf(other.differences)]) {
+  for (const row of [...asList(one.differences), ...asList(other.differences)]) {
     const known = differences.get(row.difference);
     const requests = Number(known?.requests ?? 0) + Number(row.requests);
     differences.set(row.difference, { ...(known ?? row), requests });
@@ -132,15 +132,15 @@ function mergeMirror(one: Json, other: Json): Json {
   };
 }
 
-const LIVING = ["connections", "sessions", "children"];
+const RUNTIME_COUNTS = ["connections", "sessions", "children"];
 
 /** The configuration comes from the main thread, and the run-time state from the worker threads. */
 export function mergeDumps(own: Json, dumps: readonly Json[]): Json {
-  const backends = listOf(own.backends).map((backend, index) => {
-    const living = dumps.map((dump) => listOf(dump.backends)[index]).filter((one) => one?.name === backend.name);
-    const counts = LIVING.filter((name) => typeof backend[name] === "number").map((name) => [
+  const backends = asList(own.backends).map((backend, index) => {
+    const reported = dumps.map((dump) => asList(dump.backends)[index]).filter((one) => one?.name === backend.name);
+    const counts = RUNTIME_COUNTS.filter((name) => typeof backend[name] === "number").map((name) => [
       name,
-      living.reduce((total, one) => total + Number(one?.[name] ?? 0), 0),
+      reported.reduce((total, one) => total + Number(one?.[name] ?? 0), 0),
     ]);
     return { ...backend, ...Object.fromEntries(counts) };
   });
@@ -166,8 +166,8 @@ function addedValue(name: string, one: unknown, other: unknown): unknown {
 function joined(one: readonly unknown[], other: readonly unknown[]): unknown[] {
   const result = [...one];
   for (const value of other) {
-    const name = nameOf(value);
-    const at = name === undefined ? -1 : result.findIndex((known) => nameOf(known) === name);
+    const name = mergeKey(value);
+    const at = name === undefined ? -1 : result.findIndex((known) => mergeKey(known) === name);
     if (at < 0) result.push(value);
     else result[at] = added(result[at] as Json, value as Json);
   }
@@ -175,7 +175,7 @@ function joined(one: readonly unknown[], other: readonly unknown[]): unknown[] {
 }
 
 /** Returns the name of heap spaces and pools. Tasks have a `kind` and are never merged. */
-function nameOf(value: unknown): string | undefined {
+function mergeKey(value: unknown): string | undefined {
   if (!isRecord(value) || "kind" in value) return undefined;
   const name = value.name ?? value.backend;
   return typeof name === "string" ? name : undefined;
@@ -185,11 +185,11 @@ function sum(reports: readonly Json[], name: string): number {
   return reports.reduce((total, report) => total + Number(report[name] ?? 0), 0);
 }
 
-function listOf(value: unknown): Json[] {
+function asList(value: unknown): Json[] {
   return Array.isArray(value) ? (value as Json[]) : [];
 }
 
-function recordOf(value: unknown): Json {
+function asRecord(value: unknown): Json {
   return isRecord(value) ? value : {};
 }
 

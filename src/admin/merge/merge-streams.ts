@@ -8,12 +8,12 @@ import type { AdminResponse, AdminSink } from "../server/endpoint.ts";
 type Streamed = Extract<AdminResponse, { stream(sink: AdminSink): void }>;
 
 export function mergeStreams(responses: readonly AdminResponse[]): AdminResponse {
-  const refused = responses.find((response) => !("stream" in response));
+  const rejected = responses.find((response) => !("stream" in response));
   const [first] = responses;
-  if (refused !== undefined || first === undefined) {
+  if (rejected !== undefined || first === undefined) {
     // If one thread rejects the request, the other streams are closed.
     for (const response of responses) if ("stream" in response) response.stream(closedSink);
-    return refused ?? { status: 503, type: "text/plain", body: "no thread is running\n" };
+    return rejected ?? { status: 503, type: "text/plain", body: "no thread is running\n" };
   }
   const { status, type, headers } = first;
   return {
@@ -41,8 +41,8 @@ function join(responses: readonly Streamed[], sink: AdminSink): void {
     if (!isEnding) {
       isEnding = true;
       for (const response of [...open]) {
-        const ask = finishers.get(response);
-        if (ask) ask();
+        const requestFinish = finishers.get(response);
+        if (requestFinish) requestFinish();
         else open.delete(response);
       }
     }
@@ -75,7 +75,7 @@ function join(responses: readonly Streamed[], sink: AdminSink): void {
   }
 }
 
-const closedSink: AdminSink = {
+export const closedSink: AdminSink = {
   write: () => false,
   end: () => undefined,
   onClose: (callback) => callback(),

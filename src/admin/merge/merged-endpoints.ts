@@ -25,115 +25,117 @@ import {
   mergeShadow,
   mergeTasks,
 } from "./merge-reports.ts";
-import { mergeStreams } from "./merge-streams.ts";
+import { closedSink, mergeStreams } from "./merge-streams.ts";
 
 /** Sends the request to every running thread. */
 export type RequestThreads = (request: AdminRequest) => Promise<readonly AdminResponse[]>;
 
 type Json = Readonly<Record<string, unknown>>;
-type Merge = (request: AdminRequest, own: AdminHandler, ask: RequestThreads) => Promise<AdminResponse>;
+type Merge = (request: AdminRequest, own: AdminHandler, forward: RequestThreads) => Promise<AdminResponse>;
 
 /** The endpoint uses the same default for `?limit=`. */
 const DEFAULT_LIMIT = 100;
 
 const MERGES: Readonly<Record<string, Merge>> = {
-  [ADMIN_PATHS.metrics]: async (request, own, ask) => {
+  [ADMIN_PATHS.metrics]: async (request, own, forward) => {
     const mine = await own(request);
-    const texts = [mine, ...(await ask(request))].filter(({ status }) => status === 200).map(bodyOf);
+    const texts = [mine, ...(await forward(request))].filter(({ status }) => status === 200).map(bodyText);
     return { status: 200, type: mine.type, body: mergeMetrics(texts) };
   },
-  [ADMIN_PATHS.ready]: async (request, own, ask) => {
+  [ADMIN_PATHS.ready]: async (request, own, forward) => {
     const mine = await own(request);
     if (mine.status !== 200) return mine;
-    const responses = await ask(request);
+    const responses = await forward(request);
     return responses.find(({ status }) => status !== 200) ?? mine;
   },
   [ADMIN_PATHS.configDump]: reports((own, others) => mergeDumps(own, others)),
   [ADMIN_PATHS.tasks]: reports(mergeTasks),
   [ADMIN_PATHS.memory]: reports(mergeMemory),
-  [ADMIN_PATHS.history]: async (request, own, ask) => {
+  [ADMIN_PATHS.history]: async (request, own, forward) => {
     const mine = await own(request);
     if (mine.status !== 200) return mine;
-    const others = (await ask(request)).filter(({ status }) => status === 200);
+    const others = (await forward(request)).filter(({ status }) => status === 200);
     return jsonResponse(
-      mergeHistories([mine, ...others].map((response) => jsonOf(response) as unknown as HistoryReport)),
+      mergeHistories([mine, ...others].map((response) => parseJsonBody(response) as unknown as HistoryReport)),
     );
   },
-  [ADMIN_PATHS.requests]: async (request, _own, ask) => {
-    const responses = await ask(request);
+  [ADMIN_PATHS.requests]: async (request, _own, forward) => {
+    const responses = await forward(request);
     if (request.query.get("follow") === "true" && !request.query.has("id")) return mergeStreams(responses);
     const good = responses.filter(({ status }) => status === 200);
     const [first] = responses;
     if (good.length === 0) return first ?? noThread();
     const limit = Number(request.query.get("limit") ?? DEFAULT_LIMIT);
-    return jsonResponse(mergeRequests(good.map(jsonOf), limit));
+    return jsonResponse(mergeRequests(good.map(parseJsonBody), limit));
   },
-  [ADMIN_PATHS.trace]: async (request, _own, ask) => {
+  [ADMIN_PATHS.trace]: async (request, _own, forward) => {
     // All threads wait for a matching request. Each traced request decrements the shared quota.
     const quota = new SharedArrayBuffer(8);
     new Int32Array(quota).fill(Number(request.query.get("count") ?? 1));
-    return mergeStreams(await ask({ ...request, quota }));
+    return mergeStreams(await forward({ ...request, quota }));
   },
-  [ADMIN_PATHS.logging]: async (request, own, ask) => {
+  [ADMIN_PATHS.logging]: async (request, own, forward) => {
     const mine = await own(request);
-    if (request.method === "POST" && mine.status === 200) await ask(request);
+    if (request.method === "POST" && mine.status === 200) await forward(request);
     return mine;
   },
-  [ADMIN_PATHS.mcpConnections]: async (request, own, ask) => {
+  [ADMIN_PATHS.mcpConnections]: async (request, own, forward) => {
     if (request.method !== "POST") return own(request);
     const body = await request.body();
     const again = { ...request, body: () => Promise.resolve(body) };
     const mine = await own(again);
     // Each thread caches tokens for some seconds, so a revocation is sent to all.
-    if (mine.status === 200) await ask(again);
+    if (mine.status === 200) await forward(again);
     return mine;
   },
-  [ADMIN_PATHS.mcpTools]: async (request, own, ask) => {
-    if (request.method === "POST") return withWithheld(request, own, ask);
-    return jsonResponse({ backends: [...backendsOf(await own(request)), ...(await withheldByThreads(request, ask))] });
+  [ADMIN_PATHS.mcpTools]: async (request, own, forward) => {
+    if (request.method === "POST") return withWithheld(request, own, forward);
+    return jsonResponse({
+      backends: [...parseBackends(await own(request)), ...(await withheldByThreads(request, forward))],
+    });
   },
   [ADMIN_PATHS.mcpLock]: withWithheld,
-  [ADMIN_PATHS.mcpSessions]: async (request, own, ask) => {
+  [ADMIN_PATHS.mcpSessions]: async (request, own, forward) => {
     const body = await request.body();
     const again = { ...request, body: () => Promise.resolve(body) };
     const mine = await own(again);
     if (mine.status !== 404) return mine;
-    return (await ask(again)).find(({ status }) => status !== 404) ?? mine;
+    return (await forward(again)).find(({ status }) => status !== 404) ?? mine;
   },
-  [ADMIN_PATHS.cel]: async (request, own, ask) => {
+  [ADMIN_PATHS.cel]: async (request, own, forward) => {
     const body = await request.body();
     const again = { ...request, body: () => Promise.resolve(body) };
     const mine = await own(again);
     if (mine.status !== 404) return mine;
-    return (await ask(again)).find(({ status }) => status !== 404) ?? mine;
+    return (await forward(again)).find(({ status }) => status !== 404) ?? mine;
   },
   [ADMIN_PATHS.shadow]: reports((own, others) => mergeShadow([own, ...others])),
   [ADMIN_PATHS.mirrors]: reports((own, others) => mergeMirrors([own, ...others])),
-  [ADMIN_PATHS.recording]: async (request, _own, ask) => {
-    const responses = await ask(request);
+  [ADMIN_PATHS.recording]: async (request, _own, forward) => {
+    const responses = await forward(request);
     if (request.query.get("follow") === "true") return mergeStreams(responses);
     const { status, type } = responses.find((response) => response.status !== 200) ?? responses[0] ?? noThread();
     return { status, type, stream: (sink) => concatenated(responses, sink) };
   },
-  [ADMIN_PATHS.rehearse]: async (request, own, ask) => {
+  [ADMIN_PATHS.rehearse]: async (request, own, forward) => {
     const query = new URLSearchParams({ form: "segments" });
     const historyRequest = { ...request, method: "GET", path: ADMIN_PATHS.recording, query };
-    const facts = (await ask(historyRequest)).filter(({ status }) => status === 200).map(bytesOf);
+    const facts = (await forward(historyRequest)).filter(({ status }) => status === 200).map(bodyBytes);
     return own({ ...request, facts });
   },
   [ADMIN_PATHS.cpuProfile]: profiles,
   [ADMIN_PATHS.heapProfile]: profiles,
 };
 
-export function mergedEndpoints(endpoints: readonly AdminEndpoint[], ask: RequestThreads): AdminEndpoint[] {
+export function mergedEndpoints(endpoints: readonly AdminEndpoint[], forward: RequestThreads): AdminEndpoint[] {
   return endpoints.map((endpoint) => {
     const merge = MERGES[endpoint.path];
     if (merge === undefined) return endpoint;
     const { GET, POST } = endpoint;
     return {
       ...endpoint,
-      ...(GET ? { GET: (request) => merge(request, GET, ask) } : {}),
-      ...(POST ? { POST: (request) => merge(request, POST, ask) } : {}),
+      ...(GET ? { GET: (request) => merge(request, GET, forward) } : {}),
+      ...(POST ? { POST: (request) => merge(request, POST, forward) } : {}),
     };
   });
 }
@@ -142,40 +144,40 @@ export function mergedEndpoints(endpoints: readonly AdminEndpoint[], ask: Reques
  * The main thread queries the servers. For servers that it cannot query, the threads return the tools that their
  * sessions saw.
  */
-async function withWithheld(request: AdminRequest, own: AdminHandler, ask: RequestThreads): Promise<AdminResponse> {
-  return own({ ...request, body: () => request.body(), withheld: await withheldByThreads(request, ask) });
+async function withWithheld(request: AdminRequest, own: AdminHandler, forward: RequestThreads): Promise<AdminResponse> {
+  return own({ ...request, body: () => request.body(), withheld: await withheldByThreads(request, forward) });
 }
 
-async function withheldByThreads(request: AdminRequest, ask: RequestThreads): Promise<readonly InspectedBackend[]> {
+async function withheldByThreads(request: AdminRequest, forward: RequestThreads): Promise<readonly InspectedBackend[]> {
   const body = (): Promise<Buffer> => Promise.resolve(Buffer.alloc(0));
-  const responses = await ask({ ...request, method: "GET", path: ADMIN_PATHS.mcpTools, body });
-  return responses.filter(({ status }) => status === 200).flatMap(backendsOf);
+  const responses = await forward({ ...request, method: "GET", path: ADMIN_PATHS.mcpTools, body });
+  return responses.filter(({ status }) => status === 200).flatMap(parseBackends);
 }
 
-function backendsOf(response: AdminResponse): readonly InspectedBackend[] {
-  return (jsonOf(response) as unknown as { backends: readonly InspectedBackend[] }).backends;
+function parseBackends(response: AdminResponse): readonly InspectedBackend[] {
+  return (parseJsonBody(response) as unknown as { backends: readonly InspectedBackend[] }).backends;
 }
 
 function reports(merge: (own: Json, others: readonly Json[]) => Json): Merge {
-  return async (request, own, ask) => {
+  return async (request, own, forward) => {
     const mine = await own(request);
-    const others = (await ask(request)).filter(({ status }) => status === 200);
-    return mine.status === 200 ? jsonResponse(merge(jsonOf(mine), others.map(jsonOf))) : mine;
+    const others = (await forward(request)).filter(({ status }) => status === 200);
+    return mine.status === 200 ? jsonResponse(merge(parseJsonBody(mine), others.map(parseJsonBody))) : mine;
   };
 }
 
 /** Profiles all threads at the same time. */
-async function profiles(request: AdminRequest, _own: AdminHandler, ask: RequestThreads): Promise<AdminResponse> {
-  const responses = await ask(request);
-  const refused = responses.find(({ status }) => status !== 200);
+async function profiles(request: AdminRequest, _own: AdminHandler, forward: RequestThreads): Promise<AdminResponse> {
+  const responses = await forward(request);
+  const rejected = responses.find(({ status }) => status !== 200);
   const [first] = responses;
-  if (refused !== undefined || first === undefined || request.method === "HEAD") {
-    for (const response of responses) if ("stream" in response) response.stream(CLOSED_SINK);
-    return refused ?? first ?? noThread();
+  if (rejected !== undefined || first === undefined || request.method === "HEAD") {
+    for (const response of responses) if ("stream" in response) response.stream(closedSink);
+    return rejected ?? first ?? noThread();
   }
   const { status, type, headers } = first;
   const head = { status, type, ...(headers ? { headers } : {}) };
-  if (!("stream" in first)) return { ...head, body: mergeProfiles(responses.map(bytesOf)) };
+  if (!("stream" in first)) return { ...head, body: mergeProfiles(responses.map(bodyBytes)) };
   return {
     ...head,
     stream(sink) {
@@ -215,25 +217,18 @@ function collected(stream: (sink: AdminSink) => void, reader: AdminSink): Promis
   });
 }
 
-const CLOSED_SINK: AdminSink = {
-  write: () => false,
-  end: () => undefined,
-  onClose: (callback) => callback(),
-  bufferedBytes: () => 0,
-};
-
 function noThread(): AdminResponse {
   return textResponse(503, "no thread is running\n");
 }
 
-function bytesOf(response: AdminResponse): Buffer {
+function bodyBytes(response: AdminResponse): Buffer {
   return "body" in response ? Buffer.from(response.body) : Buffer.alloc(0);
 }
 
-function bodyOf(response: AdminResponse): string {
-  return bytesOf(response).toString();
+function bodyText(response: AdminResponse): string {
+  return bodyBytes(response).toString();
 }
 
-function jsonOf(response: AdminResponse): Json {
-  return JSON.parse(bodyOf(response)) as Json;
+function parseJsonBody(response: AdminResponse): Json {
+  return JSON.parse(bodyText(response)) as Json;
 }

@@ -169,11 +169,11 @@ function write(res: ServerResponse, result: AdminResponse, withBody: boolean): v
   res.on("error", () => undefined);
   res.writeHead(result.status, { ...SECURITY_HEADERS, "content-type": result.type, ...result.headers });
   if (!withBody) res.end();
-  else if ("stream" in result) result.stream(sinkOf(res));
+  else if ("stream" in result) result.stream(createSink(res));
   else res.end(result.body);
 }
 
-function sinkOf(res: ServerResponse): AdminSink {
+function createSink(res: ServerResponse): AdminSink {
   return {
     write: (text) => res.write(text),
     end: () => void res.end(),

@@ -50,7 +50,7 @@ export function addEndpoint(options: { read(): readonly SourceText[]; redaction:
       const parsed = questionSchema.safeParse(parseJson((await request.body()).toString("utf8")));
       if (!parsed.success) return textResponse(400, `${z.prettifyError(parsed.error)}\n`);
       const entry = entrySchema.safeParse(parsed.data.entry);
-      if (!entry.success) return textResponse(400, `${problemOf(entry.error)}\n`);
+      if (!entry.success) return textResponse(400, `${describeProblem(entry.error)}\n`);
       const source = options.read().find(({ file }) => file === parsed.data.file);
       if (!source) return textResponse(404, "that file is not part of the configuration\n");
       const added = withEntry(shownText(source.text, options.redaction).text, entry.data);
@@ -70,7 +70,7 @@ export function withEntry(text: string, entry: Entry): { text: string; line: num
   const list = isMap(root) ? listFor(root, entry) : undefined;
   if (list !== undefined && namesIn(list).includes(entry.name))
     return { problem: `there is already one named ${entry.name}` };
-  const fields = fieldsOf(entry);
+  const fields = yamlFields(entry);
   if (list === undefined) return appended(text, topLevel(entry, isMap(root) ? root : undefined, fields));
   return list.flow === true ? insideFlow(text, list, fields) : afterLast(text, list, fields);
 }
@@ -99,7 +99,7 @@ function namesIn(list: YAMLSeq): unknown[] {
 }
 
 /** Returns the fields as YAML lines with values in flow style. Strings are quoted as in JSON, which is valid YAML. */
-function fieldsOf(entry: Entry): string[] {
+function yamlFields(entry: Entry): string[] {
   if (entry.kind === "model") {
     const params = [
       ...(entry.model === undefined ? [] : [`model: ${quoted(entry.model)}`]),
@@ -139,17 +139,17 @@ function appended(text: string, lines: readonly string[]): { text: string; line:
 }
 
 function insideFlow(text: string, list: YAMLSeq, fields: readonly string[]): { text: string; line: number } {
-  const last = rangeOf(list.items.at(-1));
+  const last = nodeRange(list.items.at(-1));
   const at = last[1];
   return { text: `${text.slice(0, at)}, { ${fields.join(", ")} }${text.slice(at)}`, line: lineAt(text, at) };
 }
 
 /** Inserts after the line on which the last item ends, with the indentation of its dash. */
 function afterLast(text: string, list: YAMLSeq, fields: readonly string[]): { text: string; line: number } {
-  const [start] = rangeOf(list.items.at(-1));
+  const [start] = nodeRange(list.items.at(-1));
   const dash = text.lastIndexOf("-", start);
   const indent = text.slice(text.lastIndexOf("\n", dash) + 1, dash);
-  const end = lastCharacterOf(text, list.items.at(-1));
+  const end = endOfValue(text, list.items.at(-1));
   const next = text.indexOf("\n", end);
   const at = next < 0 ? text.length : next;
   return {
@@ -159,19 +159,19 @@ function afterLast(text: string, list: YAMLSeq, fields: readonly string[]): { te
 }
 
 /** Returns the end of the value without trailing white space and comments, which are part of the next item. */
-function lastCharacterOf(text: string, item: unknown): number {
+function endOfValue(text: string, item: unknown): number {
   if ((isMap(item) || isSeq(item)) && item.flow !== true && item.items.length > 0) {
     const last = item.items.at(-1);
     const inner = isMap(item) ? (last as { value: unknown; key: unknown }).value : last;
-    if (inner !== null && inner !== undefined) return lastCharacterOf(text, inner);
-    if (isMap(item)) return lastCharacterOf(text, (last as { key: unknown }).key);
+    if (inner !== null && inner !== undefined) return endOfValue(text, inner);
+    if (isMap(item)) return endOfValue(text, (last as { key: unknown }).key);
   }
-  const end = rangeOf(item)[1];
+  const end = nodeRange(item)[1];
   // A block scalar ends at the start of the next line.
   return isScalar(item) && text[end - 1] === "\n" ? end - 1 : end;
 }
 
-function rangeOf(node: unknown): readonly [number, number, number] {
+function nodeRange(node: unknown): readonly [number, number, number] {
   return (node as Node | undefined)?.range ?? [0, 0, 0];
 }
 
@@ -180,7 +180,7 @@ function lineAt(text: string, offset: number): number {
 }
 
 /** For a union, returns the message of the closest alternative. */
-function problemOf({ issues }: z.ZodError): string {
+function describeProblem({ issues }: z.ZodError): string {
   const [issue] = issues;
   const inner =
     issue?.code === "invalid_union" ? issue.errors.flat().find(({ code }) => code !== "unrecognized_keys") : issue;

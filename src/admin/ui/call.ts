@@ -78,7 +78,7 @@ function forward(request: CallRequest, address: ListenerAddress, sink: AdminSink
   const call = pool.send(
     { method: request.method, path: request.path, headers, body },
     {
-      head: (status, answered) => line({ status, headers: pairsOf(answered) }),
+      head: (status, answered) => line({ status, headers: headerPairs(answered) }),
       data(chunk) {
         const text = decoder.write(chunk);
         if (text !== "") line({ text });
@@ -109,7 +109,7 @@ function resumeWhenRead(call: HttpCall, sink: AdminSink, clock: Clock): void {
   sink.onClose(() => timer.cancel());
 }
 
-function pairsOf(headers: HeaderList): [string, string][] {
+function headerPairs(headers: HeaderList): [string, string][] {
   const pairs: [string, string][] = [];
   for (let i = 0; i < headers.pairs.length; i += 2) pairs.push([headers.pairs[i] ?? "", headers.pairs[i + 1] ?? ""]);
   return pairs;

@@ -96,7 +96,7 @@ function shownFile(
   redaction: Redaction,
 ): Omit<ShownText, "secrets"> & { file: string; base: string } {
   const { secrets: _kept, ...shown } = shownText(source.text, redaction);
-  return { file: source.file, base: versionOf(source), ...shown };
+  return { file: source.file, base: contentVersion(source), ...shown };
 }
 
 async function readEdit(
@@ -108,7 +108,7 @@ async function readEdit(
   const sources = options.read();
   const source = sources.find(({ file }) => file === parsed.data.file);
   if (!source) return { status: 404, rejection: "that file is not part of the configuration" };
-  if (versionOf(source) !== parsed.data.base) return { status: 409, rejection: "the file has changed; reload it" };
+  if (contentVersion(source) !== parsed.data.base) return { status: 409, rejection: "the file has changed; reload it" };
   const restored = restoreSecrets(parsed.data.text, shownText(source.text, options.redaction).secrets);
   return { sources, source, restored };
 }
@@ -146,7 +146,7 @@ export function parseProblem(line: string, sources: readonly SourceText[]): Prob
   return { file: undefined, line: undefined, column: undefined, message: line };
 }
 
-function versionOf({ text }: SourceText): string {
+function contentVersion({ text }: SourceText): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }
 

@@ -54,8 +54,8 @@ export function shownText(text: string, redaction: Redaction): ShownText {
   const places: Record<string, { line: number; endLine: number }> = {};
   const lineOf = (offset: number): number => lines.linePos(offset).line;
   for (const document of documents) {
-    walk(document, document.contents, schemasOf(document.contents), false);
-    if (parses) Object.assign(places, placesOf(document.contents, lineOf));
+    walk(document, document.contents, rootSchemas(document.contents), false);
+    if (parses) Object.assign(places, findPlaces(document.contents, lineOf));
   }
   return { ...replaceSpans(text, [...spans, ...repeatedIn(text, spans)]), places };
 
@@ -221,13 +221,13 @@ function isMarkedSecret(schema: z.ZodType): boolean {
   return isSecretSchema(schema) || unwrap(schema).some(isSecretSchema);
 }
 
-function schemasOf(root: unknown): z.ZodType[] {
+function rootSchemas(root: unknown): z.ZodType[] {
   const kind = isMap(root) ? root.get("kind") : undefined;
   if (kind === undefined) return [configSchema];
   return kind === "GatewayPolicy" ? [z.object({ spec: specSchema(policies) })] : [];
 }
 
-function placesOf(
+function findPlaces(
   root: unknown,
   lineOf: (offset: number) => number,
 ): Record<string, { line: number; endLine: number }> {
@@ -299,18 +299,18 @@ export interface Span {
   readonly end: number;
 }
 
-const SOUNDS_SECRET =
+const SECRET_ASSIGNMENT =
   /[\w.-]*(?:secret|passw|htpasswd|token|key|auth|cookie|credential)[\w.-]*["']?\s*[:=]\s*(\S.*)$/gim;
 /** Matches a variable reference, which reveals nothing, or a marker of the editor, which is already redacted. */
-const TELLS_NOTHING = /^["']?(?:\$\{\w+\}|<redacted:\d+>)["']?[\s\]},]*$/;
+const HARMLESS_VALUE = /^["']?(?:\$\{\w+\}|<redacted:\d+>)["']?[\s\]},]*$/;
 const REDACTION = createRedaction();
 const BLOCK_SCALAR = /^[|>][0-9+-]*\s*(?:#.*)?$/;
 
 export function secretLines(text: string): Span[] {
   const spans: Span[] = [];
-  for (const match of text.matchAll(SOUNDS_SECRET)) {
+  for (const match of text.matchAll(SECRET_ASSIGNMENT)) {
     const value = match[1] as string;
-    if (value.startsWith("#") || TELLS_NOTHING.test(value)) continue;
+    if (value.startsWith("#") || HARMLESS_VALUE.test(value)) continue;
     const end = match.index + match[0].length;
     const start = end - value.length;
     spans.push({ start, end: BLOCK_SCALAR.test(value) ? endOfBlock(text, start, end) : end });
@@ -328,7 +328,7 @@ function recognizedIn(text: string): Span[] {
   );
   for (const { 0: line, index } of text.matchAll(/\S.*$/gm))
     if (REDACTION.expression(line) !== line) spans.push({ start: index, end: index + line.length });
-  return spans.filter(({ start, end }) => !TELLS_NOTHING.test(text.slice(start, end)));
+  return spans.filter(({ start, end }) => !HARMLESS_VALUE.test(text.slice(start, end)));
 }
 
 /** Returns the end of a block, which contains all lines that are indented deeper than its first line. */

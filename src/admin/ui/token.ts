@@ -34,14 +34,14 @@ export function tokenEndpoint(options: TokenOptions): AdminEndpoint {
       const { listener, resourcePath, form } = parsed.data;
       const address = options.listener(listener);
       if (!address) return textResponse(404, `there is no listener named ${JSON.stringify(listener)}\n`);
-      const endpoint = await tokenEndpointOf(address, resourcePath, options.fetch);
+      const endpoint = await findTokenEndpoint(address, resourcePath, options.fetch);
       if (endpoint === undefined) return textResponse(502, "the route's metadata has no token endpoint\n");
       return exchange(endpoint, form, options.fetch);
     },
   };
 }
 
-async function tokenEndpointOf(address: ListenerAddress, path: string, fetch: Fetch): Promise<string | undefined> {
+async function findTokenEndpoint(address: ListenerAddress, path: string, fetch: Fetch): Promise<string | undefined> {
   const origin = `${address.protocol}://${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}`;
   for (const url of [`${origin}${METADATA}${path === "/" ? "" : path}`, `${origin}${METADATA}`]) {
     const response = await fetch({

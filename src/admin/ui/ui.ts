@@ -41,9 +41,9 @@ export interface UiOptions {
 
 const API = `${ADMIN_PATHS.ui}/api`;
 /** The UI API does not serve these paths. A page in a browser tab must not be able to stop the process. */
-const NOT_OFFERED: readonly string[] = [ADMIN_PATHS.quit, ADMIN_PATHS.index, ADMIN_PATHS.ui];
+const EXCLUDED_PATHS: readonly string[] = [ADMIN_PATHS.quit, ADMIN_PATHS.index, ADMIN_PATHS.ui];
 /** Every user may read these paths on a gateway. They have no request bodies, use little CPU, and change nothing. */
-const READABLE: readonly string[] = [
+const READABLE_PATHS: readonly string[] = [
   ADMIN_PATHS.configDump,
   ADMIN_PATHS.metrics,
   ADMIN_PATHS.ready,
@@ -55,7 +55,7 @@ const READABLE: readonly string[] = [
   ADMIN_PATHS.tasks,
 ];
 /** Operators may also read and change these paths. */
-const OPERATED: readonly string[] = [
+const OPERATOR_PATHS: readonly string[] = [
   ADMIN_PATHS.keys,
   ADMIN_PATHS.mcpSessions,
   ADMIN_PATHS.mcpConnections,
@@ -87,8 +87,8 @@ export function uiSource(options: Pick<UiOptions, "version" | "files" | "endpoin
       const path = `/${name}`;
       // A stream would keep a connection of the gateway open as long as the tab is open.
       if (query.has("follow")) return undefined;
-      const isOperated = OPERATED.includes(path);
-      if (!isOperated && (method !== "GET" || !READABLE.includes(path))) return undefined;
+      const isOperated = OPERATOR_PATHS.includes(path);
+      if (!isOperated && (method !== "GET" || !READABLE_PATHS.includes(path))) return undefined;
       if (isOperated && user.role !== "operator") return "denied";
       const endpoint = options.endpoints().find((one) => one.path === path);
       const response = await endpoint?.[method]?.({ method, path, query, body });
@@ -111,7 +111,7 @@ function callApi(
   if (path === "/about" && method === "GET") return aboutResponse(options, undefined);
   const endpoint =
     options.own.find((one) => one.path === request.path) ??
-    options.endpoints().find((one) => one.path === path && !NOT_OFFERED.includes(path));
+    options.endpoints().find((one) => one.path === path && !EXCLUDED_PATHS.includes(path));
   if (!endpoint) return textResponse(404, "not found\n");
   const handler = endpoint[method];
   if (handler) return handler({ ...request, path: endpoint.path, body: () => request.body() });

@@ -82,29 +82,29 @@ function failed(error: string): string {
 
 function explained(rule: Expression, attributes: Attributes, verdict = "is not true"): string {
   const text = `\`${rule.source}\` ${verdict}`;
-  const { isHidden, saysNothing } = knownOf(rule);
+  const { isHidden, isConstantClause } = analyzeRule(rule);
   if (isHidden) return text;
   const values = rule
     .explain(attributes)
-    .filter((clause) => clause.depth > 0 && "value" in clause && !saysNothing(clause.source))
+    .filter((clause) => clause.depth > 0 && "value" in clause && !isConstantClause(clause.source))
     .map((clause) => `${clause.source} is ${JSON.stringify("value" in clause ? clause.value : undefined, jsonable)}`);
   return values.length === 0 ? text : `${text}: ${[...new Set(values)].join(", ")}`.slice(0, MAX_TEXT);
 }
 
-interface Known {
+interface RuleAnalysis {
   readonly isHidden: boolean;
-  saysNothing(source: string): boolean;
+  isConstantClause(source: string): boolean;
 }
 
-const known = new WeakMap<Expression, Known>();
+const known = new WeakMap<Expression, RuleAnalysis>();
 
-function knownOf(rule: Expression): Known {
+function analyzeRule(rule: Expression): RuleAnalysis {
   const before = known.get(rule);
   if (before) return before;
   const clauses = new Map<string, boolean>([[rule.source, true]]);
-  const made: Known = {
+  const made: RuleAnalysis = {
     isHidden: NOT_SHOWN.some((path) => rule.reads(path)),
-    saysNothing(source) {
+    isConstantClause(source) {
       const found = clauses.get(source) ?? isConstant(source);
       clauses.set(source, found);
       return found;

@@ -88,10 +88,10 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
         headers: { "retry-after": String(verdict.retryAfterSeconds) },
       });
     }
-    throw refusal(verdict.problem, token);
+    throw invalidToken(verdict.problem, token);
   }
 
-  function refusal(problem: TokenProblem, token: string): GatewayError {
+  function invalidToken(problem: TokenProblem, token: string): GatewayError {
     const hint = options.hint?.(problem, readUnverified(token)?.claims);
     const attributes = [`error="invalid_token"`, `error_description="${problem.reason}"`, challenge].filter(
       (part) => part !== "",
@@ -120,7 +120,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   }
 
   function verify(token: string): Verdict | Promise<Verdict> {
-    const { verifier, rules } = issuers.length === 1 ? issuers[0] : issuerOf(readUnverified(token)?.claims.iss);
+    const { verifier, rules } = issuers.length === 1 ? issuers[0] : selectIssuer(readUnverified(token)?.claims.iss);
     return verifier.verify(token, rules);
   }
 
@@ -135,7 +135,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   }
 
   /** Selects the issuer by the unverified `iss` claim. The token must then verify with the keys of that issuer. */
-  function issuerOf(iss: unknown): AcceptedIssuer {
+  function selectIssuer(iss: unknown): AcceptedIssuer {
     return issuers.find(({ rules }) => rules.issuer === iss) ?? issuers[0];
   }
 
@@ -148,14 +148,14 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     const parsed = parseToken(token);
     if (!parsed.ok) return decide(exchange, token, { kind: "invalid", problem: parsed.problem });
     const { claims } = parsed.value;
-    const problem = claimProblem(claims, issuerOf(claims.iss).rules, exchange.startedAt);
+    const problem = claimProblem(claims, selectIssuer(claims.iss).rules, exchange.startedAt);
     if (problem) return decide(exchange, token, { kind: "invalid", problem });
     return decide(exchange, token, { kind: "valid", claims, principal: tokenPrincipal(claims, token) });
   }
 
   function recall(exchange: Exchange, { claims }: RecordedIdentity): undefined | Promise<undefined> {
     if (claims === undefined) return request(exchange);
-    const problem = claimProblem(claims, issuerOf(claims.iss).rules, exchange.startedAt);
+    const problem = claimProblem(claims, selectIssuer(claims.iss).rules, exchange.startedAt);
     if (problem) return decide(exchange, "", { kind: "invalid", problem });
     const principal = tokenPrincipal(claims, JSON.stringify(claims));
     return decide(exchange, "", { kind: "valid", claims: freezeClaims({ ...claims }), principal });

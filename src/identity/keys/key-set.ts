@@ -6,7 +6,7 @@ import { readFileSync, statSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
 import { fileProblem } from "../../base/files.ts";
 import type { Logger } from "../../observe/log/logger.ts";
-import { detailOf } from "../providers/provider.ts";
+import { errorDetail } from "../providers/provider.ts";
 import { failure, type ParsedToken, show, type TokenProblem } from "../tokens/token.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } from "./verification-key.ts";
 
@@ -95,7 +95,10 @@ export function openFileKeySet(path: string, env: { clock: Clock; logger: Logger
     } catch (error) {
       if (stamp === "") return;
       stamp = "";
-      env.logger.warn("key set file cannot be read; the previous keys stay active", { path, error: detailOf(error) });
+      env.logger.warn("key set file cannot be read; the previous keys stay active", {
+        path,
+        error: errorDetail(error),
+      });
     }
   });
 

@@ -10,7 +10,7 @@ import type { CompileEnv } from "../../core/policy.ts";
 import { httpUrl, markLocal, watchedFilePath } from "../../core/schema.ts";
 import { parseHttpUrl } from "../../http/fetch.ts";
 import { createDiscovery, type Discovery } from "../providers/discovery.ts";
-import { detailOf, type IdentityProvider, invalidProviderAnswer } from "../providers/provider.ts";
+import { errorDetail, type IdentityProvider, invalidProviderResponse } from "../providers/provider.ts";
 import { createInlineKeySet, type KeySet, openFileKeySet } from "./key-set.ts";
 import { openRemoteKeySet } from "./remote-key-set.ts";
 import { createTokenVerifier, type TokenVerifier } from "./token-verifier.ts";
@@ -38,13 +38,13 @@ export type KeySource =
 
 export type JwksConfig = z.output<typeof jwksSetting>;
 
-export function keySourceOf(jwks: JwksConfig | undefined, provider: IdentityProvider): KeySource {
-  if (jwks !== undefined) return givenKeys(jwks);
+export function selectKeySource(jwks: JwksConfig | undefined, provider: IdentityProvider): KeySource {
+  if (jwks !== undefined) return configuredKeys(jwks);
   if (provider.keySetUrl !== undefined) return { kind: "url", url: provider.keySetUrl };
   return { kind: "discovered", issuer: provider.discoveredIssuer };
 }
 
-function givenKeys(jwks: JwksConfig): KeySource {
+function configuredKeys(jwks: JwksConfig): KeySource {
   if (typeof jwks === "string") return fromText(jwks);
   if ("url" in jwks) return { kind: "url", url: jwks.url as string };
   if ("file" in jwks) return { kind: "file", path: jwks.file as string };
@@ -65,7 +65,7 @@ function fromText(text: string): KeySource {
 }
 
 /** Throws a ConfigError if a file or inline set is unusable. A remote set may become available later. */
-export function keepVerifier(source: KeySource, discovery: Discovery | undefined, env: CompileEnv): TokenVerifier {
+export function acquireVerifier(source: KeySource, discovery: Discovery | undefined, env: CompileEnv): TokenVerifier {
   const definition = source.kind === "file" ? { kind: "file", path: env.resolvePath(source.path) } : source;
   try {
     return env.acquire(
@@ -76,16 +76,16 @@ export function keepVerifier(source: KeySource, discovery: Discovery | undefined
     );
   } catch (error) {
     if (error instanceof ConfigError) throw error;
-    throw new ConfigError(undefined, "jwks", detailOf(error));
+    throw new ConfigError(undefined, "jwks", errorDetail(error));
   }
 }
 
 /** Creates a verifier with configured keys, for which the issuer can be any name, not only a URL. */
-export function keepGivenVerifier(jwks: JwksConfig, env: CompileEnv): TokenVerifier {
-  return keepVerifier(givenKeys(jwks), undefined, env);
+export function acquireConfiguredVerifier(jwks: JwksConfig, env: CompileEnv): TokenVerifier {
+  return acquireVerifier(configuredKeys(jwks), undefined, env);
 }
 
-export function keepDiscovery(provider: IdentityProvider, env: CompileEnv): Discovery {
+export function acquireDiscovery(provider: IdentityProvider, env: CompileEnv): Discovery {
   const definition = { urls: provider.discoveryUrls, issuer: provider.discoveredIssuer };
   const logger = env.logger.for("identity");
   return env.acquire(`identity metadata ${JSON.stringify(definition)}`, definition, () =>
@@ -128,7 +128,7 @@ function openKeySet(source: KeySource, discovery: Discovery | undefined, env: Co
       const locate = async (): Promise<string> => {
         const { jwks_uri } = (await discovery?.get()) ?? {};
         if (typeof jwks_uri !== "string")
-          throw invalidProviderAnswer(`the metadata of ${source.issuer} has no jwks_uri: set \`jwks\``);
+          throw invalidProviderResponse(`the metadata of ${source.issuer} has no jwks_uri: set \`jwks\``);
         return jwks_uri;
       };
       return openRemoteKeySet({ description: `the keys of ${source.issuer}`, locate, fetch, clock, logger });

@@ -9,7 +9,7 @@ import { urlLabel } from "../../base/url-label.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { lifetimeMs, MAX_STALE_MS } from "../providers/freshness.ts";
-import { detailOf } from "../providers/provider.ts";
+import { errorDetail } from "../providers/provider.ts";
 import { createKeyTable, type KeySet, type KeyTable, MAX_KEY_SET_BYTES, requireKeys } from "./key-set.ts";
 import { readKeySet } from "./verification-key.ts";
 
@@ -126,7 +126,7 @@ class RemoteKeySet implements KeySet {
     } catch (error) {
       if (this.#closed) return;
       this.#failures += 1;
-      this.#lastError = detailOf(error);
+      this.#lastError = errorDetail(error);
       const fields = { source: this.description, error: this.#lastError, stale: this.#table !== undefined };
       // Only the first failure of an outage is logged as a warning.
       if (this.#failures === 1) logger.warn("key set cannot be fetched; retrying in the background", fields);

@@ -238,17 +238,17 @@ test("claims nested thousands of levels deep are handled", () => {
 });
 
 test("the details name the expected and the actual value", () => {
-  const detailOf = (text: string): string => {
+  const errorDetail = (text: string): string => {
     const verdict = verifyNow(text);
     return verdict.kind === "invalid" ? verdict.problem.detail : "";
   };
   assert.equal(
-    detailOf(token({ aud: ["account"] })),
+    errorDetail(token({ aud: ["account"] })),
     "the token's audience is [account], expected one of [gateway, api://gateway]",
   );
-  assert.match(detailOf(token({ iss: `${ISSUER}/` })), /differ only in the trailing slash/);
-  assert.match(detailOf(token({}, { header: { kid: "other" } })), /kid is other, the key set has \[rsa-1, /);
-  assert.equal(detailOf(token({ exp: NOW - 61 })), "exp was 61 s ago, 60 s are tolerated");
+  assert.match(errorDetail(token({ iss: `${ISSUER}/` })), /differ only in the trailing slash/);
+  assert.match(errorDetail(token({}, { header: { kid: "other" } })), /kid is other, the key set has \[rsa-1, /);
+  assert.equal(errorDetail(token({ exp: NOW - 61 })), "exp was 61 s ago, 60 s are tolerated");
 });
 
 test("rejects a key set without usable keys with the reason", () => {

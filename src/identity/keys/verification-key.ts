@@ -49,7 +49,7 @@ export function readKeySetObject(parsed: unknown): ReadKeys {
       break;
     }
     const read = readKey(jwk);
-    if (typeof read === "string") skipped.push(`key ${index} (${nameOf(jwk)}): ${read}`);
+    if (typeof read === "string") skipped.push(`key ${index} (${keyLabel(jwk)}): ${read}`);
     else keys.push(read);
   }
   return { keys, skipped };
@@ -126,7 +126,7 @@ function possibleAlgorithms(jwk: Record<string, unknown>): readonly Algorithm[] 
   return [algorithm];
 }
 
-function nameOf(jwk: unknown): string {
+function keyLabel(jwk: unknown): string {
   const kid = typeof jwk === "object" && jwk !== null ? (jwk as { kid?: unknown }).kid : undefined;
   return typeof kid === "string" ? `kid ${kid.slice(0, 100)}` : "without kid";
 }

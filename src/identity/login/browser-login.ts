@@ -22,7 +22,7 @@ import { BrowserCookie } from "./browser-flow.ts";
 /** A sign-in with a second factor takes minutes. */
 const LOGIN_MS = 600_000;
 const TIMEOUT_MS = 10_000;
-const MAX_ANSWER_BYTES = 256 * 1024;
+const MAX_RESPONSE_BYTES = 256 * 1024;
 /** Limits the concurrent sign-ins per browser, because each adds a cookie to every request. */
 const SLOTS = 4;
 /** A longer return path is dropped, because cookies are limited to 4 KiB. */
@@ -63,7 +63,7 @@ export interface BrowserLogin {
   endSessionUrl(): Promise<string | undefined>;
 }
 
-interface OnTheWay {
+interface PendingLogin {
   readonly state: string;
   readonly nonce: string;
   readonly verifier: string;
@@ -74,35 +74,35 @@ interface OnTheWay {
 export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
   const { issuer, clientId, redirectUri, realm, discovery, clock, signingKey } = options;
   const { origin } = new URL(redirectUri);
-  const cookieOf = (state: string): BrowserCookie => new BrowserCookie(`signin_${realm}_${state[0]}`, redirectUri);
+  const stateCookie = (state: string): BrowserCookie => new BrowserCookie(`signin_${realm}_${state[0]}`, redirectUri);
   const finished = storeNamespace(options.store, "signins-finished");
   const signed = (payload: string): string => signingKey.sign(`sign-in ${realm} ${payload}`);
 
   async function begin(request: GatewayRequest): Promise<Reply> {
-    const authorize = endpointOf(await discovery.get(), "authorization_endpoint");
-    const way: OnTheWay = {
+    const authorize = requireEndpoint(await discovery.get(), "authorization_endpoint");
+    const pending: PendingLogin = {
       state: `${randomBytes(1).readUInt8() % SLOTS}${random()}`,
       nonce: random(),
       verifier: random(),
       returnTo: returnTo(request),
       untilMs: clock.now() + LOGIN_MS,
     };
-    const payload = Buffer.from(JSON.stringify(way)).toString("base64url");
+    const payload = Buffer.from(JSON.stringify(pending)).toString("base64url");
     const url = new URL(authorize);
     const parameters = {
       response_type: "code",
       client_id: clientId,
       redirect_uri: redirectUri,
       scope: options.scopes.join(" "),
-      state: way.state,
-      nonce: way.nonce,
-      code_challenge: createHash("sha256").update(way.verifier).digest("base64url"),
+      state: pending.state,
+      nonce: pending.nonce,
+      code_challenge: createHash("sha256").update(pending.verifier).digest("base64url"),
       code_challenge_method: "S256",
     };
     for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
     return emptyReply(302, {
       location: url.href,
-      "set-cookie": cookieOf(way.state).line(`${payload}.${signed(payload)}`, LOGIN_MS / 1000),
+      "set-cookie": stateCookie(pending.state).line(`${payload}.${signed(payload)}`, LOGIN_MS / 1000),
       "cache-control": "no-store",
     });
   }
@@ -117,60 +117,63 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
    * Other hosts of the domain may have set cookies of the same name. Only a cookie that the gateway signed for this
    * state is accepted.
    */
-  function wayOf(request: GatewayRequest, state: string): OnTheWay {
-    const cookies = /^[0-9][A-Za-z0-9_-]+$/.test(state) ? cookieOf(state).read(request.headers) : [];
-    const ways = cookies.flatMap((value) => {
+  function findPendingLogin(request: GatewayRequest, state: string): PendingLogin {
+    const cookies = /^[0-9][A-Za-z0-9_-]+$/.test(state) ? stateCookie(state).read(request.headers) : [];
+    const candidates = cookies.flatMap((value) => {
       const [payload = "", signature = ""] = value.split(".");
       return signingKey.isSignature(`sign-in ${realm} ${payload}`, signature)
-        ? [JSON.parse(Buffer.from(payload, "base64url").toString("utf8")) as OnTheWay]
+        ? [JSON.parse(Buffer.from(payload, "base64url").toString("utf8")) as PendingLogin]
         : [];
     });
-    if (ways.length === 0)
-      throw failed(
+    if (candidates.length === 0)
+      throw signInFailed(
         `the sign-in was not begun in this browser at ${origin}, or cookies are blocked`,
         `there is no cookie for the state; sign-ins begin and end at ${origin}`,
       );
-    const way = ways.find((one) => isSame(one.state, state));
-    if (way === undefined) throw failed("another sign-in was begun meanwhile", "the state is of another sign-in");
-    if (way.untilMs < clock.now()) throw failed("it took longer than 10 minutes", "the state is too old");
-    return way;
+    const pending = candidates.find((one) => isSame(one.state, state));
+    if (pending === undefined)
+      throw signInFailed("another sign-in was begun meanwhile", "the state is of another sign-in");
+    if (pending.untilMs < clock.now()) throw signInFailed("it took longer than 10 minutes", "the state is too old");
+    return pending;
   }
 
   /** Prevents a replay of the cookie after the sign-in. Only successful sign-ins are recorded. */
-  async function finishOnce({ state, untilMs }: OnTheWay): Promise<void> {
+  async function finishOnce({ state, untilMs }: PendingLogin): Promise<void> {
     const key = `${realm}.${createHash("sha256").update(state).digest("base64url")}`;
     if (!(await finished.replace(key, undefined, "1", { expiresAtMs: untilMs })))
-      throw failed("this sign-in was finished before", "the state was used before");
+      throw signInFailed("this sign-in was finished before", "the state was used before");
   }
 
   async function finish(request: GatewayRequest): Promise<SignedIn> {
     const answer = new URLSearchParams(request.query);
     const state = answer.get("state") ?? "";
-    const way = wayOf(request, state);
+    const pending = findPendingLogin(request, state);
     const problem = answer.get("error");
     if (problem !== null) {
       const description = answer.get("error_description");
-      throw failed(`the identity provider answered ${shown(problem)}${description ? `: ${shown(description)}` : ""}`);
+      throw signInFailed(
+        `the identity provider answered ${shown(problem)}${description ? `: ${shown(description)}` : ""}`,
+      );
     }
     // The check prevents mix-up attacks with the response of another provider (RFC 9207).
     const iss = answer.get("iss");
     if (iss !== null && iss !== issuer)
-      throw failed(
+      throw signInFailed(
         "the answer comes from another identity provider",
         `iss is ${shown(iss)}, expected ${issuer}: set \`issuer\` exactly as the provider does`,
       );
     const code = answer.get("code");
-    if (code === null || code === "") throw failed("the identity provider sent no code");
-    const { claims, principal } = await verified(await exchanged(code, way.verifier), way.nonce);
-    await finishOnce(way);
-    return { claims, principal, returnTo: way.returnTo, clearing: cookieOf(state).clearing() };
+    if (code === null || code === "") throw signInFailed("the identity provider sent no code");
+    const { claims, principal } = await verifyIdToken(await exchangeCode(code, pending.verifier), pending.nonce);
+    await finishOnce(pending);
+    return { claims, principal, returnTo: pending.returnTo, clearing: stateCookie(state).clearing() };
   }
 
-  async function exchanged(code: string, verifier: string): Promise<string> {
+  async function exchangeCode(code: string, verifier: string): Promise<string> {
     const metadata = await discovery.get();
-    const url = endpointOf(metadata, "token_endpoint");
+    const url = requireEndpoint(metadata, "token_endpoint");
     if (!mayCall(url, issuer))
-      throw failed("the identity provider's metadata is not safe", `token_endpoint ${shown(url)} has no TLS`);
+      throw signInFailed("the identity provider's metadata is not safe", `token_endpoint ${shown(url)} has no TLS`);
     const form = new URLSearchParams({
       grant_type: "authorization_code",
       code,
@@ -193,7 +196,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
         headers,
         body,
         timeoutMs: TIMEOUT_MS,
-        maxBytes: MAX_ANSWER_BYTES,
+        maxBytes: MAX_RESPONSE_BYTES,
       });
     } catch (error) {
       throw providerError(error, url);
@@ -201,12 +204,12 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     const token = parseBoundedObject(response.body);
     if (response.status === 200 && typeof token?.id_token === "string") return token.id_token;
     if (response.status === 200)
-      throw failed(
+      throw signInFailed(
         "the identity provider sent no ID token",
         "add `openid` to `scopes`, and check the client's settings",
       );
     const reason = `${shown(token?.error ?? response.status)}${token?.error_description ? `: ${shown(token.error_description)}` : ""}`;
-    throw failed(`the identity provider rejected the code with ${reason}`, mendOf(token?.error));
+    throw signInFailed(`the identity provider rejected the code with ${reason}`, suggestFix(token?.error));
   }
 
   function usesBasic({ token_endpoint_auth_methods_supported: methods }: Claims): boolean {
@@ -214,7 +217,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     return !(Array.isArray(methods) && methods.includes("client_secret_post"));
   }
 
-  async function verified(token: string, nonce: string) {
+  async function verifyIdToken(token: string, nonce: string) {
     const verdict = await options.verifier.verify(token, { issuer, audiences: [clientId], isIdToken: true });
     if (verdict.kind === "unavailable")
       throw new GatewayError("not_ready", {
@@ -222,20 +225,20 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
         detail: verdict.detail,
         headers: { "retry-after": String(verdict.retryAfterSeconds) },
       });
-    if (verdict.kind === "invalid") throw failed(`ID token: ${verdict.problem.reason}`, verdict.problem.detail);
+    if (verdict.kind === "invalid") throw signInFailed(`ID token: ${verdict.problem.reason}`, verdict.problem.detail);
     const { claims } = verdict;
     if (/^(?:application\/)?at\+jwt$/i.test(readUnverified(token)?.type ?? ""))
-      throw failed(
+      throw signInFailed(
         "the identity provider sent an access token in place of the ID token",
         "typ of the ID token is at+jwt",
       );
     if (typeof claims.nonce !== "string" || !isSame(claims.nonce, nonce))
-      throw failed("the ID token is not of this sign-in", "its nonce is missing or another one");
+      throw signInFailed("the ID token is not of this sign-in", "its nonce is missing or another one");
     const isForSeveral = Array.isArray(claims.aud) && claims.aud.length > 1;
     if (claims.azp === undefined ? isForSeveral : claims.azp !== clientId)
-      throw failed("the ID token is for another client", `azp is ${shown(claims.azp)}, expected ${clientId}`);
+      throw signInFailed("the ID token is for another client", `azp is ${shown(claims.azp)}, expected ${clientId}`);
     if (typeof claims.sub !== "string" || claims.sub === "")
-      throw failed("the ID token names no user", "the claim sub is missing");
+      throw signInFailed("the ID token names no user", "the claim sub is missing");
     return verdict;
   }
 
@@ -267,13 +270,13 @@ function shown(value: unknown): string {
   return show(value).replace(/[^\x20-\x7e\u00a0-\u{10ffff}]/gu, " ");
 }
 
-function endpointOf(metadata: Claims, name: string): string {
+function requireEndpoint(metadata: Claims, name: string): string {
   const url = metadata[name];
   if (typeof url === "string") return url;
-  throw failed(`the identity provider's metadata has no ${name}`);
+  throw signInFailed(`the identity provider's metadata has no ${name}`);
 }
 
-function failed(reason: string, detail?: string): GatewayError {
+function signInFailed(reason: string, detail?: string): GatewayError {
   return new GatewayError("authentication_failed", {
     message: `sign-in failed: ${reason}. Open the page again to retry.\n`,
     detail: detail ?? reason,
@@ -281,7 +284,7 @@ function failed(reason: string, detail?: string): GatewayError {
   });
 }
 
-function mendOf(error: unknown): string | undefined {
+function suggestFix(error: unknown): string | undefined {
   if (error === "invalid_client") return "check `clientId`, `clientSecret` and `clientAuth`";
   if (error === "invalid_grant") return "check that `redirectUri` is the registered one";
   return undefined;

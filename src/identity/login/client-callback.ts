@@ -5,7 +5,7 @@
  * in the client's metadata document, only with PKCE, and only with a state that it signed.
  */
 import type { SigningKey } from "../../store/signing-key.ts";
-import { type FormPair, parseForm, requireUnique, serialiseForm } from "../providers/oauth-form.ts";
+import { type FormPair, parseForm, requireUnique, serializeForm } from "../providers/oauth-form.ts";
 import { OAuthRequestError } from "../providers/provider.ts";
 import { isLoopbackAddress, isSameAddress } from "./client-metadata.ts";
 import { gatewayEndpoints, resourceSuffix } from "./well-known.ts";
@@ -15,9 +15,9 @@ const LOGIN_SECONDS = 3_600;
 const MAX_STATE_CHARS = 2_048;
 const MAX_ADDRESS_CHARS = 2_048;
 const STATE = /^([\w-]{1,12000})\.([\w-]{22})$/;
-const PASSED_ON = ["code", "error", "error_description", "error_uri"];
+const FORWARDED_PARAMETERS = ["code", "error", "error_description", "error_uri"];
 /** These parameters are rejected, because they could replace the parameters that are checked here. */
-const REFUSED = ["request", "request_uri"];
+const REJECTED_PARAMETERS = ["request", "request_uri"];
 
 /** Allows any loopback address of the user's machine. */
 export const LOOPBACK = "loopback";
@@ -44,7 +44,7 @@ export interface ClientCallback {
   /**
    * Returns the redirect from the callback to the client. `sendsIss` means that the provider's metadata promises `iss`.
    */
-  leadBack(query: string, sendsIss: boolean): string;
+  redirectToClient(query: string, sendsIss: boolean): string;
 }
 
 /** Returns the redirect URI that the operator registers at the provider. */
@@ -72,9 +72,10 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
 
   function open(state: string): { address: string; state: string | null; suffix: string } {
     const [, payload = "", signature = ""] = STATE.exec(state) ?? [];
-    if (signature === "" || !key.isSignature(signed(payload), signature)) throw refused("the state is not known");
+    if (signature === "" || !key.isSignature(signed(payload), signature))
+      throw invalidRequest("the state is not known");
     const [address, own, suffix, until] = JSON.parse(Buffer.from(payload, "base64url").toString()) as Sealed;
-    if (options.nowMs() / 1000 > until) throw refused("the login took too long; start it again");
+    if (options.nowMs() / 1000 > until) throw invalidRequest("the login took too long; start it again");
     return { address, state: own, suffix };
   }
 
@@ -91,39 +92,41 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
 
     authorize(query, suffix, isKnown) {
       const pairs = uniquePairs(query);
-      const value = (name: string): string | undefined => parameterOf(pairs, name);
+      const value = (name: string): string | undefined => findParameter(pairs, name);
       const address = value("redirect_uri") ?? "";
       const state = value("state");
       if (value("client_id") !== options.clientId)
         throw new OAuthRequestError("invalid_client", "register first: client_id is not known");
       if (!isKnown && !isAllowed(address))
-        throw refused("redirect_uri is not among the addresses that the gateway may lead back to");
+        throw invalidRequest("redirect_uri is not among the addresses that the gateway may lead back to");
       if (address.length > MAX_ADDRESS_CHARS || (state?.length ?? 0) > MAX_STATE_CHARS)
-        throw refused("redirect_uri or state is too long");
+        throw invalidRequest("redirect_uri or state is too long");
       if (value("code_challenge") === undefined || value("code_challenge_method") !== "S256")
-        throw refused("code_challenge with the method S256 is required");
-      if (pairs.some(({ name }) => REFUSED.includes(name.toLowerCase())))
-        throw refused("request objects are not supported");
-      if ((value("response_mode") ?? "query") !== "query") throw refused("response_mode must be query");
+        throw invalidRequest("code_challenge with the method S256 is required");
+      if (pairs.some(({ name }) => REJECTED_PARAMETERS.includes(name.toLowerCase())))
+        throw invalidRequest("request objects are not supported");
+      if ((value("response_mode") ?? "query") !== "query") throw invalidRequest("response_mode must be query");
       const others = pairs.filter(({ name }) => !["redirect_uri", "state"].includes(name.toLowerCase()));
       const ours = new URLSearchParams({ redirect_uri: own, state: seal(address, state, suffix) });
-      return serialiseForm([...others, ...parseForm(ours.toString())]);
+      return serializeForm([...others, ...parseForm(ours.toString())]);
     },
 
     token(form) {
       const [ours] = parseForm(new URLSearchParams({ redirect_uri: own }).toString());
-      return serialiseForm(
+      return serializeForm(
         parseForm(form).map((pair) => (pair.name.toLowerCase() === "redirect_uri" && ours ? ours : pair)),
       );
     },
 
-    leadBack(query, sendsIss) {
+    redirectToClient(query, sendsIss) {
       const pairs = uniquePairs(query);
-      const { address, state, suffix } = open(parameterOf(pairs, "state") ?? "");
-      const iss = parameterOf(pairs, "iss");
-      if (iss === undefined ? sendsIss : iss !== issuer) throw refused("the answer is not from the identity provider");
+      const { address, state, suffix } = open(findParameter(pairs, "state") ?? "");
+      const iss = findParameter(pairs, "iss");
+      if (iss === undefined ? sendsIss : iss !== issuer)
+        throw invalidRequest("the answer is not from the identity provider");
       const target = new URL(address);
-      for (const { name, value: text } of pairs) if (PASSED_ON.includes(name)) target.searchParams.append(name, text);
+      for (const { name, value: text } of pairs)
+        if (FORWARDED_PARAMETERS.includes(name)) target.searchParams.append(name, text);
       if (state !== null) target.searchParams.append("state", state);
       target.searchParams.append("iss", gatewayEndpoints(origin, suffix).issuer);
       return target.href;
@@ -134,11 +137,11 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
 type Sealed = readonly [address: string, state: string | null, suffix: string, until: number];
 
 /** Names are compared case-insensitively. Duplicates must already be rejected. */
-function parameterOf(pairs: readonly FormPair[], name: string): string | undefined {
+function findParameter(pairs: readonly FormPair[], name: string): string | undefined {
   return pairs.find((pair) => pair.name.toLowerCase() === name)?.value;
 }
 
-function refused(message: string): OAuthRequestError {
+function invalidRequest(message: string): OAuthRequestError {
   return new OAuthRequestError("invalid_request", message);
 }
 

@@ -7,8 +7,8 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch } from "../../http/fetch.ts";
-import { type FormPair, parseForm, serialiseForm } from "../providers/oauth-form.ts";
-import { detailOf, OAuthRequestError } from "../providers/provider.ts";
+import { type FormPair, parseForm, serializeForm } from "../providers/oauth-form.ts";
+import { errorDetail, OAuthRequestError } from "../providers/provider.ts";
 
 const FETCH_MS = 5_000;
 const MAX_DOCUMENT_BYTES = 64 * 1024;
@@ -93,13 +93,13 @@ function fits(pattern: string, host: string): boolean {
 async function readUris(url: string, fetch: Fetch): Promise<readonly string[]> {
   let document: Readonly<Record<string, unknown>>;
   try {
-    const answer = await fetch({ url, timeoutMs: FETCH_MS, maxBytes: MAX_DOCUMENT_BYTES });
-    if (answer.status !== 200) throw new Error(`status ${answer.status}`);
-    document = JSON.parse(answer.body.toString("utf8")) as Readonly<Record<string, unknown>>;
+    const response = await fetch({ url, timeoutMs: FETCH_MS, maxBytes: MAX_DOCUMENT_BYTES });
+    if (response.status !== 200) throw new Error(`status ${response.status}`);
+    document = JSON.parse(response.body.toString("utf8")) as Readonly<Record<string, unknown>>;
   } catch (error) {
     throw new OAuthRequestError(
       "invalid_client",
-      `the client's metadata document cannot be read: ${detailOf(error).slice(0, 100)}`,
+      `the client's metadata document cannot be read: ${errorDetail(error).slice(0, 100)}`,
     );
   }
   if (document?.client_id !== url)
@@ -131,7 +131,7 @@ export function isSameAddress(named: string, asked: string): boolean {
 
 function replaced(pairs: readonly FormPair[], clientId: string): string {
   const [own] = parseForm(new URLSearchParams({ client_id: clientId }).toString());
-  return serialiseForm(
+  return serializeForm(
     pairs.map((pair) => (pair.name.toLowerCase() === "client_id" && own !== undefined ? own : pair)),
   );
 }

@@ -6,11 +6,11 @@
 
 import type { Fetch } from "../../http/fetch.ts";
 import { createKeyTable, keysFor, requireKeys } from "../keys/key-set.ts";
-import { type KeySource, keySourceOf } from "../keys/key-source.ts";
+import { type KeySource, selectKeySource } from "../keys/key-source.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, verifySignature } from "../keys/verification-key.ts";
 import { createProvider } from "../providers/create-provider.ts";
 import { fetchMetadata } from "../providers/discovery.ts";
-import { type Discovered, detailOf, type IdentityProvider } from "../providers/provider.ts";
+import { type Discovered, errorDetail, type IdentityProvider } from "../providers/provider.ts";
 import { providerFault } from "../providers/provider-faults.ts";
 import { claimProblem, LEEWAY_SECONDS } from "../tokens/claims.ts";
 import { parseToken, type TokenProblem } from "../tokens/token.ts";
@@ -25,7 +25,7 @@ import {
 } from "./login-leg.ts";
 import { ownClientLegs, registrationLegs } from "./trial-login.ts";
 
-const EXPIRED_MEND = "log in again for a new token, and compare the clocks of this host and the provider";
+const EXPIRED_HINT = "log in again for a new token, and compare the clocks of this host and the provider";
 
 export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<LoginLeg> {
   const { policy } = options;
@@ -52,12 +52,12 @@ export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<Lo
     };
     yield* clockLeg(date, options.clock.now());
   } catch (error) {
-    yield failed("metadata", detailOf(error), metadataMend(provider, detailOf(error)));
+    yield failed("metadata", errorDetail(error), metadataHint(provider, errorDetail(error)));
   }
 
   let keys: ReadKeys | undefined;
   try {
-    const source = keySourceOf(policy.jwks, provider);
+    const source = selectKeySource(policy.jwks, provider);
     if (source.kind === "discovered" && !discovered) {
       yield notChecked("keys", "the metadata with their address could not be read");
     } else {
@@ -67,7 +67,7 @@ export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<Lo
       yield { leg: "keys", ok: true, message: `${keys.keys.length} usable at ${from}${skipped}` };
     }
   } catch (error) {
-    yield failed("keys", detailOf(error), "compare `issuer` with the provider's own address, or set `jwks`");
+    yield failed("keys", errorDetail(error), "compare `issuer` with the provider's own address, or set `jwks`");
   }
 
   if (discovered) {
@@ -165,10 +165,10 @@ function problemLeg(
   claims?: Parameters<IdentityProvider["hint"]>[1],
 ): LoginLeg {
   const hint = provider.hint(problem, claims);
-  return failed("token", problem.detail, hint ?? (problem.check === "expiry" ? EXPIRED_MEND : undefined));
+  return failed("token", problem.detail, hint ?? (problem.check === "expiry" ? EXPIRED_HINT : undefined));
 }
 
-function metadataMend(provider: IdentityProvider, detail: string): string | undefined {
+function metadataHint(provider: IdentityProvider, detail: string): string | undefined {
   if (/has the issuer/.test(detail)) return "set `issuer` to the exact issuer of the provider";
   if (/ECONNREFUSED|ENOTFOUND|EAI_AGAIN|no response within/.test(detail))
     return "check that the provider is running and that this host can reach it";

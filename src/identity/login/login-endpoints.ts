@@ -17,9 +17,9 @@ import type { Discovery } from "../providers/discovery.ts";
 import {
   type ClientRegistration,
   type Discovered,
-  detailOf,
+  errorDetail,
   type IdentityProvider,
-  invalidProviderAnswer,
+  invalidProviderResponse,
   metadataUnavailable,
   OAuthRequestError,
   type ProxiedLogin,
@@ -32,7 +32,7 @@ import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
 
 /** Real registration and token requests are much smaller. */
 export const MAX_LOGIN_BODY_BYTES = 64 * 1024;
-const MAX_ANSWER_BYTES = 1024 * 1024;
+const MAX_RESPONSE_BYTES = 1024 * 1024;
 const PROVIDER_TIMEOUT_MS = 10_000;
 
 export interface LoginEndpointsOptions {
@@ -53,7 +53,7 @@ export interface LoginEndpointsOptions {
 }
 
 export interface LoginEndpoints {
-  answer(endpoint: LoginEndpoint, exchange: Exchange): Reply | Promise<Reply>;
+  handle(endpoint: LoginEndpoint, exchange: Exchange): Reply | Promise<Reply>;
 }
 
 /** The documents are public, and some clients run in browsers. A `cors` policy of the route overrides these headers. */
@@ -89,7 +89,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
   }
 
   async function register(exchange: Exchange): Promise<Reply> {
-    const registration = parseRegistration(bodyOf(exchange, "application/json", "invalid_client_metadata"));
+    const registration = parseRegistration(readBody(exchange, "application/json", "invalid_client_metadata"));
     if (provider.register)
       return jsonReply(201, provider.register(registration), { ...ANY_ORIGIN, "cache-control": "no-store" });
     const metadata = await discovered();
@@ -121,7 +121,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
       // The client is registered anyway, and most clients can log in.
       logger.warn("client registration could not be completed", {
         url: request.url,
-        error: detailOf(error),
+        error: errorDetail(error),
         hint: completion.hint,
       });
       return body;
@@ -133,33 +133,33 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     const known = (await options.clientMetadata?.authorize(sent, () => limit.take(exchange.listener))) ?? sent;
     const asked = options.callback?.authorize(known, suffix, known !== sent) ?? known;
     const query = login.rewriteAuthorizeQuery(asked);
-    const url = login.authorizeUrl ?? (await endpointOf("authorization_endpoint"));
+    const url = login.authorizeUrl ?? (await findEndpoint("authorization_endpoint"));
     const location = query === "" ? url : `${url}${url.includes("?") ? "&" : "?"}${query}`;
     return emptyReply(302, { location, "cache-control": "no-store" });
   }
 
-  async function leadBack(exchange: Exchange): Promise<Reply> {
+  async function redirectToClient(exchange: Exchange): Promise<Reply> {
     const sendsIss = (await discovered()).authorization_response_iss_parameter_supported === true;
-    const location = options.callback?.leadBack(exchange.request.query, sendsIss) ?? "/";
+    const location = options.callback?.redirectToClient(exchange.request.query, sendsIss) ?? "/";
     return emptyReply(302, { location, "cache-control": "no-store", "referrer-policy": "no-referrer" });
   }
 
-  async function endpointOf(name: "authorization_endpoint" | "token_endpoint"): Promise<string> {
+  async function findEndpoint(name: "authorization_endpoint" | "token_endpoint"): Promise<string> {
     const url = (await discovered())[name];
-    if (typeof url !== "string") throw metadataUnavailable(invalidProviderAnswer(`the metadata has no ${name}`));
+    if (typeof url !== "string") throw metadataUnavailable(invalidProviderResponse(`the metadata has no ${name}`));
     return url;
   }
 
   async function token(login: ProxiedLogin, exchange: Exchange): Promise<Reply> {
     const type = "application/x-www-form-urlencoded";
     // latin1 preserves all bytes that are not changed.
-    const form = bodyOf(exchange, type, "invalid_request").toString("latin1");
+    const form = readBody(exchange, type, "invalid_request").toString("latin1");
     const authorization = exchange.request.headers.get("authorization");
     const known = options.clientMetadata?.token(form) ?? form;
     const asked = options.callback?.token(known) ?? known;
     const body = Buffer.from(login.rewriteTokenRequest(asked, authorization !== undefined), "latin1");
     const headers = { "content-type": type, ...(authorization === undefined ? {} : { authorization }) };
-    const response = await send(login.tokenUrl ?? (await endpointOf("token_endpoint")), headers, body);
+    const response = await send(login.tokenUrl ?? (await findEndpoint("token_endpoint")), headers, body);
     reportFault("token request", response);
     return passThrough(response);
   }
@@ -170,7 +170,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     body: Buffer,
     method = "POST",
   ): Promise<FetchResponse> {
-    const limits = { timeoutMs: PROVIDER_TIMEOUT_MS, maxBytes: MAX_ANSWER_BYTES };
+    const limits = { timeoutMs: PROVIDER_TIMEOUT_MS, maxBytes: MAX_RESPONSE_BYTES };
     let response: FetchResponse;
     try {
       response = await fetch({
@@ -185,7 +185,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     }
     const isRedirect = response.status >= 300 && response.status < 400;
     if (isRedirect)
-      throw invalidProviderAnswer(`${urlLabel(url)} returned a redirect (${response.status}), which is not followed`);
+      throw invalidProviderResponse(`${urlLabel(url)} returned a redirect (${response.status}), which is not followed`);
     return response;
   }
 
@@ -219,17 +219,17 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
         limit.take(exchange.listener);
         return register(exchange);
       case "authorize":
-        return authorize(loginOf(provider), exchange, endpoint.suffix);
+        return authorize(requireLogin(provider), exchange, endpoint.suffix);
       case "callback":
-        return leadBack(exchange);
+        return redirectToClient(exchange);
       case "token":
         limit.take(exchange.listener);
-        return token(loginOf(provider), exchange);
+        return token(requireLogin(provider), exchange);
     }
   }
 
   return {
-    answer(endpoint, exchange) {
+    handle(endpoint, exchange) {
       try {
         const reply = dispatch(endpoint, exchange);
         return reply instanceof Promise ? reply.catch(asReply) : reply;
@@ -277,7 +277,7 @@ function passThrough(response: FetchResponse): Reply {
 }
 
 /** The pipeline has already buffered the body (see `bodyBytes` in the policy). */
-function bodyOf(exchange: Exchange, type: string, error: "invalid_request" | "invalid_client_metadata"): Buffer {
+function readBody(exchange: Exchange, type: string, error: "invalid_request" | "invalid_client_metadata"): Buffer {
   const { body, headers } = exchange.request;
   const sent = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
   if (sent !== type) throw new OAuthRequestError(error, `the content type must be ${type}`);
@@ -287,7 +287,7 @@ function bodyOf(exchange: Exchange, type: string, error: "invalid_request" | "in
   return body.bytes;
 }
 
-function loginOf(provider: IdentityProvider): ProxiedLogin {
+function requireLogin(provider: IdentityProvider): ProxiedLogin {
   // These paths exist only for providers with a proxied login (well-known.ts).
   if (!provider.login) throw new Error(`${provider.name} has no proxied login`);
   return provider.login;

@@ -3,15 +3,15 @@
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
-import type { keySourceOf } from "../keys/key-source.ts";
+import type { selectKeySource } from "../keys/key-source.ts";
 import type { ProviderChoice } from "../providers/create-provider.ts";
-import { detailOf } from "../providers/provider.ts";
+import { errorDetail } from "../providers/provider.ts";
 import { type ProviderFault, providerFault } from "../providers/provider-faults.ts";
 import { resourceMetadataUrl } from "./well-known.ts";
 
 export interface LoginPolicy extends ProviderChoice {
   readonly audiences: readonly string[];
-  readonly jwks?: Parameters<typeof keySourceOf>[0];
+  readonly jwks?: Parameters<typeof selectKeySource>[0];
   readonly resourceMetadata: {
     readonly resource: string;
     readonly authorizationServers?: readonly string[] | undefined;
@@ -57,7 +57,7 @@ export function textOf(response: FetchResponse): string {
 }
 
 /** Shows the provider's error, or its explanation if the error is known. */
-export function refusedLeg(leg: LoginLeg["leg"], response: FetchResponse): LoginLeg {
+export function rejectedLeg(leg: LoginLeg["leg"], response: FetchResponse): LoginLeg {
   const text = `${textOf(response)} ${response.headers.get("location") ?? ""}`.trim();
   const fault: ProviderFault | undefined = providerFault(text);
   return failed(leg, `status ${response.status}: ${fault?.cause ?? text}`, fault?.hint);
@@ -89,6 +89,6 @@ async function resourceLeg({ policy, fetch }: LoginCheckOptions): Promise<LoginL
     return { leg: "resource", ok: true, message: `${url} is the gateway's document` };
   } catch (error) {
     if (error instanceof SyntaxError) return failed("resource", `${url} is not JSON`, hint);
-    return notChecked("resource", `no gateway answers at ${url} (${detailOf(error)}); start it there`);
+    return notChecked("resource", `no gateway answers at ${url} (${errorDetail(error)}); start it there`);
   }
 }

@@ -3,10 +3,10 @@
  * immediately, requests the login page and checks its redirect, or exchanges an invalid code.
  */
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
-import { type Discovered, detailOf, type IdentityProvider, type RegisteredClient } from "../providers/provider.ts";
+import { type Discovered, errorDetail, type IdentityProvider, type RegisteredClient } from "../providers/provider.ts";
 import { providerFault } from "../providers/provider-faults.ts";
 import { callbackAddress } from "./client-callback.ts";
-import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, refusedLeg } from "./login-leg.ts";
+import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, rejectedLeg } from "./login-leg.ts";
 
 /** The address is never opened; the provider only has to accept it. */
 const REDIRECT_URI = "http://127.0.0.1:33418/callback";
@@ -14,12 +14,12 @@ const REDIRECT_URI = "http://127.0.0.1:33418/callback";
 const CODE_CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
 const ISS_PROBLEM = "the callback carries the provider's `iss`, which strict clients reject";
-const OWN_CLIENT_ISS_MEND =
+const OWN_CLIENT_ISS_HINT =
   "set `redirectUris: [loopback]` and enter the gateway's callback at the provider, or switch `iss` off for the client there";
 const CLIENT_HINT = "compare `clientId` and `clientSecret` with the client at the provider";
 
 /** Providers that would show a login page return these errors (OpenID Connect Core, section 3.1.2.6). */
-const ASKS_USER = new Set([
+const LOGIN_REQUIRED_ERRORS = new Set([
   "login_required",
   "interaction_required",
   "consent_required",
@@ -47,15 +47,15 @@ export async function* registrationLegs(
     try {
       const response = await sendJson(options.fetch, "POST", url, registration);
       if (response.status >= 300) {
-        const leg = refusedLeg("registration", response);
+        const leg = rejectedLeg("registration", response);
         yield { ...leg, message: `as ${clients.join(", ")} register: ${leg.message}` };
         continue;
       }
       const registered = JSON.parse(response.body.toString("utf8")) as RegisteredClient;
       if (client === undefined) client = registered;
-      else await takeBack(options.fetch, registered);
+      else await deleteClient(options.fetch, registered);
     } catch (error) {
-      yield failed("registration", `${url}: ${detailOf(error)}`, providerFault(detailOf(error))?.hint);
+      yield failed("registration", `${url}: ${errorDetail(error)}`, providerFault(errorDetail(error))?.hint);
       return;
     }
   }
@@ -72,7 +72,7 @@ export async function* registrationLegs(
   }
   const issHint = provider.completion?.hint ?? "set `resourceMetadata.authorizationServers` to the provider";
   yield await authorizeLeg(options, issHint, discovered, String(client.client_id));
-  await takeBack(options.fetch, client);
+  await deleteClient(options.fetch, client);
 }
 
 /**
@@ -116,11 +116,11 @@ async function authorizeLeg(
   issHint: string,
   discovered: Discovered,
   clientId: string,
-  notSentBack: (response: FetchResponse) => LoginLeg = (response) => refusedLeg("authorize", response),
+  notRedirected: (response: FetchResponse) => LoginLeg = (response) => rejectedLeg("authorize", response),
 ): Promise<LoginLeg> {
   const endpoint = String(discovered.authorization_endpoint);
   const scopes = options.policy.resourceMetadata.scopesSupported ?? [];
-  const redirectUri = redirectUriOf(options);
+  const redirectUri = getRedirectUri(options);
   const query = new URLSearchParams({
     // Clients request the scopes in the document.
     ...(scopes.length === 0 ? {} : { scope: scopes.join(" ") }),
@@ -136,10 +136,10 @@ async function authorizeLeg(
   try {
     response = await options.fetch({ url: `${endpoint}?${query}`, headers: { accept: "text/html" }, ...LEG_LIMITS });
   } catch (error) {
-    return failed("authorize", `${endpoint}: ${detailOf(error)}`);
+    return failed("authorize", `${endpoint}: ${errorDetail(error)}`);
   }
   const location = response.headers.get("location");
-  if (location === undefined || !location.startsWith(redirectUri)) return notSentBack(response);
+  if (location === undefined || !location.startsWith(redirectUri)) return notRedirected(response);
   const error = new URL(location).searchParams.get("error");
   if (error === "invalid_scope")
     return failed(
@@ -147,8 +147,8 @@ async function authorizeLeg(
       `the provider does not know all of the scopes ${scopes.join(" ")}`,
       "correct `scopesSupported`, or add the scopes to the client's at the provider",
     );
-  if (error !== null && !ASKS_USER.has(error)) return refusedLeg("authorize", response);
-  const readsIss = namesDirectly(options) || options.policy.redirectUris !== undefined;
+  if (error !== null && !LOGIN_REQUIRED_ERRORS.has(error)) return rejectedLeg("authorize", response);
+  const readsIss = namesProviderDirectly(options) || options.policy.redirectUris !== undefined;
   if (new URL(location).searchParams.has("iss") && !readsIss) {
     return failed("authorize", ISS_PROBLEM, issHint);
   }
@@ -161,12 +161,12 @@ function issNote({ authorization_response_iss_parameter_supported: sends }: Disc
 }
 
 /** Returns the client's redirect URI, or the gateway's if the gateway receives the callback. */
-function redirectUriOf({ policy }: LoginCheckOptions): string {
+function getRedirectUri({ policy }: LoginCheckOptions): string {
   return policy.redirectUris === undefined ? REDIRECT_URI : callbackAddress(policy.resourceMetadata.resource);
 }
 
 /** Reports whether clients see the provider as the issuer, so that its `iss` matches. */
-function namesDirectly({ policy }: LoginCheckOptions): boolean {
+function namesProviderDirectly({ policy }: LoginCheckOptions): boolean {
   return policy.resourceMetadata.authorizationServers !== undefined;
 }
 
@@ -182,38 +182,38 @@ export async function* ownClientLegs(
     message: `the gateway answers it with the client id ${options.policy.clientId}`,
   };
   const tokenUrl = provider.login?.tokenUrl ?? String(discovered.token_endpoint);
-  const asked = new URLSearchParams({
+  const form = new URLSearchParams({
     grant_type: "authorization_code",
     client_id: options.policy.clientId ?? "",
     code: "check",
-    redirect_uri: redirectUriOf(options),
+    redirect_uri: getRedirectUri(options),
     code_verifier: "a".repeat(43),
   });
   try {
-    const body = Buffer.from(provider.login?.rewriteTokenRequest(asked.toString(), false) ?? asked.toString());
+    const body = Buffer.from(provider.login?.rewriteTokenRequest(form.toString(), false) ?? form.toString());
     const headers = { "content-type": "application/x-www-form-urlencoded" };
     const response = await options.fetch({ url: tokenUrl, method: "POST", headers, body, ...LEG_LIMITS });
-    const isCodeRefused = /"error"\s*:\s*"invalid_grant"/.test(response.body.toString("utf8"));
+    const isCodeRejected = /"error"\s*:\s*"invalid_grant"/.test(response.body.toString("utf8"));
     const message =
       provider.name === "idp_tenant"
         ? `${tokenUrl} knows the app registration; a redirect URI on the single-page-application platform would appear only in a real login`
         : `${tokenUrl} knows the client`;
-    yield isCodeRefused
+    yield isCodeRejected
       ? { leg: "token endpoint", ok: true, message }
-      : { hint: CLIENT_HINT, ...refusedLeg("token endpoint", response) };
+      : { hint: CLIENT_HINT, ...rejectedLeg("token endpoint", response) };
   } catch (error) {
-    yield failed("token endpoint", `${tokenUrl}: ${detailOf(error)}`);
+    yield failed("token endpoint", `${tokenUrl}: ${errorDetail(error)}`);
   }
   if (provider.name === "plain" && options.policy.clientId !== undefined)
-    yield await authorizeLeg(options, OWN_CLIENT_ISS_MEND, discovered, options.policy.clientId, () => {
-      const message = `the client does not accept ${redirectUriOf(options)} as a redirect URI`;
+    yield await authorizeLeg(options, OWN_CLIENT_ISS_HINT, discovered, options.policy.clientId, () => {
+      const message = `the client does not accept ${getRedirectUri(options)} as a redirect URI`;
       return options.policy.redirectUris === undefined
         ? notChecked("authorize", `${message}${issNote(discovered)}`)
         : failed("authorize", message, "add this address to the client's redirect URIs at the provider");
     });
 }
 
-async function takeBack(fetch: Fetch, client: RegisteredClient): Promise<void> {
+async function deleteClient(fetch: Fetch, client: RegisteredClient): Promise<void> {
   const { registration_client_uri: url, registration_access_token: token } = client;
   if (typeof url !== "string" || typeof token !== "string") return;
   await fetch({ url, method: "DELETE", headers: { authorization: `Bearer ${token}` }, ...LEG_LIMITS }).catch(

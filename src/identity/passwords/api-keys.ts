@@ -29,7 +29,7 @@ export interface ApiKeys {
   find(key: string): ApiKeyEntry | undefined;
 }
 
-export function digestOf(key: string): Buffer {
+export function keyDigest(key: string): Buffer {
   return hash("sha256", key, "buffer");
 }
 
@@ -39,7 +39,7 @@ export function createApiKeys(entries: readonly ApiKeyEntry[]): ApiKeys {
   const bySlot = new Map(entries.map((entry) => [slotOf(entry.digest), entry]));
   return {
     find(key) {
-      const digest = digestOf(key);
+      const digest = keyDigest(key);
       const entry = bySlot.get(slotOf(digest));
       return entry && timingSafeEqual(entry.digest, digest) ? entry : undefined;
     },

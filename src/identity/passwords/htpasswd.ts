@@ -6,7 +6,7 @@ import { createHmac, randomBytes } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { PasswordChecks, PasswordHash } from "./password-checks.ts";
 
-const MAX_REMEMBERED = 10_000;
+const MAX_CACHED_PASSWORDS = 10_000;
 /**
  * Longer passwords are rejected, because the cost of a check grows with the length. Apache's htpasswd accepts 255
  * bytes.
@@ -41,18 +41,18 @@ export function createHtpasswd(text: string, checks: PasswordChecks): Htpasswd {
   const [substitute] = users.values();
   if (substitute === undefined) throw new Error("htpasswd has no users");
   const secret = randomBytes(32);
-  const remembered = new LRUCache<string, true>({ max: MAX_REMEMBERED });
+  const cache = new LRUCache<string, true>({ max: MAX_CACHED_PASSWORDS });
   return {
     entryOf: (user) => users.get(user)?.line,
     check(user, password, address) {
       if (Buffer.byteLength(password) > MAX_PASSWORD_BYTES) return false;
       const digest = createHmac("sha256", secret).update(`${user.length}:${user}${password}`).digest("base64");
-      if (remembered.has(digest)) return true;
+      if (cache.has(digest)) return true;
       const known = users.get(user);
       return checks.matches(address, password, (known ?? substitute).hash).then((matches) => {
-        const isRight = known !== undefined && matches;
-        if (isRight) remembered.set(digest, true);
-        return isRight;
+        const isCorrect = known !== undefined && matches;
+        if (isCorrect) cache.set(digest, true);
+        return isCorrect;
       });
     },
   };

@@ -6,15 +6,15 @@ import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { type Store, storeNamespace } from "../../store/store.ts";
-import { digestOf } from "./api-keys.ts";
+import { keyDigest } from "./api-keys.ts";
 
 const KEY_PREFIX = "gw-";
 const KEY_BYTES = 32;
 /** The number of hexadecimal digits of the digest that identify a key in lists. */
 const ID_DIGITS = 12;
 /** A key that another thread or replica revoked may still be accepted for this long. */
-const REMEMBERED_MS = 2_000;
-const MAX_REMEMBERED_KEYS = 10_000;
+const CACHE_MS = 2_000;
+const MAX_CACHED_KEYS = 10_000;
 /** An expired key stays in lists for this long. */
 const LISTED_AFTER_MS = 7 * 86_400_000;
 
@@ -67,17 +67,17 @@ export function keyId(digest: Buffer): string {
   return digest.toString("hex").slice(0, ID_DIGITS);
 }
 
-type Remembered = Map<string, { readonly untilMs: number; readonly found: StoredKey | undefined }>;
+type KeyCache = Map<string, { readonly untilMs: number; readonly found: StoredKey | undefined }>;
 
 /**
  * All policies of the process share one cache per store, so that a revocation takes effect in all of them immediately.
  */
-const rememberedOf = new WeakMap<Store, Remembered>();
+const cachesByStore = new WeakMap<Store, KeyCache>();
 
 export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
   const store = storeNamespace(whole, "api-keys");
-  const remembered: Remembered = rememberedOf.get(whole) ?? new Map();
-  rememberedOf.set(whole, remembered);
+  const cache: KeyCache = cachesByStore.get(whole) ?? new Map();
+  cachesByStore.set(whole, cache);
 
   async function list(): Promise<StoredKey[]> {
     const found = new Map<string, StoredKey>();
@@ -98,18 +98,18 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
     async find(key) {
       // A key without the gateway's prefix cannot be in the store.
       if (!key.startsWith(KEY_PREFIX)) return undefined;
-      const digest = digestOf(key).toString("hex");
-      const known = remembered.get(digest);
+      const digest = keyDigest(key).toString("hex");
+      const known = cache.get(digest);
       if (known !== undefined && known.untilMs > clock.monotonicMs()) return known.found;
       const value = await store.get(digest);
       const found = value === undefined ? undefined : parseRecord(digest, value);
-      if (remembered.size >= MAX_REMEMBERED_KEYS) remembered.clear();
-      remembered.set(digest, { untilMs: clock.monotonicMs() + REMEMBERED_MS, found });
+      if (cache.size >= MAX_CACHED_KEYS) cache.clear();
+      cache.set(digest, { untilMs: clock.monotonicMs() + CACHE_MS, found });
       return found;
     },
     async make(request) {
       const key = `${KEY_PREFIX}${randomBytes(KEY_BYTES).toString("base64url")}`;
-      const digest = digestOf(key);
+      const digest = keyDigest(key);
       const { expiresAtMs } = request;
       await store.set(
         digest.toString("hex"),
@@ -123,7 +123,7 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
       const found = (await list()).filter((key) => key.id === id);
       for (const { digest } of found) {
         await store.delete(digest.toString("hex"));
-        remembered.delete(digest.toString("hex"));
+        cache.delete(digest.toString("hex"));
       }
       if (found.length > 0) await store.sync();
       return found.length > 0;

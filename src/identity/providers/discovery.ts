@@ -11,7 +11,7 @@ import { parseBounded } from "../../json/json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { show } from "../tokens/token.ts";
 import { lifetimeMs, MAX_STALE_MS } from "./freshness.ts";
-import { type Discovered, detailOf, invalidProviderAnswer, providerError } from "./provider.ts";
+import { type Discovered, errorDetail, invalidProviderResponse, providerError } from "./provider.ts";
 
 const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 1024 * 1024;
@@ -53,7 +53,7 @@ export function createDiscovery(options: DiscoveryOptions): Discovery {
     } catch (error) {
       const nowMs = clock.monotonicMs();
       if (!failed)
-        logger.warn("identity provider metadata cannot be read", { issuer: options.issuer, error: detailOf(error) });
+        logger.warn("identity provider metadata cannot be read", { issuer: options.issuer, error: errorDetail(error) });
       failed = { error, untilMs: nowMs + FAILURE_PAUSE_MS };
       return fallback(error);
     } finally {
@@ -86,7 +86,7 @@ export async function fetchMetadata(
     try {
       const response = await options.fetch({ url, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES });
       if (response.status !== 200) {
-        throw invalidProviderAnswer(
+        throw invalidProviderResponse(
           `${urlLabel(url)} returned status ${response.status} ${show(response.body.toString("utf8"))}`,
         );
       }
@@ -104,25 +104,25 @@ function checkMetadata(text: string, issuer: string, url: string): Discovered {
   try {
     parsed = parseBounded(text);
   } catch (error) {
-    throw invalidProviderAnswer(`${urlLabel(url)} ${(error as Error).message}`);
+    throw invalidProviderResponse(`${urlLabel(url)} ${(error as Error).message}`);
   }
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed))
-    throw invalidProviderAnswer(`${urlLabel(url)} is not a JSON object`);
+    throw invalidProviderResponse(`${urlLabel(url)} is not a JSON object`);
   const document = parsed as Record<string, unknown>;
   if (document.issuer !== issuer) {
-    throw invalidProviderAnswer(
+    throw invalidProviderResponse(
       `${urlLabel(url)} has the issuer ${show(document.issuer)}, expected ${issuer}: set \`issuer\` to the exact issuer of the provider`,
     );
   }
   for (const [name, value] of Object.entries(document)) {
     if (!name.endsWith("_endpoint") && name !== "jwks_uri") continue;
     if (typeof value !== "string" || !parseHttpUrl(value))
-      throw invalidProviderAnswer(`${urlLabel(url)}: ${name} is ${show(value)}, not an http or https URL`);
+      throw invalidProviderResponse(`${urlLabel(url)}: ${name} is ${show(value)}, not an http or https URL`);
   }
   for (const name of ["jwks_uri", "registration_endpoint"]) {
     const target = document[name];
     if (typeof target === "string" && !mayCall(target, issuer)) {
-      throw invalidProviderAnswer(
+      throw invalidProviderResponse(
         `${urlLabel(url)}: ${name} is ${show(target)}; without TLS it must be at the issuer's own origin`,
       );
     }

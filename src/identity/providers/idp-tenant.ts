@@ -4,7 +4,7 @@
  * requests. Repeated parameters are rejected, because the provider and the gateway could each use a different one.
  */
 import { ConfigError } from "../../core/config-error.ts";
-import { type FormPair, parseForm, requireUnique, serialiseForm } from "./oauth-form.ts";
+import { type FormPair, parseForm, requireUnique, serializeForm } from "./oauth-form.ts";
 import { registeredAs, withSecret } from "./own-client.ts";
 import { AUDIENCE_HINT, facadeMetadata, type IdentityProvider, type ProviderOptions } from "./provider.ts";
 
@@ -42,7 +42,7 @@ export function idpTenant(options: ProviderOptions): IdentityProvider {
       authorizeUrl: `${tenant}/oauth2/v2.0/authorize`,
       tokenUrl: `${tenant}/oauth2/v2.0/token`,
 
-      rewriteAuthorizeQuery: (query) => serialiseForm(withoutResource(parseForm(query))),
+      rewriteAuthorizeQuery: (query) => serializeForm(withoutResource(parseForm(query))),
 
       rewriteTokenRequest(form, hasAuthorizationHeader) {
         return withSecret(withoutResource(parseForm(form)), { clientId, clientSecret }, hasAuthorizationHeader);

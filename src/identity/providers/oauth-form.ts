@@ -22,7 +22,7 @@ export function parseForm(text: string): FormPair[] {
   return pairs;
 }
 
-export function serialiseForm(pairs: readonly FormPair[]): string {
+export function serializeForm(pairs: readonly FormPair[]): string {
   return pairs.map((pair) => pair.raw).join("&");
 }
 

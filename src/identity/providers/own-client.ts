@@ -2,7 +2,7 @@
  * The operator's client at the provider, shared by all MCP clients. The gateway returns its id for registrations and
  * adds its secret to token requests that have none, but only for this client id and the two grants of a login.
  */
-import { type FormPair, parseForm, serialiseForm } from "./oauth-form.ts";
+import { type FormPair, parseForm, serializeForm } from "./oauth-form.ts";
 import type { ClientRegistration } from "./provider.ts";
 
 const GRANTS_WITH_SECRET = new Set(["authorization_code", "refresh_token"]);
@@ -32,9 +32,9 @@ export function withSecret(
     hasAuthorizationHeader || parameter("client_secret") !== undefined || parameter("client_assertion") !== undefined;
   const isOurClient = parameter("client_id") === client.clientId;
   const mayCarrySecret = GRANTS_WITH_SECRET.has(parameter("grant_type") ?? "");
-  if (!client.clientSecret || authenticatesItself || !isOurClient || !mayCarrySecret) return serialiseForm(pairs);
+  if (!client.clientSecret || authenticatesItself || !isOurClient || !mayCarrySecret) return serializeForm(pairs);
   const others = pairs.filter(({ name }) => name !== "client_secret");
-  return serialiseForm([
+  return serializeForm([
     ...others,
     ...parseForm(new URLSearchParams({ client_secret: client.clientSecret }).toString()),
   ]);

@@ -3,7 +3,7 @@
  * it presents the provider under the gateway's URL. With the operator's own client (`clientId`), the gateway handles
  * registration for providers without it.
  */
-import { parseForm, requireUnique, serialiseForm } from "./oauth-form.ts";
+import { parseForm, requireUnique, serializeForm } from "./oauth-form.ts";
 import { registeredAs, withSecret } from "./own-client.ts";
 import {
   AUDIENCE_HINT,
@@ -73,7 +73,7 @@ function proxied(client: { readonly clientId: string; readonly clientSecret?: st
   return {
     authorizeUrl: undefined,
     tokenUrl: undefined,
-    rewriteAuthorizeQuery: (query) => serialiseForm(unique(query)),
+    rewriteAuthorizeQuery: (query) => serializeForm(unique(query)),
     rewriteTokenRequest: (form, hasAuthorizationHeader) => withSecret(unique(form), client, hasAuthorizationHeader),
   };
 }

@@ -139,7 +139,7 @@ export class OAuthRequestError extends ExpectedError {
 
 export function providerError(error: unknown, url: string): GatewayError {
   if (error instanceof GatewayError) return error;
-  const options = { detail: `${urlLabel(url)}: ${detailOf(error)}`, cause: error };
+  const options = { detail: `${urlLabel(url)}: ${errorDetail(error)}`, cause: error };
   const isTimeout = error instanceof FetchError && error.reason === "timeout";
   if (isTimeout)
     return new GatewayError("backend_timeout", {
@@ -149,7 +149,7 @@ export function providerError(error: unknown, url: string): GatewayError {
   return new GatewayError("backend_unavailable", { ...options, message: "the identity provider could not be reached" });
 }
 
-export function invalidProviderAnswer(detail: string): GatewayError {
+export function invalidProviderResponse(detail: string): GatewayError {
   return new GatewayError("backend_response_invalid", {
     message: "the identity provider's response is not valid",
     detail,
@@ -163,14 +163,14 @@ export function invalidProviderAnswer(detail: string): GatewayError {
 export function metadataUnavailable(error: unknown): GatewayError {
   return new GatewayError("not_ready", {
     message: error instanceof GatewayError ? error.message : "the identity provider's metadata is not available",
-    detail: detailOf(error),
+    detail: errorDetail(error),
     cause: error,
     headers: { "retry-after": METADATA_RETRY_SECONDS },
   });
 }
 
 /** Returns the text for the operator, which is the detail if there is one. */
-export function detailOf(error: unknown): string {
+export function errorDetail(error: unknown): string {
   if (error instanceof GatewayError) return error.detail ?? error.message;
   return error instanceof Error ? error.message : String(error);
 }

@@ -35,8 +35,8 @@ export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: numb
   const early = beginProblem("nbf", claims.nbf, nowSeconds) ?? beginProblem("iat", claims.iat, nowSeconds);
   if (early) return early;
   // An ID token describes the user to the client and grants no access, although its audience may match.
-  const saysId = claims.at_hash !== undefined || claims.c_hash !== undefined || claims.typ === "ID";
-  if (saysId && rules.isIdToken !== true) {
+  const isIdToken = claims.at_hash !== undefined || claims.c_hash !== undefined || claims.typ === "ID";
+  if (isIdToken && rules.isIdToken !== true) {
     return failure("claims", "the token is not an access token", "it is an ID token; send the access token instead")
       .problem;
   }

@@ -7,7 +7,7 @@ import type { LogFields, Logger } from "./logger.ts";
 
 const PAUSES_MS = [10_000, 60_000, 600_000];
 /** A kind that was silent for this long is logged as new. */
-const NEWS_AFTER_MS = 600_000;
+const RESET_AFTER_MS = 600_000;
 /** Beyond this number, the kind that was silent longest is forgotten. */
 const REMEMBERED_KINDS = 200;
 
@@ -27,7 +27,7 @@ export function foldRepeats(logger: Logger, clock: Clock): Logger {
     const known = kinds.get(key);
     kinds.delete(key);
     const pauseMs = PAUSES_MS[Math.min((known?.written ?? 1) - 1, PAUSES_MS.length - 1)] ?? 0;
-    const repeat = known === undefined || nowMs - known.lastMs >= NEWS_AFTER_MS ? fresh(nowMs) : known;
+    const repeat = known === undefined || nowMs - known.lastMs >= RESET_AFTER_MS ? fresh(nowMs) : known;
     kinds.set(key, repeat);
     if (kinds.size > REMEMBERED_KINDS) kinds.delete(kinds.keys().next().value as string);
     repeat.lastMs = nowMs;

@@ -56,7 +56,7 @@ export function createLogging(options: {
       const line =
         format === "json"
           ? jsonLine(time, level, module, message, fields)
-          : textLine(time, color ? coloured(level) : level.padEnd(LEVEL_WIDTH), module, message, fields);
+          : textLine(time, color ? colored(level) : level.padEnd(LEVEL_WIDTH), module, message, fields);
       output.write(redact(line));
     };
     const logger: Logger = {
@@ -109,7 +109,7 @@ export const silentLogger: Logger = {
 const LEVEL_WIDTH = 5;
 const COLORS: Readonly<Record<LogLevel, number>> = { error: 31, warn: 33, info: 32, debug: 36, trace: 90 };
 
-function coloured(level: LogLevel): string {
+function colored(level: LogLevel): string {
   return `\u001b[${COLORS[level]}m${level.padEnd(LEVEL_WIDTH)}\u001b[0m`;
 }
 

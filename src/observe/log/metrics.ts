@@ -75,7 +75,7 @@ export function createMetrics(): Metrics {
     counter: (name, help, labelNames = []) =>
       once(name, () => {
         const series: SeriesMap<Counter & { value: number }> = new Map();
-        const family = seriesOf(series, labelNames, () => ({
+        const family = createFamily(series, labelNames, () => ({
           value: 0,
           add(amount = 1) {
             this.value += amount;
@@ -92,7 +92,7 @@ export function createMetrics(): Metrics {
     histogram: (name, help, buckets, labelNames = []) =>
       once(name, () => {
         const series: SeriesMap<HistogramSeries> = new Map();
-        const family = seriesOf(series, labelNames, () => createHistogram(buckets));
+        const family = createFamily(series, labelNames, () => createHistogram(buckets));
         return {
           family,
           render: () => head(name, help, "histogram") + lines(series, (labels, one) => one.render(name, labels)),
@@ -164,21 +164,25 @@ function createHistogram(buckets: readonly number[]): HistogramSeries {
 }
 
 /** A tree from label values to series. A lookup builds no key, because some series are looked up for each request. */
-interface Place<Series> {
+interface LabelNode<Series> {
   series: Series | undefined;
-  readonly next: Map<string, Place<Series>>;
+  readonly next: Map<string, LabelNode<Series>>;
 }
 
-function seriesOf<Series>(known: SeriesMap<Series>, names: readonly string[], create: () => Series): Family<Series> {
-  const root = newPlace<Series>();
+function createFamily<Series>(
+  known: SeriesMap<Series>,
+  names: readonly string[],
+  create: () => Series,
+): Family<Series> {
+  const root = createNode<Series>();
 
   function find(values: readonly string[]): Series {
-    const key = keyOf(names, values);
+    const key = seriesKey(names, values);
     const found = known.get(key);
     if (found) return found.series;
     const isFull = known.size >= MAX_SERIES;
     const keptValues = isFull ? names.map(() => OVERFLOW) : values;
-    const keptKey = keyOf(names, keptValues);
+    const keptKey = seriesKey(names, keptValues);
     const kept = known.get(keptKey);
     if (kept) return kept.series;
     const series = create();
@@ -186,36 +190,40 @@ function seriesOf<Series>(known: SeriesMap<Series>, names: readonly string[], cr
       labels: Object.fromEntries(names.map((name, i) => [name, keptValues[i] ?? ""])),
       series,
     });
-    if (!isFull) placeOf(root, names, values).series = series;
+    if (!isFull) createPath(root, names, values).series = series;
     return series;
   }
 
   return {
     labels(...values) {
-      let place: Place<Series> | undefined = root;
-      for (let i = 0; i < names.length && place !== undefined; i++) place = place.next.get(values[i] ?? "");
-      return place?.series ?? find(values);
+      let node: LabelNode<Series> | undefined = root;
+      for (let i = 0; i < names.length && node !== undefined; i++) node = node.next.get(values[i] ?? "");
+      return node?.series ?? find(values);
     },
   };
 }
 
-function newPlace<Series>(): Place<Series> {
+function createNode<Series>(): LabelNode<Series> {
   return { series: undefined, next: new Map() };
 }
 
 /** Creates missing nodes, whose number is bounded like that of the series. */
-function placeOf<Series>(root: Place<Series>, names: readonly string[], values: readonly string[]): Place<Series> {
-  let place = root;
+function createPath<Series>(
+  root: LabelNode<Series>,
+  names: readonly string[],
+  values: readonly string[],
+): LabelNode<Series> {
+  let node = root;
   for (let i = 0; i < names.length; i++) {
     const value = values[i] ?? "";
-    const next = place.next.get(value) ?? newPlace<Series>();
-    place.next.set(value, next);
-    place = next;
+    const next = node.next.get(value) ?? createNode<Series>();
+    node.next.set(value, next);
+    node = next;
   }
-  return place;
+  return node;
 }
 
-function keyOf(names: readonly string[], values: readonly string[]): string {
+function seriesKey(names: readonly string[], values: readonly string[]): string {
   return names.map((name, i) => `${name}="${escapeLabel(values[i] ?? "")}"`).join(",");
 }
 

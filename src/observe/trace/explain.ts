@@ -38,7 +38,7 @@ function policiesPassed({ steps }: RequestRecord): string[] {
   const passed = steps.filter(({ verdict }) => verdict === "passed");
   if (passed.length === 0) return [];
   const byPhase = (["gateway", "route", "backend"] as const)
-    .map((phase) => ({ phase, kinds: [...new Set(passed.filter((step) => step.phase === phase).map(nameOf))] }))
+    .map((phase) => ({ phase, kinds: [...new Set(passed.filter((step) => step.phase === phase).map(describeStep))] }))
     .filter(({ kinds }) => kinds.length > 0);
   return [`Passed: ${byPhase.map(({ phase, kinds }) => `${kinds.join(", ")} (${phase})`).join("; ")}.`];
 }
@@ -54,14 +54,16 @@ function verdict({ failure, steps, route, listener, status, backend }: RequestRe
   const answeredBy = steps.find((step) => step.verdict === "answered");
   if (failure === undefined)
     return answeredBy
-      ? [`Policy \`${answeredBy.policy}\` of ${scopeOf(answeredBy, route, listener, backend)} answered the request.`]
+      ? [
+          `Policy \`${answeredBy.policy}\` of ${describeScope(answeredBy, route, listener, backend)} answered the request.`,
+        ]
       : [];
   const why = sentence(failure.detail ?? failure.message);
   const refusedBy = steps.findLast((step) => step.verdict === "refused");
   if (refusedBy && failure.source !== "upstream") {
     const verb = DENIALS[failure.code] ?? "Rejected";
     return [
-      `${verb} by \`${refusedBy.policy}\` of ${scopeOf(refusedBy, route, listener, backend)}${code(status)}: ${why}`,
+      `${verb} by \`${refusedBy.policy}\` of ${describeScope(refusedBy, route, listener, backend)}${code(status)}: ${why}`,
     ];
   }
   if (failure.code === "route_not_found") return [`No route matched${code(status)}: ${why}`];
@@ -97,14 +99,14 @@ function usage({ llm }: RequestRecord): string[] {
   ];
 }
 
-function scopeOf(step: RecordedStep, route: string | null, listener: string, backend: string | null): string {
+function describeScope(step: RecordedStep, route: string | null, listener: string, backend: string | null): string {
   if (step.phase === "gateway") return `gateway \`${listener}\``;
   if (step.of !== undefined) return `${kindAndName(step.of)} of backend \`${backend ?? "?"}\``;
   if (step.phase === "backend") return `backend \`${backend ?? "?"}\``;
   return route === null ? `listener \`${listener}\`` : `route \`${route}\``;
 }
 
-function nameOf({ policy, of, micros }: RecordedStep): string {
+function describeStep({ policy, of, micros }: RecordedStep): string {
   const name = of === undefined ? policy : `${policy} of ${kindAndName(of)}`;
   // Only noticeable durations are shown, such as those of a key set fetch or a slow limit service.
   return micros >= 1000 ? `${name} ${milliseconds(micros / 1000)}` : name;

@@ -76,18 +76,18 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
   /** An authorization code is sent to the client in `location` and may return in `referer`. */
   const shownValue = (name: string, value: string): string =>
     URL_HEADERS.has(name) ? value.replace(/(?<=[?#])[^?#]+/g, (query) => shownQuery(query)) : value;
-  const secretsOf = (pairs: readonly string[]): string[] => {
+  const headerSecrets = (pairs: readonly string[]): string[] => {
     const found: string[] = [];
     for (let i = 0; i < pairs.length; i += 2)
-      if (isHidden(pairs[i] as string)) found.push(...copiesOf(pairs[i + 1] as string));
+      if (isHidden(pairs[i] as string)) found.push(...credentialCopies(pairs[i + 1] as string));
     return found;
   };
   return {
     isSensitive: isHiddenName,
-    secrets: secretsOf,
+    secrets: headerSecrets,
     headers(pairs, secrets = []) {
       const shown: Record<string, string | string[]> = Object.create(null);
-      const hidden = [...secretsOf(pairs), ...secrets];
+      const hidden = [...headerSecrets(pairs), ...secrets];
       for (let i = 0; i < pairs.length; i += 2) {
         const name = pairs[i] as string;
         const value = isHidden(name)
@@ -213,7 +213,7 @@ export function credentialsIn(value: string): string[] {
     const constant = constantIn(literal);
     return isIndex(bare, index, literal.length) || !couldBeSecret(constant) ? [] : [constant];
   });
-  return [...copiesOf(constantIn(value)), ...constants].filter((one) => !one.includes(REDACTED));
+  return [...credentialCopies(constantIn(value)), ...constants].filter((one) => !one.includes(REDACTED));
 }
 
 /**
@@ -291,7 +291,7 @@ function redactExpression(
   found?: string[],
 ): string {
   if (!/["']/.test(source)) return source;
-  return clausesOf(source)
+  return splitClauses(source)
     .map((clause) => redactClause(clause, isSensitive, setsOwnHeader, found))
     .join("");
 }
@@ -349,7 +349,7 @@ function isIndex(bare: string, at: number, length: number): boolean {
  * Splits the source at `&&` and `||` outside brackets. Each clause includes its operator, so the joined clauses equal
  * the source.
  */
-function clausesOf(source: string): string[] {
+function splitClauses(source: string): string[] {
   const bare = source.replace(LITERAL, (literal) => " ".repeat(literal.length));
   const clauses: string[] = [];
   let depth = 0;
@@ -532,7 +532,7 @@ function unescaped(written: string): string {
  * Returns the parts of a sensitive value that may be copied, which are the whole value, the credential after its
  * scheme, and the value of each cookie.
  */
-function copiesOf(value: string): string[] {
+function credentialCopies(value: string): string[] {
   const space = value.indexOf(" ");
   const credential = space < 0 ? "" : value.slice(space + 1).trim();
   const cookies = value
@@ -583,7 +583,7 @@ class SecretValues {
 
   add(values: Iterable<string>): void {
     for (const value of values)
-      for (const form of formsOf(value)) {
+      for (const form of encodedForms(value)) {
         if (this.#known.size >= MAX_VALUES) return;
         if (form.length < MIN_SCRUBBED_CHARS || REDACTED.includes(form) || this.#known.has(form)) continue;
         this.#known.add(form);
@@ -657,7 +657,7 @@ function isWordCode(code: number): boolean {
 }
 
 /** Returns the secret itself and its encodings in JSON and URLs. */
-function formsOf(secret: string): Set<string> {
+function encodedForms(secret: string): Set<string> {
   return new Set([secret, JSON.stringify(secret).slice(1, -1), encodeSafely(secret)]);
 }
 

@@ -6,9 +6,9 @@ import type { Phase } from "./events.ts";
 import { formatTraceparent, type TraceParent } from "./trace-context.ts";
 
 /** Retries and MCP aggregation may cause many attempts. Beyond this number, they are only counted. */
-const NOTED_AT_MOST = 64;
+const MAX_RECORDED = 64;
 
-export interface NotedPhase {
+export interface RecordedPhase {
   readonly phase: Phase;
   readonly startMs: number;
   endMs: number | undefined;
@@ -17,7 +17,7 @@ export interface NotedPhase {
   endStep: number;
 }
 
-export interface NotedAttempt {
+export interface RecordedAttempt {
   readonly spanId: string;
   readonly target: string;
   readonly startMs: number;
@@ -47,8 +47,8 @@ export class RequestSpans {
   parentId: string | undefined;
   tracestate: string | undefined;
   readonly isDetailed: boolean;
-  readonly phases: NotedPhase[] = [];
-  readonly attempts: NotedAttempt[] = [];
+  readonly phases: RecordedPhase[] = [];
+  readonly attempts: RecordedAttempt[] = [];
   /** The number of attempts that have no span because there were too many. */
   leftOut = 0;
   /** The span of the backend call, which is the parent of the backend's spans. */
@@ -98,7 +98,7 @@ export class RequestSpans {
   enter(phase: Phase, nowMs: number): void {
     if (!this.isDetailed) return;
     this.leave(nowMs);
-    if (this.phases.length >= NOTED_AT_MOST) return;
+    if (this.phases.length >= MAX_RECORDED) return;
     const { length } = this.#steps;
     this.phases.push({ phase, startMs: nowMs, endMs: undefined, firstStep: length, endStep: length });
   }
@@ -118,7 +118,7 @@ export class RequestSpans {
 
   asked(target: string, nowMs: number): void {
     if (!this.isDetailed) return;
-    if (this.attempts.length >= NOTED_AT_MOST) {
+    if (this.attempts.length >= MAX_RECORDED) {
       this.leftOut += 1;
       return;
     }
@@ -132,7 +132,7 @@ export class RequestSpans {
    */
   answered(status: number | null, error: string | null, target: string | undefined, nowMs: number): void {
     for (let i = this.attempts.length - 1; i >= 0; i--) {
-      const one = this.attempts[i] as NotedAttempt;
+      const one = this.attempts[i] as RecordedAttempt;
       const isOpen = one.status === undefined && one.error === undefined;
       if (!isOpen || (target !== undefined && one.target !== target)) continue;
       if (status !== null) one.status = status;

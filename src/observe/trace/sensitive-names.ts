@@ -23,7 +23,7 @@ const CREDENTIAL_ENDINGS =
   /(?:token|secret|password|passwd|authorization|signature|sessionid|jwt|credentials?|(?:api|access|secret|private|auth|shared|signing|encryption|subscription|session)key)$/;
 
 /** `tokens` after one of these words are credentials, as in `refresh_tokens`. In `max_tokens` they are a count. */
-const TOKEN_OWNERS: ReadonlySet<string> = new Set(["access", "refresh", "api", "id"]);
+const TOKEN_QUALIFIERS: ReadonlySet<string> = new Set(["access", "refresh", "api", "id"]);
 
 /**
  * Keys with these qualifiers identify something and grant no access. A key with any other qualifier, or none, is a
@@ -81,7 +81,7 @@ export function isSensitiveName(name: string, place: NamePlace): boolean {
 }
 
 function isCredential(name: string, place: NamePlace): boolean {
-  const words = wordsOf(name);
+  const words = splitWords(name);
   const last = words.at(-1);
   if (last === undefined || EXCEPTIONS.has(words.join("-"))) return false;
   if (words.length === 1) {
@@ -95,7 +95,7 @@ function isCredential(name: string, place: NamePlace): boolean {
   return words.some((word, i) => {
     const before = words[i - 1];
     const after = words[i + 1];
-    if (word === "tokens") return before !== undefined && TOKEN_OWNERS.has(before);
+    if (word === "tokens") return before !== undefined && TOKEN_QUALIFIERS.has(before);
     if (word === "key") return after !== "id" && (before === undefined || !ORDINARY_KEYS.has(before));
     if (word === "keys") return before === "api" || before === "access" || before === "private";
     // RFC 8628 defines `device_code` and `user_code`.
@@ -105,7 +105,7 @@ function isCredential(name: string, place: NamePlace): boolean {
 }
 
 /** Returns lowercase words. `APIKey` becomes `api` and `key`. */
-function wordsOf(name: string): string[] {
+function splitWords(name: string): string[] {
   return name
     .replace(/([a-z0-9])([A-Z])/g, "$1-$2")
     .replace(/([A-Z])([A-Z][a-z])/g, "$1-$2")

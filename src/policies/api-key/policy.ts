@@ -22,7 +22,7 @@ import {
   readCredential,
   withhold,
 } from "../../identity/access/credential-location.ts";
-import { type ApiKeyEntry, createApiKeys, digestOf, type KeyBudget } from "../../identity/passwords/api-keys.ts";
+import { type ApiKeyEntry, createApiKeys, type KeyBudget, keyDigest } from "../../identity/passwords/api-keys.ts";
 import { createStoredKeys, keyBudget, keyId, keyModels, type StoredKey } from "../../identity/passwords/stored-keys.ts";
 import { accountOf, type Budget, fromCounted, toCounted } from "../../llm/budgets/budget.ts";
 import {
@@ -94,10 +94,10 @@ export const apiKey = definePolicy({
 
   compile(config, env) {
     const mode = config.mode ?? "strict";
-    const places = config.location ? [config.location] : DEFAULT_LOCATIONS;
+    const locations = config.location ? [config.location] : DEFAULT_LOCATIONS;
     const seen = new Set<string>();
     const entries = (config.keys ?? []).map(({ key, keyHash, metadata, ...rest }, index): ApiKeyEntry => {
-      const digest = key === undefined ? Buffer.from((keyHash ?? "").slice("sha256:".length), "hex") : digestOf(key);
+      const digest = key === undefined ? Buffer.from((keyHash ?? "").slice("sha256:".length), "hex") : keyDigest(key);
       const hex = digest.toString("hex");
       if (seen.has(hex)) throw new ConfigError(undefined, "keys", `the key at index ${index} appears twice`);
       seen.add(hex);
@@ -113,9 +113,9 @@ export const apiKey = definePolicy({
     });
     const keys = createApiKeys(entries);
     const stored = config.stored === true ? createStoredKeys(env.store, env.clock) : undefined;
-    const known = new WeakMap<Exchange, ApiKeyEntry>();
+    const authenticatedKeys = new WeakMap<Exchange, ApiKeyEntry>();
 
-    function refuse(exchange: Exchange, detail: string): undefined {
+    function reject(exchange: Exchange, detail: string): undefined {
       if (mode === "permissive") {
         toleratedInShadow(exchange, "apiKey", detail);
         return undefined;
@@ -129,43 +129,47 @@ export const apiKey = definePolicy({
       exchange.facts.apiKey = entry.metadata;
       exchange.identity.modelAccess = intersectAccess(exchange.identity.modelAccess, entry.access);
       exchange.authenticated(entry.principal);
-      known.set(exchange, entry);
+      authenticatedKeys.set(exchange, entry);
     };
 
-    function decide(exchange: Exchange, found: readonly Found[]): undefined {
-      const bad: string[] = [];
-      let mine: ApiKeyEntry | undefined;
-      for (const { place, entry, problem } of found) {
-        if (mine === undefined) withhold(exchange, place, entry !== undefined);
+    function decide(exchange: Exchange, found: readonly FoundKey[]): undefined {
+      const problems: string[] = [];
+      let matched: ApiKeyEntry | undefined;
+      for (const { location, entry, problem } of found) {
+        if (matched === undefined) withhold(exchange, location, entry !== undefined);
         // A second gateway key is not forwarded either. Keys of two users in one request are rejected.
-        else if (entry !== undefined) withhold(exchange, place, false);
-        if (mine !== undefined && entry !== undefined && entry.principal !== mine.principal)
-          return refuse(exchange, "the request has two API keys of different users");
-        mine ??= entry;
-        if (mine === undefined) bad.push(problem ?? "the API key is not one of the configured keys");
+        else if (entry !== undefined) withhold(exchange, location, false);
+        if (matched !== undefined && entry !== undefined && entry.principal !== matched.principal)
+          return reject(exchange, "the request has two API keys of different users");
+        matched ??= entry;
+        if (matched === undefined) problems.push(problem ?? "the API key is not one of the configured keys");
       }
-      if (mine?.expiresAtMs !== undefined && mine.expiresAtMs <= env.clock.now())
-        return refuse(exchange, "the API key has expired");
-      if (mine !== undefined) return admit(exchange, mine);
-      if (bad.length > 0) return refuse(exchange, bad.join("; "));
-      if (mode !== "optional") refuse(exchange, "no API key was sent");
+      if (matched?.expiresAtMs !== undefined && matched.expiresAtMs <= env.clock.now())
+        return reject(exchange, "the API key has expired");
+      if (matched !== undefined) return admit(exchange, matched);
+      if (problems.length > 0) return reject(exchange, problems.join("; "));
+      if (mode !== "optional") reject(exchange, "no API key was sent");
       return exchange.skip("no API key was sent; none is required");
     }
 
     function request(exchange: Exchange): undefined | Promise<undefined> {
-      const found: Found[] = [];
+      const found: FoundKey[] = [];
       const lookups: Promise<unknown>[] = [];
-      for (const place of places) {
-        const read = readCredential(exchange.request, place);
+      for (const location of locations) {
+        const read = readCredential(exchange.request, location);
         if (read.kind === "none") continue;
-        const one: Found = { place, entry: undefined, problem: read.kind === "bad" ? read.detail : undefined };
-        found.push(one);
+        const credential: FoundKey = {
+          location,
+          entry: undefined,
+          problem: read.kind === "bad" ? read.detail : undefined,
+        };
+        found.push(credential);
         if (read.kind !== "found") continue;
-        one.entry = keys.find(read.value);
-        if (one.entry !== undefined || stored === undefined) continue;
+        credential.entry = keys.find(read.value);
+        if (credential.entry !== undefined || stored === undefined) continue;
         lookups.push(
           stored.find(read.value).then((key) => {
-            one.entry = key && entryOf(key);
+            credential.entry = key && toEntry(key);
           }),
         );
       }
@@ -191,28 +195,28 @@ export const apiKey = definePolicy({
       request,
       recall(exchange, { principals }) {
         const key = principals.find((principal) => principal.startsWith("key:"));
-        const mine = key === undefined ? undefined : byShownPrincipal.get(key);
-        if (mine !== undefined) return admit(exchange, mine);
+        const matched = key === undefined ? undefined : byShownPrincipal.get(key);
+        if (matched !== undefined) return admit(exchange, matched);
         if (key !== undefined && stored !== undefined) return exchange.skip("the key may be one of the store");
-        if (key !== undefined) return refuse(exchange, "the API key is not one of the configured keys");
-        return mode === "strict" ? refuse(exchange, "no API key was sent") : undefined;
+        if (key !== undefined) return reject(exchange, "the API key is not one of the configured keys");
+        return mode === "strict" ? reject(exchange, "no API key was sent") : undefined;
       },
       ...(hasModels ? { parsed: checkModel } : {}),
-      ...(hasBudgets ? keyBudgetHooks(env, (exchange) => known.get(exchange)) : {}),
+      ...(hasBudgets ? keyBudgetHooks(env, (exchange) => authenticatedKeys.get(exchange)) : {}),
       // A key with a model list sets `exchange.identity.modelAccess`, so the model need not be requested here.
       ...(hasBudgets ? { sight: { tokens: true } } : {}),
     };
   },
 });
 
-interface Found {
-  readonly place: CredentialLocation;
+interface FoundKey {
+  readonly location: CredentialLocation;
   entry: ApiKeyEntry | undefined;
   /** Explains why the credential cannot be a key. */
   readonly problem: string | undefined;
 }
 
-function entryOf({ id, name, digest, metadata, expiresAtMs, models, budget }: StoredKey): ApiKeyEntry {
+function toEntry({ id, name, digest, metadata, expiresAtMs, models, budget }: StoredKey): ApiKeyEntry {
   return {
     id,
     digest,
@@ -245,7 +249,7 @@ export function keyBudgetHooks(
     llmRequest(exchange): Charge | undefined {
       const key = keyOf(exchange);
       if (key?.budget === undefined) return undefined;
-      const wanted = [{ budget: thinkingBudget(key.budget), key: key.id }];
+      const wanted = [{ budget: toBudget(key.budget), key: key.id }];
       const charge = new BudgetCharge(settings, claimsOf(wanted, exchange, "refuse", env.clock.now()), exchange);
       charges.set(exchange, charge);
       return charge;
@@ -265,12 +269,12 @@ export function keyBudgetHooks(
 /** Returns the part of its budget that the key has spent in the current period, or undefined if it has no budget. */
 export async function keySpending(whole: Store, clock: Clock, key: SpendingKey): Promise<number | undefined> {
   if (key.budget === undefined) return undefined;
-  const budget = thinkingBudget(key.budget);
+  const budget = toBudget(key.budget);
   const account = accountOf(budget, key.id, key.id, clock.now());
   return fromCounted(budget.unit, counterOf(await storeNamespace(whole, "budgets").get(account.key)));
 }
 
-function thinkingBudget({ cost, tokens, per }: KeyBudget): Budget {
+function toBudget({ cost, tokens, per }: KeyBudget): Budget {
   const unit = tokens === undefined ? "cost" : "tokens";
   return {
     name: NAME,
@@ -313,22 +317,22 @@ export function checkModel({ identity: { modelAccess: access }, request, facts }
   if (backend?.type !== "ai" && (backend?.type !== "static" || a2a !== undefined)) return;
   for (const model of LlmRequestFacts.modelsOf(llm)) {
     if (!access.allows(model))
-      throw refusal(`the API key may not use the model ${JSON.stringify(model)}, which the request names`);
+      throw modelNotAllowed(`the API key may not use the model ${JSON.stringify(model)}, which the request names`);
   }
   const { method, headers, body, path } = request;
   if (headers.has("upgrade"))
-    throw refusal("the API key may use certain models only, and what passes a WebSocket cannot be checked");
+    throw modelNotAllowed("the API key may use certain models only, and what passes a WebSocket cannot be checked");
   const isReading =
     body.kind === "none" &&
     READ_METHODS.has(method) &&
     ![...headers.names()].some((name) => includesHeader(METHOD_OVERRIDES, name));
   if (isReading) return;
   if (llm?.requestModel === undefined)
-    throw refusal("the API key may use certain models only, and the request names none");
+    throw modelNotAllowed("the API key may use certain models only, and the request names none");
   if (!dialectOf(path).goesByModel)
-    throw refusal("the API key may use certain models only, and what is stored under this path can use any");
+    throw modelNotAllowed("the API key may use certain models only, and what is stored under this path can use any");
 }
 
-function refusal(message: string): GatewayError {
+function modelNotAllowed(message: string): GatewayError {
   return new GatewayError("model_not_allowed", { message });
 }

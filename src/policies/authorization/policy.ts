@@ -95,10 +95,10 @@ export const authorization = definePolicy({
           // A provider may use any of the models, so the rules must hold for each.
           for (const requestModel of models) {
             const llm = { requestModel, streaming: facts.llm?.streaming === true };
-            check(late, attributesOf(exchange, request, { ...facts, llm }), exchange);
+            check(late, createAttributes(exchange, request, { ...facts, llm }), exchange);
           }
-        } else if (mcpBatch === undefined) check(late, attributesOf(exchange, request, facts), exchange);
-        else for (const mcp of mcpBatch) check(late, attributesOf(exchange, request, { ...facts, mcp }), exchange);
+        } else if (mcpBatch === undefined) check(late, createAttributes(exchange, request, facts), exchange);
+        else for (const mcp of mcpBatch) check(late, createAttributes(exchange, request, { ...facts, mcp }), exchange);
       },
     };
   },
@@ -123,7 +123,7 @@ function checkA2aNames(rule: Expression): void {
   }
 }
 
-function attributesOf(exchange: Exchange, request: GatewayRequest, facts: Facts): Attributes {
+function createAttributes(exchange: Exchange, request: GatewayRequest, facts: Facts): Attributes {
   const { response, startedAt, source, listener, route, trace, credentials, mcp } = exchange;
   return new Attributes({ request, facts, mcp, response, startedAt, source, listener, route, trace, credentials });
 }

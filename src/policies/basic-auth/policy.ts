@@ -49,7 +49,7 @@ export const basicAuth = definePolicy({
       throw new ConfigError(undefined, "htpasswd", (error as Error).message);
     }
 
-    function refuse(exchange: Exchange, detail: string): undefined {
+    function reject(exchange: Exchange, detail: string): undefined {
       if (mode === "permissive") {
         toleratedInShadow(exchange, "basicAuth", detail);
         return undefined;
@@ -61,9 +61,9 @@ export const basicAuth = definePolicy({
       });
     }
 
-    function decide(exchange: Exchange, username: string, isRight: boolean): undefined {
-      withhold(exchange, LOCATION, isRight);
-      if (!isRight) return refuse(exchange, "the user name or the password is wrong");
+    function decide(exchange: Exchange, username: string, isCorrect: boolean): undefined {
+      withhold(exchange, LOCATION, isCorrect);
+      if (!isCorrect) return reject(exchange, "the user name or the password is wrong");
       exchange.facts.basicAuth = { username };
       exchange.authenticated(userPrincipal(username, passwords.entryOf(username) ?? ""));
       return undefined;
@@ -72,25 +72,25 @@ export const basicAuth = definePolicy({
     return {
       request(exchange) {
         const found = readCredential(exchange.request, LOCATION);
-        if (found.kind === "none" && mode !== "optional") refuse(exchange, "no user name and password were sent");
+        if (found.kind === "none" && mode !== "optional") reject(exchange, "no user name and password were sent");
         if (found.kind === "none") return exchange.skip("no user name and password were sent; none are required");
         const pair = found.kind === "found" ? parsePair(found.value) : undefined;
         if (!pair) {
           withhold(exchange, LOCATION, false);
-          return refuse(
+          return reject(
             exchange,
             found.kind === "bad" ? found.detail : "the credential is not base64 of user:password",
           );
         }
-        const right = passwords.check(pair.username, pair.password, clientAddress(exchange.source));
-        if (typeof right === "boolean") return decide(exchange, pair.username, right);
-        return right.then((late) => decide(exchange, pair.username, late));
+        const result = passwords.check(pair.username, pair.password, clientAddress(exchange.source));
+        if (typeof result === "boolean") return decide(exchange, pair.username, result);
+        return result.then((isCorrect) => decide(exchange, pair.username, isCorrect));
       },
       // A recorded identity has no password, so only the existence of the user can be checked.
       recall(exchange, { principals }) {
         const user = principals.find((principal) => principal.startsWith(BASIC));
         if (user === undefined)
-          return mode === "strict" ? refuse(exchange, "no user name and password were sent") : undefined;
+          return mode === "strict" ? reject(exchange, "no user name and password were sent") : undefined;
         const username = String(JSON.parse(user.slice(BASIC.length)));
         return decide(exchange, username, passwords.entryOf(username) !== undefined);
       },

@@ -107,7 +107,7 @@ export const budgets = definePolicy({
   compile(config, env): Hooks {
     const books = budgetBooks(env);
     const rules = config.limits.map((limit) => ({
-      budget: thinkingBudget(limit),
+      budget: toBudget(limit),
       key: limit.key === undefined ? undefined : env.cel(limit.key),
     }));
     const readsModel = rules.some(({ key }) => key?.attributes.has("llm") === true);
@@ -147,7 +147,7 @@ export const budgets = definePolicy({
   },
 });
 
-function thinkingBudget(config: BudgetConfig): Budget {
+function toBudget(config: BudgetConfig): Budget {
   const unit = config.tokens === undefined ? "cost" : "tokens";
   return {
     name: config.name,

@@ -20,18 +20,18 @@ import {
 } from "./check-protocol.ts";
 import {
   checkHeaderCount,
+  denialStatus,
   type HeaderAction,
   type HeaderChange,
   headerChange,
   mayChange,
-  refusalStatus,
   type Verdict,
 } from "./verdict.ts";
 
 const FIRST_RECONNECT_MS = 100;
-const LONGEST_RECONNECT_MS = 5_000;
+const MAX_RECONNECT_MS = 5_000;
 /** Large enough for headers and a denial page. A larger response is treated as a failure. */
-const ANSWER_BYTES = 256 * 1024;
+const MAX_RESPONSE_BYTES = 256 * 1024;
 
 export interface CheckClient {
   /** Rejects if the service does not send a valid response within the timeout. */
@@ -83,8 +83,8 @@ async function openClient(
   const client = new grpc.Client(host, credentials, {
     ...options,
     "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,
-    "grpc.max_reconnect_backoff_ms": LONGEST_RECONNECT_MS,
-    "grpc.max_receive_message_length": ANSWER_BYTES,
+    "grpc.max_reconnect_backoff_ms": MAX_RECONNECT_MS,
+    "grpc.max_receive_message_length": MAX_RESPONSE_BYTES,
     "grpc.enable_retries": 0,
     // The proxy environment variables do not apply to the operator's authorization service.
     "grpc.enable_http_proxy": 0,
@@ -129,7 +129,7 @@ function utf8Text(bytes: string): string {
 }
 
 /** Throws if the response contains no decision, or a change that the gateway does not support. */
-export function verdictOf({ status, deniedResponse, okResponse, errorResponse }: CheckResponse): Verdict {
+export function parseVerdict({ status, deniedResponse, okResponse, errorResponse }: CheckResponse): Verdict {
   if (status === null) throw new Error("a response without a status");
   if (status.code === 0 && deniedResponse === null) {
     if (errorResponse !== null) throw new Error("an error response");
@@ -140,27 +140,27 @@ export function verdictOf({ status, deniedResponse, okResponse, errorResponse }:
     checkHeaderCount(headersToRemove);
     return {
       allowed: true,
-      set: changesOf(headers, "replace"),
+      set: toHeaderChanges(headers, "replace"),
       remove: headersToRemove.map((name) => name.toLowerCase()).filter(mayChange),
-      respond: changesOf(responseHeadersToAdd, "append"),
+      respond: toHeaderChanges(responseHeadersToAdd, "append"),
     };
   }
   return {
     allowed: false,
-    status: refusalStatus(deniedResponse?.status?.code),
-    headers: changesOf(deniedResponse?.headers ?? [], "replace"),
+    status: denialStatus(deniedResponse?.status?.code),
+    headers: toHeaderChanges(deniedResponse?.headers ?? [], "replace"),
     body: deniedResponse?.body ?? "",
     reason: status.message === "" ? `code ${status.code}` : status.message.slice(0, 500),
   };
 }
 
-function changesOf(options: readonly HeaderOption[], unset: HeaderAction): HeaderChange[] {
+function toHeaderChanges(options: readonly HeaderOption[], unset: HeaderAction): HeaderChange[] {
   checkHeaderCount(options);
   return options.flatMap(({ header, append, appendAction }) => {
     if (header === null) return [];
     const { key, value, rawValue } = header;
     const bytes = value === "" && rawValue.length > 0 ? Buffer.from(rawValue) : Buffer.from(value);
-    return headerChange(key, bytes.toString("latin1"), actionOf(append, appendAction, unset)) ?? [];
+    return headerChange(key, bytes.toString("latin1"), headerAction(append, appendAction, unset)) ?? [];
   });
 }
 
@@ -170,7 +170,7 @@ function changesOf(options: readonly HeaderOption[], unset: HeaderAction): Heade
  */
 const ACTIONS: readonly (HeaderAction | undefined)[] = [undefined, "addIfAbsent", "overwrite", "overwriteIfExists"];
 
-function actionOf(append: HeaderOption["append"], appendAction: number, unset: HeaderAction): HeaderAction {
+function headerAction(append: HeaderOption["append"], appendAction: number, unset: HeaderAction): HeaderAction {
   if (append !== null) return append.value ? "append" : "overwrite";
   if (!(appendAction in ACTIONS)) throw new Error(`the unknown append_action ${appendAction}`);
   return ACTIONS[appendAction] ?? unset;

@@ -8,10 +8,17 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import { addForwarded, type HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
-import { checkHeaderCount, type HeaderChange, headerChange, refusalStatus, type Verdict } from "./verdict.ts";
+import { checkHeaderCount, denialStatus, type HeaderChange, headerChange, type Verdict } from "./verdict.ts";
 
-const ANSWER_BYTES = 64 * 1024;
-const TOLD = new Set(["www-authenticate", "location", "set-cookie", "content-type", "retry-after", "cache-control"]);
+const MAX_RESPONSE_BYTES = 64 * 1024;
+const FORWARDED_DENIAL_HEADERS = new Set([
+  "www-authenticate",
+  "location",
+  "set-cookie",
+  "content-type",
+  "retry-after",
+  "cache-control",
+]);
 
 export interface HttpCheck {
   readonly url: string;
@@ -39,18 +46,18 @@ export async function checkOverHttp(
   headers.set("x-forwarded-method", request.method);
   headers.set("x-forwarded-uri", pathAndQuery(request));
   headers.set("x-request-id", id);
-  const answer = await fetch({
+  const response = await fetch({
     url,
     method: "GET",
     headers: Object.fromEntries(headers.entries()),
     timeoutMs,
-    maxBytes: ANSWER_BYTES,
+    maxBytes: MAX_RESPONSE_BYTES,
   });
-  const { status, body } = answer;
+  const { status, body } = response;
   if (status >= 500) throw new Error(`status ${status}`);
-  const changesOf = (names: ReadonlySet<string>): HeaderChange[] => {
+  const selectHeaders = (names: ReadonlySet<string>): HeaderChange[] => {
     const changes: HeaderChange[] = [];
-    const { pairs } = answer.headers;
+    const { pairs } = response.headers;
     for (let i = 0; i < pairs.length; i += 2) {
       const change =
         names.has(pairs[i] as string) && headerChange(pairs[i] as string, pairs[i + 1] as string, "replace");
@@ -59,12 +66,12 @@ export async function checkOverHttp(
     checkHeaderCount(changes);
     return changes;
   };
-  if (status >= 200 && status < 300) return { allowed: true, set: changesOf(accepted), remove: [], respond: [] };
+  if (status >= 200 && status < 300) return { allowed: true, set: selectHeaders(accepted), remove: [], respond: [] };
   const reason = `status ${status}`;
   return {
     allowed: false,
-    status: refusalStatus(status),
-    headers: changesOf(TOLD),
+    status: denialStatus(status),
+    headers: selectHeaders(FORWARDED_DENIAL_HEADERS),
     body: body.toString("utf8"),
     reason,
   };

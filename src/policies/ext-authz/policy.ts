@@ -15,7 +15,7 @@ import type { Reply } from "../../core/reply.ts";
 import { celSource, changeableHeaderName, duration, exactlyOneOf, headerName, httpUrl } from "../../core/schema.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { type CheckClient, checkRequest, openCheckClient, verdictOf } from "./grpc-check.ts";
+import { type CheckClient, checkRequest, openCheckClient, parseVerdict } from "./grpc-check.ts";
 import { checkOverHttp } from "./http-check.ts";
 import { applyHeaders, type Verdict } from "./verdict.ts";
 
@@ -121,10 +121,10 @@ export const extAuthz = definePolicy({
     const responses = new WeakMap<Exchange, Verdict>();
     let loggedAtMs = Number.NEGATIVE_INFINITY;
 
-    async function ask(exchange: Exchange): Promise<Verdict> {
-      const headers = headersOf(exchange, sent);
+    async function callService(exchange: Exchange): Promise<Verdict> {
+      const headers = requestHeaders(exchange, sent);
       const values = context.map(([name, expression]) => [name, evaluatedText(expression, exchange)] as const);
-      if (client) return verdictOf(await client.check(checkRequest(exchange, headers, values), timeout));
+      if (client) return parseVerdict(await client.check(checkRequest(exchange, headers, values), timeout));
       const over = { url: url ?? "", timeoutMs: timeout, accepted: accepted ?? new Set<string>() };
       return checkOverHttp(env.fetch, over, exchange, headers, values);
     }
@@ -140,7 +140,7 @@ export const extAuthz = definePolicy({
           reason: error.message,
         });
       }
-      withoutForged(exchange);
+      removeForgedHeaders(exchange);
       if (failureMode === "open") return exchange.skip(`the service did not answer: ${error.message}`);
       throw new GatewayError("not_ready", {
         message: "the authorization service is not available",
@@ -151,7 +151,7 @@ export const extAuthz = definePolicy({
     }
 
     /** Removes headers that only the service may set, in every spelling, even if the service sets none. */
-    function withoutForged({ request }: Exchange): void {
+    function removeForgedHeaders({ request }: Exchange): void {
       if (accepted) for (const name of accepted) request.headers.delete(name);
     }
 
@@ -164,9 +164,9 @@ export const extAuthz = definePolicy({
           ? { allowed: true, set: verdict.set.map(({ name }) => name), removed: [...verdict.remove] }
           : { allowed: false, status: verdict.status, reason: verdict.reason },
       });
-      if (!verdict.allowed) return refusal(exchange, verdict, service);
+      if (!verdict.allowed) return denialReply(exchange, verdict, service);
       const { headers } = exchange.request;
-      withoutForged(exchange);
+      removeForgedHeaders(exchange);
       for (const name of verdict.remove) headers.delete(name);
       applyHeaders(headers, accepted ? verdict.set.filter(({ name }) => accepted.has(name)) : verdict.set);
       if (verdict.respond.length > 0) responses.set(exchange, verdict);
@@ -176,10 +176,10 @@ export const extAuthz = definePolicy({
     return {
       sends: true,
       request(exchange) {
-        const known = key && keyOf(key.evaluate(exchange.attributes));
+        const known = key && cacheKey(key.evaluate(exchange.attributes));
         const remembered = known === undefined ? undefined : verdicts?.get(known);
         if (remembered && env.clock.monotonicMs() < remembered.untilMs) return apply(exchange, remembered.verdict);
-        return ask(exchange).then(
+        return callService(exchange).then(
           (verdict) => {
             if (known !== undefined && cache)
               verdicts?.set(known, { verdict, untilMs: env.clock.monotonicMs() + cache.ttl });
@@ -197,7 +197,7 @@ export const extAuthz = definePolicy({
 });
 
 /** Builds the client's response from the service's denial, and records the failure for the log and `explain`. */
-function refusal(exchange: Exchange, verdict: Extract<Verdict, { allowed: false }>, service: string): Reply {
+function denialReply(exchange: Exchange, verdict: Extract<Verdict, { allowed: false }>, service: string): Reply {
   exchange.failure ??= {
     code: "authorization_denied",
     source: "client",
@@ -225,7 +225,7 @@ function contextHeader(name: string): string {
 }
 
 /** Joins repeated headers, because the check protocols allow one value per name. */
-function headersOf({ request }: Exchange, sent: ReadonlySet<string> | undefined): HeaderList {
+function requestHeaders({ request }: Exchange, sent: ReadonlySet<string> | undefined): HeaderList {
   const headers = new HeaderList();
   for (const name of request.headers.names()) {
     if (MESSAGE_HEADERS.has(name) || name === "host" || sent?.has(name) === false) continue;
@@ -238,6 +238,6 @@ function headersOf({ request }: Exchange, sent: ReadonlySet<string> | undefined)
  * Returns undefined for failed or empty keys. Their verdicts are not cached, so clients never share a verdict by
  * accident.
  */
-function keyOf(result: { readonly ok: boolean; readonly value?: unknown }): string | undefined {
+function cacheKey(result: { readonly ok: boolean; readonly value?: unknown }): string | undefined {
   return result.ok && typeof result.value === "string" && result.value !== "" ? result.value : undefined;
 }

@@ -74,6 +74,6 @@ export function applyHeaders(headers: HeaderList, changes: readonly HeaderChange
 }
 
 /** Returns 403 unless the status is from 300 to 599, so that a denial is never a successful response. */
-export function refusalStatus(status: number | undefined): number {
+export function denialStatus(status: number | undefined): number {
   return status !== undefined && Number.isInteger(status) && status >= 300 && status <= 599 ? status : 403;
 }

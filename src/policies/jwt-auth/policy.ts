@@ -13,11 +13,11 @@ import {
 } from "../../identity/access/bearer-authentication.ts";
 import { BEARER_LOCATION, credentialLocation, credentialPlaces } from "../../identity/access/credential-location.ts";
 import {
+  acquireConfiguredVerifier,
+  acquireDiscovery,
+  acquireVerifier,
   jwksSetting,
-  keepDiscovery,
-  keepGivenVerifier,
-  keepVerifier,
-  keySourceOf,
+  selectKeySource,
 } from "../../identity/keys/key-source.ts";
 import { plain } from "../../identity/providers/plain.ts";
 import { AUDIENCE_HINT } from "../../identity/providers/provider.ts";
@@ -115,9 +115,12 @@ function accepted(config: ProviderConfig, env: CompileEnv): AcceptedIssuer {
     audiences: config.audiences,
     requiredClaims: config.jwtValidationOptions?.requiredClaims ?? [],
   };
-  if (config.jwks !== undefined) return { verifier: keepGivenVerifier(config.jwks, env), rules };
+  if (config.jwks !== undefined) return { verifier: acquireConfiguredVerifier(config.jwks, env), rules };
   const standard = plain({ issuer: config.issuer });
-  return { verifier: keepVerifier(keySourceOf(undefined, standard), keepDiscovery(standard, env), env), rules };
+  return {
+    verifier: acquireVerifier(selectKeySource(undefined, standard), acquireDiscovery(standard, env), env),
+    rules,
+  };
 }
 
 function issuerProblem(name: string, jwks: unknown): string | undefined {

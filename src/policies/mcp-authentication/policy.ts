@@ -9,11 +9,11 @@ import { httpUrl, secret } from "../../core/schema.ts";
 import { authenticationMode, createBearerAuthentication } from "../../identity/access/bearer-authentication.ts";
 import { BEARER_LOCATION } from "../../identity/access/credential-location.ts";
 import {
+  acquireConfiguredVerifier,
+  acquireDiscovery,
+  acquireVerifier,
   jwksSetting,
-  keepDiscovery,
-  keepGivenVerifier,
-  keepVerifier,
-  keySourceOf,
+  selectKeySource,
 } from "../../identity/keys/key-source.ts";
 import { createClientCallback, LOOPBACK } from "../../identity/login/client-callback.ts";
 import { createClientMetadata } from "../../identity/login/client-metadata.ts";
@@ -155,16 +155,16 @@ export const mcpAuthentication = definePolicy({
   trustedHosts: ({ resourceMetadata: { resource } }) => [new URL(resource).hostname],
 
   extraMatches(config) {
-    return [...endpointsOf(config)].map(([exact, { isShared }]) => ({ exact, isShared }));
+    return [...listEndpoints(config)].map(([exact, { isShared }]) => ({ exact, isShared }));
   },
 
   compile(config, env) {
     const provider = createProvider(config);
-    const discovery = keepDiscovery(provider, env);
-    const verifier = keepVerifier(keySourceOf(config.jwks, provider), discovery, env);
+    const discovery = acquireDiscovery(provider, env);
+    const verifier = acquireVerifier(selectKeySource(config.jwks, provider), discovery, env);
     const { resource } = config.resourceMetadata;
     const requiredClaims = config.jwtValidationOptions?.requiredClaims ?? [];
-    const endpoints = endpointsOf(config);
+    const endpoints = listEndpoints(config);
     const login = createLoginEndpoints({
       base: new URL(resource).origin,
       provider,
@@ -172,8 +172,8 @@ export const mcpAuthentication = definePolicy({
       resourceDocument: resourceDocument(config.resourceMetadata),
       wantsNoScopes: config.resourceMetadata.scopesSupported?.length === 0,
       limit: env.acquire("identity login limit", "per listener", () => createLoginLimit(env.clock)),
-      clientMetadata: clientMetadataOf(config, env),
-      callback: callbackOf(config, env),
+      clientMetadata: openClientMetadata(config, env),
+      callback: openCallback(config, env),
       fetch: env.fetch,
       logger: env.logger.for("identity"),
     });
@@ -184,7 +184,7 @@ export const mcpAuthentication = definePolicy({
       issuers: [
         { verifier, rules: { issuer: config.issuer, audiences: config.audiences, requiredClaims } },
         ...(config.issuers ?? []).map(({ issuer, jwks, audiences = config.audiences }) => ({
-          verifier: keepGivenVerifier(jwks, env),
+          verifier: acquireConfiguredVerifier(jwks, env),
           rules: { issuer, audiences, requiredClaims },
         })),
       ],
@@ -200,29 +200,29 @@ export const mcpAuthentication = definePolicy({
       },
       request(exchange) {
         const endpoint = endpoints.get(exchange.request.path);
-        return endpoint ? login.answer(endpoint, exchange) : authenticate.request(exchange);
+        return endpoint ? login.handle(endpoint, exchange) : authenticate.request(exchange);
       },
       assume: authenticate.assume,
       recall(exchange, identity) {
         const endpoint = endpoints.get(exchange.request.path);
-        return endpoint ? login.answer(endpoint, exchange) : authenticate.recall(exchange, identity);
+        return endpoint ? login.handle(endpoint, exchange) : authenticate.recall(exchange, identity);
       },
     };
   },
 });
 
-function endpointsOf(config: Config): ReturnType<typeof loginEndpoints> {
+function listEndpoints(config: Config): ReturnType<typeof loginEndpoints> {
   const { provider } = config;
   const isProxied = provider?.idp_tenant !== undefined || (!provider?.idp_realm && proxiesPlainLogin(config));
   return loginEndpoints(config.resourceMetadata.resource, isProxied, config.redirectUris !== undefined);
 }
 
-function clientMetadataOf({ clientId, clientMetadataHosts: hosts }: Config, env: CompileEnv) {
+function openClientMetadata({ clientId, clientMetadataHosts: hosts }: Config, env: CompileEnv) {
   if (clientId === undefined || hosts === undefined) return undefined;
   return createClientMetadata({ hosts, clientId, fetch: env.fetch, clock: env.clock });
 }
 
-function callbackOf({ clientId, redirectUris, issuer, resourceMetadata: { resource } }: Config, env: CompileEnv) {
+function openCallback({ clientId, redirectUris, issuer, resourceMetadata: { resource } }: Config, env: CompileEnv) {
   if (clientId === undefined || redirectUris === undefined) return undefined;
   const nowMs = (): number => env.clock.now();
   return createClientCallback({ clientId, redirectUris, issuer, resource, key: env.signingKey, nowMs });

@@ -48,7 +48,7 @@ export const mcpAuthorization = definePolicy({
         exchange.mcp.access = {
           allows: (kind, name, target, call) => {
             if (outer?.allows(kind, name, target, call) === false) return false;
-            const reason = denialOf(exchange, byKind[kind], itemFacts(kind, name, target, call));
+            const reason = evaluateDenial(exchange, byKind[kind], itemFacts(kind, name, target, call));
             if (reason !== undefined && isCalled(exchange.facts.mcp, kind, name))
               recordDenial(exchange, kind, name, reason);
             return reason === undefined;
@@ -70,7 +70,7 @@ function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
       const item = facts?.[kind];
       if (item === undefined) continue;
       const name = "uri" in item ? item.uri : item.name;
-      const reason = denialOf(exchange, byKind[kind], { target: item.target, [kind]: item });
+      const reason = evaluateDenial(exchange, byKind[kind], { target: item.target, [kind]: item });
       if (reason !== undefined)
         exchange.deniedInShadow("mcpAuthorization", `the ${kind} ${JSON.stringify(name)} is hidden: ${reason}`, {
           isCounted: true,
@@ -111,7 +111,7 @@ function itemFacts(kind: ItemKind, name: string, target: string, call: Parameter
 }
 
 /** The attributes contain the item only during the evaluation, which is synchronous. */
-function denialOf(exchange: Exchange, rules: AccessRules, item: McpFacts): string | undefined {
+function evaluateDenial(exchange: Exchange, rules: AccessRules, item: McpFacts): string | undefined {
   const before = exchange.facts.mcp;
   exchange.facts.mcp = { ...withoutItems(before), ...item };
   try {

@@ -12,7 +12,7 @@ import { tokenPrincipal } from "../../core/principal.ts";
 import { emptyReply, jsonReply, type Reply, textReply } from "../../core/reply.ts";
 import { duration, httpUrl, secret } from "../../core/schema.ts";
 import { canonicalPath } from "../../http/request-path.ts";
-import { keepDiscovery, keepVerifier, keySourceOf } from "../../identity/keys/key-source.ts";
+import { acquireDiscovery, acquireVerifier, selectKeySource } from "../../identity/keys/key-source.ts";
 import { BrowserCookie, foreignOrigin } from "../../identity/login/browser-flow.ts";
 import { type BrowserSession, createBrowserLogin, createBrowserSessions } from "../../identity/login/browser-login.ts";
 import { plain } from "../../identity/providers/plain.ts";
@@ -66,13 +66,13 @@ export const oidc = definePolicy({
   role: "security",
   schema,
   trustedHosts: ({ redirectUri }) => [new URL(redirectUri).hostname],
-  extraMatches: (config) => [{ exact: callbackPathOf(config) }, { exact: logoutPathOf(config) }],
+  extraMatches: (config) => [{ exact: getCallbackPath(config) }, { exact: getLogoutPath(config) }],
 
   compile(config, env) {
     const { issuer, clientId, redirectUri } = config;
     const { origin } = new URL(redirectUri);
-    const callbackPath = callbackPathOf(config);
-    const logoutPath = logoutPathOf(config);
+    const callbackPath = getCallbackPath(config);
+    const logoutPath = getLogoutPath(config);
     const lifetimeMs = config.sessionTimeout ?? DEFAULT_SESSION_MS;
     const realm = createHash("sha256")
       .update(JSON.stringify([issuer, clientId, redirectUri]))
@@ -80,7 +80,7 @@ export const oidc = definePolicy({
       .slice(0, 8);
     const cookie = new BrowserCookie(`session_${realm}`, redirectUri);
     const provider = plain({ issuer });
-    const discovery = keepDiscovery(provider, env);
+    const discovery = acquireDiscovery(provider, env);
     const sessions = createBrowserSessions(env.store, env.clock, realm);
     const logger = env.logger.for("identity");
     const login = createBrowserLogin({
@@ -92,7 +92,7 @@ export const oidc = definePolicy({
       scopes: config.scopes ?? ["openid", "profile", "email"],
       realm,
       discovery,
-      verifier: keepVerifier(keySourceOf(undefined, provider), discovery, env),
+      verifier: acquireVerifier(selectKeySource(undefined, provider), discovery, env),
       signingKey: env.signingKey,
       store: env.store,
       fetch: env.fetch,
@@ -106,7 +106,7 @@ export const oidc = definePolicy({
         if (path === callbackPath) return await callback(incoming);
         const ids = cookie.read(incoming.headers);
         if (path === logoutPath) return await logout(incoming, ids);
-        const session = await sessionOf(ids);
+        const session = await findSession(ids);
         if (session === undefined) return await withoutSession(incoming, ids.length > 0);
         if (!SAFE_METHODS.includes(method) || incoming.headers.has("upgrade")) requireSameOrigin(incoming);
         return admit(exchange, session);
@@ -116,7 +116,7 @@ export const oidc = definePolicy({
       }
     }
 
-    async function sessionOf(ids: readonly string[]): Promise<BrowserSession | undefined> {
+    async function findSession(ids: readonly string[]): Promise<BrowserSession | undefined> {
       for (const id of ids) {
         const session = await sessions.find(id);
         if (session !== undefined) return session;
@@ -134,7 +134,7 @@ export const oidc = definePolicy({
     async function callback(request: GatewayRequest): Promise<Reply> {
       if (request.method !== "GET") return textReply(405, "method not allowed; use GET\n", { allow: "GET" });
       const { claims, principal, returnTo, clearing } = await login.finish(request);
-      for (const before of cookie.read(request.headers)) await sessions.end(before);
+      for (const oldId of cookie.read(request.headers)) await sessions.end(oldId);
       const id = await sessions.open({ claims, principal }, lifetimeMs);
       logger.info("user signed in", { subject: String(claims.sub), owner: env.owner });
       const reply = emptyReply(302, { location: returnTo, "cache-control": "no-store" });
@@ -154,11 +154,11 @@ export const oidc = definePolicy({
         : jsonReply(200, { signedOut: true, location }, headers);
     }
 
-    async function withoutSession(request: GatewayRequest, hadOne: boolean): Promise<Reply> {
+    async function withoutSession(request: GatewayRequest, hadSession: boolean): Promise<Reply> {
       if ((request.method === "GET" || request.method === "HEAD") && isNavigation(request)) return login.begin(request);
       throw new GatewayError("authentication_failed", {
-        message: hadOne ? "the session has ended; sign in again\n" : `sign in with a browser at ${origin}\n`,
-        detail: hadOne ? "the session is unknown or has ended" : "there is no session cookie",
+        message: hadSession ? "the session has ended; sign in again\n" : `sign in with a browser at ${origin}\n`,
+        detail: hadSession ? "the session is unknown or has ended" : "there is no session cookie",
       });
     }
 
@@ -186,11 +186,11 @@ export const oidc = definePolicy({
   },
 });
 
-function callbackPathOf({ redirectUri }: OidcConfig): string {
+function getCallbackPath({ redirectUri }: OidcConfig): string {
   return canonicalPath(new URL(redirectUri).pathname);
 }
 
-function logoutPathOf({ logoutPath, redirectUri }: OidcConfig): string {
+function getLogoutPath({ logoutPath, redirectUri }: OidcConfig): string {
   return canonicalPath(logoutPath ?? new URL("logout", redirectUri).pathname);
 }
 

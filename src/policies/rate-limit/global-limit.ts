@@ -262,7 +262,7 @@ export function parseServiceResponse(response: RlsResponse): ServiceResult {
     [REMAINING_HEADER]: remaining,
     [RESET_HEADER]: reset,
     ...others
-  } = headersOf(response.responseHeadersToAdd);
+  } = parseHeaders(response.responseHeadersToAdd);
   const fromStatuses = tightest(response.statuses);
   const fromHeaders =
     limit === undefined || remaining === undefined || reset === undefined
@@ -271,7 +271,7 @@ export function parseServiceResponse(response: RlsResponse): ServiceResult {
   return {
     reading: fromHeaders ?? fromStatuses,
     responseHeaders: others,
-    requestHeaders: headersOf(response.requestHeadersToAdd),
+    requestHeaders: parseHeaders(response.requestHeadersToAdd),
     body: response.rawBody.length === 0 ? undefined : Buffer.from(response.rawBody).toString("utf8"),
   };
 }
@@ -314,7 +314,7 @@ function headerReading(limit: string, remaining: string, reset: string): LimitRe
   return { limit, remaining: left, resetSeconds: Math.max(1, resetSeconds), share: Math.min(1, left / maximum) };
 }
 
-function headersOf(headers: readonly RlsHeader[]): Record<string, string> {
+function parseHeaders(headers: readonly RlsHeader[]): Record<string, string> {
   const result: Record<string, string> = {};
   for (const { key, value, rawValue } of headers) {
     const name = key.toLowerCase();

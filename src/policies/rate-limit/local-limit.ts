@@ -149,7 +149,7 @@ export class LocalCharge implements Charge {
     if (left < requiredUnits(limit, this.#amount)) return reject(limit, slot, key, this.#amount, left, nowMs);
     const taken = store.take(slot, unitsToTake(limit, this.#amount));
     debits.push({ limit, key, generation: store.generation(slot), taken });
-    return readingOf(limit, slot, nowMs);
+    return readBucket(limit, slot, nowMs);
   }
 
   giveBack(): undefined {
@@ -194,7 +194,7 @@ function reject(
   nowMs: number,
 ): Rejection {
   limit.countRejection();
-  return { limit, reading: readingOf(limit, slot, nowMs), detail: rejectionReason(limit, key, amount, left) };
+  return { limit, reading: readBucket(limit, slot, nowMs), detail: rejectionReason(limit, key, amount, left) };
 }
 
 function throwOrRecord(exchange: Exchange, { limit, reading, detail }: Rejection): void {
@@ -202,8 +202,8 @@ function throwOrRecord(exchange: Exchange, { limit, reading, detail }: Rejection
   exchange.deniedInShadow("rateLimit", detail, { rule: limit.rule });
 }
 
-const MAX_SHOWN = 20;
-const MAX_FOUND = 100;
+const MAX_BUCKETS_SHOWN = 20;
+const MAX_BUCKETS_FOUND = 100;
 
 export interface LocalLimit {
   readonly type: "requests" | "tokens";
@@ -267,7 +267,7 @@ export function compileLocalLimit(config: LocalLimitConfig, resourceKey: string,
 }
 
 /** Returns the state of a bucket for the response headers. NO_SLOT means a full bucket. */
-export function readingOf(limit: LocalLimit, slot: number, nowMs: number): LimitReading {
+export function readBucket(limit: LocalLimit, slot: number, nowMs: number): LimitReading {
   const { capacity } = limit.store.rule;
   const remaining = slot === NO_SLOT ? capacity : limit.store.remaining(slot);
   return {
@@ -278,7 +278,7 @@ export function readingOf(limit: LocalLimit, slot: number, nowMs: number): Limit
   };
 }
 
-function ruleOf(config: LocalLimitConfig): BucketRule {
+function toBucketRule(config: LocalLimitConfig): BucketRule {
   const refill = (config.requests ?? config.tokens) as number;
   return { capacity: refill + (config.burst ?? 0), refill, windowMs: UNIT_MS[config.unit] };
 }
@@ -309,7 +309,7 @@ function open(
   const maxKeyed = key === undefined ? 0 : MAX_BUCKETS;
   const { shared } = env;
   const memory = shared && { ...shared.claim(name, BucketStore.sharedBytes(maxKeyed)), thread: shared.thread };
-  const store = new BucketStore(ruleOf(config), maxKeyed, () => evictions.add(), memory);
+  const store = new BucketStore(toBucketRule(config), maxKeyed, () => evictions.add(), memory);
   shared?.onDeath(name, (thread) => store.repairAfter(thread));
   const display = key === undefined ? undefined : keyDisplay(key);
   const show = (shown: string | undefined): string =>
@@ -319,7 +319,7 @@ function open(
     .labels(env.owner, type);
   const state: LimitState = { store, rejections, show, unregister: () => undefined };
   const handed = createHandedBuckets(name, store, env.clock);
-  const unregister = env.limits.register((wanted) => [viewOf(state, config, env, wanted)], handed);
+  const unregister = env.limits.register((wanted) => [createView(state, config, env, wanted)], handed);
   state.unregister = () => {
     unregister();
     shared?.release(name);
@@ -331,7 +331,12 @@ function open(
  * Without `wanted`, lists the buckets in use, emptiest first. With `wanted`, lists all buckets with a matching key,
  * including full ones.
  */
-function viewOf(state: LimitState, config: LocalLimitConfig, env: CompileEnv, wanted: string | undefined): LimitView {
+function createView(
+  state: LimitState,
+  config: LocalLimitConfig,
+  env: CompileEnv,
+  wanted: string | undefined,
+): LimitView {
   const { capacity } = state.store.rule;
   const whole = wanted === undefined ? undefined : boundedKey(wanted);
   const listed: BucketView[] = [];
@@ -349,7 +354,7 @@ function viewOf(state: LimitState, config: LocalLimitConfig, env: CompileEnv, wa
     bucketsInUse,
     refusals: state.store.rejections,
     buckets: emptiest
-      .slice(0, wanted === undefined ? MAX_SHOWN : MAX_FOUND)
+      .slice(0, wanted === undefined ? MAX_BUCKETS_SHOWN : MAX_BUCKETS_FOUND)
       .map(({ key, remaining, resetSeconds }) => ({ key: state.show(key), remaining, limit: capacity, resetSeconds })),
   };
 }

@@ -86,7 +86,7 @@ class MirrorState implements Mirrored {
 }
 
 export function expectCopy(exchange: Exchange, mirror: string): MirroredCopy {
-  const state = stateOf(exchange) ?? new MirrorState();
+  const state = getState(exchange) ?? new MirrorState();
   exchange.records.mirrored = state;
   const copy: MirroredCopy = { mirror, ended: undefined, onEnd: undefined };
   state.copies.push(copy);
@@ -95,7 +95,7 @@ export function expectCopy(exchange: Exchange, mirror: string): MirroredCopy {
 
 /** A response hook that buffers the backend's response for the comparison while it is sent to the client. */
 export function watchBackend(exchange: Exchange): undefined {
-  const state = stateOf(exchange);
+  const state = getState(exchange);
   const { response, upstream } = exchange;
   if (state === undefined || state.backend !== undefined || response?.source !== "upstream") return;
   const compared = new ComparedResponse(
@@ -113,7 +113,7 @@ export function watchBackend(exchange: Exchange): undefined {
 
 /** A settle hook that compares all copies that have ended. Every other copy is compared when it ends. */
 export function compareCopies(exchange: Exchange, { end }: Outcome): undefined {
-  const state = stateOf(exchange);
+  const state = getState(exchange);
   if (state === undefined || state.isSettled) return;
   state.isSettled = true;
   const { backend } = state;
@@ -121,7 +121,7 @@ export function compareCopies(exchange: Exchange, { end }: Outcome): undefined {
   // No comparison is possible if the gateway produced the response or the backend's response was cut off.
   const hasNoBaseline = end !== "complete" || isReplaced(exchange.response);
   const compared = (copy: MirroredCopy): MirrorComparison | undefined => {
-    const found = hasNoBaseline || backend === undefined ? undefined : comparisonOf(backend, copy);
+    const found = hasNoBaseline || backend === undefined ? undefined : compareResponses(backend, copy);
     if (copy.ended instanceof ComparedResponse) copy.ended.release();
     waiting -= 1;
     if (waiting === 0) backend?.release();
@@ -152,7 +152,7 @@ export function compareCopies(exchange: Exchange, { end }: Outcome): undefined {
   }
 }
 
-function stateOf({ records: { mirrored } }: Exchange): MirrorState | undefined {
+function getState({ records: { mirrored } }: Exchange): MirrorState | undefined {
   return mirrored instanceof MirrorState ? mirrored : undefined;
 }
 
@@ -164,7 +164,7 @@ function isReplaced(response: GatewayResponse | undefined): boolean {
   return response === undefined || response.source !== "upstream" || response.replacement !== undefined;
 }
 
-function comparisonOf(backend: ComparedResponse, { mirror, ended }: MirroredCopy): MirrorComparison {
+function compareResponses(backend: ComparedResponse, { mirror, ended }: MirroredCopy): MirrorComparison {
   const times = { backendMs: backend.tookMs, mirrorMs: ended?.tookMs ?? 0 };
   if (!(ended instanceof ComparedResponse))
     return { mirror, failed: ended?.failed ?? "no response", hasShape: false, ...times, isSlower: false };

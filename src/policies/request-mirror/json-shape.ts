@@ -18,11 +18,11 @@ interface Shape {
 /** Returns one line per change from `before` to `after`. */
 export function shapeDifferences(before: unknown, after: unknown): string[] {
   const differences: string[] = [];
-  compare(shapeOf(before), shapeOf(after), "$", differences);
+  compare(inferShape(before), inferShape(after), "$", differences);
   return differences.slice(0, MAX_SHAPE_DIFFERENCES);
 }
 
-function shapeOf(root: unknown): Shape {
+function inferShape(root: unknown): Shape {
   let rest = MAX_SHAPE_VALUES;
   const add = (shape: Shape, value: unknown, depth: number): void => {
     if (rest <= 0) return;
@@ -57,27 +57,27 @@ function emptyShape(): Shape {
 
 function compare(before: Shape, after: Shape, path: string, differences: string[]): void {
   if (differences.length >= MAX_SHAPE_DIFFERENCES) return;
-  const [was, is] = [typesOf(before), typesOf(after)];
+  const [was, is] = [formatTypes(before), formatTypes(after)];
   if (was !== is) {
     differences.push(`${path}: ${was} → ${is}`);
     return;
   }
   for (const [name, field] of before.fields) {
-    const other = after.fields.get(name);
-    if (other === undefined) differences.push(`${pathOf(path, name)}: missing`);
-    else compare(field, other, pathOf(path, name), differences);
+    const match = after.fields.get(name);
+    if (match === undefined) differences.push(`${childPath(path, name)}: missing`);
+    else compare(field, match, childPath(path, name), differences);
   }
   for (const name of after.fields.keys())
-    if (!before.fields.has(name)) differences.push(`${pathOf(path, name)}: added`);
+    if (!before.fields.has(name)) differences.push(`${childPath(path, name)}: added`);
   // An empty array has no item shape to compare.
   if (before.items && after.items) compare(before.items, after.items, `${path}[]`, differences);
 }
 
-function typesOf({ types }: Shape): string {
+function formatTypes({ types }: Shape): string {
   return [...types].sort().join(" or ");
 }
 
-function pathOf(path: string, name: string): string {
+function childPath(path: string, name: string): string {
   const shown = name.slice(0, NAME_CHARS);
   return /^[A-Za-z_$][\w$-]*$/.test(shown) ? `${path}.${shown}` : `${path}[${JSON.stringify(shown)}]`;
 }

@@ -4,7 +4,7 @@
  */
 
 import { parseRegistration } from "../../../src/identity/login/login-endpoints.ts";
-import { parseForm, requireUnique, serialiseForm } from "../../../src/identity/providers/oauth-form.ts";
+import { parseForm, requireUnique, serializeForm } from "../../../src/identity/providers/oauth-form.ts";
 import { OAuthRequestError } from "../../../src/identity/providers/provider.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
@@ -23,7 +23,7 @@ function formOutcome(form: string): string {
     reference(form),
     "the pairs",
   );
-  expectSame(serialiseForm(pairs), form.split("&").filter(Boolean).join("&"), "written again");
+  expectSame(serializeForm(pairs), form.split("&").filter(Boolean).join("&"), "written again");
   const names = pairs.map(({ name }) => name.toLowerCase());
   const refusal = refusalOf(() => requireUnique(pairs), OAuthRequestError);
   expectSame(refusal === undefined, new Set(names).size === names.length, "whether names are unique");
