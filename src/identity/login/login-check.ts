@@ -100,7 +100,7 @@ function* clockLeg(date: string | undefined, nowMs: number): Generator<LoginLeg>
   yield failed(
     "clock",
     `the provider's clock is ${Math.abs(aheadSeconds)} s ${how} this host's; ${LEEWAY_SECONDS} s are tolerated`,
-    "synchronise both clocks (NTP)",
+    "synchronize both clocks (NTP)",
   );
 }
 

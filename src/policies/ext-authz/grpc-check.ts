@@ -59,7 +59,7 @@ export function openCheckClient(host: string, clock: Clock, isConfined = false):
           request,
           (error: ServiceError | null, response?: CheckResponse) => {
             timer.cancel();
-            if (error || !response) reject(error ?? new Error("an empty answer"));
+            if (error || !response) reject(error ?? new Error("an empty response"));
             else resolve(response);
           },
         );

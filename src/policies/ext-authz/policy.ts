@@ -36,7 +36,7 @@ const schema = exactlyOneOf(
     url: httpUrl()
       .optional()
       .describe(
-        "A service over plain HTTP: 2xx admits, 5xx is a failure, everything else is the answer to the client.",
+        "A service over plain HTTP: 2xx admits the request, 5xx is a failure, and any other response is sent to the client.",
       ),
     headers: z
       .array(headerName())
@@ -46,7 +46,7 @@ const schema = exactlyOneOf(
       .record(z.string().min(1).max(128), celSource())
       .optional()
       .describe(
-        "CEL values that the service gets besides: `context_extensions` over gRPC, headers over HTTP. A client's header of such a name is not sent; a value whose expression fails is left out.",
+        "Additional CEL values for the service: `context_extensions` over gRPC, headers over HTTP. A client's header of such a name is not sent; a value whose expression fails is left out.",
       ),
     accept: z
       .array(headerName())
@@ -59,7 +59,7 @@ const schema = exactlyOneOf(
       .enum(["closed", "open"])
       .default("closed")
       .describe(
-        "What happens when the service does not answer: `closed` rejects with 503, `open` lets the request pass.",
+        "What happens when the service does not respond: `closed` rejects with 503, `open` lets the request pass.",
       ),
     cache: z
       .strictObject({
@@ -71,19 +71,19 @@ const schema = exactlyOneOf(
           .describe("How long a verdict is used; at most 5m."),
       })
       .optional()
-      .describe("Verdicts to remember. Default: the service is asked for each request."),
+      .describe("Caches verdicts. Default: the service is called for each request."),
   }),
   ["host", "url"],
 );
 
 const NO_SERVICE: CheckClient = {
-  check: () => Promise.reject(new Error("nothing is asked here")),
+  check: () => Promise.reject(new Error("a dry run does not call the authorization service")),
   close: () => undefined,
 };
 
 export const extAuthz = definePolicy({
   kind: "extAuthz",
-  doc: "Asks an external service (Envoy's check API over gRPC, or plain HTTP) whether a request may pass.",
+  doc: "Calls an external service (Envoy's check API over gRPC, or plain HTTP) that allows or denies the request.",
   scopes: ["gateway", "route"],
   role: "security",
   schema,
@@ -141,7 +141,7 @@ export const extAuthz = definePolicy({
         });
       }
       removeForgedHeaders(exchange);
-      if (failureMode === "open") return exchange.skip(`the service did not answer: ${error.message}`);
+      if (failureMode === "open") return exchange.skip(`the service did not respond: ${error.message}`);
       throw new GatewayError("not_ready", {
         message: "the authorization service is not available",
         detail: `${service}: ${error.message}`,
