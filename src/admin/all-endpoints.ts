@@ -53,13 +53,11 @@ export interface AdminParts {
   readonly keys: KeyStore;
   readonly tasks: Tasks;
   readonly heap: HeapSampling;
-  /** `/metrics` and `/healthz/*`, which are also served on `config.statsAddr`. */
   readonly statistics: readonly AdminEndpoint[];
   readonly ui: AdminEndpoint;
   upMs(): number;
   dump(): Readonly<Record<string, unknown>>;
   topology(): Topology;
-  /** True if configuration files may be written (`config.allowConfigEdit`). */
   readonly mayEdit: boolean;
   shadow(): ShadowReport;
   mirrors(): MirrorReport;

@@ -45,7 +45,6 @@ export const accessPolicies: readonly PolicyDefinition[] = [
   rateLimit, // runs at admission, so a request rejected earlier is not charged
 ];
 
-/** Policies that change an admitted request or respond to it. */
 export const shapePolicies: readonly PolicyDefinition[] = [
   ai, // collects prompt rules, which the backend applies in each dialect
   backendAuth, // sets the backend's credential; a transformation may still use it

@@ -122,9 +122,6 @@ function grpcDelegate<Payload, Response>(
   );
 }
 
-// The export queue is bounded and runs one export at a time. It counts the records that are dropped because the queue
-// was full or the collector failed.
-
 interface ExportQueueEnv<Item> {
   readonly clock: Clock;
   readonly limits?: ExportQueueLimits;

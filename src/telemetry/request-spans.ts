@@ -55,7 +55,6 @@ interface SpanPart {
   readonly startMs: number;
   readonly endMs: number;
   readonly attributes: Attributes;
-  /** The reason for the failure, if any. */
   readonly error?: string | undefined;
 }
 
@@ -139,7 +138,7 @@ function phasePart(
   };
 }
 
-/** Returns the attributes of a call to a model or MCP servers, or undefined for plain HTTP. */
+/** Returns undefined for plain HTTP, which has no call span. */
 function describeCall(
   exchange: Exchange,
   outcome: Outcome,

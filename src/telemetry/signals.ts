@@ -53,19 +53,15 @@ function readOnlyState(text: string): NonNullable<SpanContext["traceState"]> {
   return state;
 }
 
-/** Converts wall-clock milliseconds with fractions to seconds and nanoseconds. */
 export function hrTime(epochMs: number): HrTime {
   const seconds = Math.floor(epochMs / 1000);
   return [seconds, Math.round((epochMs - seconds * 1000) * 1e6)];
 }
 
-// Log records are exported with the span of their request.
-
 const SEVERITY = { info: 9, warn: 13, error: 17 } as const;
 
 export interface LogEntry {
   readonly level: keyof typeof SEVERITY;
-  /** `request` for the access log, or `audit` for the audit records. */
   readonly name: string;
   readonly epochMs: number;
   readonly fields: LogFields;
@@ -91,8 +87,6 @@ export function logExport({ level, name, epochMs, fields, spans }: LogEntry, res
     ...(spans === undefined ? {} : { spanContext: spanContext(spans.traceId, spans.spanId) }),
   };
 }
-
-// Metrics are exported with the names and labels of `/metrics`, cumulative since the start of the process.
 
 type MetricData = ResourceMetrics["scopeMetrics"][number]["metrics"][number];
 

@@ -40,12 +40,10 @@ export interface TelemetryEnv {
 }
 
 export interface Telemetry {
-  /** Makes the sampling decision when a request arrives. */
   begin(exchange: Exchange): void;
   settled(exchange: Exchange, outcome: Outcome): void;
   /** Undefined if log records are not exported. */
   readonly log: ((entry: LogEntry) => void) | undefined;
-  /** Flushes the queues within the time limit. */
   close(limitMs: number): Promise<void>;
 }
 
@@ -141,8 +139,8 @@ function createCounters({ metrics, logger }: TelemetryEnv) {
   });
 }
 
-// Sampling also determines the `traceparent` for the backends, which is the client's unchanged, a new one that is not
-// sampled, or that of the gateway's span.
+// An unsampled request keeps the client's `traceparent` or gets a new unsampled one. A sampled request gets the
+// `traceparent` of the gateway's span.
 
 const TRACE_BYTES = 16;
 

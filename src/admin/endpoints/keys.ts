@@ -11,7 +11,7 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 const order = z.union([z.strictObject({ make: keyRequest }), z.strictObject({ revoke: z.string().min(1).max(64) })]);
 
 export interface KeyStore extends StoredKeys {
-  /** Resolves to the amount spent in the current budget period, or undefined if the key has no budget. */
+  /** Resolves to undefined if the key has no budget. The amount covers the current period. */
   spent(key: StoredKey): Promise<number | undefined>;
   nowMs(): number;
 }

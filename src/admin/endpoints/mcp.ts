@@ -152,7 +152,6 @@ export async function inspectedTargets(
 
 export interface McpLockParts {
   readonly logger: Logger;
-  /** True if configuration files may be written (`config.allowConfigEdit`). */
   readonly mayEdit: boolean;
   topology(): Topology;
 }
@@ -166,7 +165,7 @@ const questionSchema = z.strictObject({
 
 type Accepted = z.output<typeof acceptedSchema>;
 
-/** A response lists at most this many rejected tools and counts the rest. */
+/** The rest is only counted. */
 const MAX_SHOWN_REJECTIONS = 20;
 const NOT_ALLOWED = "accepting tools is not allowed; set `config.allowConfigEdit: true`, or use `gwctl mcp lock`";
 
@@ -224,7 +223,6 @@ function review(
   };
 }
 
-/** Returns the change, or the reason why it was rejected. */
 function choose(
   { target, tool, hash }: Accepted,
   changes: readonly ToolChange[],

@@ -83,7 +83,6 @@ export function loggingEndpoint(logging: Logging): AdminEndpoint {
   };
 }
 
-/** Reads the memory use of each component, as counts, and in bytes if known. */
 export type MemoryParts = Readonly<Record<string, () => unknown>>;
 
 export function memoryEndpoint(parts: MemoryParts): AdminEndpoint {

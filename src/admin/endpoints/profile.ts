@@ -37,7 +37,6 @@ export interface ProfileEnv {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly heap: HeapSampling;
-  /** The value of `process.platform`. */
   readonly platform: string;
 }
 

@@ -95,7 +95,6 @@ export function historyEndpoint(history: TrafficHistory): AdminEndpoint {
   };
 }
 
-/** Indexes into the quota that all threads share. */
 const WANTED = 0;
 const UNFINISHED = 1;
 const COUNT = { name: "count", min: 1, max: 1000, default: 1 };
@@ -145,7 +144,6 @@ function claims(shared: Int32Array): boolean {
   return Atomics.sub(shared, WANTED, 1) > 0;
 }
 
-/** Returns a predicate, or the error in the expression. */
 function compileMatcher(source: string | null): ((exchange: Exchange) => boolean) | string {
   if (source === null || source.trim() === "") return () => true;
   let expression: Expression;

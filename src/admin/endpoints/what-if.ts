@@ -53,7 +53,7 @@ export function whatIfEndpoint(evaluate: (question: WhatIf) => Promise<DryReport
       try {
         return jsonResponse(await evaluate({ request: parsed.data.request, given, repeat }));
       } catch (error) {
-        // The URL selects no listener.
+        // The error means that the URL selects no listener.
         return textResponse(400, `${(error as Error).message}\n`);
       }
     },
@@ -124,7 +124,7 @@ function sourcesIn(text: string): readonly SourceText[] {
 /** The heartbeat interval must be shorter than the idle timeout of clients. */
 const HEARTBEAT_MS = 5_000;
 const JSON_LINES = "application/jsonl";
-/** A reader with this much buffered data loses lines. */
+/** A reader with this much unread data loses lines. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
 export function recordingEndpoint(facts: RequestHistory, clock: Clock): AdminEndpoint {

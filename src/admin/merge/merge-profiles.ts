@@ -26,7 +26,6 @@ type Shifts = Record<Reference, bigint>;
 interface Field {
   readonly number: number;
   readonly wire: number;
-  /** A bigint if the field is a varint, otherwise the bytes. */
   readonly value: bigint | Uint8Array;
 }
 

@@ -9,7 +9,7 @@ import type { HistoryPoint, HistoryReport } from "../../observe/trace/request-re
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** These numbers identify or configure something and must not be added. */
+/** These numbers identify or configure something, so they must not be added. */
 const NAMES = new Set(["port", "pid", "thread", "limit", "capacity", "weight"]);
 
 export function mergeRequests(reports: readonly Json[], limit: number): Json {
@@ -63,7 +63,6 @@ export function mergeMemory(own: Json, reports: readonly Json[]): Json {
   };
 }
 
-/** Adds the counts of equal rules, with the most denied subjects first. */
 export function mergeShadow(reports: readonly Json[]): Json {
   const rules = new Map<string, Json>();
   for (const rule of reports.flatMap((report) => asList(report.rules))) {
@@ -147,7 +146,6 @@ export function mergeDumps(own: Json, dumps: readonly Json[]): Json {
   return { ...own, backends };
 }
 
-/** Adds numbers, joins lists, merges items by name, and otherwise takes the first value. */
 function added(one: Json, other: Json): Json {
   const result: Record<string, unknown> = { ...one };
   for (const [name, value] of Object.entries(other)) result[name] = addedValue(name, one[name], value);
@@ -226,9 +224,7 @@ function addedTraffic(a: Numbers, b: Numbers): Numbers {
 }
 
 interface Family {
-  /** The `# HELP` and `# TYPE` lines. */
   readonly head: string[];
-  /** Maps a name with its labels to the sum. */
   readonly series: Map<string, number>;
 }
 

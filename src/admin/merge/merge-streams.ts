@@ -36,7 +36,7 @@ function join(responses: readonly Streamed[], sink: AdminSink): void {
     isOver = true;
     for (const one of closers) one();
   };
-  /** Waits for pending events of the other threads, then ends the stream. */
+  /** The other threads may still have pending events, so each one finishes before the stream ends. */
   const finish = (): void => {
     if (!isEnding) {
       isEnding = true;

@@ -27,13 +27,11 @@ import {
 } from "./merge-reports.ts";
 import { closedSink, mergeStreams } from "./merge-streams.ts";
 
-/** Sends the request to every running thread. */
 export type RequestThreads = (request: AdminRequest) => Promise<readonly AdminResponse[]>;
 
 type Json = Readonly<Record<string, unknown>>;
 type Merge = (request: AdminRequest, own: AdminHandler, forward: RequestThreads) => Promise<AdminResponse>;
 
-/** The endpoint uses the same default for `?limit=`. */
 const DEFAULT_LIMIT = 100;
 
 const MERGES: Readonly<Record<string, Merge>> = {
@@ -166,7 +164,6 @@ function reports(merge: (own: Json, others: readonly Json[]) => Json): Merge {
   };
 }
 
-/** Profiles all threads at the same time. */
 async function profiles(request: AdminRequest, _own: AdminHandler, forward: RequestThreads): Promise<AdminResponse> {
   const responses = await forward(request);
   const rejected = responses.find(({ status }) => status !== 200);
@@ -204,7 +201,7 @@ function concatenated(responses: readonly AdminResponse[], sink: AdminSink): voi
   );
 }
 
-/** Reads a whole stream. The stream is closed when the reader disconnects. */
+/** The stream is closed when the reader disconnects. */
 function collected(stream: (sink: AdminSink) => void, reader: AdminSink): Promise<Buffer> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];

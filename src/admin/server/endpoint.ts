@@ -16,14 +16,11 @@ export interface AdminRequest {
   body(): Promise<Buffer>;
   /** Aborted when the client disconnects before the response, to stop long work. */
   readonly left?: AbortSignal | undefined;
-  /**
-   * Set with worker threads. All threads share two counters: requests that may still be traced, and traces that must
-   * still end.
-   */
+  /** Worker threads share two counters: requests that may still be traced, and traces that must still end. */
   readonly quota?: SharedArrayBuffer | undefined;
-  /** Set with worker threads to the request histories of all threads. */
+  /** The request histories of all worker threads. */
   readonly facts?: readonly Uint8Array[] | undefined;
-  /** Set with worker threads to the MCP tools that sessions of all threads saw but withheld from clients. */
+  /** The MCP tools that sessions of all worker threads saw but withheld from clients. */
   readonly withheld?: readonly InspectedBackend[] | undefined;
 }
 
@@ -59,7 +56,6 @@ export type AdminHandler = (request: AdminRequest) => AdminResponse | Promise<Ad
 
 export interface AdminEndpoint {
   readonly path: string;
-  /** True if the endpoint also serves all paths below `path`. */
   readonly below?: boolean;
   readonly doc: string;
   readonly maxBodyBytes?: number;

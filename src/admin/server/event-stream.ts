@@ -8,7 +8,7 @@ import { safeJson } from "../../json/safe-json.ts";
 import type { AdminResponse, AdminSink } from "./endpoint.ts";
 
 const KEEP_ALIVE_MS = 1_000;
-/** This is enough for a trace with two full bodies, and the most memory that a stalled reader can use. */
+/** The limit fits a trace with two full bodies, and bounds the memory of a stalled reader. */
 const MAX_BUFFERED_BYTES = 512 * 1024;
 
 export interface EventStream {

@@ -13,7 +13,7 @@ import { type AdminEndpoint, type AdminResponse, type AdminSink, textResponse } 
 import { ADMIN_PATHS } from "./paths.ts";
 
 const MAX_BODY_BYTES = 1024 * 1024;
-/** This is enough for browsers, scrapers, and terminals, and does not exhaust file descriptors. */
+/** The limit is enough for browsers, scrapers, and terminals, and protects the file descriptors of listeners. */
 const MAX_CONNECTIONS = 256;
 /** Listeners use the same timeout. On a busy machine, a client may send its request seconds after it connects. */
 const HEADERS_TIMEOUT_MS = 10_000;
@@ -24,9 +24,7 @@ const SECURITY_HEADERS = {
 };
 
 export interface AdminServer {
-  /**
-   * The address in log lines, such as `http://127.0.0.1:15000` or `unix:/path`, or undefined if the interface is off.
-   */
+  /** Undefined if the interface is off. */
   readonly url: string | undefined;
   readonly port: number | undefined;
   close(): void;
@@ -38,7 +36,6 @@ export async function openAdminServer(
   endpoints: readonly AdminEndpoint[],
   logger: Logger,
   audience: "operators" | "scrapers" = "operators",
-  /** Returns the inherited listening socket for an address, if there is one. */
   inherited: (host: string) => number | undefined = () => undefined,
 ): Promise<AdminServer> {
   if (address.kind === "off") return { url: undefined, port: undefined, close: () => undefined };
@@ -212,14 +209,12 @@ export interface GuardedRequest {
   readonly path: string;
   readonly host: string | undefined;
   readonly origin: string | undefined;
-  /** The browser's `sec-fetch-site` and `sec-fetch-mode` headers. */
   readonly fetchSite: string | undefined;
   readonly fetchMode: string | undefined;
-  /** The local address of the connection, or undefined if the Host header is not checked, as on a Unix socket. */
+  /** Undefined if the Host header is not checked, as on a Unix socket. */
   readonly localAddress: string | undefined;
 }
 
-/** Returns undefined if the request is allowed. */
 export function rejectionReason(request: GuardedRequest): string | undefined {
   if (request.localAddress !== undefined) {
     const name = hostName(request.host ?? "");

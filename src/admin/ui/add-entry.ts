@@ -27,9 +27,8 @@ const entrySchema = z.union([
     kind: z.literal("model"),
     name,
     provider: z.enum(["openAI", "anthropic", "gemini", "demo"]),
-    /** The provider's name of the model, if it differs. */
     model: line.min(1).optional(),
-    /** The name of an environment variable. The form never contains the key itself. */
+    /** The form contains the name of an environment variable, never the key itself. */
     keyVariable: z
       .string()
       .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "use the name of an environment variable")
@@ -59,7 +58,6 @@ export function addEndpoint(options: { read(): readonly SourceText[]; redaction:
   };
 }
 
-/** Returns the text and the line at which the entry starts. */
 export function withEntry(text: string, entry: Entry): { text: string; line: number } | { problem: string } {
   const documents = [parseAllDocuments(markPlaceholders(text).text, { prettyErrors: false })].flat();
   if (documents.length > 1) return { problem: "the file has several documents; edit it as text" };
@@ -179,7 +177,6 @@ function lineAt(text: string, offset: number): number {
   return text.slice(0, offset).split("\n").length;
 }
 
-/** For a union, returns the message of the closest alternative. */
 function describeProblem({ issues }: z.ZodError): string {
   const [issue] = issues;
   const inner =

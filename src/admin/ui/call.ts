@@ -20,7 +20,6 @@ export interface ListenerAddress {
 
 export interface CallOptions {
   readonly clock: Clock;
-  /** Returns the address of a listener of this process, or undefined if there is none of that name. */
   listener(name: string): ListenerAddress | undefined;
 }
 

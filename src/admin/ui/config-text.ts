@@ -13,11 +13,9 @@ import { changesBetween, type Preview, type PreviewConfig } from "./preview.ts";
 import { restoreSecrets, type ShownText, shownText } from "./shown-text.ts";
 
 export interface UiConfigOptions {
-  /** Reads the current sources. Throws if one cannot be read. */
   read(): readonly SourceText[];
   readonly preview: PreviewConfig;
   readonly redaction: Redaction;
-  /** True if `config.allowConfigEdit` is set. */
   readonly mayEdit: boolean;
 }
 
@@ -30,7 +28,7 @@ export interface Problem {
 
 const editSchema = z.strictObject({
   file: z.string(),
-  /** The version that was edited, so that a file that changed in the meantime is not overwritten. */
+  /** The version that was edited must match, so that a file that changed in the meantime is not overwritten. */
   base: z.string(),
   text: z.string(),
 });
@@ -136,7 +134,7 @@ function judge({ sources, source, restored }: Edit, options: UiConfigOptions) {
   };
 }
 
-/** Parses `file:line:column: path: message`, the format of every configuration problem. */
+/** Every configuration problem has the format `file:line:column: path: message`. */
 export function parseProblem(line: string, sources: readonly SourceText[]): Problem {
   for (const { file } of sources) {
     if (!line.startsWith(`${file}:`)) continue;

@@ -11,7 +11,7 @@ import type { Environment } from "../../config/text/env.ts";
 export interface Preview {
   readonly problems: readonly string[];
   readonly warnings: readonly string[];
-  /** The result in the format of `/config_dump`, or undefined if the configuration was rejected. */
+  /** Undefined if the configuration was rejected. */
   readonly dump: Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -80,7 +80,7 @@ function compareLists(what: Change["what"], before: unknown, after: unknown, ign
   return changes;
 }
 
-/** Returns the names of fields that differ, and for policies their kinds. */
+/** Policies are compared by kind, and other fields as a whole. */
 function differingParts(before: Item, after: Item, ignored: readonly string[]): string[] {
   const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
   return [...keys].flatMap((key) => {
@@ -95,7 +95,7 @@ function byName(list: unknown): Map<string, Item> {
   return new Map(items.map((item) => [String(item.name ?? ""), item]));
 }
 
-/** GatewayPolicy documents have a name in `metadata`. Policies without metadata are omitted. */
+/** Only GatewayPolicy documents have a name, which is in `metadata`. Other policies are omitted. */
 function resources(dump: Dump): Item[] {
   const list = Array.isArray(dump.policies) ? (dump.policies as Item[]) : [];
   return list.flatMap((item) => {

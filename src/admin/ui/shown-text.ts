@@ -33,7 +33,6 @@ export interface ShownText {
   readonly text: string;
   /** The values of the markers `<redacted:0>`, `<redacted:1>`, … as written. They must never leave the process. */
   readonly secrets: readonly string[];
-  /** The positions of gateways, routes, and resource documents, by names such as `route tools`. */
   readonly places: Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
 }
 
@@ -59,14 +58,7 @@ export function shownText(text: string, redaction: Redaction): ShownText {
   }
   return { ...replaceSpans(text, [...spans, ...repeatedIn(text, spans)]), places };
 
-  function walk(
-    document: Document,
-    node: unknown,
-    schemas: readonly z.ZodType[],
-    secret: boolean,
-    /** The field that holds the node. */
-    map = "",
-  ): void {
+  function walk(document: Document, node: unknown, schemas: readonly z.ZodType[], secret: boolean, map = ""): void {
     if (isMap(node)) {
       const name = headerNameIn(node);
       for (const pair of node.items) {
@@ -107,13 +99,13 @@ export function shownText(text: string, redaction: Redaction): ShownText {
     if (!ONLY_REFERENCES.test(written)) spans.push({ start: node.range[0], end: node.range[0] + written.length });
   }
 
-  /** Returns a value as the dump shows it. `header` is the name of the header that it sets or matches. */
+  /** `header` is the name of the header that the value sets or matches. */
   function shownSetting(value: string, fields: readonly z.ZodType[], header?: string): string {
     if (fields.some(isExpression)) return redaction.expression(value, { header });
     return header === undefined ? redactText(value) : redaction.headerSetting(header, value);
   }
 
-  /** Returns a list element as shown. The element may be the value of a process flag before it. */
+  /** The element may be the value of a process flag before it. */
   function shownElement(items: readonly unknown[], i: number, value: string, elements: readonly z.ZodType[]): string {
     if (elements.some(isExpression)) return redaction.expression(value);
     const before = items[i - 1];
@@ -149,7 +141,7 @@ export function restoreSecrets(
   secrets: readonly string[],
 ): { text: string; unknown: number[]; lineOf(line: number): number } {
   const unknown: number[] = [];
-  // The number of lines added by each secret, with the shown line of its marker.
+  // A secret with several lines moves the lines after its marker.
   const extra: { shownLine: number; lines: number }[] = [];
   const restored = text.replace(MARK, (mark: string, digits: string, offset: number) => {
     const secret = secrets[Number(digits)];
@@ -216,7 +208,7 @@ function hiddenParts(written: string, shown: string): Span[] | undefined {
   return parts;
 }
 
-/** The secret mark may be on the schema or on its inner schema. */
+/** The schema may be wrapped, and the mark may be on either level. */
 function isMarkedSecret(schema: z.ZodType): boolean {
   return isSecretSchema(schema) || unwrap(schema).some(isSecretSchema);
 }
@@ -259,7 +251,7 @@ function findPlaces(
   return places;
 }
 
-/** Finds copies of hidden values, for example in comments or other fields. */
+/** Copies of hidden values may occur in comments or other fields. */
 function repeatedIn(text: string, spans: readonly Span[]): Span[] {
   const values = new Set(spans.map(({ start, end }) => text.slice(start, end).replace(/^["']|["']$/g, "")));
   return [...values].flatMap((value) => {
@@ -283,7 +275,6 @@ function replaceSpans(text: string, spans: readonly Span[]): { text: string; sec
   return { text: shown + text.slice(from), secrets };
 }
 
-/** Sorts spans and merges overlaps. */
 function merged(spans: readonly Span[]): Span[] {
   const result: Span[] = [];
   for (const span of [...spans].sort((a, b) => a.start - b.start)) {
@@ -301,7 +292,7 @@ export interface Span {
 
 const SECRET_ASSIGNMENT =
   /[\w.-]*(?:secret|passw|htpasswd|token|key|auth|cookie|credential)[\w.-]*["']?\s*[:=]\s*(\S.*)$/gim;
-/** Matches a variable reference, which reveals nothing, or a marker of the editor, which is already redacted. */
+/** A variable reference reveals nothing, and a marker of the editor is already redacted. */
 const HARMLESS_VALUE = /^["']?(?:\$\{\w+\}|<redacted:\d+>)["']?[\s\]},]*$/;
 const REDACTION = createRedaction();
 const BLOCK_SCALAR = /^[|>][0-9+-]*\s*(?:#.*)?$/;
@@ -318,7 +309,6 @@ export function secretLines(text: string): Span[] {
   return [...spans, ...recognizedIn(text)];
 }
 
-/** Finds process arguments, URLs, and expressions that the redactor would change. */
 function recognizedIn(text: string): Span[] {
   const words = [...text.matchAll(/[^\s,[\]{}]+/g)].filter(([word]) => word !== "-");
   const bare = words.map(([word]) => word.replace(/^["']|["']$/g, ""));
@@ -331,7 +321,7 @@ function recognizedIn(text: string): Span[] {
   return spans.filter(({ start, end }) => !HARMLESS_VALUE.test(text.slice(start, end)));
 }
 
-/** Returns the end of a block, which contains all lines that are indented deeper than its first line. */
+/** A block contains all lines that are indented deeper than its first line. */
 function endOfBlock(text: string, opened: number, end: number): number {
   const lineStart = text.lastIndexOf("\n", opened) + 1;
   const indent = /^ */.exec(text.slice(lineStart))?.[0].length ?? 0;

@@ -31,11 +31,8 @@ import { viewerResponse } from "./viewer.ts";
 export interface UiOptions {
   readonly version: string;
   readonly files: UiFiles;
-  /** The endpoints of the admin interface. For example, `/ui/api/metrics` serves `/metrics`. */
   readonly endpoints: () => readonly AdminEndpoint[];
-  /** Endpoints for the UI only. Their paths start with `/ui/api/`. */
   readonly own: readonly AdminEndpoint[];
-  /** True if the UI may write the configuration file. */
   readonly mayEdit: boolean;
 }
 
@@ -54,7 +51,6 @@ const READABLE_PATHS: readonly string[] = [
   ADMIN_PATHS.memory,
   ADMIN_PATHS.tasks,
 ];
-/** Operators may also read and change these paths. */
 const OPERATOR_PATHS: readonly string[] = [
   ADMIN_PATHS.keys,
   ADMIN_PATHS.mcpSessions,
@@ -77,7 +73,6 @@ export function uiEndpoint(options: UiOptions): AdminEndpoint {
   };
 }
 
-/** Serves the copy of the UI on a gateway, with the reduced API. */
 export function uiSource(options: Pick<UiOptions, "version" | "files" | "endpoints">): UiSource {
   return {
     files: options.files,
@@ -155,9 +150,7 @@ function completeResponse(response: AdminResponse): UiResponse | undefined {
 
 export interface UiParts {
   readonly version: string;
-  /** `import.meta.url` of the composition root, used to find `dist/ui`. */
   readonly moduleUrl: string;
-  /** Returns the endpoints of the admin interface. It is called for each request. */
   endpoints(): readonly AdminEndpoint[];
 }
 
@@ -167,17 +160,13 @@ export interface UiEndpointParts {
   readonly fetch: Fetch;
   readonly redaction: Redaction;
   readonly mayEdit: boolean;
-  /** Reads the current sources of the configuration. */
   read(): readonly SourceText[];
   listeners(): readonly Listener[];
-  /** Returns the actual ports of the listeners. */
   ports(): ReadonlyMap<string, number>;
 }
 
 export interface Ui {
-  /** Serves the copy of the UI on a gateway. */
   readonly source: UiSource;
-  /** Serves the UI on the admin interface. */
   endpoint(parts: UiEndpointParts): AdminEndpoint;
 }
 

@@ -137,7 +137,6 @@ function masked(value: unknown, shownFields?: ReadonlySet<string>, field = ""): 
 
 let words: ReadonlySet<string> | undefined;
 
-/** Returns every enumeration value of the configuration schema. */
 function schemaWords(): ReadonlySet<string> {
   if (words !== undefined) return words;
   const found = new Set<string>();

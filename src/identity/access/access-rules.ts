@@ -114,7 +114,7 @@ function analyzeRule(rule: Expression): RuleAnalysis {
   return made;
 }
 
-/** A constant explains nothing, for example `["a"] is ["a"]`. */
+/** A clause without variables explains nothing, for example `["a"] is ["a"]`. */
 function isConstant(source: string): boolean {
   return !/[A-Za-z_]/.test(source.replace(TEXTS_AND_WORDS, ""));
 }

@@ -34,13 +34,12 @@ export interface AcceptedIssuer {
 }
 
 export interface BearerOptions {
-  /** The policy's kind, for the shadow report of permissive mode. */
   readonly kind: string;
   readonly mode: AuthenticationMode;
   readonly location: CredentialLocation;
   /** If a token names no accepted issuer, errors mention the first one. */
   readonly issuers: readonly [AcceptedIssuer, ...AcceptedIssuer[]];
-  /** Attributes of `www-authenticate` after the scheme, for example `resource_metadata="…"`. */
+  /** These attributes follow the scheme in `www-authenticate`, for example `resource_metadata="…"`. */
   readonly challenge: string;
   hint?(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
 }
@@ -51,7 +50,6 @@ export interface BearerAuthentication {
   request(exchange: Exchange): undefined | Promise<undefined>;
   /** Makes the same check for a dry run, with a given token or given claims, and does not verify the signature. */
   assume(exchange: Exchange, given: GivenToken): undefined;
-  /** Checks the issuer, audience, and times of recorded claims. */
   recall(exchange: Exchange, identity: RecordedIdentity): undefined | Promise<undefined>;
 }
 

@@ -21,7 +21,7 @@ export type CredentialLocation = z.output<typeof credentialLocation>;
 
 export const BEARER_LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Bearer " } };
 
-/** Returns the locations that must be redacted wherever requests are shown. */
+/** Every output that shows requests must redact these locations. */
 export function credentialPlaces(location: CredentialLocation): CredentialPlaces {
   return "header" in location ? { headers: [location.header.name] } : { parameters: [location.queryParameter.name] };
 }
@@ -29,7 +29,7 @@ export function credentialPlaces(location: CredentialLocation): CredentialPlaces
 export type FoundCredential =
   | { readonly kind: "none" }
   | { readonly kind: "found"; readonly value: string }
-  /** The location has a value, but not exactly one credential in the expected format. */
+  /** The header or parameter is present, but does not contain exactly one credential in the expected format. */
   | { readonly kind: "bad"; readonly detail: string };
 
 const NONE: FoundCredential = { kind: "none" };

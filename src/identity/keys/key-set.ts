@@ -10,14 +10,13 @@ import { errorDetail } from "../providers/provider.ts";
 import { failure, type ParsedToken, show, type TokenProblem } from "../tokens/token.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } from "./verification-key.ts";
 
-/** This is larger than any real key set, and small enough to parse without blocking. */
+/** The limit is above any real key set, and small enough to parse without blocking. */
 export const MAX_KEY_SET_BYTES = 1024 * 1024;
 const MAX_KEYS_TRIED = 8;
-/** Polling detects renames, symlink swaps and bind mounts, which file events miss. */
+/** Polling detects renames, symlink swaps, and bind mounts, which file events miss. */
 const FILE_POLL_MS = 1_000;
 
 export interface KeySet {
-  /** A URL, a path, or `inline`, for messages. */
   readonly description: string;
   /** Increases with every change of the keys, which invalidates earlier verdicts. */
   readonly generation: number;
@@ -25,7 +24,6 @@ export interface KeySet {
   current(): KeyTable | undefined;
   /** Starts or joins a fetch that may find a missing key. Returns undefined if no fetch is allowed now. */
   refresh(): Promise<void> | undefined;
-  /** The delay for a client after `current` returned undefined. */
   retryAfterSeconds(): number;
   report(): Record<string, unknown>;
   close(): void;
@@ -43,7 +41,6 @@ export function createKeyTable(keys: readonly VerificationKey[]): KeyTable {
   return table;
 }
 
-/** Returns the keys that may have signed the token, or the problem if there are none. */
 export function keysFor(token: ParsedToken, table: KeyTable): readonly VerificationKey[] | TokenProblem {
   const candidates = token.kid === undefined ? [...table.values()].flat() : (table.get(token.kid) ?? []);
   const fitting = candidates.filter((key) => key.algorithms.includes(token.algorithm));
@@ -63,7 +60,6 @@ export function keysFor(token: ParsedToken, table: KeyTable): readonly Verificat
   return failure("key", "the token's key is not known", detail).problem;
 }
 
-/** Throws if the set has no usable key. */
 export function createInlineKeySet(value: unknown): KeySet {
   const read = typeof value === "string" ? readKeySet(value) : readKeySetObject(value);
   const table = createKeyTable(requireKeys(read).keys);
@@ -115,7 +111,7 @@ export function openFileKeySet(path: string, env: { clock: Clock; logger: Logger
   };
 }
 
-/** Throws at load instead of letting every token be rejected later. */
+/** A key set without usable keys fails the load instead of rejecting every token later. */
 export function requireKeys(read: ReadKeys): ReadKeys {
   if (read.keys.length > 0) return read;
   const reasons = read.skipped.length > 0 ? `: ${read.skipped.slice(0, 3).join("; ")}` : "";

@@ -33,7 +33,6 @@ export type KeySource =
   | { readonly kind: "url"; readonly url: string }
   | { readonly kind: "file"; readonly path: string }
   | { readonly kind: "inline"; readonly value: unknown }
-  /** Uses the `jwks_uri` of the provider's metadata. */
   | { readonly kind: "discovered"; readonly issuer: string };
 
 export type JwksConfig = z.output<typeof jwksSetting>;
@@ -80,7 +79,7 @@ export function acquireVerifier(source: KeySource, discovery: Discovery | undefi
   }
 }
 
-/** Creates a verifier with configured keys, for which the issuer can be any name, not only a URL. */
+/** With configured keys, the issuer can be any name, not only a URL. */
 export function acquireConfiguredVerifier(jwks: JwksConfig, env: CompileEnv): TokenVerifier {
   return acquireVerifier(configuredKeys(jwks), undefined, env);
 }

@@ -18,7 +18,6 @@ const UNKNOWN_KEY_COOLDOWN_MS = 30_000;
 const MAX_RETRY_MS = 30_000;
 
 export interface RemoteKeySetOptions {
-  /** The URL, if it is known from the start, for messages. */
   readonly description: string;
   /** Resolves the URL of the keys before every fetch, because the provider's metadata may change it. */
   readonly locate: () => Promise<string>;

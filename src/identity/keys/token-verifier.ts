@@ -25,7 +25,6 @@ const MAX_CACHED_TOKENS = 8_192;
 export type Verdict =
   | { readonly kind: "valid"; readonly claims: TokenClaims; readonly principal: string }
   | { readonly kind: "invalid"; readonly problem: TokenProblem }
-  /** No keys are available for the verification. */
   | { readonly kind: "unavailable"; readonly retryAfterSeconds: number; readonly detail: string };
 
 type ValidVerdict = Extract<Verdict, { kind: "valid" }>;

@@ -23,11 +23,9 @@ export interface VerificationKey {
 
 export interface ReadKeys {
   readonly keys: readonly VerificationKey[];
-  /** One sentence for each skipped key. */
   readonly skipped: readonly string[];
 }
 
-/** Throws an Error that explains the problem if the text is not a key set. */
 export function readKeySet(text: string): ReadKeys {
   let parsed: unknown;
   try {

@@ -69,6 +69,6 @@ export function withholdOwnCookies(headers: HeaderList): void {
 }
 
 function cookiePairs(headers: HeaderList): string[] {
-  // HTTP/2 clients may send one line per cookie.
+  // HTTP/2 clients may send one `cookie` line per cookie.
   return headers.getAll("cookie").flatMap((line) => line.split(";").map((pair) => pair.trim()));
 }

@@ -19,7 +19,7 @@ import { providerError } from "../providers/provider.ts";
 import { readUnverified, show } from "../tokens/token.ts";
 import { BrowserCookie } from "./browser-flow.ts";
 
-/** A sign-in with a second factor takes minutes. */
+/** The limit allows for a sign-in with a second factor, which takes minutes. */
 const LOGIN_MS = 600_000;
 const TIMEOUT_MS = 10_000;
 const MAX_RESPONSE_BYTES = 256 * 1024;
@@ -40,7 +40,7 @@ export interface BrowserLoginOptions {
   readonly discovery: Discovery;
   readonly verifier: TokenVerifier;
   readonly signingKey: SigningKey;
-  /** Records completed sign-ins, so that none is completed twice. */
+  /** The store records completed sign-ins, so that none is completed twice. */
   readonly store: Store;
   readonly fetch: Fetch;
   readonly clock: Clock;
@@ -49,9 +49,7 @@ export interface BrowserLoginOptions {
 export interface SignedIn {
   readonly claims: Claims;
   readonly principal: string;
-  /** The page that the user requested before the sign-in. */
   readonly returnTo: string;
-  /** The `set-cookie` value that deletes the state cookie. */
   readonly clearing: string;
 }
 
@@ -59,7 +57,7 @@ export interface BrowserLogin {
   begin(request: GatewayRequest): Promise<Reply>;
   /** Handles the callback. Rejects with a GatewayError that explains the problem. */
   finish(request: GatewayRequest): Promise<SignedIn>;
-  /** Returns the provider's logout URL, or undefined if its metadata has none. */
+  /** Resolves to undefined if the provider's metadata has no logout URL. */
   endSessionUrl(): Promise<string | undefined>;
 }
 
@@ -265,7 +263,6 @@ function isSame(one: string, other: string): boolean {
   return a.length === b.length && timingSafeEqual(a, b);
 }
 
-/** Formats an external value for one line of a response or the log. */
 function shown(value: unknown): string {
   return show(value).replace(/[^\x20-\x7e\u00a0-\u{10ffff}]/gu, " ");
 }
@@ -299,7 +296,6 @@ export interface BrowserSession {
 }
 
 export interface BrowserSessions {
-  /** Returns the session id for the cookie. */
   open(session: BrowserSession, lifetimeMs: number): Promise<string>;
   find(id: string): Promise<BrowserSession | undefined>;
   end(id: string): Promise<void>;

@@ -10,7 +10,6 @@ import { OAuthRequestError } from "../providers/provider.ts";
 import { isLoopbackAddress, isSameAddress } from "./client-metadata.ts";
 import { gatewayEndpoints, resourceSuffix } from "./well-known.ts";
 
-/** Limits how long the user may take at the provider. */
 const LOGIN_SECONDS = 3_600;
 const MAX_STATE_CHARS = 2_048;
 const MAX_ADDRESS_CHARS = 2_048;
@@ -19,12 +18,10 @@ const FORWARDED_PARAMETERS = ["code", "error", "error_description", "error_uri"]
 /** These parameters are rejected, because they could replace the parameters that are checked here. */
 const REJECTED_PARAMETERS = ["request", "request_uri"];
 
-/** Allows any loopback address of the user's machine. */
 export const LOOPBACK = "loopback";
 
 export interface ClientCallbackOptions {
   readonly clientId: string;
-  /** Allowed redirect addresses, or `loopback`. */
   readonly redirectUris: readonly string[];
   readonly issuer: string;
   readonly resource: string;
@@ -33,21 +30,21 @@ export interface ClientCallbackOptions {
 }
 
 export interface ClientCallback {
-  /** Members that are added to the gateway's metadata. */
   readonly metadata: Readonly<Record<string, unknown>>;
   /**
-   * Returns the query for the provider. `isKnown` means that the client's document lists the address and the client id
-   * is already replaced.
+   * Returns the query for the provider. With `isKnown`, the client's document lists the address and the client id is
+   * already replaced.
    */
   authorize(query: string, suffix: string, isKnown: boolean): string;
   token(form: string): string;
   /**
-   * Returns the redirect from the callback to the client. `sendsIss` means that the provider's metadata promises `iss`.
+   * Returns the redirect from the callback to the client. With `sendsIss`, the provider's metadata promises `iss`, so a
+   * callback without it is rejected.
    */
   redirectToClient(query: string, sendsIss: boolean): string;
 }
 
-/** Returns the redirect URI that the operator registers at the provider. */
+/** The operator registers this redirect URI at the provider. */
 export function callbackAddress(resource: string): string {
   return gatewayEndpoints(new URL(resource).origin, resourceSuffix(resource)).callback;
 }

@@ -18,9 +18,8 @@ const FAILED_MS = 10_000;
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
 export interface ClientMetadataOptions {
-  /** Hosts allowed to serve client metadata documents. Supports wildcards such as `*.example.com`. */
+  /** A host may start with a wildcard, for example `*.example.com`. */
   readonly hosts: readonly string[];
-  /** The operator's client at the provider. */
   readonly clientId: string;
   readonly fetch: Fetch;
   readonly clock: Clock;
@@ -32,7 +31,6 @@ export interface ClientMetadata {
    * throw.
    */
   authorize(query: string, allow: () => void): Promise<string>;
-  /** Rewrites the form of a token request in the same way. */
   token(form: string): string;
 }
 
@@ -72,7 +70,7 @@ export function createClientMetadata({ hosts, clientId, fetch, clock }: ClientMe
   };
 }
 
-/** Returns the URL in `client_id`, or undefined for an ordinary id. */
+/** Returns undefined for an ordinary id, which is not a URL. */
 function documentUrl(pairs: readonly FormPair[], hosts: readonly string[]): string | undefined {
   const ids = pairs.filter(({ name }) => name.toLowerCase() === "client_id");
   const id = ids[0]?.value;
@@ -108,7 +106,6 @@ async function readUris(url: string, fetch: Fetch): Promise<readonly string[]> {
   return Array.isArray(uris) ? uris.filter((uri) => typeof uri === "string") : [];
 }
 
-/** Accepts any port and path on the user's machine. */
 export function isLoopbackAddress(address: string): boolean {
   if (!URL.canParse(address) || address.includes("#")) return false;
   const { protocol, hostname, username, password } = new URL(address);

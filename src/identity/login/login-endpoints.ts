@@ -36,7 +36,6 @@ const MAX_RESPONSE_BYTES = 1024 * 1024;
 const PROVIDER_TIMEOUT_MS = 10_000;
 
 export interface LoginEndpointsOptions {
-  /** The gateway's origin as clients see it. */
   readonly base: string;
   readonly provider: IdentityProvider;
   readonly discovery: Discovery;
@@ -44,9 +43,7 @@ export interface LoginEndpointsOptions {
   /** Also removes the scopes from the server metadata, because clients fall back to those. */
   readonly wantsNoScopes?: boolean;
   readonly limit: LoginLimit;
-  /** Set if client id metadata documents are accepted. */
   readonly clientMetadata?: ClientMetadata | undefined;
-  /** Set if the gateway receives the provider's callback. */
   readonly callback?: ClientCallback | undefined;
   readonly fetch: Fetch;
   readonly logger: Logger;
@@ -106,7 +103,6 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     return passThrough({ ...response, body: await completed(response.body, metadata) });
   }
 
-  /** Sends the provider's completion request and returns the registration response with its changes. */
   async function completed(body: Buffer, metadata: Discovered): Promise<Buffer> {
     const { completion } = provider;
     const client = parseBoundedObject(body);
@@ -367,7 +363,6 @@ const REQUESTS_PER_MINUTE = 600;
 const WINDOW_MS = 60_000;
 
 export interface LoginLimit {
-  /** Throws a 429 error if the listener has reached its limit per minute. */
   take(listener: string): void;
 }
 

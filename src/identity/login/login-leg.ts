@@ -24,13 +24,11 @@ export interface LoginCheckOptions {
   readonly fetch: Fetch;
   readonly clock: Clock;
   readFile(path: string): string;
-  /** Settings of the route, or undefined if only the provider is checked. */
+  /** Undefined if only the provider is checked. */
   readonly gateway?: { readonly hasCors: boolean } | undefined;
-  /** An access token from a real login. */
   readonly token?: string | undefined;
 }
 
-/** These limits apply to each request to the provider. */
 export const LEG_LIMITS = { timeoutMs: 10_000, maxBytes: 1024 * 1024 };
 
 export interface LoginLeg {
@@ -47,7 +45,6 @@ export function failed(leg: LoginLeg["leg"], message: string, hint?: string): Lo
   return { leg, ok: false, message, ...(hint === undefined ? {} : { hint }) };
 }
 
-/** A step that could not be checked has neither passed nor failed. */
 export function notChecked(leg: LoginLeg["leg"], why: string): LoginLeg {
   return { leg, ok: undefined, message: `not checked: ${why}` };
 }
@@ -56,7 +53,6 @@ export function textOf(response: FetchResponse): string {
   return response.body.toString("utf8").replace(/\s+/g, " ").slice(0, 300);
 }
 
-/** Shows the provider's error, or its explanation if the error is known. */
 export function rejectedLeg(leg: LoginLeg["leg"], response: FetchResponse): LoginLeg {
   const text = `${textOf(response)} ${response.headers.get("location") ?? ""}`.trim();
   const fault: ProviderFault | undefined = providerFault(text);

@@ -10,7 +10,7 @@ import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, 
 
 /** The address is never opened; the provider only has to accept it. */
 const REDIRECT_URI = "http://127.0.0.1:33418/callback";
-/** RFC 7636, appendix B, has this example. */
+/** The value is the example of RFC 7636, appendix B. */
 const CODE_CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
 const ISS_PROBLEM = "the callback carries the provider's `iss`, which strict clients reject";
@@ -27,7 +27,6 @@ const LOGIN_REQUIRED_ERRORS = new Set([
   "access_denied",
 ]);
 
-/** Registers like an MCP client, checks the response of the login page, and deletes the registration. */
 export async function* registrationLegs(
   options: LoginCheckOptions,
   provider: IdentityProvider,
@@ -160,12 +159,12 @@ function issNote({ authorization_response_iss_parameter_supported: sends }: Disc
   return sends === true ? "; the provider sends its `iss` to clients, which strict ones reject" : "";
 }
 
-/** Returns the client's redirect URI, or the gateway's if the gateway receives the callback. */
+/** If the gateway receives the callback, its address is used instead of the client's. */
 function getRedirectUri({ policy }: LoginCheckOptions): string {
   return policy.redirectUris === undefined ? REDIRECT_URI : callbackAddress(policy.resourceMetadata.resource);
 }
 
-/** Reports whether clients see the provider as the issuer, so that its `iss` matches. */
+/** The provider's `iss` matches only if clients see the provider as the issuer. */
 function namesProviderDirectly({ policy }: LoginCheckOptions): boolean {
   return policy.resourceMetadata.authorizationServers !== undefined;
 }

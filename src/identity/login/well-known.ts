@@ -7,19 +7,18 @@ import { canonicalPath } from "../../http/request-path.ts";
 
 export interface LoginEndpoint {
   readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token" | "callback";
-  /** The resource's path, which is empty if the request path has no suffix. */
+  /** Empty if the request path does not end with the resource's path. */
   readonly suffix: string;
   /** True if the path does not name the resource, so another resource may serve its documents there. */
   readonly isShared: boolean;
 }
 
 const PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource";
-/** This fixed path is documented. */
 const LITERAL_RESOURCE = `${PROTECTED_RESOURCE}/mcp`;
 const AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server";
 const OPENID_CONFIGURATION = "/.well-known/openid-configuration";
 
-/** Returns `/mcp` for `https://host/mcp` or `https://host/mcp/`; empty for the root. */
+/** Returns `/mcp` for `https://host/mcp` or `https://host/mcp/`, and an empty string for the root. */
 export function resourceSuffix(resource: string): string {
   return new URL(resource).pathname.replace(/\/+$/, "");
 }
@@ -28,7 +27,7 @@ export function resourceMetadataUrl(resource: string): string {
   return `${new URL(resource).origin}${PROTECTED_RESOURCE}${resourceSuffix(resource)}`;
 }
 
-/** `base` is the gateway's origin as clients see it. */
+/** `base` is the origin by which clients reach the gateway. */
 export function gatewayEndpoints(base: string, suffix: string) {
   const server = `${base}${AUTHORIZATION_SERVER}${suffix}`;
   return {
@@ -40,7 +39,6 @@ export function gatewayEndpoints(base: string, suffix: string) {
   };
 }
 
-/** With `takesCallback`, the gateway also receives the provider's callback. */
 export function loginEndpoints(
   resource: string,
   proxiesLogin: boolean,

@@ -6,18 +6,16 @@ import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { ModelAccess } from "../../core/facts.ts";
 
 export interface KeyBudget {
-  /** US dollars. Exactly one of `cost` and `tokens` is set. */
+  /** US dollars per period. Exactly one of `cost` and `tokens` is set. */
   readonly cost?: number | undefined;
   readonly tokens?: number | undefined;
   readonly per: "day" | "week" | "month";
 }
 
 export interface ApiKeyEntry {
-  /** Identifies the key in lists and budgets. */
   readonly id: string;
   readonly digest: Buffer;
   readonly principal: string;
-  /** CEL reads the metadata as `apiKey.<field>`. */
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly expiresAtMs: number | undefined;
   /** Undefined if the key may use all models. */

@@ -30,11 +30,9 @@ export interface Htpasswd {
    * fairly among clients.
    */
   check(user: string, password: string, address: string): boolean | Promise<boolean>;
-  /** Returns the user's line of the file. */
   entryOf(user: string): string | undefined;
 }
 
-/** Throws an Error that names the invalid line. */
 export function createHtpasswd(text: string, checks: PasswordChecks): Htpasswd {
   const users = parseUsers(text);
   // An unknown user costs as much as a known one, so timing does not reveal user names.
@@ -74,7 +72,6 @@ function parseUsers(text: string): Map<string, User> {
   return users;
 }
 
-/** Returns a string that explains the problem if the hash is not supported. */
 function parseHash(text: string): PasswordHash | string {
   const cost = BCRYPT.exec(text)?.[1];
   if (cost !== undefined && (Number(cost) > MAX_COST || Number(cost) < MIN_COST))

@@ -35,7 +35,7 @@ export interface CheckResult {
   readonly matches: boolean;
 }
 
-/** The members of a Worker that are used here, so that tests can replace it. */
+/** The interface contains only the used members of Worker, so that tests can replace it. */
 export interface PasswordThread {
   postMessage(request: CheckRequest): void;
   on(event: "message", listener: (result: CheckResult) => void): unknown;
@@ -55,7 +55,7 @@ interface Check extends CheckRequest {
 export class PasswordChecks {
   readonly #clock: Clock;
   readonly #startThread: () => PasswordThread;
-  /** Queues by client in round-robin order. No queue is empty. */
+  /** The queues are in round-robin order, and no queue is empty. */
   readonly #queues = new Map<string, Check[]>();
   #waiting = 0;
   #running: Check | undefined = undefined;

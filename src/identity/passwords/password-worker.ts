@@ -30,10 +30,6 @@ function isSame(a: string, b: string): boolean {
 
 const APR1_ALPHABET = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/**
- * Computes Apache's variant of the MD5 password hash, which runs 1,000 rounds over the password, the salt, and the
- * previous result.
- */
 function apr1(password: string, salt: string): string {
   const md5 = (...parts: (Buffer | string)[]): Buffer => {
     const hash = createHash("md5");

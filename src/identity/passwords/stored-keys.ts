@@ -10,7 +10,6 @@ import { keyDigest } from "./api-keys.ts";
 
 const KEY_PREFIX = "gw-";
 const KEY_BYTES = 32;
-/** The number of hexadecimal digits of the digest that identify a key in lists. */
 const ID_DIGITS = 12;
 /** A key that another thread or replica revoked may still be accepted for this long. */
 const CACHE_MS = 2_000;
@@ -55,7 +54,7 @@ export interface StoredKey extends z.output<typeof record> {
 }
 
 export interface StoredKeys {
-  /** Returns undefined if there is no such key, and also returns expired keys. Rejects with StoreUnavailable. */
+  /** Expired keys are returned too. Rejects with StoreUnavailable. */
   find(key: string): Promise<StoredKey | undefined>;
   make(request: KeyRequest): Promise<{ readonly id: string; readonly key: string }>;
   list(): Promise<StoredKey[]>;

@@ -77,7 +77,7 @@ export function createDiscovery(options: DiscoveryOptions): Discovery {
   };
 }
 
-/** Returns the first valid document of the URLs, or throws the error of the last URL. */
+/** The URLs are tried in order. If none has a valid document, the error of the last URL is thrown. */
 export async function fetchMetadata(
   options: Pick<DiscoveryOptions, "urls" | "issuer" | "fetch" | "clock">,
 ): Promise<{ document: Discovered; url: string; ttlMs: number }> {
@@ -130,7 +130,7 @@ function checkMetadata(text: string, issuer: string, url: string): Discovered {
   return document;
 }
 
-/** The gateway calls only URLs that use TLS or are on the issuer's origin. */
+/** Other URLs could be used to send requests to the internal network. */
 export function mayCall(target: string, issuer: string): boolean {
   const url = new URL(target);
   return url.protocol === "https:" || url.origin === new URL(issuer).origin;

@@ -19,7 +19,7 @@ export function idpTenant(options: ProviderOptions): IdentityProvider {
   const issuer = new URL(options.issuer);
   const tenantId = issuer.pathname.split("/")[1];
   if (!tenantId) throw new ConfigError(undefined, "issuer", `no tenant id in ${options.issuer}`);
-  // The issuer's own scheme, host, and port are used, so that national clouds and local test servers work.
+  // Using the issuer's own scheme, host, and port supports national clouds and local test servers.
   const loginOrigin = issuer.hostname === V1_ISSUER_HOST ? `https://${V1_LOGIN_HOST}` : issuer.origin;
   const tenant = `${loginOrigin}/${tenantId}`;
 

@@ -7,7 +7,6 @@ import { OAuthRequestError } from "./provider.ts";
 export interface FormPair {
   readonly name: string;
   readonly value: string;
-  /** The pair exactly as the client sent it. */
   readonly raw: string;
 }
 

@@ -14,7 +14,6 @@ import {
   withoutLastSlash,
 } from "./provider.ts";
 
-/** Reports whether authorize and token requests pass through the gateway. */
 export function proxiesPlainLogin(options: ProviderOptions): boolean {
   const { clientId, clientSecret, clientMetadataHosts, redirectUris } = options;
   if (clientId === undefined) return false;

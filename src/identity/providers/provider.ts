@@ -12,28 +12,23 @@ import type { TokenClaims, TokenProblem } from "../tokens/token.ts";
 
 export interface ProviderOptions {
   readonly issuer: string;
-  /** Only for providers without registration. */
   readonly clientId?: string | undefined;
   readonly clientSecret?: string | undefined;
-  /** Hosts of accepted client id metadata documents. */
   readonly clientMetadataHosts?: readonly string[] | undefined;
-  /** Allowed redirect addresses if the gateway receives the provider's callback. */
   readonly redirectUris?: readonly string[] | undefined;
 }
 
-/** RFC 8414 or OpenID Connect metadata, validated in discovery.ts. */
+/** The metadata was validated in discovery.ts. */
 export type Discovered = Readonly<Record<string, unknown>>;
 
-/** The gateway's addresses in a metadata document. */
 export interface GatewayEndpoints {
-  /** The URL that the document's well-known path was built from. Clients compare the two (RFC 8414 section 3.3). */
+  /** The document's well-known path is built from this URL. Clients compare the two (RFC 8414 section 3.3). */
   readonly issuer: string;
   readonly register: string;
   readonly authorize: string;
   readonly token: string;
 }
 
-/** The members of a registration (RFC 7591) that the gateway reads. */
 export interface ClientRegistration {
   readonly client_name?: unknown;
   readonly redirect_uris?: unknown;
@@ -60,11 +55,9 @@ export interface IdentityProvider {
   /** Adapts a registration to the provider's restrictions. */
   fitRegistration?(request: ClientRegistration): ClientRegistration;
   register?(request: ClientRegistration): Record<string, unknown>;
-  /** A best-effort request after a registration. */
+  /** The request is best effort, because the client is already registered. */
   readonly completion?: RegistrationCompletion;
-  /** Present if the gateway proxies authorize and token requests. */
   readonly login?: ProxiedLogin;
-  /** Returns how the operator can fix a rejected token, or undefined if the adapter has no advice. */
   hint(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
 }
 
@@ -76,9 +69,8 @@ export interface RegistrationCompletion {
     discovered: Discovered,
     client: RegisteredClient,
   ): { readonly url: string; readonly token: string; readonly body: object } | undefined;
-  /** Builds the response for the client. */
   merge(client: RegisteredClient, answer: Readonly<Record<string, unknown>>): RegisteredClient;
-  /** Logged when the provider rejects the request. It describes the consequence and the fix. */
+  /** The log shows the hint when the provider rejects the request. */
   readonly hint: string;
 }
 
@@ -98,10 +90,6 @@ const REMOVED_MEMBERS = [
   "signed_metadata",
 ];
 
-/**
- * Builds the metadata common to all providers, with the gateway as the issuer, public clients, and registration at the
- * gateway.
- */
 export function facadeMetadata(discovered: Discovered, gateway: GatewayEndpoints): Record<string, unknown> {
   const passedOn = Object.entries(discovered).filter(([name]) => !REMOVED_MEMBERS.includes(name));
   const methods = discovered.token_endpoint_auth_methods_supported;
@@ -169,7 +157,6 @@ export function metadataUnavailable(error: unknown): GatewayError {
   });
 }
 
-/** Returns the text for the operator, which is the detail if there is one. */
 export function errorDetail(error: unknown): string {
   if (error instanceof GatewayError) return error.detail ?? error.message;
   return error instanceof Error ? error.message : String(error);

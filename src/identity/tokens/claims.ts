@@ -5,7 +5,7 @@
  */
 import { failure, show, type TokenClaims, type TokenProblem } from "./token.ts";
 
-/** The allowed clock skew, which is a common value among verifiers. */
+/** Other verifiers also tolerate a minute of clock skew. */
 export const LEEWAY_SECONDS = 60;
 
 export interface ClaimRules {
@@ -13,11 +13,10 @@ export interface ClaimRules {
   readonly audiences: readonly string[];
   /** These claims are required in addition to `exp`. */
   readonly requiredClaims?: readonly string[];
-  /** True at the end of a browser sign-in, which expects an ID token instead of an access token. */
+  /** A browser sign-in expects an ID token instead of an access token. */
   readonly isIdToken?: boolean;
 }
 
-/** Returns undefined if every check passes. */
 export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: number): TokenProblem | undefined {
   const { iss, aud, exp } = claims;
   if (iss !== rules.issuer) return issuerProblem(iss, [rules.issuer]);

@@ -3,7 +3,7 @@
  * oversized, and HMAC tokens, so only small tokens with a supported algorithm reach the signature check.
  */
 
-/** This is half of the header budget. Real access tokens have 1 to 4 KiB. */
+/** The limit is half of the header budget. Real access tokens have 1 to 4 KiB. */
 export const MAX_TOKEN_BYTES = 8 * 1024;
 
 /** All accepted algorithms are asymmetric, so that a public key cannot be used to sign. */
@@ -26,9 +26,8 @@ export type TokenClaims = Readonly<Record<string, unknown>>;
 export interface ParsedToken {
   readonly algorithm: Algorithm;
   readonly kid: string | undefined;
-  /** The `typ` header, for example `at+jwt` (RFC 9068). */
   readonly type: string | undefined;
-  /** The bytes that the signature covers, which are the first two segments as received. */
+  /** The signature covers the first two segments exactly as received. */
   readonly signed: Buffer;
   readonly signature: Buffer;
   readonly claims: TokenClaims;
@@ -48,9 +47,9 @@ export type TokenCheck =
 
 export interface TokenProblem {
   readonly check: TokenCheck;
-  /** A generic reason for the client, without values of the token. */
+  /** The client sees this reason, so it contains no values of the token. */
   readonly reason: string;
-  /** The expected and the actual value for the log and the trace, but never the token. */
+  /** The log and the trace show the expected and the actual value, but never the token. */
   readonly detail: string;
 }
 
@@ -121,7 +120,7 @@ function headerProblem(header: TokenClaims): TokenProblem | undefined {
       `alg is ${seen}, accepted are ${ALGORITHMS.join(", ")}`,
     ).problem;
   }
-  // Critical extensions are not supported (RFC 7515 section 4.1.11); `b64` and `zip` change what is signed.
+  // Critical extensions are not supported (RFC 7515 section 4.1.11). `b64` and `zip` change the signed content.
   for (const name of ["crit", "b64", "zip", "enc"]) {
     if (Object.hasOwn(header, name)) return malformed(`its header has \`${name}\`, which is not supported`).problem;
   }
@@ -156,7 +155,6 @@ export function freezeClaims<Value extends object>(value: Value, depth = 16): Va
   return Object.freeze(value);
 }
 
-/** Truncates an external value for a log line. */
 export function show(value: unknown): string {
   const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "missing");
   return text.length > 200 ? `${text.slice(0, 200)}…` : text;

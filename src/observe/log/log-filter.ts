@@ -12,7 +12,7 @@ const MODULE = /^[A-Za-z0-9_./:-]+$/;
 
 export interface LogFilter {
   readonly text: string;
-  /** Returns a number from 0 (off) to 5 (trace). */
+  /** The result is a number from 0 (off) to 5 (trace). */
   levelOf(module: string): number;
 }
 

@@ -5,7 +5,6 @@
 import { write, writeSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
 
-/** Lines beyond this limit are dropped, because the reader is too slow. */
 const MAX_BUFFERED_CHARS = 1024 * 1024;
 const RETRY_MS = 20;
 /** Lines are collected for this long, because one write costs much less than a write per line. */
@@ -15,7 +14,6 @@ const GATHER_CHARS = 32 * 1024;
 
 export interface LogOutput {
   write(line: string): void;
-  /** The number of lines dropped because the buffer was full or a write failed. */
   dropped(): number;
   /**
    * Writes the buffered lines synchronously before the process exits. Lines of a write in progress are not written
@@ -25,7 +23,6 @@ export interface LogOutput {
 }
 
 export interface OpenLogOutput extends LogOutput {
-  /** Resolves when every line has been written. */
   flushed(): Promise<void>;
 }
 

@@ -18,7 +18,7 @@ export interface Logger {
   trace(message: string, fields?: LogFields): void;
   /** Lets callers skip building expensive fields. */
   enabled(level: LogLevel): boolean;
-  /** Returns the logger of another module, which is a folder under `src`. */
+  /** A module is a folder under `src`. */
   for(module: string): Logger;
 }
 
@@ -95,7 +95,6 @@ export function createLogging(options: {
   };
 }
 
-/** A logger without output, for tests and for code that runs before logging is set up. */
 export const silentLogger: Logger = {
   error: () => undefined,
   warn: () => undefined,

@@ -13,7 +13,7 @@ export interface Histogram {
 }
 
 export interface Family<Series> {
-  /** Returns the series with these label values, in the order of the family's label names. */
+  /** The values are in the order of the family's label names. */
   labels(...values: string[]): Series;
 }
 
@@ -26,10 +26,9 @@ export interface Metrics {
     help: string,
     read: () => number | Iterable<readonly [labels: Record<string, string>, value: number]>,
   ): void;
-  /** A counter that is maintained elsewhere and read when it is scraped. */
+  /** The counter is maintained elsewhere and read when it is scraped. */
   total(name: string, help: string, read: () => number): void;
   render(): string;
-  /** Returns every series as data, for formats other than Prometheus. */
   collect(): MetricFamily[];
 }
 
@@ -42,12 +41,9 @@ export interface MetricFamily {
 
 export interface MetricPoint {
   readonly labels: Readonly<Record<string, string>>;
-  /** The sum of the values, for a histogram. */
+  /** A histogram has the sum of its values here. */
   readonly value: number;
-  /**
-   * Histograms have the upper bounds and the number of values in each bucket, plus one bucket for values above all
-   * bounds.
-   */
+  /** Only histograms have buckets. The last count is for values above all bounds. */
   readonly buckets?: { readonly bounds: readonly number[]; readonly counts: readonly number[] };
 }
 
@@ -163,7 +159,7 @@ function createHistogram(buckets: readonly number[]): HistogramSeries {
   };
 }
 
-/** A tree from label values to series. A lookup builds no key, because some series are looked up for each request. */
+/** A tree from label values to series, in which a lookup builds no key. Some series are looked up for each request. */
 interface LabelNode<Series> {
   series: Series | undefined;
   readonly next: Map<string, LabelNode<Series>>;

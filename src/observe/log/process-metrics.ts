@@ -55,7 +55,6 @@ export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs 
   return () => void delay.disable();
 }
 
-/** Returns no value if the system does not report it. */
 function openDescriptors(): Iterable<readonly [Record<string, string>, number]> {
   try {
     return [[{}, readdirSync("/proc/self/fd").length]];

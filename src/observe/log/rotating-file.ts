@@ -10,7 +10,6 @@ import type { Clock } from "../../base/clock.ts";
 export interface RotatingFileOptions {
   readonly path: string;
   readonly maxBytes: number;
-  /** The number of rotated files that are kept. */
   readonly keep: number;
   readonly clock: Clock;
   dropped(lines: number): void;
@@ -20,15 +19,12 @@ export interface RotatingFileOptions {
 
 export interface RotatingFile {
   write(line: string): void;
-  /** False while lines cannot be written. */
   readonly isWritable: boolean;
-  /** Writes the buffered lines if possible. */
   close(): Promise<void>;
 }
 
 const GATHER_MS = 50;
 const RETRY_MS = 1_000;
-/** Limits the lines that are buffered while the disk does not accept them. */
 const WAITING_CHARS = 4 * 1024 * 1024;
 /** Only the owner may read the file, because it contains users' requests. */
 const MODE = 0o600;

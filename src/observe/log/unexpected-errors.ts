@@ -7,7 +7,6 @@ import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "./logger.ts";
 import type { Metrics } from "./metrics.ts";
 
-/** The handler that caught the error, which is that of a request, a connection, or the process. */
 export type UnexpectedSource = "request" | "connection" | "process";
 
 export interface UnexpectedErrors {
@@ -54,7 +53,7 @@ export function createUnexpectedErrors(env: {
   };
 }
 
-/** Returns the message without text in quotes, followed by the stack. */
+/** Text in quotes is removed from the message, because it may be user input. */
 export function describeDefect(error: unknown): string {
   if (!(error instanceof Error)) return `thrown value of type ${typeof error}`;
   const message = error.message.replace(/(["'`])[\s\S]*\1/g, "$1…$1").slice(0, MAX_MESSAGE_CHARS);

@@ -8,7 +8,6 @@ export type ResponseStage = "raw response" | "backend response ready" | "final r
 export type BodyStage = "final request" | "response";
 export type Phase = "gateway" | "route" | "backend";
 export type Severity = "info" | "warn" | "error";
-/** The hook at which a policy ran. */
 export type PolicyMoment = "request" | "admit" | "parsed" | "admitParsed" | "llmRequest" | "response";
 
 /** A JSON object whose contents are not part of the contract (spec 2.7). */
@@ -34,7 +33,7 @@ export type TraceMessage =
       readonly type: "backendCallResult";
       readonly status: number | null;
       readonly error: string | null;
-      /** Present if several servers may be called at the same time. */
+      /** Present only if several servers may be called at the same time. */
       readonly target?: string;
     }
   | { readonly type: "responseSnapshot"; readonly stage: ResponseStage; readonly requestState: JsonObject }

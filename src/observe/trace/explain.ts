@@ -4,7 +4,6 @@
  */
 import type { RecordedStep, RequestRecord } from "./request-record.ts";
 
-/** The verbs for codes that need a more specific word than "Rejected". */
 const DENIALS: Readonly<Record<string, string>> = {
   authorization_denied: "Denied",
   rate_limited: "Limited",
@@ -49,7 +48,6 @@ function shadowed({ shadow = [] }: RequestRecord): string[] {
   );
 }
 
-/** Returns the main sentence, which tells why the request failed or which policy responded. */
 function verdict({ failure, steps, route, listener, status, backend }: RequestRecord): string[] {
   const answeredBy = steps.find((step) => step.verdict === "answered");
   if (failure === undefined)

@@ -14,7 +14,6 @@ const MAX_EVENTS = 500;
 export interface KeptTraces {
   /** Records the events of one request. The caller calls `keep` when the request ended, or drops the recording. */
   record(): TraceRecording;
-  /** Returns the newest trace of the request. */
   find(id: string): readonly TraceEvent[] | undefined;
   report(): { readonly traces: number; readonly bytes: number; readonly maxBytes: number };
 }

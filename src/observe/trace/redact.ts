@@ -13,10 +13,9 @@ const URL_HEADERS = new Set(["location", "content-location", "referer"]);
 
 /** Shorter values are words, not secrets. Replacing them everywhere would garble the text. */
 const MIN_SCRUBBED_CHARS = 6;
-/** A part of a value, such as one cookie of several, counts as a secret from this length on. */
+/** A shorter part of a value, such as one cookie of several, may be an ordinary word. */
 const MIN_SCRUBBED_PART_CHARS = 12;
 
-/** The configured locations of credentials, such as `location` of an API key or the header of a backend's key. */
 export interface CredentialPlaces {
   readonly headers?: readonly string[];
   readonly parameters?: readonly string[];
@@ -33,7 +32,6 @@ export interface Redaction {
    * Returns the credentials in the sensitive headers. Each whole value is included, and also the credential inside it.
    */
   secrets(pairs: readonly string[]): string[];
-  /** Hides the values of credential parameters in a query string. */
   query(query: string, alsoHidden?: readonly string[]): string;
   /**
    * Redacts text that may quote the values of these headers or other secrets, for example the reason for a rejection.
@@ -41,9 +39,7 @@ export interface Redaction {
   scrub(text: string, pairs: readonly string[], secrets?: readonly string[]): string;
   /** Removes secrets of the configuration from any text, for example a log line or the metrics. */
   text(text: string): string;
-  /** Redacts the value of a header in the configuration, in a match or a modifier. */
   headerSetting(name: string, value: string): string;
-  /** Redacts an expression of the configuration. The options name the header that it sets, if any. */
   expression(source: string, options?: ExpressionOptions): string;
   /**
    * Adds names with each load of the configuration. Names are never removed, because older requests can still be shown.
@@ -57,9 +53,7 @@ export interface Redaction {
 }
 
 export interface ExpressionOptions {
-  /** The header that the expression sets. */
   readonly header?: string | undefined;
-  /** Collects constants that are credentials. */
   readonly found?: string[] | undefined;
 }
 
@@ -160,8 +154,6 @@ export function withoutCopies(value: string, secrets: readonly string[]): string
   return shown;
 }
 
-// The following functions redact strings of the configuration: settings, process arguments, and expressions.
-
 const PRIVATE_KEY = /-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/;
 /**
  * Some credentials are recognized by their form, such as JSON Web Tokens and keys with the prefix of a well-known
@@ -203,10 +195,6 @@ export function redactText(text: string, found?: string[]): string {
   });
 }
 
-/**
- * Returns the parts of a hidden value that are secrets themselves, which are the credential after its scheme and
- * constants.
- */
 export function credentialsIn(value: string): string[] {
   const bare = value.replace(LITERAL, (literal) => " ".repeat(literal.length));
   const constants = [...value.matchAll(LITERAL)].flatMap(({ 0: literal, index }) => {
@@ -327,7 +315,6 @@ function redactClause(
 
 const OPENING = /^[rRbB]{0,2}("""|'''|"|')/;
 
-/** Returns the text between the quotes, or the whole text if it has none. */
 function constantIn(literal: string): string {
   const [opening, quote] = OPENING.exec(literal) ?? [];
   if (opening === undefined || quote === undefined || !literal.endsWith(quote)) return literal;
@@ -339,7 +326,7 @@ function withConstant(literal: string, constant: string): string {
   return `${opening}${constant}${quote}`;
 }
 
-/** Reports whether the literal is the name in `headers["name"]`. */
+/** The literal may be the name in `headers["name"]`, which is not a secret. */
 function isIndex(bare: string, at: number, length: number): boolean {
   const before = bare.slice(Math.max(0, at - 8), at);
   return /[\w)\]]\s*\[\s*$/.test(before) && !/\bin\s*\[\s*$/.test(before) && /^\s*\]/.test(bare.slice(at + length));
@@ -367,22 +354,14 @@ function splitClauses(source: string): string[] {
   return [...clauses, source.slice(from)];
 }
 
-/**
- * Reports whether a constant may be a shared key, which is one word with letters and digits that is not a date,
- * version, address, or path.
- */
+/** A shared key is one word with letters and digits that is not a date, version, address, or path. */
 function couldBeSecret(value: string): boolean {
   const bare = value.replace(/^["']|["']$/g, "");
   if (bare.length < 6 || /[\s/(){}[\]]/.test(bare) || !/\d/.test(bare) || !/[A-Za-z]/.test(bare)) return false;
   return !/^v?\d+(?:\.\d+)*$|^\d{4}-\d{2}-\d{2}|^[\w-]+(?:\.[\w-]+)+(?::\d+)?$|:\d{1,5}$|@/.test(bare);
 }
 
-// The following functions redact bodies, which are forms and JSON.
-
-/**
- * The credential fields of token endpoints (RFC 6749, 7523, 7636, 8628). Other members of a captured body are
- * unchanged.
- */
+/** RFC 6749, 7523, 7636, and 8628 define these credential fields of token endpoints. */
 const OAUTH_FIELDS: ReadonlySet<string> = new Set([
   "access_token",
   "refresh_token",
@@ -526,12 +505,7 @@ function unescaped(written: string): string {
   }
 }
 
-// The following functions hide copies of credentials and the secrets of the configuration.
-
-/**
- * Returns the parts of a sensitive value that may be copied, which are the whole value, the credential after its
- * scheme, and the value of each cookie.
- */
+/** A client may copy the whole value, the credential after its scheme, or the value of one cookie. */
 function credentialCopies(value: string): string[] {
   const space = value.indexOf(" ");
   const credential = space < 0 ? "" : value.slice(space + 1).trim();
@@ -542,10 +516,7 @@ function credentialCopies(value: string): string[] {
   return [value, credential, ...cookies].filter((one) => one !== "");
 }
 
-/**
- * Returns the parts of a value that may be quoted, which are the whole value, the credential after its scheme (`Bearer
- * …`), and long words.
- */
+/** A text may quote the whole value, the credential after its scheme (`Bearer …`), or a long word of it. */
 function secretsIn(value: string): string[] {
   const space = value.indexOf(" ");
   const credential = space < 0 ? "" : value.slice(space + 1).trim();
@@ -563,7 +534,7 @@ function decodeSafely(text: string): string {
 
 /** The search uses the first characters of each secret. A shorter secret is hidden only if it is the whole value. */
 const MIN_VALUE_CHARS = 8;
-/** A secret of this length is also hidden inside longer words. */
+/** A shorter secret is not hidden inside longer words. */
 const MIN_INNER_CHARS = 12;
 const BLOCK = 3;
 const FULL_SHIFT = MIN_VALUE_CHARS - BLOCK + 1;
@@ -577,7 +548,7 @@ const MAX_VALUES = 100_000;
  */
 class SecretValues {
   readonly #known = new Set<string>();
-  /** The key is the hash of characters 5 to 7 (counted from 0) of the secret. */
+  /** The hash covers characters 5 to 7 of the secret, counted from 0. */
   readonly #byBlock = new Map<number, string[]>();
   #shifts: Uint8Array | undefined = undefined;
 
@@ -656,7 +627,6 @@ function isWordCode(code: number): boolean {
   return (code >= 48 && code <= 57) || (code >= 65 && code <= 90) || code === 95 || (code >= 97 && code <= 122);
 }
 
-/** Returns the secret itself and its encodings in JSON and URLs. */
 function encodedForms(secret: string): Set<string> {
   return new Set([secret, JSON.stringify(secret).slice(1, -1), encodeSafely(secret)]);
 }
@@ -669,8 +639,6 @@ function encodeSafely(text: string): string {
     return text;
   }
 }
-
-// The following functions redact messages about a configuration.
 
 export interface VariableValue {
   readonly name: string;

@@ -5,11 +5,11 @@
 import type { JsonObject, Phase, TraceEvent } from "./events.ts";
 
 export interface RequestRecord {
-  /** Increases by one per request and is the unit of `?since=`. */
+  /** `?since=` takes this number, which increases by one per request. */
   readonly seq: number;
-  /** The value of `x-request-id`. A client may choose it, so it is not necessarily unique. */
+  /** A client may choose the `x-request-id`, so it is not necessarily unique. */
   readonly id: string;
-  /** The time of arrival, in RFC 3339 format. */
+  /** The arrival time in RFC 3339 format. */
   readonly time: string;
   readonly durationMs: number;
   readonly listener: string;
@@ -17,16 +17,16 @@ export interface RequestRecord {
   readonly backend: string | null;
   readonly method: string;
   readonly host: string;
-  /** The path from the client, without the query. */
+  /** The client's path, without the query. */
   readonly path: string;
-  /** The peer of the connection. `client` is the client's address, if a trusted proxy reports one. */
+  /** `address` is the peer of the connection. `client` is set if a trusted proxy reports the client's address. */
   readonly source: { readonly address: string; readonly port: number; readonly client?: string | undefined };
   readonly status: number | null;
   /** Null if the connection ended before a response. */
   readonly answeredBy: "upstream" | "gateway" | null;
   readonly end: "complete" | "aborted" | "failed";
   readonly responseBytes: number;
-  /** The time from the last backend attempt to its response head. */
+  /** Measured from the last backend attempt to its response head. */
   readonly upstreamMs: number | null;
   readonly subject: string | null;
   /**
@@ -50,7 +50,6 @@ export interface RequestRecord {
   };
   readonly steps: readonly RecordedStep[];
   readonly failure?: RecordedFailure;
-  /** Rejections that policies in shadow mode would have made. */
   readonly shadow?: readonly { readonly policy: string; readonly reason: string }[];
 }
 
@@ -70,18 +69,16 @@ export interface RecordedFailure {
   readonly detail?: string;
 }
 
-/** One request in full, as `?id=` returns it. */
 export interface RequestDetail extends RequestRecord {
-  /** Describes the request in sentences. */
   readonly story: readonly string[];
-  /** The request and the attributes that policies added, redacted. */
+  /** Secrets are redacted. */
   readonly requestState: JsonObject;
   /** Present only if `config.tracing.keepFailed` is set and the request failed. */
   readonly trace?: readonly TraceEvent[];
 }
 
 export interface HistoryPoint {
-  /** The start of the slot in milliseconds since the epoch. */
+  /** Milliseconds since the epoch, at the start of the slot. */
   readonly at: number;
   readonly requests: number;
   /** Requests with a 5xx status or without a complete response. */
@@ -96,8 +93,7 @@ export interface HistoryPoint {
 
 export interface HistoryReport {
   readonly slotSeconds: number;
-  /** The points start with the oldest, have no gaps, and go back at most to the start of the process. */
+  /** The oldest point comes first. There are no gaps, and no points before the start of the process. */
   readonly points: readonly HistoryPoint[];
-  /** The sums over the whole range. */
   readonly total: Omit<HistoryPoint, "at">;
 }

@@ -12,7 +12,7 @@ export interface RecordedPhase {
   readonly phase: Phase;
   readonly startMs: number;
   endMs: number | undefined;
-  /** The range of the request's steps that ran in this phase. The end is exclusive. */
+  /** The steps from `firstStep` to `endStep` (exclusive) ran in this phase. */
   readonly firstStep: number;
   endStep: number;
 }
@@ -29,14 +29,11 @@ export interface RecordedAttempt {
 
 export interface SpanStart {
   readonly traceId: string;
-  /** The ID of the request's span. */
   readonly spanId: string;
-  /** The ID of the client's span. */
   readonly parentId: string | undefined;
   readonly tracestate: string | undefined;
-  /** True if phases, calls, and attempts get their own spans. */
   readonly isDetailed: boolean;
-  /** The steps of the request, which grow while it runs. */
+  /** The list grows while the request runs. */
   readonly steps: { readonly length: number };
   newSpanId(): string;
 }
@@ -49,14 +46,12 @@ export class RequestSpans {
   readonly isDetailed: boolean;
   readonly phases: RecordedPhase[] = [];
   readonly attempts: RecordedAttempt[] = [];
-  /** The number of attempts that have no span because there were too many. */
   leftOut = 0;
-  /** The span of the backend call, which is the parent of the backend's spans. */
+  /** The backend's spans are children of this span. */
   callId: string | undefined = undefined;
   callStartMs: number | undefined = undefined;
   readonly #newSpanId: () => string;
   readonly #steps: { readonly length: number };
-  /** True if the call has its own span, which is the parent of its attempts. */
   #isOwnSpan = false;
   #isCallTaken = false;
 
@@ -82,7 +77,6 @@ export class RequestSpans {
     return this.traceparent();
   }
 
-  /** Returns the value for the current call. */
   traceparent(): string {
     return formatTraceparent({ traceId: this.traceId, spanId: this.callId ?? this.spanId, sampled: true });
   }
@@ -103,7 +97,6 @@ export class RequestSpans {
     this.phases.push({ phase, startMs: nowMs, endMs: undefined, firstStep: length, endStep: length });
   }
 
-  /** Ends the current phase, if any. */
   leave(nowMs: number): void {
     const last = this.phases.at(-1);
     if (last === undefined || last.endMs !== undefined) return;

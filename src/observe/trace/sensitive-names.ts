@@ -52,7 +52,6 @@ const DESCRIBING_WORDS: ReadonlySet<string> = new Set(
 /** These names match a rule above but never carry a credential. */
 const EXCEPTIONS: ReadonlySet<string> = new Set(["access-control-allow-credentials"]);
 
-/** Some words are credentials in one kind of name and ordinary in another. */
 export type NamePlace = "header" | "query" | "json" | "argument";
 
 /** Clients can choose names, so the cache is bounded in entries and in the length of a name. */
@@ -104,7 +103,6 @@ function isCredential(name: string, place: NamePlace): boolean {
   });
 }
 
-/** Returns lowercase words. `APIKey` becomes `api` and `key`. */
 function splitWords(name: string): string[] {
   return name
     .replace(/([a-z0-9])([A-Z])/g, "$1-$2")

@@ -55,12 +55,10 @@ export const MAX_WATCHERS = 8;
 export interface WaitingWatcher<Subject> {
   count: number;
   matches(subject: Subject): boolean;
-  /** Called when a request matches. Returns the watcher of its events. */
   begin(subject: Subject): TraceWatcher;
 }
 
 export interface TraceHub<Subject> {
-  /** Returns the watcher of this request, if a client waits for a matching request. */
   take(subject: Subject): TraceWatcher | undefined;
   /** Returns undefined if there are too many clients. The returned function removes the client and frees its slot. */
   wait(waiting: WaitingWatcher<Subject>): (() => void) | undefined;

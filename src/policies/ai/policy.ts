@@ -30,7 +30,7 @@ const rule = exactlyOneOf(
 /** Most models cache only prompts of at least this many tokens. */
 const DEFAULT_CACHED_MINIMUM = 1_024;
 
-/** This is long enough for a guard that runs a small model on the same host. */
+/** The timeout allows for a guard that runs a small model on the same host. */
 const DEFAULT_WEBHOOK_TIMEOUT_MS = 2_000;
 
 const guard = exactlyOneOf(
@@ -155,8 +155,8 @@ export const ai = definePolicy({
     };
     const isGuarded = hasGuards(rules) || rules.watchedResponses !== undefined;
     return {
-      // Stored responses and WebSockets carry the same content as calls, so the backend needs the guards for those
-      // requests too.
+      // Stored responses and WebSockets carry the same content as calls, so the backend also needs the guards for those
+      // requests.
       ...(isGuarded
         ? {
             parsed(exchange: Exchange): undefined {

@@ -203,7 +203,7 @@ export const apiKey = definePolicy({
       },
       ...(hasModels ? { parsed: checkModel } : {}),
       ...(hasBudgets ? keyBudgetHooks(env, (exchange) => authenticatedKeys.get(exchange)) : {}),
-      // A key with a model list sets `exchange.identity.modelAccess`, so the model need not be requested here.
+      // `sight.model` is not needed, because a key with a model list sets `exchange.identity.modelAccess`.
       ...(hasBudgets ? { sight: { tokens: true } } : {}),
     };
   },
@@ -212,7 +212,7 @@ export const apiKey = definePolicy({
 interface FoundKey {
   readonly location: CredentialLocation;
   entry: ApiKeyEntry | undefined;
-  /** Explains why the credential cannot be a key. */
+  /** Explains why the credential cannot be a key, for the operator. */
   readonly problem: string | undefined;
 }
 
@@ -237,7 +237,7 @@ export interface SpendingKey {
   readonly budget?: KeyBudget | undefined;
 }
 
-/** Returns hooks that charge the budget of the key that authenticated the request, which is what `keyOf` returns. */
+/** Returns hooks that charge the budget of the key that authenticated the request. `keyOf` returns that key. */
 export function keyBudgetHooks(
   env: CompileEnv,
   keyOf: (exchange: Exchange) => SpendingKey | undefined,
@@ -266,7 +266,7 @@ export function keyBudgetHooks(
   };
 }
 
-/** Returns the part of its budget that the key has spent in the current period, or undefined if it has no budget. */
+/** Returns undefined if the key has no budget. The amount covers the current period. */
 export async function keySpending(whole: Store, clock: Clock, key: SpendingKey): Promise<number | undefined> {
   if (key.budget === undefined) return undefined;
   const budget = toBudget(key.budget);
@@ -312,7 +312,7 @@ const METHOD_OVERRIDES: ReadonlySet<string> = new Set(["x-http-method-override",
 /** Throws `model_not_allowed` if the key's model list does not allow the request. */
 export function checkModel({ identity: { modelAccess: access }, request, facts }: Exchange): undefined {
   if (access === undefined) return;
-  // A plain HTTP backend may be an LLM provider. MCP servers, A2A agents and the gateway's own pages are not.
+  // A plain HTTP backend may be an LLM provider. MCP servers, A2A agents, and the gateway's own pages are not.
   const { backend, llm, a2a } = facts;
   if (backend?.type !== "ai" && (backend?.type !== "static" || a2a !== undefined)) return;
   for (const model of LlmRequestFacts.modelsOf(llm)) {

@@ -60,7 +60,7 @@ export const authorization = definePolicy({
     const readsMcp = readsBody(late, "mcp");
     const readsLlm = readsBody(late, "llm");
     const judge = {};
-    /** Returns all models if the request names more models than its `requestModel`. */
+    /** Returns undefined if the request names only its `requestModel`. */
     function otherModels(exchange: Exchange): readonly string[] | undefined {
       const { llm } = exchange.facts;
       try {
@@ -159,7 +159,7 @@ export function readsBody(rules: AccessRules, attribute: "llm" | "mcp"): boolean
   return [...rules.allow, ...rules.deny, ...rules.require].some((rule) => rule.attributes.has(attribute));
 }
 
-/** Returns the attributes that the rule reads although they are unknown when it is evaluated. */
+/** Returns attributes that the rule reads before their values exist. */
 export function readsTooEarly(rule: Expression): string[] {
   return [...rule.paths].filter((path) => path.startsWith("llm.") && !KNOWN_BEFORE_CALL.has(path));
 }

@@ -21,7 +21,7 @@ import { budgetView } from "../../llm/budgets/budget-view.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 
-/** Every call updates the counter of each budget in the store twice. */
+/** The number is limited, because every call updates each budget's counter in the store twice. */
 const MAX_BUDGETS = 16;
 const MAX_ALERTS = 10;
 const DEFAULT_ALERTS = [80, 100];

@@ -9,7 +9,7 @@ import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { duration } from "../../core/schema.ts";
 
-/** The default covers MCP clients in a browser. */
+/** These methods are enough for MCP clients in a browser. */
 const DEFAULT_METHODS = ["GET", "POST", "DELETE", "OPTIONS"];
 
 export const cors = definePolicy({
@@ -118,7 +118,6 @@ function addVary(headers: { get(name: string): string | undefined; set(name: str
 }
 
 export interface Origins {
-  /** True if the list contains `*`. */
   readonly any: boolean;
   allows(origin: string): boolean;
 }
@@ -164,7 +163,7 @@ function fits(pattern: Pattern, url: URL): boolean {
   );
 }
 
-/** Returns scheme, host and non-default port, or undefined if the string is not an origin (for example `null`). */
+/** Returns the scheme, host, and non-default port, or undefined if the string is not an origin (for example `null`). */
 function normalize(origin: string): string | undefined {
   try {
     const url = new URL(origin);

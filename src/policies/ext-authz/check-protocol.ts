@@ -34,7 +34,7 @@ export interface MapEntry {
 export interface HeaderOption {
   readonly header: { readonly key: string; readonly value: string; readonly rawValue: Uint8Array } | null;
   readonly append: { readonly value: boolean } | null;
-  /** This is the raw enum value, so that the caller can reject unknown values. */
+  /** The enum value is not mapped, so that the caller can reject unknown values. */
   readonly appendAction: number;
 }
 

@@ -30,7 +30,7 @@ import {
 
 const FIRST_RECONNECT_MS = 100;
 const MAX_RECONNECT_MS = 5_000;
-/** Large enough for headers and a denial page. A larger response is treated as a failure. */
+/** The limit leaves room for headers and a denial page. A larger response is treated as a failure. */
 const MAX_RESPONSE_BYTES = 256 * 1024;
 
 export interface CheckClient {
@@ -128,7 +128,7 @@ function utf8Text(bytes: string): string {
   return Buffer.from(bytes, "latin1").toString("utf8");
 }
 
-/** Throws if the response contains no decision, or a change that the gateway does not support. */
+/** Throws if the response contains no decision or an unsupported change. */
 export function parseVerdict({ status, deniedResponse, okResponse, errorResponse }: CheckResponse): Verdict {
   if (status === null) throw new Error("a response without a status");
   if (status.code === 0 && deniedResponse === null) {

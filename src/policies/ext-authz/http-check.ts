@@ -23,7 +23,7 @@ const FORWARDED_DENIAL_HEADERS = new Set([
 export interface HttpCheck {
   readonly url: string;
   readonly timeoutMs: number;
-  /** These headers of the service's response are copied to the backend request. */
+  /** The service may set only these headers on the backend request. */
   readonly accepted: ReadonlySet<string>;
 }
 

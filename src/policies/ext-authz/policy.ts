@@ -196,7 +196,6 @@ export const extAuthz = definePolicy({
   },
 });
 
-/** Builds the client's response from the service's denial, and records the failure for the log and `explain`. */
 function denialReply(exchange: Exchange, verdict: Extract<Verdict, { allowed: false }>, service: string): Reply {
   exchange.failure ??= {
     code: "authorization_denied",
@@ -214,9 +213,7 @@ function denialReply(exchange: Exchange, verdict: Extract<Verdict, { allowed: fa
   };
 }
 
-/**
- * Throws a ConfigError if the name is not a valid header name, because the HTTP check sends context values as headers.
- */
+/** Throws a ConfigError for an invalid header name, because the HTTP check sends context values as headers. */
 function contextHeader(name: string): string {
   const checked = changeableHeaderName().safeParse(name);
   if (checked.success) return checked.data;

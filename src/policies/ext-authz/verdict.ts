@@ -42,7 +42,7 @@ export interface Denied {
 
 export type Verdict = Allowed | Denied;
 
-/** Returns undefined if the name is invalid or only the gateway may set the header. */
+/** Returns undefined if the name is invalid or the service may not set the header. */
 export function headerChange(name: string, value: string, action: HeaderAction): HeaderChange | undefined {
   const lower = name.toLowerCase();
   if (!mayChange(lower)) return undefined;

@@ -162,7 +162,7 @@ export const oidc = definePolicy({
       });
     }
 
-    /** Prevents CSRF, because browsers add the session cookie to requests from any page. */
+    /** This check prevents CSRF, because browsers add the session cookie to requests from any page. */
     function requireSameOrigin(request: GatewayRequest): void {
       const detail = foreignOrigin(request, origin);
       if (detail === undefined) return;
@@ -194,7 +194,7 @@ function getLogoutPath({ logoutPath, redirectUri }: OidcConfig): string {
   return canonicalPath(logoutPath ?? new URL("logout", redirectUri).pathname);
 }
 
-/** Reports whether the browser is loading a page. A fetch cannot follow a redirect to the provider's origin. */
+/** Only a navigation can be redirected to the provider. A fetch cannot follow a redirect to another origin. */
 function isNavigation({ headers }: GatewayRequest): boolean {
   // Browsers send these headers only to HTTPS and loopback origins.
   if (headers.has("sec-fetch-site"))

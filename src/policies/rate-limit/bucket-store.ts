@@ -8,15 +8,15 @@ import { randomFillSync } from "node:crypto";
 import { MAX_KEY_LENGTH } from "../../cel/limit-key.ts";
 
 export interface BucketRule {
-  /** Units in a full bucket, which is the limit plus the burst. */
+  /** The units in a full bucket. The capacity is the limit plus the burst. */
   readonly capacity: number;
-  /** Units that each window adds, which is the limit without the burst. */
+  /** The units that each window adds. A burst does not increase them. */
   readonly refill: number;
   readonly windowMs: number;
 }
 
 export interface Bucket {
-  /** Whole units left, from 0 to `capacity`. Debt does not carry over into the next window. */
+  /** Remaining units are whole numbers from 0 to `capacity`. Debt does not carry over into the next window. */
   readonly remaining: number;
   readonly windowStartMs: number;
 }
@@ -30,7 +30,6 @@ export function refilled(rule: BucketRule, remaining: number, windows: number): 
   return Math.min(rule.capacity, remaining + windows * rule.refill);
 }
 
-/** Returns the bucket with all refills up to `nowMs` applied. */
 export function advanced(rule: BucketRule, bucket: Bucket, nowMs: number): Bucket {
   const windows = windowsEnded(rule, bucket.windowStartMs, nowMs);
   if (windows === 0) return bucket;
@@ -40,7 +39,7 @@ export function advanced(rule: BucketRule, bucket: Bucket, nowMs: number): Bucke
   };
 }
 
-/** Returns the units left after taking the amount (or refunding it, if negative), clamped to 0 … capacity. */
+/** A negative amount is a refund. The result is clamped to the range from 0 to the capacity. */
 export function debited(rule: BucketRule, remaining: number, amount: number): number {
   return Math.max(0, Math.min(rule.capacity, remaining - amount));
 }
@@ -60,7 +59,6 @@ export interface BucketKeys {
   remove(slot: number): void;
 }
 
-/** An index for a store that only one thread uses. */
 export class LocalKeys implements BucketKeys {
   readonly #slotOf = new Map<string, number>();
   readonly #keys: (string | undefined)[] = [undefined];
@@ -96,10 +94,10 @@ function copyString(key: string): string {
 const UNLINKED = -1;
 export const NO_SLOT = -1;
 
-/** Doubly linked lists of slots in typed arrays; each slot is in at most one list. */
+/** Doubly linked lists of slots in typed arrays. Each slot is in at most one list. */
 export class SlotLists {
   readonly #lists: number;
-  /** The first `lists` entries are the list heads; slot n is at index `lists + n`. */
+  /** The first `lists` entries are the list heads. Slot n is at index `lists + n`. */
   #next: Int32Array;
   #previous: Int32Array;
 
@@ -203,7 +201,7 @@ export interface ListMemory {
   readonly previous: Int32Array;
 }
 
-/** The shared-memory layout of one rule's buckets, including its spin lock and its hash table of keys. */
+/** The shared-memory layout of one rule's buckets, with a spin lock and a hash table of keys. */
 export class SharedBuckets implements BucketKeys {
   readonly slots: number;
   readonly state: Float64Array;
@@ -345,13 +343,12 @@ export class SharedBuckets implements BucketKeys {
   }
 }
 
-/** Returns a power of two, at least twice the number of slots, to keep the chains short. */
 function headsFor(slots: number): number {
   return 2 ** Math.ceil(Math.log2(2 * slots));
 }
 
 export const MAX_BUCKETS = 65_536;
-/** The bucket of requests without a key. It is never evicted. */
+/** Requests without a key share this bucket, which is never evicted. */
 export const SHARED_SLOT = 0;
 
 const FIRST_KEYED_SLOT = 1;
@@ -365,14 +362,11 @@ const TICKS = 64;
 const TICK_LISTS = TICKS + 1;
 /** Limits the buckets refreshed per eviction. With a burst, a bucket may need several windows to refill. */
 const MAX_REFRESHED = 8;
-/** The window start of a bucket that has not been used yet. */
 export const UNUSED = -1;
-/** Indexes into the state array, which all threads share. */
 const CLOCK_HAND = 0;
 const USED_SLOTS = 1;
 const REJECTIONS = 2;
 const STATE_NUMBERS = 3;
-/** The numbers of usage lists and window-end lists, in that order. */
 const LISTS: [number, number] = [LEVELS, TICK_LISTS];
 
 export interface BucketView extends Bucket {
@@ -473,7 +467,6 @@ export class BucketStore {
     return (this.#state[USED_SLOTS] as number) - FIRST_KEYED_SLOT;
   }
 
-  /** Requests rejected because a bucket was empty. */
   get rejections(): number {
     return this.#state[REJECTIONS] as number;
   }
@@ -489,7 +482,6 @@ export class BucketStore {
     return slot;
   }
 
-  /** Like `find`, but creates a bucket for a key that has none. */
   open(key: string | undefined, nowMs: number): number {
     const found = this.find(key, nowMs);
     if (found !== NO_SLOT || key === undefined) {
@@ -529,7 +521,7 @@ export class BucketStore {
     return before - after;
   }
 
-  /** Yields all used buckets, refilled up to `nowMs`, without changing the store or taking the lock. */
+  /** The iterator changes nothing and takes no lock. Remaining units include all refills up to `nowMs`. */
   *views(nowMs: number): Iterable<BucketView> {
     for (let slot = 0; slot <= this.count; slot++) {
       const generation = this.generation(slot);

@@ -58,7 +58,6 @@ export interface GlobalLimit {
   admitRequest(exchange: Exchange): Promise<void>;
   admitTokens(exchange: Exchange, estimate: number): Promise<void>;
   settleTokens(exchange: Exchange, used: number): void;
-  /** Adds the response headers that the service returned. */
   respond(exchange: Exchange): void;
 }
 
@@ -189,7 +188,6 @@ function compileDescriptors(
       entries: descriptor.entries.map(({ key, value }) => {
         const expression = env.cel(value);
         if (type === "requests" && expression.attributes.has("llm")) {
-          // Request limits are checked before the body is parsed.
           env.warn(
             `rateLimit.global: the value \`${value}\` of a request descriptor cannot read llm.*: all requests share one budget. Use type: tokens.`,
           );
@@ -252,7 +250,6 @@ export interface ServiceResult {
   /** Excludes the `x-ratelimit-*` headers, which are written from `reading`. */
   readonly responseHeaders: Readonly<Record<string, string>>;
   readonly requestHeaders: Readonly<Record<string, string>>;
-  /** Replaces the body of a 429 response. */
   readonly body: string | undefined;
 }
 

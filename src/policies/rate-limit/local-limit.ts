@@ -27,7 +27,6 @@ export function keysOf(limits: readonly LocalLimit[], exchange: Exchange): Keys 
 }
 
 export interface Amount {
-  /** Units taken from every bucket. */
   readonly charged: number;
   /** Additional units taken from limits with `reserveOutput`. */
   readonly reserved: number;
@@ -173,7 +172,7 @@ export class LocalCharge implements Charge {
   }
 }
 
-/** Replaces the charged amount with the actual one, in the current window. */
+/** The actual amount is charged in the current window, even if the estimate was charged in an earlier one. */
 function settle(debit: Debit, amount: number, nowMs: number): void {
   const { store } = debit.limit;
   store.withLock(() => {
@@ -211,15 +210,12 @@ export interface LocalLimit {
   readonly store: BucketStore;
   /** True if the key reads the body, so the limit is checked after the body is parsed. */
   readonly needsBody: boolean;
-  /** True if the key reads `llm.*`. */
   readonly readsModel: boolean;
-  /** True if a call is admitted only when its estimate plus its maximum output fits. */
   readonly reservesOutput: boolean;
-  /** The value of the `x-ratelimit-limit` header. */
   readonly capacityText: string;
-  /** The limit as shown in error details, such as `3 requests per second`. */
+  /** The text appears in error details, for example `3 requests per second`. */
   readonly text: string;
-  /** `text` with the key expression, for the shadow report. */
+  /** The text with the key expression, for the shadow report. */
   readonly rule: string;
   keyOf(exchange: Exchange): string | undefined;
   show(key: string | undefined): string;
@@ -287,7 +283,6 @@ function compileKey(config: LocalLimitConfig, type: LocalLimit["type"], env: Com
   if (config.key === undefined) return undefined;
   const expression = env.cel(config.key);
   if (type === "requests" && expression.attributes.has("llm")) {
-    // Request limits are checked before the body is parsed.
     env.warn(
       `rateLimit.local: the key \`${config.key}\` of a request limit cannot read llm.*: all requests share one bucket. Use a token limit.`,
     );

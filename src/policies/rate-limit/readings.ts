@@ -18,8 +18,8 @@ export function addReading(exchange: Exchange, reading: LimitReading): void {
 }
 
 /**
- * Builds the 429 error. Its reading replaces all others, so the headers describe the limit that was reached. A service
- * may reject a request without reporting a limit; then the response has no limit headers.
+ * Builds the 429 error. Its reading replaces all others, so the headers describe the limit that was reached. If a
+ * service rejects a request without reporting a limit, the response has no limit headers.
  */
 export function rateLimitedError(
   exchange: Exchange,

@@ -47,7 +47,9 @@ export interface RlsResponse {
 export const CODE_OK = 1;
 export const CODE_OVER_LIMIT = 2;
 
-/** Seconds per `RateLimit.Unit` value, with the reference service's lengths of a month and a year. */
+/**
+ * The service does not report the length of a unit. A month has 30 days and a year 365, as in the reference service.
+ */
 export const UNIT_SECONDS: Readonly<Record<number, number>> = {
   1: 1,
   2: 60,
@@ -61,7 +63,6 @@ export const UNIT_SECONDS: Readonly<Record<number, number>> = {
 const field = (type: string, id: number) => ({ type, id });
 const list = (type: string, id: number) => ({ rule: "repeated", type, id });
 
-/** The messages in the JSON format of protobufjs. */
 export const PROTOCOL: Parameters<typeof fromJSON>[0] = {
   nested: {
     envoy: {
@@ -132,7 +133,7 @@ export interface RlsClient {
 /** The backoff balances quick recovery against flooding a service that is down. */
 const FIRST_RECONNECT_MS = 100;
 const MAX_RECONNECT_MS = 5_000;
-/** Enough for the headers and body of a 429; a larger message does not come from a rate limit service. */
+/** The limit leaves room for the headers and body of a 429 response. */
 const MAX_RESPONSE_BYTES = 64 * 1024;
 /**
  * The first calls wait this long for the connection that is opened when the configuration loads. Their own timeout
@@ -200,7 +201,7 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfin
   };
 }
 
-/** This promise never rejects; `call` reports a failed connection. */
+/** The promise never rejects, because `call` reports a failed connection. */
 function firstConnection(channel: Promise<Channel>, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     const timer = clock.after(FIRST_CONNECTION_MS, resolve);

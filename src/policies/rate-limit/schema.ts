@@ -5,9 +5,9 @@
 import { z } from "zod";
 import { celSource, duration, exactlyOneOf } from "../../core/schema.ts";
 
-/** Every request checks every entry. */
+/** The number is limited, because every request checks every entry. */
 const MAX_ENTRIES = 16;
-/** This is far above any real limit and far below the range in which sums of doubles become inexact. */
+/** The limit is far above any real one and far below the range in which sums of doubles become inexact. */
 const MAX_LIMIT = 1_000_000_000_000;
 /** A healthy service in the same network responds within this time. Envoy's default is 20 ms. */
 const DEFAULT_SERVICE_TIMEOUT_MS = 100;

@@ -93,7 +93,7 @@ export function expectCopy(exchange: Exchange, mirror: string): MirroredCopy {
   return copy;
 }
 
-/** A response hook that buffers the backend's response for the comparison while it is sent to the client. */
+/** This response hook buffers the backend's response for the comparison while it is sent to the client. */
 export function watchBackend(exchange: Exchange): undefined {
   const state = getState(exchange);
   const { response, upstream } = exchange;
@@ -111,7 +111,7 @@ export function watchBackend(exchange: Exchange): undefined {
   response.observers = [...(response.observers ?? []), { data: (chunk) => compared.add(chunk), end: () => undefined }];
 }
 
-/** A settle hook that compares all copies that have ended. Every other copy is compared when it ends. */
+/** This settle hook compares all copies that have ended. Every other copy is compared when it ends. */
 export function compareCopies(exchange: Exchange, { end }: Outcome): undefined {
   const state = getState(exchange);
   if (state === undefined || state.isSettled) return;
@@ -180,7 +180,6 @@ function compareResponses(backend: ComparedResponse, { mirror, ended }: Mirrored
   return { mirror, ...status, ...(shape.length > 0 ? { shape } : {}), hasShape, ...times, isSlower };
 }
 
-/** Throws if the encoding is unknown or the decoded body is too large. */
 function decoded(bytes: Buffer, encoding: string): Buffer {
   const options = { maxOutputLength: MAX_DECODED_BYTES };
   if (encoding === "identity") return bytes;

@@ -15,7 +15,6 @@ interface Shape {
   items: Shape | undefined;
 }
 
-/** Returns one line per change from `before` to `after`. */
 export function shapeDifferences(before: unknown, after: unknown): string[] {
   const differences: string[] = [];
   compare(inferShape(before), inferShape(after), "$", differences);

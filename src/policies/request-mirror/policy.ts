@@ -16,20 +16,22 @@ import { pathAndQuery } from "../../http/request-path.ts";
 import { ComparedResponse, compareCopies, expectCopy, watchBackend } from "./compare-responses.ts";
 
 const MAX_MIRRORED_BYTES = 256 * 1024;
-/** Limits the concurrent copies per mirror. Further copies are dropped. */
+/** Further copies are dropped. */
 const MAX_COPIES = 100;
 const TIMEOUT_MS = 30_000;
 
 const mirror = exactlyOneOf(
   z.strictObject({
-    // Not allowed in cluster resources: a mirror could reach the gateway's own admin interface with unsafe methods.
+    // Cluster resources must not set a host, because a mirror could reach the gateway's own admin interface with unsafe
+    // methods.
     host: markLocal(
       z.string().refine((text) => parseAddress(text).ok, "expected host:port or an http:// URL"),
       { what: "a host by its address" },
     )
       .optional()
       .describe("`host:port` of the server that receives the copies."),
-    // Not allowed in cluster resources: an HTTPRoute filter's reference is checked against ReferenceGrants, a name is not.
+    // Cluster resources must not name a Service, because a name bypasses the ReferenceGrant check of an HTTPRoute
+    // filter.
     service: markLocal(z.strictObject({ name: z.string().min(1).max(400) }), { what: "a Service by its name" })
       .optional()
       .describe("A Service of the cluster, as `namespace/name:port`."),

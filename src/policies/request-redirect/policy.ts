@@ -39,7 +39,7 @@ export const requestRedirect = definePolicy({
         const scheme = config.scheme ?? request.scheme;
         const authority = config.authority ?? (scheme === request.scheme ? request.host : withoutPort(request.host));
         const target = config.port === undefined ? authority : withPort(authority, config.port, scheme);
-        // An HTTP/1.0 request may have no Host header; the target is then relative.
+        // An HTTP/1.0 request may have no Host header. The target is then relative.
         const origin = target === "" ? "" : `${scheme}://${target}`;
         return emptyReply(config.status, { location: `${origin}${path}${query}` });
       },
@@ -47,7 +47,6 @@ export const requestRedirect = definePolicy({
   },
 });
 
-/** The scheme's default port is omitted. */
 function withPort(authority: string, port: number, scheme: "http" | "https"): string {
   const host = withoutPort(authority);
   if (host === "") return "";
