@@ -1,7 +1,7 @@
 /**
  * CSRF and cookie protection for browser flows (`oidc` sign-ins, the pages where users connect MCP accounts, and the
- * web UI). Requests must come from a page of the gateway's origin, and in browsers that support it, other hosts cannot
- * set the cookies. Backends never receive these cookies.
+ * web UI). Requests must come from a page of the gateway's origin. Browsers that support `__Host-` cookies prevent
+ * other hosts from setting them. Backends never receive these cookies.
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";

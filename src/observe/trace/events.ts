@@ -1,6 +1,6 @@
 /**
  * The trace events of spec 6, as data. Stages, phases, and message types are defined only here. gwctl and the web UI
- * import this file and no other file of the gateway.
+ * import this file, so it must not import code of the gateway.
  */
 
 export type RequestStage = "initial request" | "gateway policies" | "route policies" | "final request";

@@ -37,7 +37,7 @@ export interface RequestRecord {
     readonly method?: string;
     readonly target?: string;
     readonly name?: string;
-    /** `ok`, `tool_error`, `rpc_error`, `denied`, `failed`, or `cancelled`. */
+    /** One of `ok`, `tool_error`, `rpc_error`, `denied`, `failed`, and `cancelled`. */
     readonly outcome?: string;
   };
   readonly llm?: {
