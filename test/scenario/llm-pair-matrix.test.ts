@@ -178,13 +178,13 @@ Which features work between a client's API and a provider. The tests make this p
 |---|---|
 | native | the request passes as it is |
 | yes | the gateway translates it |
-| without \`x\` | the provider has no counterpart: \`x\` is left out and named in \`x-gateway-dropped\` ([\`unsupported\`](../llm.md#request-formats)) |
+| without \`x\` | the provider has no counterpart: \`x\` is left out and named in \`x-gateway-dropped\` ([\`unsupported\`](../llm-request-formats.md)) |
 | refused | 400, and the error says why |
 ${table.map((line) => rows.get(line) ?? line).join("\n")}
 
 ## Next
 
-[LLM traffic](../llm.md) · [Configuration](config.md)
+[LLM](../llm.md) · [Configuration](config.md)
 `;
   if (process.env.UPDATE === "1") writeFileSync(PAGE, page);
   assert.equal(readFileSync(PAGE, "utf8"), page);
