@@ -26,7 +26,7 @@ deploys a data plane for each, sends it what to serve, and writes the status of 
   --image <image>          The image of the data planes. Default: the variable GATEWAY_IMAGE.
   --replicas <n>           Pods of each Gateway. Default: 1, and an autoscaler may change it.
   --service-type <type>    LoadBalancer (default), NodePort, ClusterIP, or None: the pods' own addresses.
-  --no-deploy              Deploys nothing: data planes are deployed by somebody else.
+  --no-deploy              Does not deploy data planes; you deploy them yourself.
   --listen <address:port>  Where data planes connect. Default: :9443
   --url <url>              How they find it. Default: https://gateway-controller.<namespace>.svc:9443
   --stats <address:port>   Health and metrics. Default: 0.0.0.0:15020

@@ -21,7 +21,7 @@ const HELP = `Usage: gateway [-f <path>]... [options]
       --test          Runs the \`tests\` of the configuration without sending anything, and exits with 0 or 1;
                       with --format and --allow-missing-env as above.
       --rehearse <path>           What a new configuration would change for requests that were seen; exits with 0, or with
-                                  1 if somebody is newly denied, admitted or limited; repeatable. Nothing is sent.
+                                  1 if a client is newly denied, admitted or limited; repeatable. Nothing is sent.
         --admin <addr>            The last requests of the gateway with this admin address (default localhost:15000), or
         --recording <file>        those of a recording (gwctl record), compared with the configuration of -f, if given;
                                   with --strict (also routes, answers and headers), --format text|json, --allow-missing-env.

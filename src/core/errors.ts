@@ -112,14 +112,14 @@ export const ERRORS = {
     "text",
     "rate limit exceeded",
     "client",
-    "A request or token budget is used up; `x-ratelimit-reset` and `retry-after` say when it is restored.",
+    "A request or token budget is exhausted; `x-ratelimit-reset` and `retry-after` say when it is restored.",
   ),
   budget_exceeded: entry(
     429,
     "text",
-    "a budget is used up",
+    "a budget is exhausted",
     "client",
-    "A budget of dollars or tokens is used up; `x-budget-reset` and `retry-after` say when its next period begins.",
+    "A budget of dollars or tokens is exhausted; `x-budget-reset` and `retry-after` say when its next period begins.",
   ),
   model_not_allowed: entry(
     403,

@@ -50,7 +50,7 @@ test("dollars: three calls of 0.001 pass a budget of 0.0025, the fourth is refus
     const { error } = (await refused.json()) as { error: { code: string; type: string; message: string } };
     assert.equal(error.code, "budget_exceeded");
     assert.equal(error.type, "rate_limit_error");
-    assert.match(error.message, /the budget "all" of 0\.0025 usd per month is used up; it is restored at 20/);
+    assert.match(error.message, /the budget "all" of 0\.0025 usd per month is exhausted; it is restored at 20/);
   }
   await spends(gateway, { "(no key)": 0.003 });
   const metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();

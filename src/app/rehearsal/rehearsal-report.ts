@@ -128,7 +128,7 @@ export function createRehearsalCount(isSensitive: (name: string) => boolean): Re
   }
 
   function noteLimit(recorded: RecordedRequest, { route, reason }: Verdict): void {
-    const limit = /the limit of (.+?) (?:is used up|has \d)/.exec(reason ?? "")?.[1] ?? reason ?? "";
+    const limit = /the limit of (.+?) (?:is exhausted|is used up|has \d)/.exec(reason ?? "")?.[1] ?? reason ?? "";
     const row = rowOf(limits, JSON.stringify([route, limit]), () => ({ route, limit, refused: 0, subjects: [] }));
     if (row === undefined) return;
     row.refused += 1;

@@ -14,7 +14,7 @@ const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
 
 export const service = defineBackend({
   key: "service",
-  doc: "Equal HTTP servers that take requests in turn.",
+  doc: "Identical HTTP servers; requests are distributed round-robin.",
   schema: z.strictObject({
     name: z
       .string()

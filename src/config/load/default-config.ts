@@ -31,7 +31,7 @@ routes:
   # Any OpenAI or Anthropic client: http://localhost:4000/v1
   - name: demo-llm-help
     gateways: llm
-    # Whoever opens the address in a browser.
+    # For users who open the address in a browser.
     matches:
       - { path: { exact: / }, method: GET }
       - { path: { exact: /v1 }, method: GET }

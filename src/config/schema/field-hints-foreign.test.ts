@@ -35,7 +35,7 @@ const files: [text: string, field: string, said: RegExp][] = [
   [
     inRoute("backends: [{ ai: { name: a, provider: { openAI: {} }, routes: {} } }]"),
     "routes",
-    /write nothing: the format is recognised/,
+    /write nothing: the format is recognized/,
   ],
   [inModel('auth: { key: "x" }'), "auth", /write `params\.apiKey`/],
   [inModel("transformation: {}"), "transformation", /write `params\.model`/],

@@ -122,7 +122,7 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
     ["maxTokens", "tokensPerFill", "fillInterval", "requestsPerUnit", "type"],
     "`requests` or `tokens`, and `unit`",
   ),
-  ...write(["provider", "groups"], ["routes"], "nothing: the format is recognised by the request's path"),
+  ...write(["provider", "groups"], ["routes"], "nothing: the format is recognized by the request's path"),
   ...write(MODEL, ["auth"], "`params.apiKey`"),
   ...write(MODEL, ["transformation"], '`params.model`, where `"*"` stands for what `*` in `name` matched'),
   ...write(MODEL, ["guardrails"], "`policies.ai.promptGuard` of the section or route"),

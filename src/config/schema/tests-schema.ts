@@ -78,7 +78,7 @@ export const configTest = z.strictObject({
     .min(1)
     .max(MAX_REPEATS)
     .optional()
-    .describe("How often the request is made, starting with full limits; the last one is judged. Default: 1."),
+    .describe("How often the request is sent, starting with full limits; the last one is checked. Default: 1."),
   expect: expectation.describe("What must become of it."),
 });
 

@@ -234,8 +234,8 @@ export function budgetExceeded(exchange: Exchange, account: Account, reading: Bu
   const { budget, period, owner } = account;
   const limit = `${shownAmount(budget.unit, budget.limit)} ${shownUnit(budget.unit)} per ${budget.per}`;
   return new GatewayError("budget_exceeded", {
-    message: `the budget "${budget.name}" of ${limit} is used up; it is restored at ${new Date(period.endMs).toISOString()}`,
-    detail: `the budget ${budget.name} (${limit}) is used up for ${owner}`,
+    message: `the budget "${budget.name}" of ${limit} is exhausted; it is restored at ${new Date(period.endMs).toISOString()}`,
+    detail: `the budget ${budget.name} (${limit}) is exhausted for ${owner}`,
     headers: { ...reading.headers, "retry-after": reading.headers["x-budget-reset"] as string },
   });
 }

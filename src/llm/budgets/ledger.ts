@@ -123,7 +123,7 @@ function open({ clock, logger: parent, metrics, fetch, store: whole }: CompileEn
   const ledger = new Ledger(store, clock, logger);
   const refusals: Family<Counter> = metrics.counter(
     "gateway_budget_refused_total",
-    "Calls that were rejected because a budget was used up.",
+    "Calls that were rejected because a budget was exhausted.",
     ["budget"],
   );
   const spending: Family<Counter> = metrics.counter(

@@ -525,7 +525,7 @@ class TargetQueue {
   }
 }
 
-const QUOTA_EXHAUSTED = "the model's requests or tokens per minute are used up";
+const QUOTA_EXHAUSTED = "the model's requests or tokens per minute are exhausted";
 
 /** The dialect of a token-counting request; undefined for any other request. */
 function tokenCountFormat({ free, format, suffix }: Dialect): Format | undefined {

@@ -17,7 +17,9 @@ export const perMinute = z
     tokens: z.int().min(1).max(MAX_PER_MINUTE).optional().describe("Tokens per minute, input and output."),
   })
   .optional()
-  .describe("What this deployment may be asked per minute. When it is used up, the next one is tried, or 429.");
+  .describe(
+    "Caps what is sent to this deployment per minute. When the quota is exhausted, the next deployment is tried; if there is none, the client gets 429.",
+  );
 
 export interface PerMinute {
   readonly requests?: number | undefined;

@@ -77,7 +77,7 @@ function unitsToTake(limit: LocalLimit, amount: Amount): number {
 }
 
 function rejectionReason(limit: LocalLimit, key: string | undefined, amount: Amount, left: number): string {
-  if (!limit.reservesOutput || left < 1) return `the limit of ${limit.text} is used up for ${limit.show(key)}`;
+  if (!limit.reservesOutput || left < 1) return `the limit of ${limit.text} is exhausted for ${limit.show(key)}`;
   const needed = unitsToTake(limit, amount);
   const call = `the call may use ${needed} tokens (${amount.charged} estimated, ${amount.reserved} of output reserved)`;
   return needed > limit.store.rule.capacity
