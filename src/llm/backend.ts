@@ -1,6 +1,6 @@
 /**
- * `ai`: LLM providers as a backend. The backend reads a request, applies the prompt policies, selects targets for its
- * model, and forwards the request unchanged if the provider has the client's dialect, otherwise translated.
+ * Implements the `ai` backend, which forwards requests to LLM providers. It applies the prompt policies, selects the
+ * targets for the requested model, and translates the request if the provider uses another dialect.
  */
 
 import { createIdSource } from "../base/ids.ts";
@@ -120,11 +120,10 @@ interface CallServices {
   readonly cache: ResponseCache | undefined;
   readonly settling: SettlementOptions;
   readonly failover: FailoverOptions;
-  /** The call as seen by the conditions of virtual models; undefined if there are none. */
+  /** Returns the input for the conditions of virtual models, or undefined if no model has conditions. */
   conditions(exchange: Exchange): ConditionInput | undefined;
 }
 
-/** One LLM call up to the choice of its targets: prompt policies, request guards, candidates, cache. */
 class ModelCall {
   readonly #services: CallServices;
   readonly #exchange: Exchange;
@@ -141,7 +140,7 @@ class ModelCall {
     this.#settlement = new Settlement(services.settling, exchange.facts.llm ?? {}, llm.dialect);
   }
 
-  /** Small requests without webhooks are handled synchronously, large ones in slices. */
+  /** Handles small requests without webhooks synchronously, and large requests in slices. */
   run(): BackendRun {
     const { failover, table } = this.#services;
     const isAborted = (): boolean => this.#isAborted;

@@ -1,9 +1,8 @@
 /**
- * Response cache for LLM calls: an identical request gets the stored response again, as a stream if it was one. Entries
- * belong to one user unless the operator shares them. If the store is unavailable, the cache is skipped.
- *
- * The cache key covers everything that influences the provider's response and who may see it. With per-user entries, a
- * request without an identity has no key and is never cached. Incomplete, oversized and error responses are not stored.
+ * Caches responses of LLM calls. Entries are separate per user unless the operator shares them. If the store is
+ * unavailable, the cache is skipped. Incomplete, oversized, and error responses are not stored. The cache key covers
+ * everything that affects the response or who may read it, so requests without an identity are cached only in a shared
+ * cache or under the client's own provider key.
  */
 
 import { createHash } from "node:crypto";
@@ -30,9 +29,8 @@ export interface CacheConfig {
 
 export interface CachedCall extends Omit<CacheKeyInput, "scope" | "backend"> {
   readonly settlement: Settlement;
-  /** Calls the providers. */
   callProviders(receiver: ResponseReceiver): BackendRun;
-  /** Wraps the receiver with the response guards, which a cached response passes too. */
+  /** Cached responses pass through the response guards too. */
   readonly guards: ResponseGuards;
 }
 
@@ -41,10 +39,12 @@ export interface ResponseCache {
 }
 
 const HEADER = "x-gateway-cache";
-/** A replayed response is written in chunks, so that it follows back-pressure. */
+/** Replayed responses are written in chunks to respect backpressure. */
 const PIECE_BYTES = 16 * 1024;
 
-/** `backend`: the backend's configuration, part of the key so that a change invalidates all entries. */
+/**
+ * `backend` is the serialized configuration. It is part of the key, so a configuration change invalidates all entries.
+ */
 export function createResponseCache({ ttl, scope }: CacheConfig, backend: string, env: BackendEnv): ResponseCache {
   const store = storeNamespace(env.store, CACHE_NAMESPACE);
   const { clock, metrics } = env;
@@ -59,7 +59,7 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
     const { inputTokens = 0, outputTokens = 0, cost = 0 } = exchange.facts.llm ?? {};
     const keptAtMs = clock.now();
     const kept: CachedResponse = { ...answer, keptAtMs, tokens: inputTokens + outputTokens, cost };
-    // A failed write only costs a cache miss later.
+    // A failed write only causes a later cache miss.
     store.set(key, JSON.stringify(kept), { expiresAtMs: keptAtMs + ttl }).catch(() => undefined);
   }
 
@@ -96,7 +96,7 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
         .catch(() => undefined)
         .then((text) => {
           const kept = text === undefined ? undefined : parseCached(text);
-          // Expired, or written under another clock or TTL.
+          // An entry from the future was written under a different clock.
           const isOver = kept === undefined || kept.keptAtMs > clock.now() || kept.keptAtMs + ttl <= clock.now();
           return isOver ? callProviders : () => replay(kept);
         });
@@ -145,14 +145,14 @@ class ReplayedResponse implements BackendRun {
   }
 }
 
-/** Formats whose response depends on the request alone. */
+/** The responses of these formats depend only on the request. */
 const CACHED_FORMATS: ReadonlySet<Format> = new Set([
   ...(["chat", "messages", "responses", "generateContent", "converse", "embeddings"] as const),
 ]);
 
 /**
- * Headers that reach the provider but do not change its response and differ between calls of one client. Any other
- * header may select an account, carry a credential or change the response, so it is part of the key.
+ * These headers vary between calls without changing the response. Any other forwarded header may select an account,
+ * carry a credential, or change the response, so it is part of the key.
  */
 const IRRELEVANT_HEADERS: ReadonlySet<string> = new Set([
   ...["cache-control", "content-type", "date", "dnt", "idempotency-key", "pragma", "priority", "user-agent", "via"],
@@ -161,7 +161,7 @@ const IRRELEVANT_HEADERS: ReadonlySet<string> = new Set([
 ]);
 const IRRELEVANT_PREFIX = /^(?:x-stainless-|x-b3-|x-datadog-|sec-fetch-|sec-ch-)/;
 
-/** Headers in which clients send provider keys of their own. */
+/** Clients send their own provider keys in these headers. */
 const KEY_HEADERS = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 
 export interface CacheKeyInput {
@@ -172,7 +172,7 @@ export interface CacheKeyInput {
   readonly candidates: readonly Candidate[];
 }
 
-/** Undefined if the call must not be cached. */
+/** Returns undefined if the response must not be cached. */
 export function cacheKey(question: CacheKeyInput, exchange: Exchange): string | undefined {
   const { llm, scope, candidates } = question;
   const { request } = exchange;
@@ -180,14 +180,14 @@ export function cacheKey(question: CacheKeyInput, exchange: Exchange): string | 
   const owner = ownerOf(exchange, scope, candidates);
   if (owner === undefined) return undefined;
   const hash = createHash("sha256");
-  // Each part is prefixed with its length, so that different requests never hash the same input.
+  // The length prefix prevents different inputs from producing the same hash.
   const add = (part: string | Buffer): void => {
     hash.update(`${Buffer.byteLength(part)}:`);
     hash.update(part);
   };
   for (const part of [question.backend, owner, request.path, withoutKeys(request.query), question.model ?? ""])
     add(part);
-  // The candidates can depend on conditions over headers and identity, not only on the request.
+  // The candidates can depend on conditions over headers and identity, not only on the request body.
   add(
     candidates
       .map(({ target, model }) => `${target.name} ${model}`)
@@ -209,7 +209,7 @@ function ownerOf(
   scope: CacheKeyInput["scope"],
   candidates: readonly Candidate[],
 ): string | undefined {
-  // Only the provider can verify a key that the client sends, so entries are separate per key.
+  // Only the provider can verify a key from the client, so entries are separate per key.
   const brought = candidates.some(({ target }) => target.credential.kind === "client")
     ? [...KEY_HEADERS.map((name) => request.headers.get(name)), credential?.value, keyParameter(request.query)]
     : [];
@@ -230,11 +230,11 @@ function withoutKeys(query: string): string {
     .join("&");
 }
 
-/** Stays below the value size limit of a store when encoded as JSON. */
+/** The JSON encoding of a body of this size stays below the value size limit of every store. */
 const MAX_KEPT_BYTES = 512 * 1024;
-/** Estimated memory overhead per chunk. */
+/** Estimated memory overhead of a buffered chunk. */
 const CHUNK_BYTES = 128;
-/** Headers needed to replay the response; the others belong to one provider call. */
+/** Only these headers are replayed. All others describe a single provider call. */
 const KEPT_HEADERS = ["content-type", "x-gateway-dropped"];
 const ERROR_EVENT = /^(?:event: ?(?:error|response\.failed)|data: ?\{"(?:error|type": ?"error)")/m;
 
@@ -262,12 +262,12 @@ export function bodyOf({ body, isBase64 }: CachedResponse): Buffer {
 }
 
 export interface Keep {
-  /** Whether the memory budget allows that many more bytes. */
+  /** Returns false if the memory budget does not allow `bytes` more bytes. */
   hold(bytes: number): boolean;
   keep(answer: Pick<CachedResponse, "headers" | "body" | "isBase64">): void;
 }
 
-/** Forwards a response and collects a copy of it. */
+/** Forwards a response and collects a copy for the cache. */
 export class CachingResponse extends ResponseFilter {
   readonly #outcome: "miss" | "bypass";
   readonly #keep: Keep | undefined;
@@ -275,7 +275,7 @@ export class CachingResponse extends ResponseFilter {
   #chunks: Buffer[] = [];
   #bytes = 0;
 
-  /** Without `keep`, it only sets the `x-gateway-cache` header. */
+  /** If `keep` is omitted, only the `x-gateway-cache` header is set. */
   constructor(call: ResponseReceiver, outcome: "miss" | "bypass", keep?: Keep) {
     super(call);
     this.#outcome = outcome;

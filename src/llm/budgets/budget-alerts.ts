@@ -1,6 +1,6 @@
 /**
- * Budget alerts: a log line, a metric and a webhook call when the spending of a key reaches a percentage of its budget.
- * Sent once per key, percentage and period; the store decides which replica sends it.
+ * Sends an alert when a key's spending reaches a percentage of its budget. Each alert is sent once per key, percentage,
+ * and period, by the replica that first writes its marker to the store.
  */
 
 import { type Clock, wait } from "../../base/clock.ts";
@@ -25,9 +25,8 @@ export interface AlertServices {
 
 const TIMEOUT_MS = 5_000;
 const MAX_RESPONSE_BYTES = 64 * 1024;
-/** Delays before each retry. */
 const PAUSES_MS = [1_000, 5_000];
-/** Alerts known to be sent; when the set is full it is cleared and the store decides again. */
+/** Bounds the set of sent alerts. Clearing the set is safe because the store prevents duplicates. */
 const MAX_REMEMBERED = 10_000;
 
 export class BudgetAlerts {
@@ -44,7 +43,6 @@ export class BudgetAlerts {
     ]);
   }
 
-  /** Checks the account's new total against the alert percentages. */
   check(account: Account, total: number, webhook: Webhook | undefined): void {
     const { budget, key } = account;
     for (const percent of budget.alertAt) {
@@ -70,7 +68,7 @@ export class BudgetAlerts {
       const { expiresAtMs } = account;
       if (!(await this.#services.store.replace(name, undefined, "1", { expiresAtMs }))) return;
     } catch (error) {
-      // The next call with the same key tries again.
+      // A later call with the same key retries the alert.
       this.#sent.delete(name);
       throw error;
     }

@@ -1,10 +1,7 @@
 /**
- * The charge of one LLM call to its budgets. An estimate is reserved in the store before the call, streamed output is
- * added while it runs, and the actual amount replaces both at the end. If one budget rejects the call, reservations in
- * the others are released. The call belongs to the period in which it was admitted.
- *
- * A call without a price is rejected if a hard budget counts dollars, because it would be free. Response headers show
- * the budget with the smallest remaining share, or the one that rejected the call.
+ * Charges one LLM call to its budgets. An estimate is reserved in the store before the call, streamed output is added
+ * while the call runs, and the actual amount replaces both at the end. If one budget rejects the call, reservations in
+ * the other budgets are released. A call is charged to the period in which it was admitted.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -18,14 +15,13 @@ import type { Webhook } from "./budget-alerts.ts";
 import type { BudgetBooks } from "./ledger.ts";
 import type { StreamProgress } from "./stream-progress.ts";
 
-/** Amounts are in integer units, as stored. */
+/** All amounts are integers in the budget's stored unit. */
 export interface Claim {
   readonly account: Account;
-  /** The estimated input, reserved before the call. At least 1. */
+  /** Reserved for the input before the call. At least 1. */
   readonly estimate: number;
-  /** The maximum output, if the budget reserves it and the request limits it; otherwise 0. */
+  /** Price of the request's maximum output, or 0 if the request does not limit its output. */
   readonly output: number;
-  /** The price of this many output tokens. */
   priceOf(tokens: number): number;
 }
 
@@ -42,7 +38,7 @@ export class BudgetCharge implements Charge {
   readonly #exchange: Exchange;
   /** The amount in the store for each claim. */
   readonly #taken: number[];
-  /** The price of the output so far, by claim. */
+  /** The price of the output so far for each claim. */
   readonly #written: number[];
   #isOver = false;
 
@@ -54,13 +50,12 @@ export class BudgetCharge implements Charge {
     this.#written = claims.map(() => 0);
   }
 
-  /** Budgets are counted in the store only. */
+  /** Budgets have no local counters, so `confirm` does all the work. */
   take(): undefined {}
 
   async confirm(): Promise<void> {
     const refusals = await Promise.all(this.#claims.map((claim, i) => this.#reserve(claim, i)));
     const refusal = refusals.find((one) => one !== undefined);
-    // Releases reservations if the client disconnected or a budget rejected the call.
     if (this.#isOver || refusal !== undefined) this.#release();
     if (refusal !== undefined) throw refusal;
   }
@@ -70,20 +65,20 @@ export class BudgetCharge implements Charge {
     this.#release();
   }
 
-  /** A stream has produced this many more tokens. */
+  /** `tokens` is the number of output tokens since the previous call. */
   progressed(tokens: number): void {
     if (this.#isOver) return;
     for (const [i, claim] of this.#claims.entries()) {
       const before = Math.max(0, (this.#written[i] as number) - claim.output);
       const written = (this.#written[i] as number) + claim.priceOf(tokens);
       this.#written[i] = written;
-      // Uses the reservation for the output first.
+      // Consumes the output reservation first.
       const more = Math.max(0, written - claim.output) - before;
       if (more > 0) this.#add(i, more);
     }
   }
 
-  /** The call ended. `used` returns its price for a claim; if undefined, the charged amount stays. */
+  /** `used` returns the price of the call for a claim. If `used` returns undefined, the charged amount stays. */
   settle(used: (claim: Claim) => number | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -98,12 +93,9 @@ export class BudgetCharge implements Charge {
     const { books, nowMs } = this.#settings;
     const { budget } = account;
     const amount = estimate + (budget.reservesOutput ? output : 0);
-    const ceiling = !budget.isHard
-      ? Number.MAX_SAFE_INTEGER
-      : // Without a reservation of the output, a call passes while anything at all is left.
-        budget.reservesOutput
-        ? budget.limit
-        : budget.limit - 1 + amount;
+    // If the output is not reserved, a call is admitted while the budget is not exhausted.
+    const hardCeiling = budget.reservesOutput ? budget.limit : budget.limit - 1 + amount;
+    const ceiling = budget.isHard ? hardCeiling : Number.MAX_SAFE_INTEGER;
     try {
       const { isAdded, total } = await books.ledger.reserve(account, amount, ceiling);
       const reading = readingOf(account, total, nowMs());
@@ -136,7 +128,6 @@ export class BudgetCharge implements Charge {
 
 export interface WantedBudget {
   readonly budget: Budget;
-  /** As stored. */
   readonly key: string | undefined;
 }
 
@@ -160,7 +151,7 @@ export function claimsOf(
       throw unpricedModel(llm);
     const counted = (inputTokens: number, outTokens: number): number =>
       toCounted("cost", quote(inputTokens, outTokens) ?? 0);
-    // At least one billionth, so that concurrent calls do not all pass on the last unit.
+    // A minimum of one billionth of a dollar keeps concurrent calls from all passing on the last unit.
     const estimate = Math.max(1, counted(input, 0));
     return { account, estimate, output: counted(0, output), priceOf: (tokens) => counted(0, tokens) };
   });
@@ -173,7 +164,7 @@ export function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: 
   charge.settle(({ account: { budget }, estimate }) => {
     if (budget.unit === "tokens") {
       const recounted = estimatedTokens(llm);
-      // The size of an upload is known only after it was sent.
+      // The size of an upload is available only after the upload was sent.
       return used ?? (recounted === estimate ? undefined : recounted);
     }
     if (used === undefined) return undefined;
@@ -182,7 +173,6 @@ export function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: 
   });
 }
 
-/** Charges a stream while it runs. */
 export function watchStream(progress: StreamProgress, charge: BudgetCharge, { response }: Exchange): void {
   if (response?.source !== "upstream" || response.status >= 300) return;
   if (response.headers.get("content-type")?.startsWith("text/event-stream") !== true) return;
@@ -206,7 +196,7 @@ export interface BudgetReading {
 
 const NAMES = ["x-budget-name", "x-budget-unit", "x-budget-limit", "x-budget-remaining", "x-budget-reset"] as const;
 
-/** The budget readings of a request, across all scopes. */
+/** Readings of all scopes that apply to a request. The response headers show the reading with the smallest share. */
 const readings = new WeakMap<Exchange, BudgetReading[]>();
 
 export function readingOf({ budget, period }: Account, total: number, nowMs: number): BudgetReading {

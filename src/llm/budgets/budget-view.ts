@@ -1,6 +1,6 @@
 /**
- * The spending of a budget in the current period, for the admin interface, read from the store page by page. The view
- * shows the largest keys; a search covers all keys.
+ * Reports the spending of a budget in the current period for the admin interface. The default view lists the keys with
+ * the highest spending, and a search covers all keys.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -9,9 +9,8 @@ import { counterOf, type Store } from "../../store/store.ts";
 import { accountsPrefix, type Budget, fromCounted, ownerOf, periodOf, secondsLeft, shownUnit } from "./budget.ts";
 
 const MAX_SHOWN = 20;
-/** Limit for search results. */
 const MAX_FOUND = 100;
-/** Scan limit, for a Redis that is shared with other programs. */
+/** A Redis that is shared with other programs can make the scan slow. */
 const MAX_LOOK_MS = 5_000;
 
 export async function budgetView(

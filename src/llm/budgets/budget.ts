@@ -1,39 +1,37 @@
 /**
- * Budgets, their periods and amounts. A budget limits the spending per key and period. Budgets with the same name, unit
- * and period share their counters, wherever they are configured.
- *
- * Periods are calendar days, weeks from Monday and months in UTC, so that all replicas agree. Amounts are integers:
- * tokens, or billionths of a dollar, which represent the price of one token exactly.
+ * Defines budgets, their periods, and their amounts. Budgets with the same name, unit, and period share their counters,
+ * even if they are configured in different scopes. Periods are UTC calendar days, weeks from Monday, and months, so
+ * that all replicas agree. Amounts are integers: tokens or billionths of a dollar.
  */
 
 export interface Budget {
   readonly name: string;
   readonly unit: BudgetUnit;
-  /** In integer units, as stored. */
+  /** In tokens or billionths of a dollar. */
   readonly limit: number;
   readonly per: PeriodUnit;
-  /** False: the budget only alerts. */
+  /** A soft budget only sends alerts. */
   readonly isHard: boolean;
-  /** A call is admitted only if its maximum output fits too. */
+  /** If true, a call is admitted only if its maximum output also fits. */
   readonly reservesOutput: boolean;
   /** Percentages in ascending order. */
   readonly alertAt: readonly number[];
 }
 
-/** The spending of one key in one period. */
+/** Identifies the spending of one key in one period. */
 export interface Account {
   readonly budget: Budget;
   readonly period: Period;
-  /** The counter's key in the store. */
+  /** The key of the counter in the store. */
   readonly key: string;
   readonly expiresAtMs: number;
-  /** Shown to people. */
+  /** The display name of the key. */
   readonly owner: string;
 }
 
 export const NO_KEY = "(no key)";
 
-/** `key`: undefined for the account shared by all calls without a key. */
+/** Calls with an undefined `key` share one account. */
 export function accountOf(budget: Budget, key: string | undefined, shown: string, nowMs: number): Account {
   const period = periodOf(budget.per, nowMs);
   return {
@@ -45,12 +43,11 @@ export function accountOf(budget: Budget, key: string | undefined, shown: string
   };
 }
 
-/** The store prefix of a budget's accounts. */
 export function accountsPrefix({ name, unit, per }: Budget, period: Period): string {
   return `${name}/${unit}/${per}/${period.name}/`;
 }
 
-/** The owner of an account found under that prefix. */
+/** Returns the owner of an account. `rest` is the store key without the prefix from `accountsPrefix`. */
 export function ownerOf(rest: string): string {
   return rest === SHARED ? NO_KEY : rest.slice(OWN.length);
 }
@@ -61,7 +58,7 @@ const OWN = "=";
 export type PeriodUnit = "day" | "week" | "month";
 
 export interface Period {
-  /** `2026-11-15` (the first day, for a week too) or `2026-11`. */
+  /** A date such as `2026-11-15`, which is the first day for a week, or a month such as `2026-11`. */
   readonly name: string;
   readonly startMs: number;
   readonly endMs: number;
@@ -77,17 +74,17 @@ export function periodOf(unit: PeriodUnit, nowMs: number): Period {
     return { name: isoDay(startMs).slice(0, "2026-11".length), startMs, endMs: Date.UTC(year, month + 1, 1) };
   }
   const today = Date.UTC(year, month, date);
-  // JavaScript's weeks start on Sunday.
+  // JavaScript weeks start on Sunday.
   const startMs = unit === "day" ? today : today - ((now.getUTCDay() + 6) % 7) * DAY_MS;
   return { name: isoDay(startMs), startMs, endMs: startMs + (unit === "day" ? DAY_MS : 7 * DAY_MS) };
 }
 
-/** Counters are kept for one more period, so that a clock that jumps ahead and back finds them. */
+/** Keeps counters for one more period, so that they survive a clock that jumps ahead and back. */
 export function keptUntilMs({ startMs, endMs }: Period): number {
   return endMs + (endMs - startMs);
 }
 
-/** Seconds until the period ends, rounded up, at least 1. */
+/** Returns the seconds until the period ends, rounded up, and at least 1. */
 export function secondsLeft({ endMs }: Period, nowMs: number): number {
   return Math.max(1, Math.ceil((endMs - nowMs) / 1000));
 }
@@ -100,7 +97,7 @@ export type BudgetUnit = "cost" | "tokens";
 
 const PER_DOLLAR = 1_000_000_000;
 
-/** In dollars. Sums of several times this amount are exact in billionths. */
+/** Limits a budget in dollars, so that sums of several budgets stay exact in billionths of a dollar. */
 export const MAX_COST = 1_000_000;
 export const MAX_BUDGET_TOKENS = 1_000_000_000_000;
 
@@ -112,7 +109,7 @@ export function fromCounted(unit: BudgetUnit, counted: number): number {
   return unit === "tokens" ? counted : counted / PER_DOLLAR;
 }
 
-/** Formats an amount for headers and people: dollars with up to six decimals, rounded down. */
+/** Formats an amount for headers and people. Dollars have up to six decimals and are rounded down. */
 export function shownAmount(unit: BudgetUnit, counted: number): string {
   if (unit === "tokens") return String(counted);
   return (Math.floor(counted / 1000) / 1_000_000).toFixed(6).replace(/\.?0+$/, "");

@@ -1,7 +1,7 @@
 /**
- * The ledger of spending in the store, shared by all replicas, with the budget state that survives a reload. An
- * addition that definitely failed is queued and retried every second. One with an unknown outcome is not repeated,
- * because it might count twice. There is one ledger per process.
+ * Records spending in the store, which all replicas share. An addition that definitely failed is queued and retried
+ * every second. An addition with an unknown outcome is not retried, because it might count twice. Each process has one
+ * ledger, which survives configuration reloads.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { CompileEnv } from "../../core/policy.ts";
@@ -17,7 +17,7 @@ const RETRY_AFTER_MS = 1_000;
 const MAX_WAITING = 100_000;
 
 export interface SpendingCounter {
-  /** The counter's key in the store. */
+  /** The key of the counter in the store. */
   readonly key: string;
   readonly expiresAtMs: number;
 }
@@ -44,12 +44,12 @@ export class Ledger {
     return this.#waiting.size;
   }
 
-  /** Adds the amount if the total stays within the ceiling. Rejects with StoreUnavailable. */
+  /** Adds the amount only if the total stays within `ceiling`. Rejects with `StoreUnavailable`. */
   reserve(counter: SpendingCounter, amount: number, ceiling: number): Promise<AddResult> {
     return this.#store.add(counter.key, amount, { limit: ceiling, expiresAtMs: counter.expiresAtMs });
   }
 
-  /** Adds an amount, which may be negative or 0. Resolves with the total if the store returned it; never rejects. */
+  /** `amount` may be negative or 0. Resolves with the total, or undefined if the store returned none. Never rejects. */
   async add(counter: SpendingCounter, amount: number): Promise<number | undefined> {
     try {
       return (await this.#store.add(counter.key, amount, { expiresAtMs: counter.expiresAtMs })).total;
@@ -85,7 +85,7 @@ export class Ledger {
     for (const [key, { amount, expiresAtMs }] of [...this.#waiting]) {
       this.#waiting.delete(key);
       await this.add({ key, expiresAtMs }, amount);
-      // The store is still unavailable, so the others would fail too.
+      // The store is still unavailable, so the remaining writes would fail too.
       if (this.#waiting.has(key)) return;
     }
     if (this.#waiting.size > 0) return;

@@ -1,7 +1,7 @@
 /**
- * Charges the output of running streams once per second, so that a killed process loses one second of spending. Bytes
- * are counted as they pass; tokens are estimated from the last chunk of each second, so a stream costs one parse per
- * second.
+ * Charges the output of running streams once per second, so that a crash loses at most about one second of spending.
+ * Tokens are estimated from the last chunk of each second and scaled by the bytes of that second, so a stream costs one
+ * parse per second.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -12,10 +12,10 @@ import { estimateTextTokens } from "../usage/estimate-tokens.ts";
 import { textOf } from "../usage/event-content.ts";
 
 const TICK_MS = 1_000;
-/** Longer than a typical chunk; only this much of a larger one is read. */
+/** Limits the parsed bytes of a chunk. Typical chunks are smaller. */
 const MAX_LOOK_BYTES = 64 * 1024;
 
-/** Receives the tokens produced since the last call. */
+/** Receives the number of tokens since the previous call. */
 export type Progressed = (tokens: number) => void;
 
 export class StreamProgress {
@@ -85,7 +85,7 @@ function tokensIn(chunk: Buffer): number {
   try {
     parser.push(chunk);
   } catch {
-    // The event is too large; the end of the response settles it.
+    // The event exceeds the limit. The final settlement corrects the estimate.
   }
   return tokens;
 }

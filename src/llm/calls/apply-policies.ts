@@ -1,6 +1,5 @@
 /**
- * Applies the `ai` policies (prompt rules and request guards) to a call before a target is chosen. The result is a call
- * with rewritten bytes.
+ * Applies the `ai` policies (prompt rules and request guards) to a call before a target is chosen.
  */
 
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -20,12 +19,12 @@ import type { PlanOptions } from "./upstream-request.ts";
 
 export interface PreparedRequest {
   readonly llm: LlmCall;
-  /** The requested model, after overrides and aliases. */
+  /** The model after overrides and aliases. */
   readonly model: string | undefined;
   readonly rules: PromptRules;
 }
 
-/** The requested model after overrides and aliases, equal to the `model` that `applyPolicies` returns. */
+/** Returns the same model as `applyPolicies`, without editing the request. */
 export function requestedModel({ dialect, scan, rules: list }: LlmCall): string | undefined {
   const rules = mergeRules(list);
   const isEdited = dialect.format !== "opaque" && !scan.isForm;
@@ -34,12 +33,12 @@ export function requestedModel({ dialect, scan, rules: list }: LlmCall): string 
   return (model !== undefined && rules.aliases?.(model)) || model;
 }
 
-/** Throws LlmRejection. `watch` receives the findings of shadow guards. */
+/** Throws `LlmRejection`. `watch` receives the matches of shadow guards. */
 export function* applyPolicies(llm: LlmCall, env: PlanOptions, watch: ShadowGuards): Steps<PreparedRequest> {
   const rules = mergeRules(llm.rules);
-  // Opaque requests (images, speech, legacy completions) have no messages, but their strings are guarded.
+  // Opaque requests, such as images and speech, have no messages, but guards check their strings.
   const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
-  // Only the model is read from a form with files.
+  // A multipart form is never edited, because only its model was read.
   const edited = editsRequest(applicable) && !llm.scan.isForm ? yield* edit(llm, applicable, env) : llm;
   if (rules.watchedRequests && !edited.scan.isForm) yield* watchRequest(edited, rules.watchedRequests, env, watch);
   const model = edited.dialect.pathModel ?? edited.scan.model;
@@ -70,7 +69,7 @@ function needsTree({ dialect, caching }: LlmCall, { target: { provider }, model 
   return caching !== undefined && hasCacheMarks(format, model);
 }
 
-/** Throws LlmRejection if the body cannot be parsed. `purpose` follows "cannot" in the message. */
+/** Throws `LlmRejection` if the body cannot be parsed. `purpose` completes the message after "cannot". */
 function* treeOf(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleton> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON")
@@ -84,7 +83,7 @@ function* treeOf(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleto
   return tree;
 }
 
-/** The call with a new body. `maker` is named in the error if that body is invalid. */
+/** `maker` names the policy in the error if the new body is invalid. */
 function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string): Steps<LlmCall> {
   yield;
   const bytes = Buffer.concat(tree.write(value));
@@ -107,7 +106,7 @@ function* edit(llm: LlmCall, rules: PromptRules, env: PlanOptions): Steps<LlmCal
   }
 }
 
-/** The call with the strings that the webhook guards return. Rejects with LlmRejection. */
+/** Replaces strings with those that the webhook guards return. Rejects with `LlmRejection`. */
 export async function applyWebhooks(
   policed: PreparedRequest,
   env: PlanOptions,
@@ -137,7 +136,7 @@ function rejectTokenNumbers(body: Members): void {
   throw new LlmRejection({ status: 400, message, code: "unsupported_format" });
 }
 
-/** Reads the same strings as an enforced guard. A body that it cannot read counts as a rejection. */
+/** Reads the same strings as an enforced guard. An unreadable body is reported as a rejection. */
 function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanOptions, watch: ShadowGuards): Steps<void> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");

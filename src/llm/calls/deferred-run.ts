@@ -1,6 +1,6 @@
 /**
- * A backend run that starts after an asynchronous step, such as a cache lookup or a guard webhook. If the client
- * disconnects first, it never starts.
+ * Defers a backend run until an asynchronous step, such as a cache lookup, is complete. If the client disconnects
+ * first, the run never starts.
  */
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 
@@ -10,7 +10,7 @@ export class DeferredRun implements BackendRun {
   readonly #onAbandoned: () => void;
 
   /**
-   * `ready` resolves with the function that starts the run. `onAbandoned`: the client disconnected before the start.
+   * `ready` resolves with the function that starts the run. `onAbandoned` is called if the client disconnects first.
    */
   constructor(call: ResponseReceiver, ready: Promise<() => BackendRun>, onAbandoned: () => void) {
     this.#onAbandoned = onAbandoned;

@@ -1,14 +1,9 @@
 /**
- * One LLM call with failover: a state machine over the targets that can serve it. The gateway calls the targets in
- * order and moves on to the next one when a target is unreachable, too slow, or responds with a status in `failoverOn`,
- * as long as no byte has reached the client. The last response goes to the client whatever it is.
- *
- * A response is committed to the client with its head. Two exceptions hold the head back: a target with a first-byte
- * timeout commits with its first byte, and a possible context-length error commits only after its body was read.
- * Redirects are never followed, because a provider key must not be sent to an address from a response.
- *
- * `HttpResponseReceiver` guarantees that a call makes no callbacks after `abort()`, so every callback belongs to
- * `#attempt`.
+ * Runs one LLM call with failover over the targets that can serve it. A call moves on to the next target if a target is
+ * unreachable, too slow, or responds with a status in `failoverOn`, until a response is committed to the client. A
+ * response is committed with its head, with two exceptions: a target with a first-byte timeout commits with its first
+ * byte, and a possible context-length error commits after its body was read. Redirects are never followed, because a
+ * provider key must not be sent to an address from a response.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
@@ -46,31 +41,30 @@ export interface FailoverOptions extends PlanOptions {
   readonly rules: FailoverRules;
 }
 
-/** The call to one target. */
 interface Attempt {
   readonly candidate: Candidate;
   readonly plan: UpstreamPlan;
-  /** Undefined only while the request is being sent; there are no callbacks before that. */
+  /** Undefined until the request is sent. Callbacks arrive only after that. */
   http: HttpCall | undefined;
   timer: ResponseTimer | undefined;
   /** A response head that is not committed to the client yet. */
   held: HeldHead | undefined;
-  /** Set once the response is committed to the client. */
+  /** Set when the response is committed to the client. */
   response: ProviderResponse | undefined;
 }
 
 interface HeldHead {
   readonly status: number;
   readonly headers: HeaderList;
-  /** The body of a possible context-length error; undefined while the call waits for the first byte. */
+  /** Holds the body of a possible context-length error. Undefined if the call only waits for the first byte. */
   readonly error: Buffer[] | undefined;
   errorBytes: number;
 }
 
 interface TargetFailure {
-  /** For the log and the trace. */
+  /** Appears in the log and the trace. */
   readonly reason: string;
-  /** For the metric: a status code or a fixed word. */
+  /** Metric label, which is a status code or a fixed word. */
   readonly cause: string;
   readonly retryAfterSeconds?: number | undefined;
   /** False if the request caused the failure, so the target stays in rotation. */
@@ -103,8 +97,6 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     this.#settlement = settlement;
   }
 
-  // FROM THE PIPELINE
-
   /** Calls the next target. Rejects the request if no target can serve it. */
   start(): void {
     if (isOver(this.#state)) return;
@@ -130,7 +122,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     const attempt = this.#attempt;
     this.#cancel();
     if (attempt?.response) attempt.response.abort();
-    // A split request reported its spending when its parts were aborted.
+    // Aborting a split request has already reported its spending.
     else if (attempt === undefined || attempt.held?.error || attempt.plan.more.length > 0)
       this.#settlement.unused("aborted");
     else this.#settlement.used(PROMPT_ONLY);
@@ -145,14 +137,12 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     return this.#targets.left;
   }
 
-  /** The route's timeout expired before the response head. */
+  /** Called when the route's timeout expires before the response head. */
   tryNext(reason: string): boolean {
     if (this.#attempt === undefined || this.#state !== "asked" || !this.#planNext()) return false;
     this.#failOver({ reason, cause: "timeout", ejects: true });
     return true;
   }
-
-  // SENDING
 
   #sign(candidate: Candidate, plan: UpstreamPlan): void {
     const { target } = candidate;
@@ -172,7 +162,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
         });
   }
 
-  /** The next target may have a credential that works. */
+  /** The next target may have a working credential. */
   #credentialFailed({ target }: Candidate, error: CredentialError): void {
     if (isOver(this.#state)) return;
     if (this.#planNext()) {
@@ -223,8 +213,6 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
       attempt.timer = new ResponseTimer(this.#options.clock, timeouts, (detail) => this.#timedOut(attempt, detail));
   }
 
-  // FROM THE CURRENT TARGET
-
   head(status: number, headers: HeaderList): void {
     const attempt = this.#attempt;
     if (attempt === undefined) return;
@@ -273,7 +261,6 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     return acceptsMore;
   }
 
-  /** A response to one part of a split request is arriving. */
   partReceived(): void {
     this.#attempt?.timer?.received(true);
   }
@@ -293,7 +280,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
 
   fail(error: HttpClientError): void {
     this.#attempt?.timer?.stop();
-    // A request that cannot be sent and an internal error say nothing about the target.
+    // An invalid request or an internal error does not indicate a faulty target.
     const isTargetFault = error.kind !== "request" && error.kind !== "internal";
     this.#targetFailed(error, isTargetFault ? { reason: error.message, cause: "connection", ejects: true } : undefined);
   }
@@ -307,7 +294,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     });
   }
 
-  /** Breaks off a committed response; otherwise calls the next target, if there is one and the target is at fault. */
+  /** Breaks off a committed response. Otherwise tries the next target, unless `failure` is undefined. */
   #targetFailed(error: HttpClientError | GatewayError, failure: TargetFailure | undefined): void {
     const attempt = this.#attempt;
     if (attempt?.response) {
@@ -343,14 +330,12 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     for (const chunk of error ?? []) attempt.response?.data(chunk);
   }
 
-  // FAILOVER
-
-  /** Whether another target can be called. Plans and translates the request for it, at most once per target. */
+  /** Returns true if another target can be called, after planning and translating the request for it. */
   #planNext(): boolean {
     try {
       return this.#targets.planNext() !== undefined;
     } catch (error) {
-      // A defect in a translation must not cost the client the response that is already there.
+      // A defect in a translation must not replace the response that is already available.
       this.#options.logger.error("the next provider does not support the request", {
         error: String(error),
         request: this.#exchange.id,
@@ -380,8 +365,6 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     this.#attempt?.timer?.stop();
     this.#attempt?.http?.abort();
   }
-
-  // RESPONSES OF THE GATEWAY
 
   #fail(error: unknown): void {
     if (this.#transition("error")) this.#lose(error);
@@ -420,7 +403,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     sendJson(this.#receiver, status, body, headers);
   }
 
-  /** False if the event has no meaning in the current state. */
+  /** Returns false if the event is not valid in the current state. */
   #transition(event: AttemptEvent): boolean {
     const next = afterEvent(this.#state, event);
     if (next === undefined) return false;
@@ -444,24 +427,24 @@ export function sendJson(
 
 interface PlannedTarget {
   readonly candidate: Candidate;
-  /** Undefined if the gateway responds itself, with an estimated token count. */
+  /** If undefined, the gateway responds itself with an estimated token count. */
   readonly plan: UpstreamPlan | undefined;
 }
 
 /**
- * The targets of one call in the order to try them, each planned when its turn comes. Targets whose translation drops
- * part of the request come after those that keep all of it. Targets that cannot serve the request are skipped.
+ * Queues the targets of one call in the order to try them, and plans each target on demand. Targets whose translation
+ * drops parameters come last. Targets that cannot serve the request are skipped.
  */
 class TargetQueue {
-  /** Why the first skipped target cannot serve the request. */
+  /** The reason why the first skipped target cannot serve the request. */
   rejection: LlmError | undefined = undefined;
-  /** Seconds until the first skipped target with an exhausted quota is available again. */
+  /** The shortest time until a skipped target has quota again. */
   retryAfterSeconds: number | undefined = undefined;
   readonly #llm: LlmCall;
   readonly #exchange: Exchange;
   readonly #candidates: readonly Candidate[];
   readonly #options: PlanOptions;
-  /** Planned targets whose translation drops something. */
+  /** Planned targets whose translation drops parameters. */
   readonly #lossy: PlannedTarget[] = [];
   #index = 0;
   #next: PlannedTarget | undefined = undefined;
@@ -473,12 +456,12 @@ class TargetQueue {
     this.#options = options;
   }
 
-  /** An upper bound, because unplanned targets may turn out not to support the request. */
+  /** Returns an upper bound, because unplanned targets may not support the request. */
   get left(): number {
     return this.#candidates.length - this.#index + this.#lossy.length + (this.#next === undefined ? 0 : 1);
   }
 
-  /** The target that `take` will return; undefined if there is none left. */
+  /** Returns the target that `take` will return, or undefined if no target is left. */
   planNext(): PlannedTarget | undefined {
     while (this.#next === undefined) {
       const candidate = this.#candidates[this.#index];
@@ -509,7 +492,7 @@ class TargetQueue {
       return undefined;
     }
     const countFormat = tokenCountFormat(this.#llm.dialect);
-    // Only a provider of the client's dialect can count tokens; for others the gateway estimates them.
+    // Only a provider of the client's dialect can count tokens. For other providers, the gateway estimates them.
     if (
       countFormat !== undefined &&
       candidate.target.provider.upstreamFormat(countFormat, candidate.model) !== countFormat
@@ -527,7 +510,7 @@ class TargetQueue {
 
 const QUOTA_EXHAUSTED = "the model's requests or tokens per minute are exhausted";
 
-/** The dialect of a token-counting request; undefined for any other request. */
+/** Returns undefined unless the request counts tokens. */
 function tokenCountFormat({ free, format, suffix }: Dialect): Format | undefined {
   if (!free) return undefined;
   if (format === "messages") return format;
@@ -535,8 +518,8 @@ function tokenCountFormat({ free, format, suffix }: Dialect): Format | undefined
 }
 
 /**
- * The timeouts of one target: until the first byte of its response body, and between two chunks. Time during which the
- * client is not reading does not count. There is one timer at most, and each chunk costs one read of the clock.
+ * Enforces the first-byte and idle timeouts of a target. Time during which the client is not reading does not count.
+ * Each chunk costs one clock read instead of a new timer.
  */
 class ResponseTimer {
   readonly #clock: Clock;
@@ -556,7 +539,7 @@ class ResponseTimer {
     if (firstByteMs !== undefined) this.#arm(firstByteMs, () => this.#expire(`no first byte within ${firstByteMs} ms`));
   }
 
-  /** A chunk arrived. `acceptsMore`: the client can take more. */
+  /** `acceptsMore` is false if the client cannot take more data yet. */
   received(acceptsMore: boolean): void {
     if (this.#isStopped) return;
     this.#isPaused = !acceptsMore;

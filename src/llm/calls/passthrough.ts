@@ -1,6 +1,6 @@
 /**
- * Forwards requests that are not LLM calls (model lists, files, forms, WebSockets) to the first target: unchanged,
- * below the provider's base path, with the provider's credential.
+ * Forwards requests that are not LLM calls, such as files and WebSockets, to the first target with the provider's base
+ * path and credential.
  */
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -19,10 +19,10 @@ import { createResponseGuards } from "./response-guards.ts";
 import { PROMPT_ONLY, type ResponseSettlement, type Settlement } from "./settlement.ts";
 import { NO_BETAS, NO_LOSSES, NO_TOOLS, type PlanOptions, upstreamRequest, withoutKey } from "./upstream-request.ts";
 
-/** Matches the client's base path including the version, which the provider's own base path replaces. */
+/** The provider's base path replaces the client's base path including the version. */
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
 
-/** `settlement`: present if token limits count the request, which is the case for every request with a body. */
+/** `settlement` is defined if token limits count the request, which is true for every request with a body. */
 export function forwardUnread(
   table: ModelTable,
   exchange: Exchange,
@@ -33,7 +33,7 @@ export function forwardUnread(
   const target = table.targets[0];
   const { request } = exchange;
   if (!target) throw new GatewayError("no_backend");
-  // With several providers it is not clear which account is meant.
+  // With several providers, the request does not identify the account.
   if (target.credential.kind === "aws" || (table.isClosed && table.targets.length > 1))
     throw new GatewayError("not_found", { message: "only model calls are supported here" });
   const upgrade = isWebsocket(request) ? "websocket" : undefined;
@@ -48,7 +48,7 @@ export function forwardUnread(
     ? `/models${models.name === undefined ? "" : `/${modelName(models.name)}`}`
     : request.path.replace(VERSION, "");
   const query = withoutKey(request.query);
-  // Google's WebSocket and upload paths are next to its API base path, not below it.
+  // The provider's base path does not apply to Google's WebSocket paths, and upload paths have `/upload` before it.
   const isBeside = upgrade !== undefined && request.path.startsWith("/ws/");
   const upload = UPLOAD.test(request.path) ? "/upload" : "";
   const own = isBeside ? request.path : `${upload}${target.basePath}${suffix}`;
@@ -127,7 +127,6 @@ function modelName(name: string): string {
   return segment;
 }
 
-/** Sends the request once the credential is available. */
 function sendLater(signing: Promise<void>, send: () => HttpCall, call: ResponseReceiver): BackendRun {
   let http: HttpCall | undefined;
   let aborted = false;

@@ -1,6 +1,6 @@
 /**
- * Reads a request before a target is chosen: validates the body, extracts the LLM call, answers model lists and
- * WebSocket upgrades, and detects requests that are forwarded unread. Errors use the client's dialect.
+ * Reads a request before a target is chosen. It validates the body, extracts the LLM call, responds to model list
+ * requests, and detects requests that are forwarded unread. Errors use the client's dialect.
  */
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
@@ -22,7 +22,7 @@ import { modelNotFound, rejection } from "./rejections.ts";
 
 const NO_BYTES = Buffer.alloc(0);
 const NO_NAMES: readonly string[] = [];
-/** Methods without a defined body; providers may treat one differently. */
+/** These methods have no defined body, so providers may treat a body differently. */
 const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
 export interface Reading {
@@ -56,7 +56,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
     return models && modelsReply(table, models, exchange.identity.modelAccess, mayUse);
   }
   const { body } = request;
-  // On a retry the body was already read.
+  // On a retry, the body was already read.
   const known = LlmRequestFacts.callOf(exchange);
   if (known) {
     request.body = { kind: "bytes", bytes: known.bytes };
@@ -98,7 +98,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   return understood(body.kind === "bytes" ? body.bytes : NO_BYTES);
 }
 
-/** Some clients (Codex) try a WebSocket first and need an immediate rejection to fall back to HTTP. */
+/** Some clients, such as Codex, try a WebSocket first and need an immediate rejection to fall back to HTTP. */
 function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefined {
   const { path } = exchange.request;
   const [target] = table.targets;
@@ -115,12 +115,13 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
 }
 
 /**
- * Requests that only store data contain no call. Everything else is read as JSON whatever its content type says,
- * because many servers ignore the type. If the model matters to a rule, stored data is read too, except uploads.
+ * Returns true for requests that store data instead of calling a model. All other bodies are read as JSON regardless of
+ * their content type, because many servers ignore it. If a rule needs the model, stored data is read too, except
+ * uploads.
  */
 function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dialect, isJudged: boolean): boolean {
   if (format !== "opaque") return false;
-  // Google's uploads start with JSON too.
+  // Google's uploads may start with JSON too.
   if (free && UPLOAD.test(path)) return true;
   const type = headers.get("content-type") ?? "";
   if (!free) return body.kind === "none";
@@ -131,10 +132,7 @@ export function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolea
   return FORMS.has(suffix) && /^multipart\/form-data\s*;/i.test(headers.get("content-type") ?? "");
 }
 
-/**
- * With a single provider and no rule that needs the model, a form is streamed unread, as is one that exceeds the body
- * limit.
- */
+/** If no rule needs the model, or the form exceeds the body limit, a form to a single provider is streamed unread. */
 function readsForm(
   { identity: { modelAccess }, request }: Exchange,
   { table, maxBodyBytes }: Reading,
@@ -161,14 +159,12 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
   return undefined;
 }
 
-/**
- * Paths that accept forms. Elsewhere a body declared as a form may be parsed as JSON by servers that ignore the type.
- */
+/** Only these paths accept forms. On other paths, a server that ignores the content type may parse the body as JSON. */
 const FORMS: ReadonlySet<string> = new Set([
   ...["/videos", "/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations"],
 ]);
 
-/** Token limits count every request with a body; unread ones by size. */
+/** Token limits count unread requests by size. */
 function noteUnread(exchange: Exchange, { free }: Dialect): void {
   if (exchange.request.body.kind === "none") return;
   if (free) noteFreeRequest(exchange);
@@ -231,7 +227,6 @@ function alternativeProblem(names: readonly string[], table: ModelTable): LlmErr
   return undefined;
 }
 
-/** Google's upload paths. */
 export const UPLOAD = /(?:^|\/)upload\/v1(?:beta)?\//;
 
 export function isWebsocket({ method, headers }: GatewayRequest): boolean {
@@ -242,7 +237,7 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmFacts, quot
   const { request } = exchange;
   const dialect = dialectOf(request.path);
   const { requestModel, maxOutputTokens } = recorded;
-  // Requests forwarded unread have no call.
+  // Requests that are forwarded unread have no call.
   const isRead = request.method === "POST" && (requestModel !== undefined || dialect.format !== "opaque");
   const body = { model: dialect.pathModel === undefined ? requestModel : undefined, max_tokens: maxOutputTokens };
   const bytes = Buffer.from(JSON.stringify(body));
@@ -257,7 +252,7 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmFacts, quot
   const facts = new LlmRequestFacts(model, recorded.streaming ?? false, bytes, call);
   if (dialect.free) facts.makeFree();
   facts.estimatedTokens = recorded.estimatedTokens ?? 0;
-  // The recorded outcome, which limits are settled with.
+  // Limits are settled with the recorded outcome.
   const { responseModel, provider, inputTokens, outputTokens, totalTokens } = recorded;
   if (responseModel !== undefined) facts.responseModel = responseModel;
   if (provider !== undefined) facts.provider = provider;
@@ -267,7 +262,7 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmFacts, quot
   exchange.facts.llm = facts;
 }
 
-/** `access`: the models that the client's key may use; undefined for all. `rules`: the authorization of each model. */
+/** `access` limits the models to those of the client's key. `rules` checks the authorization of each model. */
 export function modelsReply(
   table: ModelTable,
   path: ModelsPath,
@@ -276,7 +271,7 @@ export function modelsReply(
 ): Reply {
   const { name } = path;
   const mayUse = (model: string): boolean => (access === undefined || access.allows(model)) && rules(model);
-  // Without a model list in the configuration, only the key's own list is known.
+  // Without configured models, the only available list is that of the client's key.
   const names = table.isClosed ? table.names.filter(mayUse) : (access?.names ?? []);
   if (name === undefined) return jsonReply(200, { object: "list", data: names.map(modelObject) });
   if (mayUse(name) && table.possible(name).length > 0) return jsonReply(200, modelObject(name));
@@ -291,7 +286,7 @@ export function modelsReply(
   );
 }
 
-/** Configured names have no creation time, but clients require the field. */
+/** Clients require the creation time, which configured models do not have. */
 function modelObject(id: string) {
   return { id, object: "model", created: 0, owned_by: "gateway" };
 }

@@ -1,10 +1,7 @@
 /**
- * The response of a provider on its way to the client, in two forms.
- *
- * `NativeResponse` forwards a response in the client's own dialect byte for byte. It reads the usage from a copy and
- * removes only a usage event that the client did not request. `TranslatedResponse` converts a response from another
- * dialect: JSON is held until it is complete, a stream is translated event by event. Errors keep their status and use
- * the client's error format. If an event stream breaks off, the client receives an error event in its dialect.
+ * Delivers a provider's response to the client. `NativeResponse` forwards it unchanged and reads the usage from a copy.
+ * `TranslatedResponse` buffers JSON until it is complete and translates streams event by event. If a stream breaks off,
+ * the client receives an error event in its dialect.
  */
 
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -28,14 +25,13 @@ import { readHeaderUsage } from "../usage/usage.ts";
 import type { ResponseSettlement } from "./settlement.ts";
 import type { UpstreamPlan } from "./upstream-request.ts";
 
-/** A committed provider response. */
 export interface ProviderResponse {
   head(status: number, headers: HeaderList): void;
   data(chunk: Buffer): boolean;
   end(trailers: readonly string[]): void;
-  /** The upstream failed in the middle of the response. */
+  /** Called if the upstream failed in the middle of the response. */
   fail(error: unknown): void;
-  /** The client disconnected. */
+  /** Called if the client disconnected. */
   abort(): void;
 }
 
@@ -64,7 +60,7 @@ export class NativeResponse implements ProviderResponse {
     const beside = this.#format === "invoke" ? readHeaderUsage(headers) : undefined;
     if (status < 400)
       this.#tap = createUsageTap(contentType, encoding, (report) =>
-        // The header counts the whole response.
+        // The header covers the whole response.
         this.#settlement.used(
           report.usage === undefined && beside ? { ...report, usage: beside, uncountedTokens: 0 } : report,
         ),
@@ -80,7 +76,7 @@ export class NativeResponse implements ProviderResponse {
     this.#settlement.firstByte();
     if (!this.#hider) {
       const goOn = this.#call.data(chunk);
-      // Counts after sending, so that the client does not wait for it.
+      // Counting after sending avoids delaying the client.
       this.#tap?.data(chunk);
       return goOn;
     }
@@ -119,7 +115,7 @@ export function isEventStream(contentType: string | undefined): boolean {
   return contentType?.startsWith("text/event-stream") === true;
 }
 
-/** Fails in a later event-loop turn, because closing the connection at once would discard the last chunk. */
+/** Fails in a later event-loop iteration, because closing the connection immediately would discard the last chunk. */
 export function failAfter(call: ResponseReceiver, lastWords: Buffer, error: unknown): void {
   call.data(lastWords);
   setImmediate(() => call.fail(error));
@@ -131,10 +127,11 @@ export function brokenStreamEvent(format: Format): Buffer {
   return Buffer.from(`\n\n${encodeSseEvent(errorEvent(format, error))}`);
 }
 
-/** The response is buffered and parsed as a whole. */
 const MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
-/** Each object costs about 0.25 µs of one event-loop turn. Arrays of numbers, as in embeddings, are not inspected. */
+/**
+ * Each object takes about 0.25 µs of one event-loop iteration. Arrays of numbers, as in embeddings, are not inspected.
+ */
 const MAX_RESPONSE_OBJECTS = 200_000;
 const COUNTED_BYTES = 64 * 1024;
 const OPEN_BRACE = 123;
@@ -212,7 +209,7 @@ export class TranslatedResponse implements ProviderResponse {
   end(trailers: readonly string[]): void {
     if (this.#over) return;
     if (!this.#stream) {
-      // If the usage is read from the complete response, `#sendWhole` settles it.
+      // `#sendWhole` settles translations that read the usage from the complete response.
       if (this.#translation.counts === undefined || this.#status >= 400) this.#settle(true);
       // Small responses are sent synchronously, before the connection is reused.
       if (this.#heldBytes <= SLICED_BYTES) finish(this.#sendWhole());
@@ -249,7 +246,7 @@ export class TranslatedResponse implements ProviderResponse {
     const take = (type: string, text: string): void => {
       const data = parseEvent(text);
       if (data !== undefined) this.#collect(translation.event(type, data));
-      // Fails instead of dropping an unreadable event, which may have contained text.
+      // An unreadable event may contain text, so it must not be dropped silently.
       else if (text !== "" && text.trim() !== "[DONE]") throw new Error("an event of the stream is not a JSON object");
     };
     const reader = isAws
@@ -273,7 +270,7 @@ export class TranslatedResponse implements ProviderResponse {
     return this.#sendCollected();
   }
 
-  /** Sends the events translated so far, then an error event in the client's dialect, and closes the connection. */
+  /** Sends the events translated so far and an error event in the client's dialect, then closes the connection. */
   #breakStream(error: unknown): void {
     this.#over = true;
     this.#source.stop();
@@ -315,7 +312,6 @@ export class TranslatedResponse implements ProviderResponse {
     return this.#call.data(Buffer.from(text));
   }
 
-  /** Stops the upstream call, because the response will not be sent. */
   #tooLarge(): void {
     this.#over = true;
     this.#held = [];
@@ -372,7 +368,7 @@ export class TranslatedResponse implements ProviderResponse {
     this.#call.end();
   }
 
-  /** Uses the provider's count from the body or a header; otherwise the estimate stands. */
+  /** Uses the provider's count from the body or a header. Without a count, the estimate stays charged. */
   #count(counts: NonNullable<Translation["counts"]>, answer: Members | undefined, body: Members): Members {
     const headers = this.#headers;
     const tokens = (answer && counts.inputTokens(answer)) ?? (headers && readHeaderUsage(headers)?.inputTokens);
@@ -388,7 +384,7 @@ export class TranslatedResponse implements ProviderResponse {
   }
 }
 
-/** Braces inside strings count too; no realistic text has that many. */
+/** Braces inside strings count too, but no realistic text has that many. */
 function* hasManyObjects(bytes: Buffer): Steps<boolean> {
   let objects = 0;
   for (let at = 0; at < bytes.length && objects <= MAX_RESPONSE_OBJECTS; at += COUNTED_BYTES) {

@@ -1,6 +1,6 @@
 /**
- * Rejections by the gateway on LLM routes. The client receives them in its dialect; the log and `explain` use the codes
- * of the error catalogue.
+ * Creates rejections for LLM routes. Clients receive them in their dialect, while the log and `explain` use the codes
+ * of the error catalog.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -10,7 +10,9 @@ import { jsonReply, type Reply } from "../../core/reply.ts";
 import { type Dialect, dialectOf } from "../request/dialect.ts";
 import { errorBody, errorHeaders, type LlmError } from "../request/llm-errors.ts";
 
-/** Provider SDKs parse only their provider's error format. A rate-limited stream gets the gateway's plain text. */
+/**
+ * Provider SDKs parse only their provider's error format. A rate-limited stream gets the gateway's plain-text error.
+ */
 export function errorReply(exchange: Exchange, error: GatewayError): Reply | undefined {
   const { status, message, code } = error;
   if (code === "rate_limited" && exchange.facts.llm?.streaming !== false) return undefined;
@@ -41,7 +43,6 @@ export function modelNotFound(model: string | undefined): LlmError {
   };
 }
 
-/** For a virtual model with conditions. */
 export function noModelFits(model: string | undefined): LlmError {
   return {
     status: 400,
@@ -57,7 +58,6 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
   415: "unsupported_media_type",
 };
 
-/** Records the rejection for the log and `explain`. */
 export function recordRejection(exchange: Exchange, { status, message }: LlmError): void {
   exchange.failure ??= { code: codeOf({ status }), source: "client", message, detail: undefined };
 }

@@ -1,5 +1,5 @@
 /**
- * Base class of response filters: forwards the events that a filter does not inspect to the next receiver.
+ * Provides the base class of response filters, which forwards the events that a filter does not inspect.
  */
 import type { Duplex } from "node:stream";
 import type { BackendProblem, ResponseReceiver } from "../../core/backend.ts";

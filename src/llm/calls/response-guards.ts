@@ -1,10 +1,8 @@
 /**
- * Response guards between a provider's response and the client, in three filters: regular expressions first, then
- * webhooks, and shadow guards nearest to the client, where they see what the enforced guards let through.
- *
- * Regular expressions hold JSON until it is complete; of a stream they hold back only the last characters, because a
- * match may continue in the next event. Webhooks judge a complete response. Shadow guards never delay or change it.
- * Large events are processed in slices while the provider waits.
+ * Applies response guards in three filters: regular expressions, webhooks, and shadow guards, which inspect the output
+ * of the others. Regular expressions buffer JSON and hold back only the end of a stream, because a match may continue
+ * in the next event. Webhooks buffer the complete response. Shadow guards never change it. Large events are processed
+ * in slices while the provider waits.
  */
 import { InOrder } from "../../base/in-order.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -30,7 +28,6 @@ import { ResponseFilter } from "./response-filter.ts";
 export const MAX_RESPONSE_BYTES = 4 * 1024 * 1024;
 export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 
-/** The upstream call that produces the response. */
 type UpstreamRun = Pick<BackendRun, "abort" | "resume">;
 
 interface GuardedStream {
@@ -52,7 +49,6 @@ export class GuardedResponse extends ResponseFilter {
   #out: string[] = [];
   #run: UpstreamRun | undefined;
 
-  /** `isClientGone`: the client disconnected. */
   constructor(call: ResponseReceiver, guards: readonly TextGuard[], format: Format, isClientGone: () => boolean) {
     super(call);
     this.#isClientGone = isClientGone;
@@ -60,7 +56,7 @@ export class GuardedResponse extends ResponseFilter {
     this.#format = format;
   }
 
-  /** Sets the upstream call, before the first byte. */
+  /** Must be called before the first byte. */
   setUpstream(run: UpstreamRun): void {
     this.#run = run;
   }
@@ -180,7 +176,8 @@ export class GuardedResponse extends ResponseFilter {
   }
 
   /**
-   * Undefined if the body is unreadable. Provider errors are guarded too, because they may quote the model's output.
+   * Returns undefined if the body is unreadable. Provider errors are guarded too, because they may quote the model's
+   * output.
    */
   *#guardedWhole(bytes: Buffer, headers: HeaderList): Steps<Buffer | undefined> {
     if (bytes.length === 0) return bytes;
@@ -208,7 +205,7 @@ export class GuardedResponse extends ResponseFilter {
     if (this.#over) return;
     this.#over = true;
     this.#flush();
-    // Stops the provider from generating a rejected response.
+    // Stops the provider from generating the rest of a rejected response.
     this.#run?.abort();
     const rejected = error instanceof GuardRejection;
     const said = {
@@ -249,7 +246,7 @@ function* caught(steps: Steps<SseEvent[]>): Steps<{ events: SseEvent[] } | { err
   }
 }
 
-/** Bytes of a stream parsed per slice. */
+/** Maximum bytes of a stream to parse per slice. */
 const PARSED_BYTES = 16 * 1024;
 
 export class WebhookGuardedResponse extends ResponseFilter {
@@ -262,7 +259,6 @@ export class WebhookGuardedResponse extends ResponseFilter {
   #bytes = 0;
   #over = false;
 
-  /** `isClientGone`: the client disconnected. */
   constructor(
     call: ResponseReceiver,
     format: Format,
@@ -361,7 +357,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
   }
 }
 
-/** Undefined if the stream is unreadable. */
+/** Returns undefined if the stream is unreadable. */
 function* readStream(bytes: Buffer): Steps<StreamTexts | undefined> {
   const events: SseEvent[] = [];
   const parser = createSseParser((event) => events.push(event), MAX_EVENT_BYTES);
@@ -391,14 +387,13 @@ function* writeStream(found: StreamTexts, judged: readonly string[]): Steps<Buff
   return Buffer.concat(written);
 }
 
-/** Inspects the chunks of one response. */
 interface Reader {
   data(chunk: Buffer): void;
-  /** Calls `looked` when the inspection is complete, in a later turn for large responses. */
+  /** Calls `looked` when the inspection is complete. For large responses, that is in a later event-loop iteration. */
   end(looked: () => void): void;
 }
 
-/** Wraps the receiver if there are shadow guards. */
+/** Returns `call` itself if there are no shadow guards. */
 export function shadowGuarded(
   call: ResponseReceiver,
   exchange: Exchange,
@@ -440,7 +435,7 @@ class ShadowGuardedResponse extends ResponseFilter {
   }
 
   end(trailers?: readonly string[]): void {
-    // Delays the end, because the findings must be recorded before the request is settled.
+    // The findings must be recorded before the request is settled, so the end of the response is delayed.
     const looked = (): void => {
       if (this.#hasEnded) return;
       this.#hasEnded = true;
@@ -486,7 +481,7 @@ class ShadowGuardedResponse extends ResponseFilter {
       failed,
       isOver: () => this.#reader === undefined || this.#isClientGone(),
     });
-    /** The stream continues while a large event is inspected; waiting events are limited in size. */
+    /** The stream continues while a large event is inspected, so the size of the waiting events is limited. */
     let waitingChars = 0;
     const parser = createSseParser((event) => {
       const size = event.data.length;
@@ -537,16 +532,16 @@ class ShadowGuardedResponse extends ResponseFilter {
 }
 
 export interface GuardedReceiver {
-  /** Receives the provider's response. */
   readonly receiver: ResponseReceiver;
-  /** Sets the upstream call before the first byte. Guards abort it on a rejection and pause it while they inspect. */
+  /**
+   * Must be called before the first byte. Guards abort the upstream call on a rejection and pause it during inspection.
+   */
   setUpstream(run: Pick<BackendRun, "abort" | "resume">): void;
 }
 
-/** Wraps the receiver of a response with the guards that apply to it. */
 export type ResponseGuards = (receiver: ResponseReceiver) => GuardedReceiver;
 
-/** `unreadable`: the guards cannot read this kind of stream. */
+/** Returns `unreadable` if the guards cannot read the kind of stream that the client requested. */
 export function createResponseGuards(
   { rules, model }: Pick<PreparedRequest, "rules" | "model">,
   { format, pathStream }: Dialect,

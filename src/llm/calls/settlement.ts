@@ -1,7 +1,6 @@
 /**
- * Settles a call exactly once, however it ended: with the provider's usage, with an estimate of input and delivered
- * output, or with zero if the provider rejected it. Writes the result to the exchange's facts, which limits, log and
- * CEL read, and to the metrics.
+ * Settles a call exactly once with the provider's usage, with an estimate of the input and the delivered output, or
+ * with zero if the provider rejected the call. Limits, logs, and metrics use the result.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -18,7 +17,7 @@ export interface SettlementOptions {
   readonly prices: PriceCatalogue | undefined;
 }
 
-/** `gen_ai.operation.name` of the semantic conventions. */
+/** Values of `gen_ai.operation.name` in the semantic conventions. */
 const OPERATIONS: Readonly<Partial<Record<Format, string>>> = {
   chat: "chat",
   responses: "chat",
@@ -29,7 +28,7 @@ const OPERATIONS: Readonly<Partial<Record<Format, string>>> = {
   generateContent: "generate_content",
 };
 
-/** The provider received the prompt, but no response: only the input is charged. */
+/** Used if the provider received the prompt but sent no response, so that only the input is charged. */
 export const PROMPT_ONLY: TapReport = {
   usage: undefined,
   responseModel: undefined,
@@ -37,13 +36,12 @@ export const PROMPT_ONLY: TapReport = {
   complete: false,
 };
 
-/** The part of a settlement that a response uses. */
 export type ResponseSettlement = Pick<Settlement, "firstByte" | "used" | "unused">;
 
 export class Settlement {
   readonly #env: SettlementOptions;
   readonly #facts: LlmFacts;
-  /** Token counting and model lists are free and are not model operations. */
+  /** Token counting and other requests that generate no tokens are free and have no metrics. */
   readonly #free: boolean;
   readonly #operation: string;
   readonly #startedMs: number;
@@ -64,15 +62,14 @@ export class Settlement {
   }
 
   /**
-   * Registers the quota charge of the call that starts now. A previous charge, for a failed target, is settled with 0
-   * tokens.
+   * Registers the quota charge of the call that starts now. The charge of a previous, failed target is settled with 0.
    */
   chargeQuota(settle: (usedTokens: number) => void): void {
     this.#charged?.(0);
     this.#charged = settle;
   }
 
-  /** Adds tokens used by a split request that failed or was aborted. They are billed whatever happens later. */
+  /** Adds tokens used by a split request that failed or was aborted. They are charged regardless of later attempts. */
   addSpent(tokens: number): void {
     this.#spent += tokens;
   }
@@ -81,7 +78,6 @@ export class Settlement {
     this.#asked = model === "" ? undefined : model;
   }
 
-  /** The provider accepted the requested model. */
   modelAccepted(): void {
     this.#answered = true;
   }
@@ -95,7 +91,7 @@ export class Settlement {
     if (this.#free) this.unused("");
     else {
       settleUsage(this.#facts, report);
-      // Some providers do not report the model; it is the requested one.
+      // If the provider does not report the model, the requested model is recorded.
       if (this.#answered && this.#asked !== undefined) this.#facts.responseModel ??= this.#asked;
       this.#finish(undefined);
     }
@@ -110,7 +106,7 @@ export class Settlement {
     this.#finish(errorType);
   }
 
-  /** The response came from the cache, so the call is free. */
+  /** Settles a cached response, which is free. */
   replayed(): void {
     if (this.#settled) return;
     this.#settled = true;

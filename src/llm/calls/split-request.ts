@@ -1,7 +1,7 @@
 /**
- * One client request that the provider accepts only in parts. Up to eight calls run at a time and look like one call to
- * the caller: the responses are joined in order when all are complete. The first failed part becomes the response and
- * aborts the others.
+ * Sends one client request as several provider calls, because the provider accepts only one item per call. Up to eight
+ * calls run concurrently, and the responses are joined in order. The response of the first failed part replaces the
+ * joined response, and the other calls are aborted.
  */
 
 import type { Exchange } from "../../core/exchange.ts";
@@ -20,20 +20,19 @@ import { readHeaderUsage } from "../usage/usage.ts";
 import { type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
 
 const MAX_CALLS_AT_ONCE = 8;
-/** Limit for all responses together, slightly below the limit of one translated response. */
+/** Bounds all responses together, slightly below the limit of one translated response. */
 const MAX_RESPONSES_BYTES = 15 * 1024 * 1024;
 
 export interface SplitRequest {
   readonly count: number;
-  /** The signed request for one part. */
+  /** Returns the signed request for one part. */
   request(at: number): OutgoingRequest | Promise<OutgoingRequest>;
   send(request: OutgoingRequest, handler: HttpResponseReceiver): HttpCall;
-  /** The tokens that a part used; undefined if the provider does not report them. */
+  /** Returns undefined if the provider does not report the tokens. */
   tokensOf(headers: HeaderList, answer: Buffer): number | undefined;
   estimateOf(at: number): number;
-  /** Writes the token total into the head of the joined response, or removes it if a part was not counted. */
+  /** Writes the token total into the head of the joined response, or removes it if the count of a part is unknown. */
   total(headers: HeaderList, tokens: number | undefined): void;
-  /** A chunk of a part arrived. */
   partReceived(): void;
   /** Reports the tokens used by the parts of a request that failed or was aborted. */
   spent(tokens: number): void;
@@ -47,7 +46,7 @@ export class SplitCall implements HttpCall {
   #next = 0;
   #completed = 0;
   #bytes = 0;
-  /** Tokens of the completed parts. */
+  /** Includes only completed parts. */
   #tokens = 0;
   #areCounted = true;
   #firstHead: HeaderList | undefined = undefined;
@@ -77,13 +76,10 @@ export class SplitCall implements HttpCall {
     this.#failed?.http?.resume();
   }
 
-  // FROM THE PARTS
-
   partReceived(): void {
     if (!this.#isOver) this.#parts.partReceived();
   }
 
-  /** A part responded with an error status: its response replaces the joined one. */
   respondedWithError(part: Part, status: number, headers: HeaderList): void {
     if (this.#isOver || this.#failed) return;
     this.#failed = part;
@@ -93,7 +89,7 @@ export class SplitCall implements HttpCall {
     this.#handler.head(status, headers);
   }
 
-  /** Rejects the request in the shape of a provider error. */
+  /** Rejects the request with a response that looks like a provider error. */
   reject(part: Part): void {
     if (this.#isOver || this.#failed) return;
     this.#report();
@@ -123,7 +119,7 @@ export class SplitCall implements HttpCall {
     this.#handler.fail(error);
   }
 
-  /** Embeddings of one model have the same size, so an oversized total is detected early. */
+  /** All embeddings of a model have the same size, so an oversized total is predictable from the first responses. */
   exceedsLimit(bytes: number): boolean {
     return (this.#bytes + bytes) * this.#parts.count > MAX_RESPONSES_BYTES * (this.#completed + 1);
   }
@@ -173,7 +169,7 @@ export class SplitCall implements HttpCall {
     this.#isOver = true;
   }
 
-  /** Reports spending at most once. Every part that was sent is billed, unless it failed. */
+  /** Reports spending at most once. Every part that was sent is charged, unless it failed. */
   #report(): void {
     if (this.#isReported) return;
     this.#isReported = true;
@@ -240,7 +236,7 @@ class Part implements HttpResponseReceiver {
   }
 }
 
-/** The response header with the token count of models that accept one text per call. */
+/** Bedrock reports the token count of models with one text per call in this header. */
 const COUNT_HEADER = "x-amzn-bedrock-input-token-count";
 
 export interface SplitCallHandler extends HttpResponseReceiver {
@@ -248,7 +244,7 @@ export interface SplitCallHandler extends HttpResponseReceiver {
 }
 
 /**
- * `first`: the signed request of the first part. `spent`: receives the tokens used if the request does not complete.
+ * `first` is the signed request of the first part. `spent` receives the tokens used if the request does not complete.
  */
 export function sendSplitRequest(
   exchange: Exchange,

@@ -1,7 +1,6 @@
 /**
- * The request for one target. A native request keeps the client's bytes and changes only the model name, stream usage
- * and prompt-cache marks. Any other request is translated into the provider's dialect; a list that the provider accepts
- * only one at a time becomes several bodies.
+ * Builds the request for a target. A native request keeps the client's bytes except for the model name, the stream
+ * usage option, and prompt-cache markers. Any other request is translated into the provider's dialect.
  */
 import { Readable } from "node:stream";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
@@ -35,27 +34,26 @@ export interface UpstreamPlan {
   readonly call: UpstreamCall;
   readonly path: string;
   readonly body: readonly Buffer[];
-  /** Bodies of further calls for the same request; `body` is the first. */
+  /** Bodies of further calls if the request was split. `body` is the first. */
   readonly more: readonly (readonly Buffer[])[];
   readonly clientFormat: Format;
-  /** Translates the response; undefined if it is forwarded unchanged. */
+  /** Undefined if the response is forwarded unchanged. */
   readonly translation: Translation | undefined;
   readonly context: TranslationContext;
-  /** Framing of a translated stream: Google's clients can request one JSON array instead of events. */
+  /** Google's clients can request one JSON array instead of server-sent events. */
   readonly framing: "events" | "array";
-  /** The gateway requested usage that the client did not, so it is removed from the stream. */
+  /** True if the gateway requested usage that the client did not, so the usage is removed from the stream. */
   readonly hidesUsage: boolean;
 }
 
 export interface PlanOptions {
   readonly maxTreeBytes: number;
-  /** Handling of parameters that the provider does not support. */
   readonly unsupported: Unsupported;
   newId(): string;
   nowSeconds(): number;
 }
 
-/** For native requests, which are not translated. */
+/** Used for native requests, which are not translated. */
 export const NO_LOSSES = new Losses("refuse");
 export const NO_TOOLS = new Set<string>();
 const NO_MORE: UpstreamPlan["more"] = [];
@@ -71,7 +69,7 @@ export function planRequest(
   const { provider } = target;
   const clientFormat = llm.dialect.format;
   const format = provider.upstreamFormat(clientFormat, model);
-  // With one path for all calls, a free request would run as a billed one.
+  // If another format or path is used, a free request would run as a billed call.
   const isElsewhere = llm.dialect.free && (format !== clientFormat || target.pathOverride !== undefined);
   if (format === undefined || isElsewhere) throw unsupported(clientFormat, provider.name);
   const stream = llm.dialect.pathStream ?? llm.scan.stream ?? false;
@@ -152,7 +150,7 @@ function nativeBody(
       if (call.model !== "") insert(`"model":${JSON.stringify(call.model)}`);
     } else if (model !== call.model) edits.push({ ...modelSpan, text: JSON.stringify(call.model) });
   } else if (modelSpan && model !== undefined && withoutCollection(model) !== withoutCollection(call.model)) {
-    // The path names the model, so a body that repeats it must match.
+    // The path names the model, so the model in the body must match.
     const collection = model.slice(0, model.length - withoutCollection(model).length);
     edits.push({ ...modelSpan, text: JSON.stringify(collection + withoutCollection(call.model)) });
   }
@@ -160,14 +158,14 @@ function nativeBody(
     const wish = JSON.stringify({ ...options, include_usage: true });
     const { streamOptionsSpan: span } = scan;
     if (span) {
-      // The provider rejects a value that is not an object.
+      // Other values are left for the provider to reject.
       if (options || llm.bytes.toString("latin1", span.start, span.end) === "null") edits.push({ ...span, text: wish });
     } else insert(`"stream_options":${wish}`);
   }
   return spliceBytes(llm.bytes, edits);
 }
 
-/** Headers that concern only the client's connection or identify the client. */
+/** These headers concern only the client's connection or identify the client. */
 const WITHHELD: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   ...FORWARDING_HEADERS,
@@ -178,16 +176,13 @@ const WITHHELD: ReadonlySet<string> = new Set([
   "origin",
   "referer",
   "proxy-authorization",
-  // Prevents the provider from using another method than the one the policies checked.
+  // Override headers could make the provider use a different method than the policies checked.
   "x-http-method",
   "x-http-method-override",
   "x-method-override",
 ]);
 
-/**
- * Whether a client header of this name is forwarded to the provider. `isReplaced`: the gateway sends a credential of
- * its own.
- */
+/** `isReplaced` is true if the gateway sends its own credential. */
 export function isForwarded(name: string, isReplaced: boolean): boolean {
   return (
     !includesHeader(WITHHELD, name) &&
@@ -196,14 +191,15 @@ export function isForwarded(name: string, isReplaced: boolean): boolean {
   );
 }
 
-/** Larger bodies are streamed in pieces instead of copied. */
+/** Larger bodies are streamed in chunks instead of being copied. */
 const COPIED_BYTES = 1024 * 1024;
 
 export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target }: Candidate): OutgoingRequest {
   const headers = new HeaderList();
   const { pairs } = exchange.request.headers;
   const listed = exchange.request.headers.get("connection")?.toLowerCase();
-  // The gateway's key replaces the client's; without one, the client's key moves to the header that the provider reads.
+  // A configured key replaces the client's key. Otherwise the client's key moves to the header that the provider
+  // expects.
   const key =
     target.credential.kind === "client"
       ? clientKey(exchange, target.credential.explicit)
@@ -224,7 +220,7 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   if (plan.translation) {
     headers.set("content-type", "application/json");
     headers.set("accept", "*/*");
-    // Betas are in the body in this format.
+    // Other formats have the beta names in the body.
     if (plan.call.format !== "messages") headers.delete("anthropic-beta");
   }
   const size = plan.body.reduce((sum, piece) => sum + piece.length, 0);
@@ -244,7 +240,7 @@ function streamOptionsOf(llm: LlmCall): Record<string, unknown> | undefined {
   return isMembers(value) ? { ...value } : undefined;
 }
 
-/** Google's clients can send the key in the query, where it is a credential and not a parameter. */
+/** Google's clients may send their key in the query, where it must not be forwarded. */
 export function withoutKey(query: string): string {
   if (!query.includes("key=")) return query;
   return query
@@ -270,7 +266,7 @@ interface TreeEnv {
   newId(): string;
 }
 
-/** Returns at least one body. */
+/** Returns more than one body if the request was split. */
 export function treeBodies(
   llm: LlmCall,
   call: UpstreamCall,
@@ -314,7 +310,7 @@ interface MarkingEnv {
   newId(): string;
 }
 
-/** The client's request with prompt-cache marks; undefined if it is too large to edit. */
+/** Returns undefined if the body is too large to edit or needs no markers. */
 export function markedBody(
   llm: LlmCall,
   { format, model }: UpstreamCall,

@@ -1,6 +1,6 @@
 /**
- * The canonical format of a request: instructions, turns, tools and settings, independent of any provider. Every client
- * dialect is parsed into it and every provider's request is built from it, so all pairs interpret a request alike.
+ * Defines the canonical request format, which is independent of any provider. Client dialects are parsed into it and
+ * provider requests are built from it, so that every client and provider pair interprets a request in the same way.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -8,7 +8,7 @@ import type { Members } from "../../json/json.ts";
 
 export interface EncodedData {
   readonly mediaType: string;
-  /** Base64. */
+  /** Base64-encoded content. */
   readonly data: string;
 }
 
@@ -17,7 +17,7 @@ export type Source = EncodedData | { readonly url: string };
 export interface TextPart {
   readonly kind: "text";
   readonly text: string;
-  /** Anthropic's `cache_control`. Bedrock has an equivalent; other providers cache automatically. */
+  /** Holds Anthropic's `cache_control`. Bedrock has an equivalent; other providers cache automatically. */
   readonly cacheControl?: unknown;
 }
 
@@ -34,7 +34,6 @@ export interface FilePart {
   readonly cacheControl?: unknown;
 }
 
-/** The content of a user message or a tool result. */
 export type ContentPart = TextPart | ImagePart | FilePart;
 
 export interface ToolCallPart {
@@ -48,14 +47,14 @@ export interface ToolCallPart {
 export interface ToolResultPart {
   readonly kind: "toolResult";
   readonly id: string;
-  /** The tool's name; undefined if no earlier call has this id. */
+  /** The tool's name is undefined if no earlier call has this id. */
   readonly name: string | undefined;
   readonly parts: readonly ContentPart[];
   readonly isError: boolean;
   readonly cacheControl?: unknown;
 }
 
-/** The model's reasoning. Only the provider that signed it accepts it back. */
+/** Reasoning of the model, which is accepted only by the provider that signed it. */
 export interface ThoughtPart {
   readonly kind: "thought";
   readonly text: string;
@@ -73,7 +72,6 @@ export interface Turn {
 export interface Tool {
   readonly name: string;
   readonly description: string | undefined;
-  /** JSON schema. */
   readonly parameters: Members;
   readonly strict: boolean | undefined;
   readonly cacheControl?: unknown;
@@ -85,18 +83,18 @@ export type ResponseFormat =
   | { readonly kind: "json"; readonly param: string }
   | { readonly kind: "schema"; readonly param: string; readonly name: string; readonly schema: Members };
 
-/** The requested amount of reasoning. */
 export interface Thinking {
-  /** The client's parameter name, for error messages. */
+  /** The client's parameter name appears in error messages. */
   readonly param: string;
-  /** `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`. */
   readonly effort?: string | undefined;
   readonly budgetTokens?: number | undefined;
-  /** The model chooses the amount. */
   readonly isAdaptive?: boolean | undefined;
 }
 
-/** A setting that only some providers support, with the client's parameter name. */
+/**
+ * A setting is rejected, dropped, or passed through under the client's parameter name if the provider does not support
+ * it.
+ */
 export interface Setting {
   readonly param: string;
   readonly value: unknown;
@@ -120,7 +118,6 @@ export interface Conversation {
   readonly turns: readonly Turn[];
   readonly tools: readonly Tool[];
   readonly toolChoice: ToolChoice | undefined;
-  /** False allows only one tool call at a time. */
   readonly parallelTools: boolean | undefined;
   readonly maxTokens: number | undefined;
   readonly stop: readonly string[];
@@ -130,7 +127,7 @@ export interface Conversation {
   readonly settings: Settings;
 }
 
-/** Builds the list of turns. Adjacent turns of one role are merged, because most providers require it. */
+/** Merges adjacent turns of the same role, because most providers reject them. */
 export class TurnList {
   readonly turns: { readonly role: Turn["role"]; readonly parts: Part[] }[] = [];
 
@@ -142,8 +139,8 @@ export class TurnList {
 }
 
 /**
- * Removes the parts that a provider does not support. A turn that becomes empty is removed as well: every provider
- * rejects an empty turn, and the client could never continue the conversation.
+ * Removes unsupported parts, and turns that become empty. Every provider rejects an empty turn, so keeping one would
+ * make the conversation impossible to continue.
  */
 export function keepSupportedParts(turns: readonly Turn[], isSupported: (part: Part) => boolean): readonly Turn[] {
   const kept = new TurnList();
@@ -158,7 +155,7 @@ export function usesTools(turns: readonly Turn[]): boolean {
   return turns.some(({ parts }) => parts.some(({ kind }) => kind === "toolCall" || kind === "toolResult"));
 }
 
-/** The text of a tool result. In a dialect without an error flag, a failure is marked with a prefix. */
+/** Dialects without an error flag get an `Error:` prefix on the result of a failed tool. */
 export function resultText(part: ToolResultPart, hasErrorFlag: boolean): string {
   const said = part.parts.flatMap((one) => (one.kind === "text" ? [one.text] : [])).join("\n");
   return part.isError && !hasErrorFlag ? `Error: ${said}` : said;
@@ -171,7 +168,7 @@ export interface Signature {
   readonly value: string;
 }
 
-/** `native` is the provider whose dialect the client uses; its signatures are written without a prefix. */
+/** Prefixes a signature with its signer, unless `native`, the provider whose dialect the client uses, created it. */
 export function writeSignature(signature: Signature, native: Signer | undefined): string {
   return signature.signer === native ? signature.value : `${signature.signer}:${signature.value}`;
 }
@@ -183,7 +180,7 @@ export function readSignature(text: unknown, native: Signer | undefined): Signat
   return native && { signer: native, value: text };
 }
 
-/** The values of Google's OpenAI-compatible API. */
+/** Token budgets that Google's OpenAI-compatible API uses for these effort levels. */
 const BUDGETS = lookupTable<number>({
   none: 0,
   minimal: 512,
@@ -194,7 +191,7 @@ const BUDGETS = lookupTable<number>({
   max: 24_576,
 });
 
-/** Undefined for an unknown effort level. */
+/** Returns undefined for an unknown effort level. */
 export function thinkingBudget(thinking: Thinking): number | undefined {
   return thinking.budgetTokens ?? (thinking.effort === undefined ? undefined : BUDGETS[thinking.effort]);
 }

@@ -1,20 +1,18 @@
 /**
- * Adds prompt-cache markers for `ai.promptCaching`: Anthropic's `cache_control` and Bedrock's `cachePoint`, at the end
- * of the tools, the system prompt and the conversation. Requests that have markers already, or that are too short to be
- * cached, stay unchanged.
+ * Adds prompt-cache markers for `ai.promptCaching`: Anthropic's `cache_control` and Bedrock's `cachePoint`. Requests
+ * that already have markers, or that are too short to be cached, stay unchanged.
  */
 
 import { isMembers, type Members } from "../../json/json.ts";
 import type { Format } from "../request/dialect.ts";
 import type { PromptCaching } from "../request/llm-call.ts";
 
-/** Average for English text; JSON has slightly fewer. */
+/** English text averages four characters per token. JSON averages slightly fewer. */
 const CHARS_PER_TOKEN = 4;
-/** Other Bedrock models reject the marker. */
+/** Bedrock rejects cache markers for all other models. */
 const CLAUDE_ON_BEDROCK = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)/;
 const NOVA = /amazon\.nova/;
 
-/** Whether the format and model support cache markers. */
 export function hasCacheMarks(format: Format, model: string): boolean {
   if (format === "messages") return true;
   if (format === "invoke") return CLAUDE_ON_BEDROCK.test(model);
@@ -67,7 +65,7 @@ function markConverse(body: Members, model: string, caching: PromptCaching): Mem
   return marked;
 }
 
-/** Estimated tokens up to each marker: a cache entry covers everything before its marker. */
+/** Returns the estimated tokens up to each marker, because a cache entry covers everything before its marker. */
 function sizesOf(tools: unknown, system: unknown, messages: unknown): { tools: number; system: number; all: number } {
   const sizeOf = (part: unknown): number => (part === undefined ? 0 : JSON.stringify(part).length / CHARS_PER_TOKEN);
   const ofTools = sizeOf(tools);
@@ -79,7 +77,7 @@ function isEmpty(system: unknown): boolean {
   return system === undefined || system === null || system === "" || (Array.isArray(system) && system.length === 0);
 }
 
-/** Looks only where a marker is allowed, so that quoted JSON inside a message does not count. */
+/** Checks only the fields that may hold a marker, so that JSON quoted in a message does not count. */
 function isMarked(body: Members): boolean {
   const { tools, toolConfig, system, messages, cache_control: whole } = body;
   const lists = [tools, isMembers(toolConfig) ? toolConfig.tools : undefined, system];

@@ -1,7 +1,6 @@
 /**
- * Reads the fields of a client's request and reports the ones that cannot be translated: type checks with errors that
- * name the parameter, settings under the provider's names, and the fields that a provider does not support
- * (`unsupported`).
+ * Reads the fields of client requests with errors that name the parameter, and collects the parameters that the
+ * provider does not support.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -39,12 +38,10 @@ export function optionalBoolean(value: unknown, param: string): boolean | undefi
   return value;
 }
 
-/** Removes members that are undefined. */
 export function compact(object: Members): Members {
   return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
 }
 
-/** Parses the arguments of a tool call: a string that holds a JSON object. */
 export function parseArguments(value: unknown, param: string): Members {
   if (value === undefined || value === "") return {};
   try {
@@ -57,7 +54,7 @@ export function parseArguments(value: unknown, param: string): Members {
 
 const DATA_URL = /^data:([^;,]+)(?:;[^;,]*)*;base64,(.*)$/s;
 
-/** Undefined if the URL is not a data URL. */
+/** Returns undefined if the URL is not a data URL. */
 export function parseDataUrl(url: string, param: string): EncodedData | undefined {
   if (!url.startsWith("data:")) return undefined;
   const match = DATA_URL.exec(url);
@@ -65,12 +62,10 @@ export function parseDataUrl(url: string, param: string): EncodedData | undefine
   return { mediaType: (match[1] as string).toLowerCase(), data: match[2] as string };
 }
 
-/** The value if it is a non-empty string. */
 export function nonEmptyString(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/** The source's URL, or its content as a data URL. */
 export function urlOf(source: EncodedData | { readonly url: string }): string {
   return "url" in source ? source.url : `data:${source.mediaType};base64,${source.data}`;
 }
@@ -83,7 +78,7 @@ export function readSettings(settings: Readonly<Record<SettingName, Setting | un
   return given;
 }
 
-/** Writes settings under the provider's `names`; settings without a name are unsupported. */
+/** Reports settings without an entry in `names` as unsupported. */
 export function writeSettings(
   settings: Settings,
   names: Readonly<Partial<Record<SettingName, string>>>,
@@ -101,7 +96,7 @@ export function writeSettings(
 export type Unsupported = "drop" | "pass" | "refuse";
 
 export const NOT_SUPPORTED = "is not supported by the provider of this model";
-/** Limits the size of the response header that lists dropped parameters. */
+/** These limits bound the response header that lists dropped parameters. */
 const MAX_NAMED = 20;
 const MAX_NAME_CHARS = 80;
 
@@ -114,27 +109,27 @@ export class Losses {
     this.#how = how;
   }
 
-  /** `param` is the client's spelling, for example `seed` or `messages[0].name`. */
+  /** `param` is the client's name for the field, for example `seed` or `messages[0].name`. */
   lose(param: string, value: unknown, message = NOT_SUPPORTED): void {
     if (this.#how === "refuse") throw new TranslationError(param, message);
-    // Only top-level parameters can be copied into the provider's request.
+    // Nested parameters have no equivalent position in the provider's request.
     if (this.#how === "pass" && !/[.[]/.test(param)) this.#passed[param] = value;
-    // Client-controlled names go into a header, so unsafe characters are replaced.
+    // Clients control these names, so characters that are unsafe in a header are replaced.
     else if (this.#names.size < MAX_NAMED) this.#names.add(param.slice(0, MAX_NAME_CHARS).replace(/[^\w.[\]$-]/g, "?"));
   }
 
-  /** The dropped parameters. */
   get names(): readonly string[] {
     return [...this.#names];
   }
 
-  /** Adds the parameters that are passed through to the provider's request. */
   passInto(body: Members): Members {
     return { ...this.#passed, ...body };
   }
 }
 
-/** The request cannot be expressed in the provider's dialect: a 400 that names the parameter. */
+/**
+ * Rejects a request that the provider's dialect cannot express. The gateway responds with 400 and names the parameter.
+ */
 export class TranslationError extends ExpectedError {
   readonly param: string;
 
@@ -145,7 +140,7 @@ export class TranslationError extends ExpectedError {
   }
 }
 
-/** The provider sent an error inside a stream, or an invalid response. */
+/** Reports an invalid provider response, or an error inside a stream. */
 export class UpstreamResponseError extends ExpectedError {
   readonly status: number;
 

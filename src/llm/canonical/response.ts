@@ -1,25 +1,23 @@
 /**
- * The canonical format of a response. A provider dialect reads its response, complete or event by event, into a
- * `ResponseSink`; the client dialect implements the sink. Readers do not depend on clients, nor writers on providers.
+ * Defines the canonical response format. Provider dialects write a complete or streamed response into a `ResponseSink`,
+ * which the client dialect implements.
  */
 import type { Usage } from "../usage/usage.ts";
 import type { Signature } from "./conversation.ts";
 
 export type Finish = "stop" | "length" | "toolCalls" | "filter";
 
-/**
- * `choice` is the index among several requested choices, otherwise 0. `call` numbers the tool calls of a choice from 0.
- */
+/** `choice` is 0 unless the client requested several choices. `call` numbers the tool calls of a choice from 0. */
 export interface ResponseSink {
   begin(id: string | undefined, model: string | undefined): void;
   text(choice: number, text: string): void;
   thought(choice: number, text: string): void;
-  /** Signs the preceding reasoning, or the output that follows. */
+  /** The signature covers the preceding reasoning if there is any, otherwise the output that follows. */
   signed(choice: number, signature: Signature): void;
-  /** Encrypted reasoning that only the provider can read. */
+  /** Passes on encrypted reasoning that only the provider can decrypt. */
   redacted(choice: number, signature: Signature): void;
   toolCall(choice: number, call: number, id: string | undefined, name: string, signature?: Signature): void;
-  /** A fragment of the call's arguments, as JSON text. */
+  /** `json` is a fragment of the call's arguments. */
   toolInput(choice: number, call: number, json: string): void;
   toolEnd(choice: number, call: number): void;
   finish(choice: number, finish: Finish): void;
@@ -43,7 +41,6 @@ export interface Choice {
   finish: Finish;
 }
 
-/** Collects a complete response, with its parts in order. */
 export class CompleteResponse implements ResponseSink {
   id: string | undefined = undefined;
   model: string | undefined = undefined;
@@ -92,7 +89,7 @@ export class CompleteResponse implements ResponseSink {
   }
 
   toolEnd(): void {
-    // A complete response has no end markers.
+    // `CompleteResponse` does not record the end of a tool call.
   }
 
   finish(choice: number, finish: Finish): void {
@@ -109,7 +106,6 @@ export class CompleteResponse implements ResponseSink {
   }
 }
 
-/** The text of a choice without its reasoning. */
 export function textOfChoice({ parts }: Choice): string {
   return parts.reduce((text, part) => (part.kind === "text" ? text + part.text : text), "");
 }

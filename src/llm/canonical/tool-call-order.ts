@@ -1,6 +1,6 @@
 /**
- * Serializes tool calls for dialects that write them one after the other, because some providers interleave their
- * fragments. The first call passes through; later calls are buffered until the one before them is complete.
+ * Serializes tool calls for dialects that do not allow them to overlap. The first open call streams through. Later
+ * calls are buffered until the call before them is complete.
  */
 import { BracketBalance } from "../../json/json-text.ts";
 import type { Signature } from "./conversation.ts";
@@ -12,7 +12,7 @@ export interface OrderedCall {
   readonly signature: Signature | undefined;
 }
 
-/** Receives the calls in order: `start`, then `input`, then `end` for each. */
+/** The sequencer calls `start`, then `input` any number of times, then `end` before it starts the next call. */
 export interface OrderedCalls {
   start(call: OrderedCall): void;
   input(json: string): void;
@@ -35,13 +35,12 @@ export class ToolCallSequencer {
     this.#out = out;
   }
 
-  /** Whether a call has started and not ended. */
   get isOpen(): boolean {
     return this.#queue.length > 0;
   }
 
   start(call: OrderedCall): void {
-    // Providers may not mark the end of a call; a later call shows that it was complete.
+    // Some providers do not mark the end of a call, so a later call can complete an earlier one.
     this.#queue.push({
       ...call,
       balance: new BracketBalance(),
@@ -69,7 +68,7 @@ export class ToolCallSequencer {
     this.#advance();
   }
 
-  /** Ends the response: writes all buffered calls. */
+  /** Completes and writes all buffered calls. */
   flush(): void {
     for (const one of this.#queue) one.isOver = true;
     this.#advance();

@@ -1,7 +1,7 @@
 /**
- * The contract of a translation between a client dialect and a provider dialect: pure functions over parsed JSON,
- * composed from a reader and a writer (`dialects/translate.ts`). A parameter that the provider does not support is
- * dropped and reported, passed through, or rejected, as configured; it is never dropped silently.
+ * Defines the contract of a translation between a client dialect and a provider dialect. Translations are pure
+ * functions over parsed JSON that `dialects/translate.ts` composes from a reader and a writer. A parameter that the
+ * provider does not support is dropped and reported, passed through, or rejected, as configured.
  */
 
 import type { Members } from "../../json/json.ts";
@@ -11,48 +11,45 @@ import type { Losses } from "./request-fields.ts";
 import type { CompleteResponse, ResponseSink } from "./response.ts";
 
 export interface TranslationContext {
-  /** The provider's name for the model. */
+  /** The model name that the provider uses. */
   readonly model: string;
   readonly stream: boolean;
-  /** Variations of the chat dialect for outgoing requests. */
   readonly chat: ChatHabits;
-  /** Creates a random id for responses and tool calls that have none. */
+  /** Returns a random id for responses and tool calls without an id. */
   newId(): string;
   readonly createdSeconds: number;
-  /** The client requested usage in its stream. */
+  /** True if the client requested usage in its stream. */
   readonly includeUsage: boolean;
   readonly losses: Losses;
   /** Anthropic beta features that the client requested. */
   readonly betas: readonly string[];
-  /** Tools whose input is a string instead of an object (custom tools of the Responses API). */
+  /** Names of custom tools of the Responses API, whose input is a string instead of an object. */
   readonly textTools: Set<string>;
-  /** Embeddings only: the client requested base64 vectors. */
+  /** True if the client requested base64 vectors. Used by embeddings only. */
   base64Vectors?: boolean;
-  /** The number of responses to combine when the request was split. */
+  /** The number of responses to combine if the request was split. */
   parts?: number;
 }
 
 export interface Translation {
-  /** Splits a request that exceeds the provider's batch size into requests that are sent one by one. */
+  /** Splits a request that exceeds the provider's batch size. The resulting requests are sent sequentially. */
   parts?(body: Members, context: TranslationContext): readonly Members[] | undefined;
-  /** For a split request, `body` is `{ "parts": [ … ] }` with all responses in order. */
+  /** If the request was split, `body` is `{ "parts": [ … ] }` with all responses in order. */
   response(body: Members, context: TranslationContext): Members;
   request(body: Members, context: TranslationContext): Members;
   stream(context: TranslationContext): StreamTranslation;
-  /** For responses whose usage the stream reader cannot find (embeddings). */
+  /** Reads and writes token counts of responses that the stream reader does not support, such as embeddings. */
   readonly counts?: {
-    /** Undefined if the provider does not report it. */
+    /** Returns undefined if the provider does not report the count. */
     inputTokens(response: Members): number | undefined;
-    /** Adds the count to the client's response. */
     withInputTokens(body: Members, tokens: number): Members;
   };
 }
 
-/** Translates one stream, event by event. */
 export interface StreamTranslation {
-  /** `type` is the name of the event where the dialect has one. */
+  /** `type` is empty if the dialect has no event names. */
   event(type: string, data: Members): readonly OutEvent[];
-  /** The provider's stream ended normally. */
+  /** Called only if the provider's stream ended normally. */
   end(): readonly OutEvent[];
 }
 
@@ -61,7 +58,6 @@ export interface OutEvent {
   readonly data: Members | "[DONE]";
 }
 
-/** The client side of a dialect. */
 export interface ClientDialect {
   readRequest(body: Members, context: TranslationContext): Conversation;
   writeResponse(response: CompleteResponse, context: TranslationContext): Members;
@@ -71,20 +67,19 @@ export interface ClientDialect {
 export interface StreamWriter extends ResponseSink {
   /** Returns and clears the pending events. */
   take(): readonly OutEvent[];
-  /** The provider's stream ended normally. */
+  /** Called only if the provider's stream ended normally. */
   end(): void;
 }
 
-/** The provider side of a dialect. */
 export interface ProviderDialect {
   writeRequest(conversation: Conversation, context: TranslationContext): Members;
-  /** Throws UpstreamResponseError if the body is not a valid response. */
+  /** Throws `UpstreamResponseError` if the body is not a valid response. */
   readResponse(body: Members, sink: ResponseSink, context: TranslationContext): void;
   openStream(sink: ResponseSink, context: TranslationContext): StreamReader;
 }
 
 export interface StreamReader {
   event(type: string, data: Members): void;
-  /** Throws UpstreamResponseError if the stream is incomplete. */
+  /** Throws `UpstreamResponseError` if the stream is incomplete. */
   end(): void;
 }

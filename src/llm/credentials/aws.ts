@@ -1,11 +1,8 @@
 /**
- * AWS credentials: where keys come from, and how requests are signed (Signature Version 4).
- *
- * Keys that are not in the configuration come from the sources of AWS's own tools, in their order: environment, shared
- * credentials file, web identity, container agent, instance metadata (version 2 only). The first source that is
- * configured counts; if it fails, no later one is tried, so that a mistake does not select another role. Responses are
- * size-limited, redirects are not followed, and errors never quote a response. Not supported: single sign-on,
- * `credential_process`, and roles assumed through profiles.
+ * Obtains AWS keys and signs requests with Signature Version 4. Keys that are not configured come from the sources of
+ * the AWS SDKs, in the same order. Only the first configured source is used: if it fails, later sources are not tried,
+ * so that a mistake does not select another role. Single sign-on, `credential_process`, and roles assumed through
+ * profiles are not supported.
  */
 
 import { createHash, createHmac, type Hash, type Hmac } from "node:crypto";
@@ -50,7 +47,7 @@ function requireProfile(profile: string, variables: Variables): Lease<AwsKeys> {
   );
 }
 
-/** Undefined if the file or the profile does not exist, or the profile has no keys. */
+/** Returns undefined if the file or the profile does not exist, or the profile has no keys. */
 function readProfile(profile: string, variables: Variables): Lease<AwsKeys> | undefined {
   const path = sharedFile(variables);
   if (path === undefined) return undefined;
@@ -64,7 +61,7 @@ function readProfile(profile: string, variables: Variables): Lease<AwsKeys> | un
   const accessKeyId = settings.get("aws_access_key_id");
   const secretAccessKey = settings.get("aws_secret_access_key");
   if (!accessKeyId || !secretAccessKey) return undefined;
-  // Another program may renew the file, so it is read again later.
+  // Another program may update the file, so the lease has no expiry and the file is read again later.
   return {
     value: { accessKeyId, secretAccessKey, sessionToken: settings.get("aws_session_token") },
     expiresAtMs: undefined,
@@ -77,7 +74,7 @@ function sharedFile(variables: Variables): string | undefined {
   return home ? `${home}/.aws/credentials` : undefined;
 }
 
-/** Reads one section of an INI file. Other lines are ignored, as AWS's tools do. */
+/** Reads one section of an INI file. Like the AWS SDKs, it ignores lines that are not settings. */
 function readSection(text: string, section: string): Map<string, string> {
   const settings = new Map<string, string>();
   let inside = false;
@@ -101,7 +98,7 @@ export interface AwsKeys {
 export type Variables = Readonly<Record<string, string | undefined>>;
 
 export interface AwsSourceOptions {
-  /** A profile of the shared credentials file; if set, no other source is used. */
+  /** If set, the profile is the only source of keys. */
   readonly profile: string | undefined;
   readonly region: string;
   readonly variables: Variables;
@@ -110,13 +107,13 @@ export interface AwsSourceOptions {
 }
 
 const TIMEOUT_MS = 5_000;
-/** The metadata service is on the same machine, so it responds at once or not at all. */
+/** The metadata service runs on the same host, so a slow response means that the service does not exist. */
 const INSTANCE_TIMEOUT_MS = 1_000;
 const MAX_BYTES = 64 * 1024;
 const CONTAINER_HOST = "http://169.254.170.2";
 const INSTANCE_HOST = "http://169.254.169.254";
 const INSTANCE_TOKEN_SECONDS = "300";
-/** Hosts that may serve keys over plain HTTP: the local machine and the fixed addresses of the agents. */
+/** These hosts may serve keys over plain HTTP, because they are on the same machine. */
 const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"]);
 
 export async function webIdentityKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
@@ -127,7 +124,7 @@ export async function webIdentityKeys(options: AwsSourceOptions): Promise<Lease<
     Version: "2011-06-15",
     RoleArn: variables.AWS_ROLE_ARN ?? "",
     RoleSessionName: variables.AWS_ROLE_SESSION_NAME || `gateway-${clock.now()}`,
-    // Read for each request, because Kubernetes rotates the token file.
+    // Kubernetes rotates the token file, so it is read for each request.
     WebIdentityToken: readFileSync(variables.AWS_WEB_IDENTITY_TOKEN_FILE ?? "", "utf8").trim(),
   });
   const text = await ask(options, "the AWS token service", {
@@ -188,7 +185,7 @@ function credentialsIn(body: Members | undefined): Members | undefined {
   return isMembers(result) && isMembers(result.Credentials) ? result.Credentials : undefined;
 }
 
-/** Older token services always respond in XML; four plain elements need no parser. */
+/** Older token services respond only in XML. The four elements have no nesting, so a regular expression is enough. */
 function fromXml(text: string): Members {
   const element = (name: string): string | undefined => new RegExp(`<${name}>([^<]*)</${name}>`).exec(text)?.[1];
   return Object.fromEntries(
@@ -199,7 +196,7 @@ function fromXml(text: string): Members {
 function keysOf(body: Members | undefined, tokenName: string): Lease<AwsKeys> {
   const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Expiration } = body ?? {};
   const sessionToken = body?.[tokenName];
-  // The token service returns seconds in JSON, the others a date.
+  // The token service returns seconds in JSON. The other sources return a date.
   const expiresAtMs = typeof Expiration === "number" ? Expiration * 1000 : Date.parse(String(Expiration));
   if (
     typeof accessKeyId !== "string" ||
@@ -216,13 +213,13 @@ export interface SignedRequest {
   readonly protocol: "http" | "https";
   readonly hostname: string;
   readonly port: number;
-  /** Path and query. */
+  /** Includes the query. */
   readonly path: string;
   readonly headers: HeaderList;
   readonly body: readonly Buffer[];
 }
 
-/** Adds the signature to the headers. Rejects with CredentialError. */
+/** Adds the signature to the headers. Rejects with `CredentialError`. */
 export type AwsSigner = (request: SignedRequest) => Promise<void>;
 
 export function createAwsSigner(keys: Renewable<AwsKeys>, region: string, clock: Clock): AwsSigner {
@@ -264,7 +261,7 @@ async function load(
         port,
         path: pathname,
         query: Object.fromEntries(new URLSearchParams(query)),
-        // Signs only headers that the gateway writes, because proxies may change others.
+        // Only headers that the gateway writes are signed, because proxies may change the others.
         headers: {
           host,
           "content-type": headers.get("content-type") ?? "application/json",
@@ -277,7 +274,7 @@ async function load(
   };
 }
 
-/** Adapts Node's hashes to the signer's interface; its JavaScript hash takes a second for a 20 MB body. */
+/** Adapts Node's hashes to the signer's interface. The signer's JavaScript hash takes a second for a 20 MB body. */
 class NodeSha256 {
   #hash: Hash | Hmac;
   readonly #secret: string | Uint8Array | undefined;

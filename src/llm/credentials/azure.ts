@@ -1,7 +1,6 @@
 /**
- * Access tokens of Microsoft Entra ID for Azure: for an application with a secret, a workload with a federated token
- * (Kubernetes), or the machine's managed identity (App Service or virtual machine). Missing settings are read from the
- * environment variables of Azure's own tools.
+ * Obtains Microsoft Entra ID access tokens with a client secret, a federated workload token, or a managed identity.
+ * Settings that are not configured come from the environment variables of the Azure SDKs.
  */
 import { readFileSync } from "node:fs";
 import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
@@ -18,7 +17,7 @@ export interface EntraSettings {
   readonly clientSecret?: string | undefined;
 }
 
-/** Throws an Error if an application is only partly configured. */
+/** Throws if only part of an application's credentials is configured. */
 export function entraTokenSource(
   settings: EntraSettings,
   environment: Readonly<Record<string, string | undefined>>,
@@ -36,7 +35,7 @@ export function entraTokenSource(
     if (secret) return () => exchangeForm(options, WHO, url, { ...form, client_secret: secret });
     if (tokenFile) {
       return async () => {
-        // The token file is rotated.
+        // Kubernetes rotates the token file, so it is read for each request.
         const assertion = readFileSync(tokenFile, "utf8").trim();
         const proof = { client_assertion_type: ASSERTION_TYPE, client_assertion: assertion };
         return exchangeForm(options, WHO, url, { ...form, ...proof });

@@ -1,7 +1,6 @@
 /**
- * The credential for a provider: a configured key, a key file, the client's own key, an AWS signature, or an access
- * token of Google or Azure. A configured credential replaces the client's. It is sent only to the configured address,
- * never to one that a request names.
+ * Compiles the credential for a provider. A configured credential replaces the client's. It is sent only to the
+ * configured address, never to an address from a request.
  */
 import { readFileSync } from "node:fs";
 import { z } from "zod";
@@ -22,14 +21,14 @@ export type Credential =
   | { readonly kind: "key"; read(): string }
   | { readonly kind: "token"; readonly token: Renewable<string> }
   | { readonly kind: "aws"; readonly keys: Renewable<AwsKeys> }
-  /** `explicit`: includes a credential that an authentication policy consumed. */
+  /** If `explicit` is true, a credential that an authentication policy consumed is forwarded too. */
   | { readonly kind: "client"; readonly explicit: boolean };
 
 const FILE_CHECK_MS = 5_000;
 
 export type CredentialEnv = Pick<BackendEnv, "clock" | "fetch" | "logger" | "resolvePath" | "environment" | "acquire">;
 
-/** `name`: the target, for log lines. `region`: the region of the AWS token service. */
+/** `name` identifies the target in log lines. `region` selects the AWS token service. */
 export function compileCredential(
   config: AuthConfig | undefined,
   name: string,
@@ -77,7 +76,8 @@ function googleToken(config: NonNullable<AuthConfig["google"]>, name: string, en
       ? environment.GOOGLE_APPLICATION_CREDENTIALS || undefined
       : env.resolvePath(config.keyFile);
   const keySource = (file: string): TokenSource => googleKeySource(readFileSync(file, "utf8"), { clock, fetch });
-  // Read at load, so that an invalid file is a configuration error, and again for each token, because keys are rotated.
+  // Reading the file at load makes an invalid file a configuration error. Keys are rotated, so the file is read again
+  // for each token.
   if (path !== undefined) keySource(path);
   const obtain: TokenSource =
     path === undefined
@@ -96,7 +96,9 @@ function entraToken(config: NonNullable<AuthConfig["azure"]>, name: string, env:
   );
 }
 
-/** Reads the file at load, so that a wrong path is a configuration error, and again at most every few seconds. */
+/**
+ * Reads the file at load, so that a wrong path is a configuration error. Rereads it at most once per `FILE_CHECK_MS`.
+ */
 function fileReader(path: string, clock: Clock): () => string {
   let key = readFileSync(path, "utf8").trim();
   if (key === "") throw new Error(`${path} is empty`);
@@ -107,14 +109,14 @@ function fileReader(path: string, clock: Clock): () => string {
       try {
         key = readFileSync(path, "utf8").trim() || key;
       } catch {
-        // The file is being replaced; the last key stays in use.
+        // The file is being replaced, so the last key stays in use.
       }
     }
     return key;
   };
 }
 
-/** Adds the key in the provider's own header. `headers` must not contain a credential. */
+/** `headers` must not contain a credential. */
 export function addKey(headers: HeaderList, form: CredentialForm, key: string): void {
   switch (form) {
     case "bearer":
@@ -122,7 +124,7 @@ export function addKey(headers: HeaderList, form: CredentialForm, key: string): 
       headers.add("authorization", `Bearer ${key}`);
       break;
     case "x-api-key":
-      // Anthropic's subscription tokens are bearer tokens, its API keys are not.
+      // Anthropic's subscription tokens are bearer tokens. Its API keys are not.
       if (key.startsWith("sk-ant-oat")) headers.add("authorization", `Bearer ${key}`);
       else headers.add("x-api-key", key);
       break;
@@ -131,7 +133,6 @@ export function addKey(headers: HeaderList, form: CredentialForm, key: string): 
   }
 }
 
-/** The key that the client sent in any supported header or in the query. */
 export function clientKey(exchange: Exchange, explicit: boolean): string | undefined {
   const { headers } = exchange.request;
   const direct =
@@ -146,7 +147,7 @@ export function clientKey(exchange: Exchange, explicit: boolean): string | undef
   return header === "authorization" ? bearer(value) : value;
 }
 
-/** Google's clients can send the key as a query parameter. */
+/** Google's clients may send the key as a query parameter. */
 function queryKey(query: string): string | undefined {
   return query.includes("key=") ? (new URLSearchParams(query).get("key") ?? undefined) : undefined;
 }
@@ -155,13 +156,12 @@ function bearer(value: string | undefined): string | undefined {
   return value !== undefined && /^bearer /i.test(value) ? value.slice("bearer ".length).trim() : undefined;
 }
 
-/** Called after the provider rejected the credential. */
+/** Must be called when the provider rejected the credential. */
 export function invalidateCredential(credential: Credential): void {
   if (credential.kind === "token") credential.token.invalidate();
   else if (credential.kind === "aws") credential.keys.invalidate();
 }
 
-/** Lists the options, because operators read it too. */
 export const MISSING_AWS_KEYS: LlmError = {
   status: 401,
   message: `this provider needs AWS credentials: \`auth.aws\` with keys or a profile, \`auth.aws: {}\` for ${AWS_SOURCES}, or \`auth.key\``,

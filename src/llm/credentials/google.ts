@@ -1,8 +1,7 @@
 /**
- * Access tokens for Google Cloud: from a service account key (RFC 7523: a signed assertion is exchanged for a token),
- * from the refresh token of `gcloud auth application-default login`, or from the metadata server. A key file may name
- * another token server, but only over HTTPS or on the local machine. Not supported: workload identity federation
- * (`external_account`) and impersonation.
+ * Obtains access tokens for Google Cloud from a service account key (RFC 7523), a `gcloud` refresh token, or the
+ * metadata server. A key file may select another token server, but only over HTTPS or on the loopback interface.
+ * Workload identity federation (`external_account`) and impersonation are not supported.
  */
 import { createPrivateKey, createSign, type KeyObject } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -15,11 +14,11 @@ const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
 const TOKEN_URL = "https://oauth2.googleapis.com/token";
 const METADATA_HOST = "metadata.google.internal";
 const METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token";
-/** The longest lifetime that Google accepts. */
+/** Google rejects assertions with a longer lifetime. */
 const ASSERTION_SECONDS = 3600;
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
-/** Throws an Error that describes the problem without quoting the file. */
+/** Throws errors that never quote the file. */
 export function googleKeySource(text: string, options: TokenSourceOptions): TokenSource {
   const file = parseMembers(text);
   if (file === undefined) throw new Error("the Google key file is not a JSON object");
@@ -58,7 +57,7 @@ export function googleKeySource(text: string, options: TokenSourceOptions): Toke
   }
 }
 
-/** `host`: overrides the metadata server's host name (GCE_METADATA_HOST). */
+/** `host` is the value of `GCE_METADATA_HOST`. */
 export function googleMetadataSource(host: string | undefined, options: TokenSourceOptions): TokenSource {
   return () =>
     readToken(options, "the metadata server", {
@@ -72,7 +71,7 @@ function privateKey(pem: string): KeyObject {
     const key = createPrivateKey(pem);
     if (key.asymmetricKeyType === "rsa") return key;
   } catch {
-    // The original error may quote the key.
+    // The original error may quote the key, so it is discarded.
   }
   throw new Error("the `private_key` of the Google key file is not an RSA key in PEM");
 }

@@ -1,7 +1,6 @@
 /**
- * A secret with an expiry: obtained when the first call needs it and renewed before it expires, with one request at a
- * time however many calls wait. If a renewal fails, the current secret is used until it expires. Failed renewals back
- * off, so that a token server that is down is not called once per request.
+ * Manages a secret that expires. The secret is obtained on first use and renewed before it expires, with at most one
+ * request in flight. If a renewal fails, the current secret is used until it expires, and retries back off.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -9,26 +8,27 @@ import type { Logger } from "../../observe/log/logger.ts";
 
 export interface Lease<Value> {
   readonly value: Value;
-  /** Milliseconds since the epoch; undefined for a value without expiry that may change, such as a file. */
+  /** Milliseconds since the epoch, or undefined for a value without a fixed expiry, such as a file. */
   readonly expiresAtMs: number | undefined;
 }
 
 export interface Renewable<Value> {
-  /** Returns synchronously while the value is valid. Rejects with CredentialError. */
+  /** Returns synchronously while the value is valid. Rejects with `CredentialError`. */
   get(): Value | Promise<Value>;
-  /** The provider rejected the value: the next call obtains a new one, unless this one is recent. */
+  /**
+   * Reports that the provider rejected the value. The next `get` obtains a new value, unless the current one is recent.
+   */
   invalidate(): void;
 }
 
 export interface RenewalOptions<Value> {
-  /** For log lines, for example `aws credentials of claude`. */
   readonly name: string;
   readonly clock: Clock;
   readonly logger: Logger;
   obtain(): Promise<Lease<Value>>;
 }
 
-/** The gateway has no credential to send. The client sees the message, which reveals no details. */
+/** The client receives the message, so it reveals no details. */
 export class CredentialError extends Error {
   readonly retryAfterSeconds: number;
 
@@ -39,12 +39,15 @@ export class CredentialError extends Error {
   }
 }
 
-/** Providers return the same token until a few minutes before it expires. */
+/** Token servers return the same token until a few minutes before it expires, so an earlier renewal has no effect. */
 const RENEW_BEFORE_MS = 4 * 60_000;
 /** Allows for clock skew and the time until the request arrives. */
 const USABLE_UNTIL_MS = 15_000;
 const LOOK_AGAIN_MS = 60_000;
-/** Prevents a token request per call if a provider rejects everything. */
+/**
+ * Values younger than this are not invalidated, so a provider that rejects every call does not cause a token request
+ * per call.
+ */
 const NEW_MS = 60_000;
 const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 30_000;
@@ -72,7 +75,7 @@ export function createRenewable<Value>({ name, clock, logger, obtain }: RenewalO
       failures = 0;
       const { expiresAtMs } = fresh;
       const leftMs = (expiresAtMs ?? clock.now() + LOOK_AGAIN_MS) - clock.now();
-      // Renews a short-lived value after half of its lifetime.
+      // A value with a short lifetime is renewed after half of it.
       renewAtMs = clock.now() + (expiresAtMs === undefined ? leftMs : Math.max(leftMs - RENEW_BEFORE_MS, leftMs / 2));
       return fresh.value;
     } catch (error) {
@@ -80,7 +83,7 @@ export function createRenewable<Value>({ name, clock, logger, obtain }: RenewalO
       renewAtMs = clock.now() + Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.min(failures, 5));
       failures += 1;
       const fields = { credential: name, error: error instanceof Error ? error.message : String(error) };
-      // Warns once per outage, to keep retries from filling the log.
+      // Warns once per outage, so that retries do not fill the log.
       if (failures === 1) logger.warn("cannot get the provider's credential", fields);
       else logger.debug("still cannot get the provider's credential", fields);
       throw unavailable();
@@ -98,7 +101,7 @@ export function createRenewable<Value>({ name, clock, logger, obtain }: RenewalO
       }
       inFlight ??= renew();
       if (!good) return inFlight;
-      // The renewal runs in the background, and `renew` has logged a failure.
+      // The renewal runs in the background, and `renew` logs a failure.
       inFlight.catch(() => undefined);
       return good.value;
     },
@@ -110,7 +113,6 @@ export function createRenewable<Value>({ name, clock, logger, obtain }: RenewalO
   };
 }
 
-/** A configured value that never changes. */
 export function fixedValue<Value>(value: Value): Renewable<Value> {
   return { get: () => value, invalidate: () => undefined };
 }

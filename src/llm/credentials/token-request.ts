@@ -15,7 +15,6 @@ export interface TokenSourceOptions {
   readonly fetch: Fetch;
 }
 
-/** Obtains a new token on each call. */
 export type TokenSource = () => Promise<Lease<string>>;
 
 export function exchangeForm(
@@ -43,15 +42,15 @@ export async function readToken(
   const body = parseMembers(response.body.toString("utf8")) ?? {};
   if (response.status !== 200) throw new Error(`${who} answered with status ${response.status}${reasonOf(body)}`);
   const { access_token: token, expires_in: lifetime } = body;
-  // Azure's metadata service returns a string.
+  // Azure's metadata service returns the lifetime as a string.
   const seconds = typeof lifetime === "string" ? Number(lifetime) : lifetime;
-  // The token becomes a header value, so only visible characters are allowed.
+  // The token becomes a header value, so only visible ASCII characters are allowed.
   if (typeof token !== "string" || !/^[\x21-\x7e]+$/.test(token) || typeof seconds !== "number" || !(seconds > 0))
     throw new Error(`${who} answered without access_token and expires_in`);
   return { value: token, expiresAtMs: clock.now() + seconds * 1000 };
 }
 
-/** OAuth error codes are fixed words (RFC 6749 section 5.2); anything else is not repeated. */
+/** OAuth error codes are fixed words (RFC 6749, section 5.2). Other values might contain secrets and are omitted. */
 function reasonOf({ error }: Members): string {
   return typeof error === "string" && /^[a-z_]{1,64}$/.test(error) ? ` (${error})` : "";
 }

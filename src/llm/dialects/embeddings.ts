@@ -1,7 +1,6 @@
 /**
- * Translates OpenAI embeddings requests for providers with their own formats: Titan, Cohere and Nova on Bedrock
- * (`invoke`), Gemini (`batchEmbedContents`) and Vertex (`predict`). Unsupported parameters are rejected or reported.
- * Vectors are returned as numbers or base64, as the client requested.
+ * Translates OpenAI embeddings requests for Titan, Cohere, and Nova on Bedrock (`invoke`), Gemini
+ * (`batchEmbedContents`), and Vertex (`predict`).
  */
 
 import { isMembers, type Members } from "../../json/json.ts";
@@ -18,32 +17,31 @@ import type { Format } from "../request/dialect.ts";
 interface Asked {
   readonly texts: readonly string[];
   readonly dimensions: number | undefined;
-  /** The provider's task type. OpenAI has no such parameter, but clients send it. */
+  /** The provider's task type. OpenAI has no equivalent, but clients may send it. */
   readonly purpose: string | undefined;
 }
 
 interface Answered {
   readonly vectors: readonly unknown[];
-  /** Undefined if the provider does not report it. */
+  /** Undefined if the provider does not report the count. */
   readonly tokens: number | undefined;
 }
 
-/** The request and response format of one provider. */
 interface EmbeddingFormat {
   /** The request parameter that selects the task type. */
   readonly purpose?: "input_type" | "task_type";
-  /** The provider accepts one text per request, so a list is split. */
+  /** Set if the provider accepts one text per request, so that lists are split. */
   readonly isForOne?: true;
   request(asked: Asked, model: string): Members;
   answer(body: Members): Answered;
 }
 
-/** OpenAI's limit. */
+/** OpenAI allows at most this many texts per request. */
 const MAX_TEXTS = 2048;
 
 const KNOWN = new Set(["model", "input", "dimensions", "encoding_format", "user"]);
 
-/** Undefined if the format has no embeddings. */
+/** Returns undefined if the format has no embeddings. */
 export function embeddingsInto(format: Format): Translation | undefined {
   if (format !== "invoke" && format !== "embedContent" && format !== "predict") return undefined;
   const formatOf = (model: string): EmbeddingFormat =>
@@ -98,7 +96,6 @@ function readAsked(body: Members, form: EmbeddingFormat, losses: Losses): Asked 
   };
 }
 
-/** Takes one vector from each response. */
 function vectorsOf({ parts }: Members, count: number, form: EmbeddingFormat): readonly unknown[] {
   const answers = listOf(parts);
   if (answers.length !== count) throw new UpstreamResponseError(502, "the provider's response cannot be read");
@@ -115,7 +112,7 @@ function writeResponse(vectors: readonly unknown[], { model, base64Vectors }: Tr
   return { object: "list", data, model, usage: { prompt_tokens: 0, total_tokens: 0 } };
 }
 
-/** 32-bit floats, little endian, as OpenAI sends them. */
+/** OpenAI encodes vectors as little-endian 32-bit floats. */
 function base64Of(vector: readonly number[]): string {
   const bytes = Buffer.alloc(vector.length * 4);
   vector.forEach((value, i) => void bytes.writeFloatLE(value, i * 4));
@@ -163,12 +160,12 @@ const NOVA: EmbeddingFormat = {
   }),
 };
 
-/** Other Bedrock models report it only in a header. */
+/** Other Bedrock models report the count only in a header. */
 function bedrockTokens({ inputTextTokenCount: tokens }: Members): number | undefined {
   return countOf(tokens);
 }
 
-/** Names may have a region before them, or be the end of an inference profile's ARN. */
+/** Model names may have a region prefix or be the end of an inference profile's ARN. */
 function bedrockFormat(model: string): EmbeddingFormat {
   if (/(?:^|[./])cohere\.embed-/.test(model)) return COHERE;
   if (/(?:^|[./])amazon\.titan-embed-/.test(model)) return TITAN;

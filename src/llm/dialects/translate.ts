@@ -1,6 +1,6 @@
 /**
- * The list of dialects. A translation is composed from the client side of one dialect and the provider side of another;
- * there is no code per pair. Unlisted combinations are rejected.
+ * Lists the dialects and composes each translation from the client side of one dialect and the provider side of
+ * another.
  */
 
 import { CompleteResponse } from "../canonical/response.ts";
@@ -37,7 +37,7 @@ const PROVIDERS: Readonly<Partial<Record<Format, ProviderDialect>>> = {
 };
 
 export function translationBetween(client: Format, provider: Format): Translation | undefined {
-  // Both use the Messages format, so only the envelope changes.
+  // Both formats have nearly the same body, so no canonical conversion is needed.
   if (client === "messages" && provider === "invoke") return messagesToInvoke;
   if (client === "embeddings") return embeddingsInto(provider);
   const from = CLIENTS[client];

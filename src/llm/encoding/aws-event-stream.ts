@@ -1,21 +1,20 @@
 /**
- * Reads the binary event stream of AWS (`application/vnd.amazon.eventstream`) as it arrives: length-prefixed
- * messages with headers, a payload and two checksums. Holds at most one message, up to a limit.
+ * Parses the AWS binary event stream (`application/vnd.amazon.eventstream`) incrementally. The reader buffers at most
+ * one message and verifies both checksums.
  */
 import { crc32 } from "node:zlib";
 
 export interface EventStreamMessage {
-  /** `event`, `exception` or `error`. */
+  /** One of `event`, `exception`, or `error`. */
   readonly messageType: string;
-  /** The `:event-type` or `:exception-type`. */
+  /** The value of `:event-type`, `:exception-type`, or `:error-code`. */
   readonly type: string;
   readonly payload: Buffer;
 }
 
 export interface EventStreamReader {
-  /** Calls back for each message that the chunk completes. Throws when the bytes are not a valid stream. */
+  /** Calls back for each message that the chunk completes. Throws if the bytes are not a valid stream. */
   push(chunk: Buffer): void;
-  /** Whether the bytes so far end between two messages. */
   atBoundary(): boolean;
 }
 
@@ -23,14 +22,14 @@ const PRELUDE_BYTES = 12;
 const CHECKSUM_BYTES = 4;
 const BYTES_HEADER = 6;
 const STRING_HEADER = 7;
-/** Bytes of the value of each header type that has a fixed size (booleans, integers, timestamp, uuid). */
+/** Value sizes of the header types with a fixed size: booleans, integers, timestamps, and UUIDs. */
 const FIXED_BYTES: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16 };
 
 export function createEventStreamReader(
   onMessage: (message: EventStreamMessage) => void,
   maxMessageBytes: number,
 ): EventStreamReader {
-  /** Joined only when a message is complete, to avoid copying with each small chunk. */
+  /** Chunks are joined only when a message is complete, to avoid a copy per chunk. */
   let pieces: Buffer[] = [];
   let heldBytes = 0;
   let neededBytes = PRELUDE_BYTES;
@@ -72,7 +71,7 @@ function readMessage(frame: Buffer): EventStreamMessage {
   let type = "";
   const headers = frame.subarray(0, payloadStart);
   for (let at = PRELUDE_BYTES; at < payloadStart; ) {
-    // A read past the headers throws, so no length can reach into the payload.
+    // `headers` ends before the payload, so an invalid length throws instead of reading payload bytes.
     const nameEnd = at + 1 + headers.readUInt8(at);
     const kind = headers.readUInt8(nameEnd);
     const name = headers.toString("latin1", at + 1, nameEnd);

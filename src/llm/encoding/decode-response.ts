@@ -1,17 +1,17 @@
 /**
- * Decompresses a response for reading, never for forwarding. The output is bounded, because a few kilobytes can expand
- * into gigabytes; larger responses are not read.
+ * Decompresses responses that the gateway inspects. The output size is limited, because a few kilobytes can expand to
+ * gigabytes.
  */
 import { brotliDecompressSync, constants, gunzipSync, inflateSync } from "node:zlib";
 
-/** Decoding this much takes 40 ms. */
+/** Decoding this many bytes takes about 40 ms. */
 const MAX_DECODED_BYTES = 16 * 1024 * 1024;
 
 export function isEncoded(contentEncoding: string | undefined): boolean {
   return contentEncoding !== undefined && contentEncoding !== "" && contentEncoding.toLowerCase() !== "identity";
 }
 
-/** Accepts a truncated response. Undefined if it cannot be decoded. */
+/** Accepts a truncated response. Returns undefined if the response cannot be decoded. */
 export function decodeResponse(
   bytes: Buffer,
   contentEncoding: string | undefined,

@@ -1,5 +1,5 @@
 /**
- * Compiles the three configuration layouts (`provider`, `groups`, `models`) to one model table.
+ * Compiles the three configuration layouts (`provider`, `groups`, and `models`) into one model table.
  */
 import type { BackendEnv } from "../../core/backend.ts";
 import type { CompiledScope } from "../../core/policy.ts";
@@ -78,7 +78,7 @@ function fromModels(
   }
   const seen = new Map<string, number>();
   for (const config of models) {
-    // Entries with the same name are deployments of one model, each with its own pool and health.
+    // Entries with the same name are deployments of one model. Each deployment has its own connection pool and health.
     const nth = seen.get(config.name) ?? 0;
     seen.set(config.name, nth + 1);
     const target = openTarget(
@@ -94,7 +94,7 @@ function fromModels(
       env,
     );
     const isPattern = config.name.includes("*");
-    // With an alias, the provider still receives the model's own name.
+    // If a client uses an alias, the provider still receives the model's own name.
     const model = config.params.model ?? target.model ?? (isPattern ? undefined : config.name);
     const known: KnownModel = byName.get(config.name) ?? { deployments: [], aliases: new Set(), isPublic: false };
     byName.set(config.name, known);
@@ -172,7 +172,6 @@ function virtualGroups(config: VirtualModelConfig, models: ReadonlyMap<string, K
   }));
 }
 
-/** One condition per group. */
 function conditionsOf(
   { routing }: VirtualModelConfig,
   env: BackendEnv,
@@ -192,7 +191,9 @@ function conditionsOf(
   return { accepts, isCheapestFirst: order === "cheapest" };
 }
 
-/** For a provider with an API of its own, a base URL replaces the host and the path prefix. */
+/**
+ * OpenAI-compatible providers use the base URL directly. For other providers, it replaces the host and the path prefix.
+ */
 function baseOf({ provider, params }: ModelConfig): { hostOverride?: string; pathPrefix?: string } {
   const isCompatible =
     typeof provider === "string" ? provider === "openAI" || provider === "openai" || provider in PRESETS : false;
@@ -216,7 +217,7 @@ function authOf({ params }: ModelConfig): AuthConfig | undefined {
   return typeof params.apiKey === "string" ? { key: params.apiKey } : params.apiKey;
 }
 
-/** The provider object as under `ai.provider`, built from a provider name and its parameters. */
+/** Converts a provider name and its parameters to the object form of `ai.provider`. */
 function providerOf({ provider, params, name }: ModelConfig): ProviderConfig {
   if (typeof provider !== "string") return provider;
   const needed = (value: string | undefined, field: string): string => {

@@ -1,6 +1,6 @@
 /**
- * Which response statuses make the gateway try the next target (`ai.failoverOn`), and which eject the target.
- * Unreachable targets always fail over. A status caused by the request does not eject the target.
+ * Decides which response statuses trigger failover (`ai.failoverOn`) and which eject the target. A status that the
+ * request caused does not eject the target.
  */
 import { z } from "zod";
 
@@ -20,9 +20,8 @@ export const failoverOn = z
 export type FailoverCause = (typeof FAILOVER_CAUSES)[number] | number;
 
 export interface FailoverRules {
-  /** `ownKey`: the credential belongs to the gateway. Other targets would reject the client's own key too. */
+  /** `ownKey` is true if the gateway supplied the credential. Other targets would also reject a key from the client. */
   onStatus(status: number, ownKey: boolean): boolean;
-  /** Whether this status ejects the target for a while. */
   ejects(status: number, ownKey: boolean): boolean;
   readonly onContextLength: boolean;
 }
@@ -54,7 +53,7 @@ export function compileFailoverRules(causes: readonly FailoverCause[]): Failover
       if (!ownKey && (status === 401 || status === 403)) return false;
       return (onServerError && status >= 500) || statuses.has(status);
     },
-    // A missing model or an oversized request may be the client's mistake.
+    // The client may cause other statuses, for example with an unknown model or an oversized request.
     ejects: (status, ownKey) =>
       status >= 500 || status === 429 || status === 408 || (ownKey && (status === 401 || status === 403)),
   };

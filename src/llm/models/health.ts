@@ -1,6 +1,6 @@
 /**
- * Outlier ejection of targets: a failing target is ejected for a while and tried last, not never. The time doubles with
- * each failure or follows `retry-after`; the settings are `ai.cooldown`.
+ * Ejects failing targets. An ejected target is tried last instead of being excluded. The ejection time doubles with
+ * each failure, or follows `retry-after`.
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
@@ -21,7 +21,6 @@ export interface Cooldown {
   readonly allowedFailures: number;
   readonly initialMs: number;
   readonly maxMs: number;
-  /** The longest `retry-after` that is followed. */
   readonly maxRetryAfterMs: number;
 }
 

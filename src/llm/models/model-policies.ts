@@ -27,14 +27,14 @@ export function innerPolicies({ models = [], virtualModels = [] }: AiConfig): re
   return [...of("model", "models", models), ...of("virtual model", "virtualModels", virtualModels)];
 }
 
-/** Undefined if the model has no policies. */
+/** Returns undefined if the model has no policies. */
 export function modelScope(kind: Kind, { name, policies }: Policed, env: BackendEnv): CompiledScope | undefined {
   if (policies === undefined || Object.keys(policies).length === 0) return undefined;
   checkFields(name, policies);
   return env.scopeOf?.({ name: `${kind} ${name}`, path: [], policies });
 }
 
-/** Rejects policies that would change the model or read the body too late. */
+/** Rejects policies that would change the model, or that edit the body after it was read. */
 function checkFields(name: string, policies: Readonly<Record<string, unknown>>): void {
   const { ai, transformations } = policies as {
     readonly ai?: { readonly modelAliases?: unknown; readonly overrides?: object; readonly defaults?: object };
@@ -51,7 +51,7 @@ function checkFields(name: string, policies: Readonly<Record<string, unknown>>):
     refuse("transformations.request.body", "the body was read already: use `ai.overrides`");
 }
 
-/** Scopes of targets that are never used for failover, because they have policies of their own. */
+/** Returns the scopes of targets that are never used for failover, because they have their own policies. */
 export function lonelyScopes(groups: readonly TargetGroup[]): readonly CompiledScope[] {
   const scopes = [...new Set(groups.flatMap(({ targets }) => targets.map(({ scope }) => scope)))];
   return scopes.length < 2 ? [] : scopes.flatMap((scope) => (scope === undefined || isRulesOnly(scope) ? [] : [scope]));
@@ -59,9 +59,12 @@ export function lonelyScopes(groups: readonly TargetGroup[]): readonly CompiledS
 
 export interface ModelPolicies {
   inner(exchange: Exchange): readonly CompiledScope[];
-  /** The candidates whose policies the call has passed. `model`: the requested model. */
+  /**
+   * Returns the candidates whose policies the call has passed. Throws if `model` differs from the model that `inner`
+   * used.
+   */
   chosen(llm: LlmCall, model: string | undefined): readonly Candidate[] | undefined;
-  /** Whether the model's authorization admits this client. */
+  /** Evaluates only authorization. */
   mayUse(exchange: Exchange, model: string): boolean;
 }
 
@@ -70,7 +73,7 @@ interface Choice {
   readonly candidates: readonly Candidate[] | undefined;
 }
 
-/** `modelOf`: the requested model of a call. `asked`: the input for conditions. Undefined if no model has policies. */
+/** Returns undefined if no model has policies. */
 export function createModelPolicies(
   table: ModelTable,
   modelOf: (llm: LlmCall) => string | undefined,
@@ -82,11 +85,12 @@ export function createModelPolicies(
     inner(exchange) {
       const llm = LlmRequestFacts.callOf(exchange);
       const model = llm === undefined ? exchange.facts.llm?.requestModel : modelOf(llm);
-      // A request without a model goes to the only provider, with its credential.
+      // If the model is unknown, the request is sent to the only target with that target's credential, so every scope
+      // applies.
       if (llm === undefined && model === undefined) return table.targets.length === 1 ? table.scopes : [];
       const candidates = table.candidates(model, asked(exchange));
       const usable = candidates?.filter(({ scope }) => scope === undefined || admits(scope, exchange));
-      // If every target is denied, the first one reports the reason.
+      // If every target denies the call, the policies of the first target reject the call with their reason.
       const able = usable?.length === 0 ? candidates : usable;
       const first = able?.[0]?.scope;
       const kept = able?.filter(({ scope }) => scope === undefined || scope === first || isRulesOnly(scope));
@@ -115,7 +119,7 @@ export function createModelPolicies(
   };
 }
 
-/** Evaluates the scope's `authorization` only; limits are not charged. */
+/** Evaluates only the scope's `authorization`, so no limits are charged. */
 function admits({ access, effectivePolicy }: CompiledScope, exchange: Exchange): boolean {
   const rules = effectivePolicy.authorization as { readonly mode?: string } | undefined;
   if (rules === undefined || rules.mode === "shadow") return true;
@@ -132,7 +136,7 @@ function admits({ access, effectivePolicy }: CompiledScope, exchange: Exchange):
   }
 }
 
-/** Whether the scope has only enforced authorization, which is checked before a target is chosen. */
+/** True if the scope has only enforced authorization, which is checked before a target is chosen. */
 function isRulesOnly({ effectivePolicy }: CompiledScope): boolean {
   const rules = effectivePolicy.authorization as { readonly mode?: string } | undefined;
   return Object.keys(effectivePolicy).length === 1 && rules !== undefined && rules.mode !== "shadow";

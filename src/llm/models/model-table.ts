@@ -1,47 +1,43 @@
 /**
- * Maps model names to targets: exact names first, then patterns with one `*`, in configuration order. A virtual model
- * selects among several models by weight, priority or conditions.
+ * Maps model names to targets. Exact names match first, then patterns with one `*` in configuration order.
  */
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import { matchPattern } from "../request/named-models.ts";
 import type { Target } from "./target.ts";
 
-/** Targets of equal priority share calls by weight. */
+/** The targets of a group have equal priority and share calls by weight. */
 export interface TargetGroup {
   readonly targets: readonly {
     readonly target: Target;
-    readonly weight: number /** The provider's model name, if it is fixed. */;
+    readonly weight: number;
     readonly model: string | undefined;
-    /** The policies of the target's model. */
     readonly scope?: CompiledScope | undefined;
   }[];
 }
 
 export interface ModelEntry {
-  /** A name, or a pattern with one `*`. */
+  /** Either a name or a pattern with one `*`. */
   readonly name: string;
   readonly aliases: readonly string[];
   readonly isPublic: boolean;
   /** In order of priority. */
   readonly groups: readonly TargetGroup[];
-  /** Per group, whether it accepts a call. Undefined: all groups accept all calls. */
+  /** One condition per group. If undefined, every group accepts every call. */
   readonly accepts?: readonly ((asked: ConditionInput) => boolean)[];
   readonly isCheapestFirst?: boolean;
-  /** Policies of a virtual model, in addition to those of its targets. */
+  /** Policies of a virtual model, which apply in addition to those of its targets. */
   readonly scope?: CompiledScope | undefined;
 }
 
-/** A call as seen by the conditions of virtual models. */
 export interface ConditionInput {
   readonly attributes: AttributeSource;
-  /** Estimated prompt tokens. */
   promptTokens(): number;
-  /** In US dollars; undefined if the price is unknown. */
+  /** Returns US dollars, or undefined if the price is unknown. */
   priceAt(candidate: Candidate): number | undefined;
 }
 
-/** A target and the model name to send to it. */
+/** `model` is the name that the provider uses. */
 export interface Candidate {
   readonly target: Target;
   readonly model: string;
@@ -49,21 +45,23 @@ export interface Candidate {
 }
 
 export interface ModelTable {
-  /** The targets for a model in the order to try them. Undefined if no model matches; empty if no condition is met. */
+  /**
+   * Returns the targets in the order to try them. Returns undefined if no model matches, and an empty list if no
+   * condition is met.
+   */
   candidates(model: string | undefined, asked?: ConditionInput): readonly Candidate[] | undefined;
-  /** A model has conditions, so `candidates` needs the call. */
+  /** If true, `candidates` needs the condition input. */
   readonly hasConditions: boolean;
-  /** The same targets in no particular order, without advancing the rotation. */
+  /** Returns the same targets in configuration order, without advancing the rotation or checking conditions. */
   possible(model: string | undefined): readonly Candidate[];
-  /** The policies of the virtual model with this name. */
+  /** Returns the policies of the virtual model itself, without those of its targets. */
   ownScope(model: string | undefined): CompiledScope | undefined;
-  /** All policies of models and virtual models. */
   readonly scopes: readonly CompiledScope[];
-  /** The public names, without patterns. */
+  /** Public names without patterns. */
   readonly names: readonly string[];
-  /** Whether the configuration lists all models, so the gateway answers `/v1/models` itself. */
+  /** If true, the configuration lists all models, so the gateway responds to `/v1/models` itself. */
   readonly isClosed: boolean;
-  /** Whether every target has a fixed model, so clients can omit it. */
+  /** If true, every target has a fixed model, so clients may omit it. */
   readonly hasFixedModels: boolean;
   readonly targets: readonly Target[];
 }
@@ -139,7 +137,7 @@ function candidateOf({ target, model, scope }: Member, requested: string, starre
   return { target, model: fixed === undefined ? requested : fixed.replace("*", starred), scope };
 }
 
-/** Healthy targets in order of priority, then ejected ones in the same order. */
+/** Returns healthy targets in order of priority, followed by ejected targets in the same order. */
 function order(
   entry: CompiledEntry,
   requested: string,
@@ -162,7 +160,7 @@ function order(
   return ejected.length === 0 ? ready : [...ready, ...ejected];
 }
 
-/** Candidates without a price come last; the sort is stable. */
+/** Candidates without a price come last. The sort is stable. */
 function sortByPrice(candidates: Candidate[], asked: ConditionInput): void {
   if (candidates.length < 2) return;
   const prices = new Map(candidates.map((one) => [one, asked.priceAt(one) ?? Number.POSITIVE_INFINITY]));
@@ -171,11 +169,11 @@ function sortByPrice(candidates: Candidate[], asked: ConditionInput): void {
 }
 
 interface Rotation {
-  /** All targets of the group, starting with the one selected for this call. */
+  /** Returns all targets of the group, starting with the target selected for this call. */
   next(): readonly Member[];
 }
 
-/** Smooth weighted round robin: deterministic, and evenly spread over any sequence of calls. */
+/** Implements smooth weighted round robin, which is deterministic and interleaves the targets evenly. */
 function createRotation(group: TargetGroup): Rotation {
   const { targets } = group;
   if (targets.length === 1) return { next: () => targets };

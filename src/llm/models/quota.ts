@@ -1,6 +1,6 @@
 /**
- * Requests and tokens per minute of a deployment. An exhausted deployment is skipped until its minute ends. A call is
- * admitted while anything is left; its tokens are estimated first and corrected when the response ends.
+ * Limits the requests and tokens per minute of a deployment. An exhausted deployment is skipped until its window ends.
+ * A call is admitted while the limit is not reached, so its estimated tokens may exceed the limit.
  */
 
 import { z } from "zod";
@@ -8,7 +8,6 @@ import type { Clock } from "../../base/clock.ts";
 
 const WINDOW_MS = 60_000;
 
-/** Far above any provider contract. */
 const MAX_PER_MINUTE = 1_000_000_000_000;
 
 export const perMinute = z
@@ -48,18 +47,15 @@ export class Quota {
     return (requests !== undefined && this.#requests >= requests) || (tokens !== undefined && this.#tokens >= tokens);
   }
 
-  /** Seconds until the minute ends, rounded up, at least 1. */
+  /** Returns the seconds until the window ends, rounded up, and at least 1. */
   secondsLeft(): number {
     const nowMs = this.#clock.monotonicMs();
-    // Subtracts before adding, because the rounded sum of start and window could exceed a minute.
+    // Adding the window to the start first could round up and exceed a minute.
     const passedMs = nowMs - (this.#windowStartMs ?? nowMs);
     return Math.max(1, Math.ceil((WINDOW_MS - passedMs) / 1000));
   }
 
-  /**
-   * Starts a call that makes this many requests. The returned function replaces the estimate with the actual tokens,
-   * once.
-   */
+  /** The returned function replaces the estimate with the actual tokens. Later calls of it have no effect. */
   begin(estimatedTokens: number, requests = 1): (usedTokens: number) => void {
     this.#refresh();
     this.#windowStartMs ??= this.#clock.monotonicMs();
@@ -71,7 +67,7 @@ export class Quota {
       if (isSettled) return;
       isSettled = true;
       this.#refresh();
-      // Usage of an earlier minute no longer counts.
+      // Usage of an earlier window no longer counts.
       if (this.#windowStartMs === window) this.#tokens = Math.max(0, this.#tokens + usedTokens - estimatedTokens);
     };
   }

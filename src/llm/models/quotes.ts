@@ -1,5 +1,5 @@
 /**
- * Estimates the price of a call before it is made: the highest price among the targets that could serve it.
+ * Estimates the price of a call before it is made, as the highest price among the targets that could serve it.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompileEnv } from "../../core/policy.ts";
@@ -12,13 +12,13 @@ import type { AiConfig } from "./schema.ts";
 /** A complete published catalog is a few megabytes. */
 const MAX_CATALOGUE_BYTES = 16 * 1024 * 1024;
 
-/** Used to compare prices if the client sets no output limit. */
+/** Price comparisons assume this output if the client sets no limit. */
 const ASSUMED_OUTPUT_TOKENS = 500;
 
-/** `alternatives`: further models, under the provider's names, that the provider may use for the request. */
+/** `alternatives` returns further models, under the provider's names, that the provider may use for the request. */
 export type Quotes = (model: string | undefined, alternatives?: () => readonly string[]) => Quote;
 
-/** The operator's prices, and the shipped list for models they do not include. */
+/** Uses the shipped price list for models that the operator's catalog does not include. */
 export function pricesOf(
   { modelCatalog, shippedPrices: usesShipped }: Pick<AiConfig, "modelCatalog" | "shippedPrices">,
   env: Pick<CompileEnv, "readFile">,
@@ -29,7 +29,6 @@ export function pricesOf(
   return own === undefined ? shippedPrices() : eitherCatalogue(own, shippedPrices());
 }
 
-/** The call as seen by the conditions of virtual models. */
 export function conditionInput(exchange: Exchange, prices: PriceCatalogue | undefined): ConditionInput {
   const { llm } = exchange.facts;
   return {
@@ -43,19 +42,19 @@ export function conditionInput(exchange: Exchange, prices: PriceCatalogue | unde
   };
 }
 
-/** Undefined if there are no prices. */
+/** Returns undefined if there are no prices. */
 export function createQuotes(table: ModelTable, prices: PriceCatalogue | undefined): Quotes | undefined {
   if (prices === undefined) return undefined;
   return (requested, alternatives) => (inputTokens, outputTokens) => {
     let dearest: number | undefined;
     for (const { target, model } of table.possible(requested)) {
-      // A catalog may list the name that the client uses.
+      // A catalog may list the model under the name that the client uses.
       const names = requested === undefined ? [model] : [model, requested];
       const price = priceOf(prices, target.provider.name, names, inputTokens, outputTokens);
       if (price !== undefined && (dearest === undefined || price > dearest)) dearest = price;
       for (const name of alternatives?.() ?? []) {
         const other = priceOf(prices, target.provider.name, [name], inputTokens, outputTokens);
-        // The provider may choose the alternative without a price, so the call has no price.
+        // The provider may choose the unpriced alternative, so the call has no upper bound.
         if (other === undefined) return undefined;
         if (dearest === undefined || other > dearest) dearest = other;
       }

@@ -1,6 +1,5 @@
 /**
- * Configuration schema of `ai` (and of the top-level section `llm`): one provider, groups of providers in order of
- * priority, or a list of models each with its provider.
+ * Defines the configuration schema of `ai` and of the top-level section `llm`.
  */
 import { z } from "zod";
 import { celSource, duration, exactlyOneOf, filePath, httpUrl, markLocal, secret } from "../../core/schema.ts";
@@ -94,7 +93,7 @@ const address = markLocal(
 
 const UNSAFE_PATH = "no server would accept this path: it has a dot segment, a backslash or a bad percent encoding";
 
-/** Ignores the query of `pathOverride`, which may contain anything. */
+/** The query of `pathOverride` may contain any characters, so only the path is checked. */
 function isSafePath(path: string): boolean {
   return pathFault(path.split("?", 1)[0] ?? "") === undefined;
 }
@@ -294,7 +293,6 @@ const cache = z
 export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
 
-/** The schema for models with or without policies. */
 function aiSchemaOf<Model extends z.ZodType, Virtual extends z.ZodType>(modelOf: Model, virtualModelOf: Virtual) {
   return exactlyOneOf(
     z.strictObject({

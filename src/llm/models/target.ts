@@ -1,5 +1,5 @@
 /**
- * A target: a provider at an address, with a credential and optionally a fixed model.
+ * Compiles a target: a provider at an address, with a credential and optionally a fixed model.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -24,18 +24,17 @@ import type { ProviderConfig } from "./schema.ts";
 export interface Target {
   readonly name: string;
   readonly provider: Provider;
-  /** The model to use whatever the client requested. */
+  /** If set, replaces the model that the client requested. */
   readonly model: string | undefined;
   readonly upstream: Upstream;
-  /** The value of the Host header. */
   readonly authority: string;
   readonly address: HttpTarget;
-  /** The target name shown in traces and logs: `host:port` or `internal:demo`. */
+  /** The address in traces and logs, either `host:port` or `internal:demo`. */
   readonly display: string;
   readonly basePath: string;
   readonly pathOverride: string | undefined;
   readonly credential: Credential;
-  /** Adds a credential that must be obtained or computed to a request; undefined if none is needed. */
+  /** Adds a credential that must be fetched or computed per request. Undefined if the credential is a plain key. */
   readonly sign: RequestSigner | undefined;
   readonly health: Health;
   readonly quota: Quota | undefined;
@@ -47,7 +46,7 @@ export interface TargetTimeouts {
   readonly idleMs: number | undefined;
 }
 
-/** Returns undefined if it completed synchronously. Rejects with CredentialError. */
+/** Returns undefined if it completed synchronously. Rejects with `CredentialError`. */
 export type RequestSigner = (request: SignedRequest) => Promise<void> | undefined;
 
 export interface TargetOptions {
@@ -105,7 +104,7 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
   };
 }
 
-/** The quota survives a reload, so that a reload does not reset its counts. */
+/** The quota is a long-lived resource, so a reload does not reset its counts. */
 function keptQuota(name: string, perMinute: PerMinute, env: BackendEnv): Quota {
   return env.acquire(`ai-quota ${env.name} ${name}`, perMinute, () => new Quota(env.clock, perMinute));
 }
@@ -115,7 +114,7 @@ function signerFor(credential: Credential, region: string, clock: Clock): Reques
   if (credential.kind !== "token") return undefined;
   return ({ headers }) => {
     const token = credential.token.get();
-    // Access tokens are bearer tokens even if the provider's keys use another header.
+    // Access tokens are bearer tokens even if the provider's API keys use another header.
     if (typeof token !== "string") return token.then((fresh) => addKey(headers, "bearer", fresh));
     addKey(headers, "bearer", token);
     return undefined;

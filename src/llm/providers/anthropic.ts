@@ -1,5 +1,5 @@
 /**
- * Anthropic: messages and token counting are native, other dialects are translated.
+ * Describes Anthropic. The Messages API is native, and other dialects are translated to it.
  */
 import { isConversation } from "../request/dialect.ts";
 import { CHAT_HABITS, type Provider, withQuery } from "../request/provider.ts";

@@ -1,6 +1,6 @@
 /**
- * Azure OpenAI. Without a version (or with `v1`) the model stands in the body; a dated version is the older API,
- * where the path names the deployment.
+ * Describes Azure OpenAI. With no API version or `v1`, the model is in the body. A dated API version selects the older
+ * API, which has the deployment in the path.
  */
 import { modelSegment, type Provider, withQuery } from "../request/provider.ts";
 import { OPENAI_CHAT, openAiCompatible } from "./openai.ts";
@@ -28,7 +28,7 @@ export function azure(options: AzureOptions): Provider {
     ...shared,
     basePath: "/openai",
     readsForms: true,
-    // The Responses API has no deployments in its path.
+    // The Responses API has no deployment in its path.
     path: (call, basePath) =>
       withQuery(
         call.format === "responses"

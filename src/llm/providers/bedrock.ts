@@ -1,6 +1,6 @@
 /**
- * Amazon Bedrock: converse and invoke are native, other dialects become converse; so do Anthropic's messages, unless
- * the model is a Claude, which reads them through invoke. So do models for embeddings. The model is in the path.
+ * Describes Amazon Bedrock. The Converse and InvokeModel APIs are native. Embeddings, and Anthropic messages for Claude
+ * models, are sent to InvokeModel. All other dialects are translated to Converse. The model is in the path.
  */
 import { pathSegment, slashedName } from "../../http/request-path.ts";
 import { type Format, isConversation } from "../request/dialect.ts";
@@ -26,7 +26,7 @@ export function bedrock(region: string): Provider {
   };
 }
 
-/** ARNs contain slashes, which Bedrock expects encoded. The signature covers them, so no hop may decode them. */
+/** Bedrock expects the slashes of an ARN to be encoded. The signature covers the path, so no proxy may decode them. */
 function modelId(model: string): string {
   const id = model.startsWith("arn:") ? slashedName(model, "%2F") : pathSegment(model);
   if (id === undefined) throw new ModelNameError();
@@ -38,7 +38,7 @@ function verbOf({ format, stream }: UpstreamCall): string {
   return stream ? "converse-stream" : "converse";
 }
 
-/** Matches `anthropic.claude-…` with or without a region prefix, also at the end of an inference profile's ARN. */
+/** Also matches region prefixes and the ARNs of inference profiles. */
 const CLAUDE = /(?:^|[./])anthropic\.claude/;
 
 function bedrockFormat(client: Format, model: string): Format | undefined {

@@ -1,7 +1,6 @@
 /**
- * The demo provider: deterministic responses with usage for chat, responses and embeddings, whole or streamed, without
- * network or key. Other dialects are translated, as for any chat provider. It has the interface of a connection pool,
- * so that failover, usage, translation and back-pressure work as with a real provider.
+ * Implements the demo provider, which needs no network or key and returns deterministic responses. It implements the
+ * interface of a connection pool, so that failover, usage, translation, and backpressure work as with a real provider.
  */
 import { createHash } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -155,7 +154,6 @@ function modelOf(body: Members): string {
   return typeof body.model === "string" ? body.model : DEMO_MODEL;
 }
 
-/** The text of the last user message, with its parts joined. */
 function lastUserText(messages: unknown): string {
   if (typeof messages === "string") return messages;
   if (!Array.isArray(messages)) return "";
@@ -166,7 +164,6 @@ function lastUserText(messages: unknown): string {
   return content.flatMap((part) => (isMembers(part) && typeof part.text === "string" ? [part.text] : [])).join(" ");
 }
 
-/** Returns the same unit vector for the same text. */
 function embed(text: string): number[] {
   const bytes = createHash("sha256").update(text).digest();
   const raw = Array.from({ length: DIMENSIONS }, (_, i) => (bytes[i] as number) - 127.5);
@@ -179,7 +176,7 @@ export function demoInputTokens(body: Members): number {
   return estimateTextTokens(Buffer.from(typeof prompt === "string" ? prompt : lastUserText(prompt)));
 }
 
-/** Sends a call: a connection pool, or the demo. */
+/** Implemented by connection pools and the demo provider. */
 export interface Upstream {
   send(request: OutgoingRequest, handler: HttpResponseReceiver): HttpCall;
 }
@@ -197,7 +194,7 @@ export function createDemoUpstream(clock: Clock, delayMs: number): Upstream {
     send(request, handler) {
       const run = new DemoRun(clock, delayMs);
       const attempt = new HttpAttempt(run, handler);
-      // Like a network, it never calls back before `send` has returned.
+      // Callbacks must not run before `send` returns, as with a network connection.
       queueMicrotask(() => run.start(attempt, request));
       return attempt;
     },
@@ -219,7 +216,6 @@ class DemoRun implements Carrier {
     this.#delayMs = delayMs;
   }
 
-  /** Running steps check `attempt.isOver` first. */
   stop(): void {
     this.#events = [];
   }

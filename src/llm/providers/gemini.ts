@@ -1,5 +1,5 @@
 /**
- * Gemini: its own API is native, other dialects and embeddings are translated into it.
+ * Describes Gemini. The Gemini API is native, and other dialects are translated to it.
  */
 import { slashedName } from "../../http/request-path.ts";
 import { type Format, isConversation } from "../request/dialect.ts";
@@ -19,7 +19,7 @@ export function gemini(): Provider {
     upgrades: (path) => path.startsWith("/ws/google.ai.generativelanguage."),
     path(call, basePath) {
       if (call.format === "embedContent") return `${basePath}/models/${encodeModel(call.model)}:batchEmbedContents`;
-      // Paths that are not calls of a model: files, caches, interactions.
+      // These paths do not call a model, for example files and cached contents.
       if (call.format === "opaque" && !call.suffix.includes(":")) return withQuery(basePath + call.suffix, call.query);
       return geminiPath(call, `${basePath}/models/${encodeModel(call.model)}`);
     },
@@ -32,7 +32,6 @@ export function geminiFormat(client: Format): Format | undefined {
   return client === "opaque" ? client : undefined;
 }
 
-/** The verb follows the model's name after a colon. Streams are requested as server-sent events. */
 export function geminiPath(call: UpstreamCall, modelPath: string): string {
   const verb = call.suffix.slice(call.suffix.lastIndexOf(":") + 1);
   const isNative = call.suffix.includes(":");

@@ -1,7 +1,7 @@
 /**
- * OpenAI, servers with a compatible API, and presets for well-known ones. Chat, responses and embeddings are native;
- * other paths below the base path (images, audio, moderation) are forwarded unchanged. Other dialects become chat, as
- * do responses if a server has only chat.
+ * Describes OpenAI, OpenAI-compatible servers, and presets for well-known servers. Chat, responses, and embeddings are
+ * native. Other dialects are translated to chat, as are responses if a server supports only chat. Other paths, such as
+ * images and audio, are forwarded unchanged.
  */
 import { type Format, isConversation } from "../request/dialect.ts";
 import { CHAT_HABITS, type ChatHabits, type Provider, withQuery } from "../request/provider.ts";
@@ -11,7 +11,7 @@ const NATIVE = new Set<Format>(["chat", "embeddings", "opaque"]);
 export const OPENAI_CHAT: ChatHabits = { ...CHAT_HABITS, maxTokens: "max_completion_tokens", topK: false };
 
 export interface CompatibleOptions {
-  /** Whether chat streams include usage on request. */
+  /** If true, chat streams include usage on request. */
   readonly streamUsage: boolean;
   readonly responses: boolean;
   readonly chat: ChatHabits;
@@ -45,14 +45,13 @@ export function openAiCompatible(name: string, baseUrl: string, options: Compati
   };
 }
 
-/** Paths of a newer API version are not below the older one (`/v2/rerank`). */
+/** Paths of a newer API version, such as `/v2/rerank`, replace the `/v1` of the base path. */
 function pathBelow(basePath: string, suffix: string): string {
   return suffix.startsWith("/v2/") ? basePath.replace(/(?:\/compatibility)?\/v1$/, "") + suffix : basePath + suffix;
 }
 
 interface Preset {
   readonly baseUrl: string;
-  /** The server has the Responses API. */
   readonly responses?: true;
   /** The server rejects `stream_options` but always sends usage in streams. */
   readonly streamUsage?: false;
@@ -74,10 +73,9 @@ export const PRESETS = {
   xai: { baseUrl: "https://api.x.ai/v1", responses: true },
 } as const satisfies Readonly<Record<string, Preset>>;
 
-/** These servers reject unknown parameters. */
+/** These servers reject `top_k`. */
 const WITHOUT_TOP_K = new Set(["cerebras", "cohere", "deepseek", "groq", "xai"]);
 
-/** The chat parameters that a provider of this name supports. */
 export function habitsOf(name: string): ChatHabits {
   if (name === "openai") return OPENAI_CHAT;
   if (name === "mistral" || name === "api.mistral.ai")

@@ -1,6 +1,6 @@
 /**
- * Vertex AI: Gemini models in Gemini's own API, Claude models in Anthropic's (with the version in the body and the
- * model in the path).
+ * Describes Vertex AI. Gemini models use the Gemini API. Claude models use the Messages API, with the version in the
+ * body and the model in the path.
  */
 import { type Format, isConversation } from "../request/dialect.ts";
 import { CHAT_HABITS, modelSegment, type Provider } from "../request/provider.ts";
@@ -39,7 +39,7 @@ export function vertex(options: VertexOptions): Provider {
     needsAdapting: (call) => call.format === "messages",
     adaptBody(body, call) {
       const { model: _inPath, ...rest } = body;
-      // Token counting is the only call with the model in the body.
+      // Only token counting has the model in the body.
       return { anthropic_version: CLAUDE_VERSION, ...(call.counts ? { model: call.model } : {}), ...rest };
     },
   };

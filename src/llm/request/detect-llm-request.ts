@@ -1,7 +1,6 @@
 /**
- * Recognizes an LLM request to a plain HTTP backend: JSON that names a model, a form that does, or a known path. The
- * server is unknown, so the request is read as leniently as any server might, and text that two servers could read
- * differently is reported as unclear.
+ * Detects LLM requests to plain HTTP backends by a model in the JSON body or the request head, or by a known path. The
+ * server's parser is unknown, so a body that two parsers could read differently is reported as unclear.
  */
 import { isUtf8 } from "node:buffer";
 import type { Steps } from "../../base/sliced-work.ts";
@@ -10,9 +9,9 @@ import { LlmRequestFacts } from "./llm-facts.ts";
 import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery } from "./named-models.ts";
 import { readingSteps } from "./read-request.ts";
 
-/** Takes about 0.3 ms. */
+/** Scanning this many bytes takes about 0.3 ms. */
 const STEP_BYTES = 64 * 1024;
-/** Overlap that finds a word across two steps. */
+/** Steps overlap by this many bytes, to find a word that crosses a step boundary. */
 const WORD_BYTES = 8;
 const OPEN_BRACKET = 91;
 const OPEN_BRACE = 123;
@@ -20,18 +19,17 @@ const BYTE_ORDER_MARK = 0xfeff;
 
 export interface Detected {
   readonly facts: LlmRequestFacts | undefined;
-  /** Starts like JSON but is ambiguous: two models, two objects, or invalid UTF-8. */
+  /** True if the body starts like JSON but is ambiguous, for example because it has two models or invalid UTF-8. */
   readonly isUnclear: boolean;
 }
 
 const NOTHING: Detected = { facts: undefined, isUnclear: false };
 const UNCLEAR: Detected = { facts: undefined, isUnclear: true };
 
-/** The parts of a request head that can name models. */
 export interface RequestHead {
   readonly path: string;
   readonly query: string;
-  /** The client's headers, alternating lowercase names and values. */
+  /** Alternates lowercase names and values. */
   readonly pairs: readonly string[];
 }
 
@@ -39,7 +37,6 @@ export function headOf({ request: { path, query }, sentPairs: pairs }: Exchange)
   return { path, query, pairs };
 }
 
-/** The models named in the path, the query and the headers. */
 export function modelsInHead({ path, query, pairs }: RequestHead): readonly string[] {
   const found = new ModelNames();
   modelsInPath(path, found);
@@ -52,7 +49,7 @@ export function modelsInHead({ path, query, pairs }: RequestHead): readonly stri
 export function* detectLlmRequest(head: RequestHead, bytes: Buffer): Steps<Detected> {
   const others = modelsInHead(head);
   if (firstByte(bytes) === OPEN_BRACKET) return yield* detectInList(bytes, others);
-  // The backend may be a server that ignores the case of keys.
+  // The backend may ignore the case of keys.
   const reading = yield* readingSteps(head.path, bytes, "any");
   if (!reading.ok) return UNCLEAR;
   const { dialect, streaming } = reading;
@@ -80,13 +77,13 @@ function* detectInList(bytes: Buffer, others: readonly string[]): Steps<Detected
 }
 
 /**
- * Classifies the start of a body: `json` is UTF-8, `foreign` is JSON in UTF-16 or UTF-32, which servers detect by the
- * first bytes, `other` is not JSON, and `open` needs more bytes.
+ * Classifies the start of a body: `json` is JSON in UTF-8, `foreign` is JSON in UTF-16 or UTF-32, `other` is not JSON,
+ * and `open` needs more bytes.
  */
 export function beginningOf(bytes: Buffer): "json" | "foreign" | "other" | "open" {
   const first = firstByte(bytes);
   if (first === OPEN_BRACE || first === OPEN_BRACKET) return "json";
-  // No encoding of JSON starts with another byte.
+  // No JSON encoding starts with any other byte.
   if (bytes.length > 0 && !isBlank(bytes[0] as number) && !BEGINNINGS.has(bytes[0] as number)) return "other";
   let isOpen = first === undefined;
   for (const [width, isLittle] of FOREIGN) {
@@ -105,7 +102,7 @@ const FOREIGN = [
   [4, false],
 ] as const;
 
-/** The first byte of UTF-8 that is neither a space nor part of a byte order mark; undefined if it has not arrived. */
+/** Skips whitespace and a byte order mark. Returns undefined if the first significant byte has not arrived. */
 function firstByte(bytes: Buffer): number | undefined {
   let at = 0;
   if (bytes[0] === 0xef && (bytes.length < 2 || bytes[1] === 0xbb) && (bytes.length < 3 || bytes[2] === 0xbf)) at = 3;
@@ -125,7 +122,7 @@ function isBlank(unit: number): boolean {
   return unit === 32 || unit === 10 || unit === 13 || unit === 9;
 }
 
-/** Whether any reader could find a model: the word in any case, or escaped letters. */
+/** Finds the word in any case, and any escaped letters, because a parser could decode them to the word. */
 export function* mayNameModel(bytes: Buffer): Steps<boolean> {
   for (let from = 0; from < bytes.length; from += STEP_BYTES) {
     if (from > 0) yield;

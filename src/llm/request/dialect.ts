@@ -1,9 +1,7 @@
 /**
- * Determines the API dialect of a request from the end of its path, because clients may use any base path. For Gemini
- * and Bedrock the path also names the model.
+ * Determines the API dialect from the end of the request path, because clients may use any base path.
  */
 
-/** The format of request, response and stream. */
 export type Format =
   | "chat"
   | "responses"
@@ -12,43 +10,41 @@ export type Format =
   | "generateContent"
   | "converse"
   | "invoke"
-  /** Embeddings of Gemini and Vertex, used only towards providers. */
+  /** Embedding formats of Gemini and Vertex, which only provider requests use. */
   | "embedContent"
   | "predict"
   | "opaque";
 
-/** The conversation dialects of clients. */
+/** `converse` is excluded because Converse requests from clients are never translated. */
 export function isConversation(format: Format): boolean {
   return format === "chat" || format === "messages" || format === "responses" || format === "generateContent";
 }
 
 export interface Dialect {
   readonly format: Format;
-  /** The error format that the client's SDK expects, also for opaque requests. */
+  /** The error format that the client's SDK expects, which opaque requests have too. */
   readonly errorFormat: Format;
   /** The path after the base path, for example `/chat/completions` or `/models/gemini-2.5-pro:generateContent`. */
   readonly suffix: string;
-  /** The model, if the path names it. */
   readonly pathModel: string | undefined;
-  /** Whether the path requests a stream; undefined if the body decides. */
+  /** Undefined if the body decides whether to stream. */
   readonly pathStream: boolean | undefined;
-  /** The request generates nothing (token counts, model lists), so it is not charged. */
+  /** True if the request generates no tokens, such as token counting, so it is not charged. */
   readonly free: boolean;
-  /** The path belongs to an LLM API. On other paths a request is read as OpenAI chat. */
+  /** True if the path belongs to an LLM API. Requests to other paths are parsed as OpenAI chat. */
   readonly isKnown: boolean;
   /**
-   * False if the request's model is not the one that runs: batches, files and fine-tuning use stored requests, so an
-   * allowed model in the request proves nothing.
+   * False for batches, files, and fine-tuning. They run stored requests, so the model in the request does not determine
+   * the model that runs.
    */
   readonly goesByModel: boolean;
 }
 
-/** A request for the model list, or for one model if `name` is set. */
 export interface ModelsPath {
   readonly name: string | undefined;
 }
 
-/** Path suffixes and their formats. A longer suffix precedes one that it ends with. */
+/** A suffix must precede every suffix that it ends with. */
 const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boolean])[] = [
   ["/chat/completions", "chat"],
   ["/responses/input_tokens", "opaque", true],
@@ -57,7 +53,7 @@ const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boole
   ["/embeddings", "embeddings"],
   ["/messages/count_tokens", "messages", true],
   ["/messages", "messages"],
-  // These are forwarded without translation.
+  // Opaque requests are forwarded without translation.
   ["/completions", "opaque"],
   ["/moderations", "opaque"],
   ["/v2/rerank", "opaque"],
@@ -71,28 +67,27 @@ const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boole
   ["/audio/translations", "opaque"],
 ];
 
-/** `/models/<name>:<verb>`; the name may contain slashes (tuned models) but not a colon. */
+/** Matches `/models/<name>:<verb>`. The name may contain slashes, but no colon. */
 const GEMINI =
   /\/((?:models|tunedModels)\/([^:]+)):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents|asyncBatchEmbedContent|batchGenerateContent|predict|predictLongRunning|rawPredict|streamRawPredict)$/;
-/** `/model/<id>/<verb>`; the id is percent-encoded. */
+/** Matches `/model/<id>/<verb>`. The id is percent-encoded. */
 const BEDROCK = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
-/** Stored objects below the API version, such as files and batches. These requests generate nothing themselves. */
+/** Matches stored objects, such as files and batches. Requests for them generate no tokens. */
 const STORED =
   /\/(?:v1|v1beta)(\/(?:(?:files|uploads|batches|cachedContents|fileSearchStores|operations|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/.*)?|responses\/[^/]+\/cancel|messages\/batches(?:\/.*)?))$/;
-/** Realtime speech sessions name their model inside `session`. */
+/** Realtime sessions name their model inside `session`. */
 const REALTIME = /\/realtime(?:\/|$)/;
-/** Paths that only Google's API has. */
 const GOOGLE_ONLY = /\/v1beta\/|\/(?:interactions$|cachedContents|fileSearchStores|operations)/;
-/** Objects stored under these paths may use any model. Matches any base path and case. */
+/** Objects under these paths may use any model. The base path and the case are ignored. */
 const STORE_SEGMENT =
   /\/(?:files|uploads|batches|cachedContents|fileSearchStores|operations|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/|$)|\/responses\/[^/]+\/cancel$/i;
-/** Exceptions: the body names the model that runs. */
+/** For these paths, the model in the body is the model that runs. */
 const STORE_BY_MODEL = /\/(?:assistants(?:\/[^/]+)?|videos|threads(?:\/[^/]+)?\/runs)\/?$/i;
 const MODELS = /\/(?:v1|v1beta)\/models(?:\/(.+))?$|^\/models(?:\/(.+))?$/;
 
 export function dialectOf(path: string): Dialect {
   for (const [suffix, format, free = false] of SUFFIXES) {
-    // OpenAI's older threads API has a `/messages` path too.
+    // OpenAI's threads API also has a `/messages` path.
     if (path.endsWith(suffix) && !(format === "messages" && STORED.test(path)))
       return {
         format,
@@ -105,7 +100,7 @@ export function dialectOf(path: string): Dialect {
         goesByModel: true,
       };
   }
-  // Google's servers decode an encoded colon, so the model before it must be found.
+  // Google's servers decode an encoded colon, so the gateway must find the model before it too.
   const gemini = GEMINI.exec(path.includes("%3A") ? path.replaceAll("%3A", ":") : path);
   if (gemini) return geminiDialect(gemini[0], gemini[2] as string, gemini[3] as string);
   const bedrock = BEDROCK.exec(path);

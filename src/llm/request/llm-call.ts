@@ -1,6 +1,6 @@
 /**
- * An LLM request in the `ai` backend between reading the body and calling a provider. The `ai` policies of all scopes
- * access it through `LlmRequestFacts.callOf`.
+ * Describes an LLM request to the `ai` backend between reading the body and calling a provider. The `ai` policies of
+ * all scopes access it through `LlmRequestFacts.callOf`.
  */
 
 import type { Steps } from "../../base/sliced-work.ts";
@@ -13,19 +13,18 @@ export interface LlmCall {
   readonly dialect: Dialect;
   readonly bytes: Buffer;
   readonly scan: RequestScan;
-  /** The parsed tree of a large request, if it was read in advance. */
+  /** Set if a large request was parsed in advance. */
   readonly tree?: Skeleton | NoSkeleton;
-  /** The rules of the `ai` policies, outermost scope first. */
+  /** Rules of the `ai` policies, with the outermost scope first. */
   readonly rules: PromptRules[];
-  /** Where to set markers for the provider's prompt cache. */
   readonly caching?: PromptCaching | undefined;
-  /** The cost of tokens in US dollars at the most expensive target; undefined without a price. */
+  /** Returns US dollars at the most expensive target, or undefined if there is no price. */
   readonly quote?: Quote | undefined;
 }
 
 export type Quote = (inputTokens: number, outputTokens: number) => number | undefined;
 
-/** The settings of an `ai` policy. Each field of an inner scope replaces that of an outer one. */
+/** The fields of an inner scope replace those of an outer scope. */
 export interface PromptRules {
   readonly defaults?: Members | undefined;
   readonly overrides?: Members | undefined;
@@ -35,15 +34,14 @@ export interface PromptRules {
   readonly promptCaching?: PromptCaching | undefined;
   readonly requestGuards?: readonly TextGuard[] | undefined;
   readonly responseGuards?: readonly TextGuard[] | undefined;
-  /** Guards in shadow mode, which neither change nor reject anything. */
+  /** Shadow-mode guards report matches without changing or rejecting the request. */
   readonly watchedRequests?: readonly TextGuard[] | undefined;
   readonly watchedResponses?: readonly TextGuard[] | undefined;
-  /** External guards, called after the local ones. */
+  /** Webhooks run after the local guards. */
   readonly requestWebhooks?: readonly WebhookGuard[] | undefined;
   readonly responseWebhooks?: readonly WebhookGuard[] | undefined;
 }
 
-/** Which parts of a prompt get a cache marker. */
 export interface PromptCaching {
   readonly system: boolean;
   readonly tools: boolean;
@@ -58,7 +56,7 @@ export interface PromptMessage {
   readonly content: string;
 }
 
-/** Checks all texts of a request or response and returns the texts to continue with. */
+/** Resolves with the texts to use instead, in the same order. Rejects to block the call. */
 export interface WebhookGuard {
   check(question: {
     readonly direction: "request" | "response";
@@ -67,25 +65,21 @@ export interface WebhookGuard {
   }): Promise<readonly string[]>;
 }
 
-/** A match of a guard in a text. */
 export interface TextMatch {
   readonly start: number;
   readonly end: number;
-  /** The replacement if the guard masks. */
   readonly mask: string;
-  /** Text that follows cannot undo the match. */
+  /** True if no following text can change the match. */
   readonly isCertain: boolean;
 }
 
-/** Patterns and the action for text that matches one of them. */
 export interface TextGuard {
-  /** Names its patterns in reports. */
   readonly name: string;
   readonly action: "mask" | "reject";
   readonly rejection: { readonly status: number; readonly message: string };
   /**
-   * Finds the matches at or after `from`. The text before it is context for `^` and `\b`. Runs in steps, because text
-   * may be long. A text that exceeds the budget counts as one match.
+   * Finds matches at or after `from`. The text before `from` is context for `^` and `\b`. A text that exceeds the time
+   * budget counts as one match.
    */
   finding(text: string, from: number): Steps<readonly TextMatch[]>;
 }

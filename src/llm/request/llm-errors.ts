@@ -1,5 +1,5 @@
 /**
- * Writes errors in the format that the client's SDK expects, and reads the errors of providers.
+ * Writes errors in the format that the client's SDK expects, and parses provider errors.
  */
 import { isMembers, type Members, parseMembers } from "../../json/json.ts";
 import type { Format } from "./dialect.ts";
@@ -7,13 +7,11 @@ import type { Format } from "./dialect.ts";
 export interface LlmError {
   readonly status: number;
   readonly message: string;
-  /** A machine-readable code, for example `model_not_found`. */
+  /** Machine-readable, for example `model_not_found`. */
   readonly code?: string | undefined;
-  /** The invalid request parameter. */
   readonly param?: string | undefined;
 }
 
-/** The error types of OpenAI and Anthropic by status. */
 const OPENAI_TYPES: Readonly<Record<number, string>> = {
   400: "invalid_request_error",
   401: "authentication_error",
@@ -78,13 +76,13 @@ const AMAZON_TYPES: Readonly<Record<number, string>> = {
   504: "ModelTimeoutException",
 };
 
-/** The response headers of an error: the AWS SDKs read the error's name only there. */
+/** The AWS SDKs read the error name only from a header. */
 export function errorHeaders(format: Format, status: number): Readonly<Record<string, string>> {
   if (format !== "converse" && format !== "invoke") return {};
   return { "x-amzn-errortype": AMAZON_TYPES[status] ?? "InternalServerException" };
 }
 
-/** The error as a stream event. The SDKs raise it like a response with that status. */
+/** The SDKs treat the error event like a response with that status. */
 export function errorEvent(format: Format, error: LlmError): { event?: string; data: string } {
   const data = JSON.stringify(errorBody(format, error));
   if (format === "messages") return { event: "error", data };
@@ -103,7 +101,7 @@ export function errorEvent(format: Format, error: LlmError): { event?: string; d
   return { data };
 }
 
-/** The message of any provider's error. OpenAI, Anthropic and Google nest it, AWS does not. */
+/** OpenAI, Anthropic, and Google nest the message inside `error`. AWS does not. */
 export function errorMessage(body: Members | undefined, text: string): string {
   const nested = body?.error;
   const message =

@@ -1,8 +1,6 @@
 /**
- * The attributes of one LLM request, as one object shape for every request. The token estimate is computed on first
- * use, because most requests have no token limit. Fields for the backend and policies only are private. Requests that a
- * token limit counts but that cannot be read as LLM calls (forms, uploads, compressed or ambiguous bodies) are charged
- * by size.
+ * Holds the attributes of an LLM request. The token estimate is computed on first use, because most requests have no
+ * token limit. Requests that are not readable as LLM calls, such as uploads or compressed bodies, are charged by size.
  */
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -27,12 +25,12 @@ export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
   #estimate = 0;
   #call: LlmCall | undefined;
   #isFree = false;
-  /** The JSON that was not searched for models yet. */
+  /** JSON that was not searched for model names yet. */
   #unsearched: Buffer | undefined;
   readonly #others: readonly string[];
   #models: readonly string[] | undefined;
 
-  /** `others` are models named outside the JSON, in the URL or in a form. */
+  /** `others` are models named outside the JSON body. */
   constructor(
     requestModel: string | undefined,
     streaming: boolean,
@@ -71,7 +69,7 @@ export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
     return this.#maximum;
   }
 
-  /** Computes both counts above in steps. */
+  /** Computes the estimate and the output limit in steps. */
   *count(): Steps<void> {
     if (this.#unread !== undefined) this.estimatedTokens = yield* estimateSteps(this.#unread);
     if (this.#maximumSource === undefined) return;
@@ -79,19 +77,21 @@ export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
     this.#maximumSource = undefined;
   }
 
-  /** Finds the models of `modelsOf` in steps. */
   *findModels(): Steps<void> {
     if (this.#unsearched === undefined) return;
     const found = new ModelNames();
     if (this.requestModel !== undefined) found.add(this.requestModel);
     for (const name of this.#others) found.add(name);
     if (this.#unsearched.length > 0) yield* modelsInJson(this.#unsearched, true, found);
-    // Google's bodies repeat the model of the path with its collection.
+    // Google's bodies repeat the model of the path with its collection prefix.
     this.#models = found.names.filter((name, i) => i === 0 || !isCollected(name, this.requestModel));
     this.#unsearched = undefined;
   }
 
-  /** All models that the request names, `requestModel` first. Throws GatewayError if there are too many. */
+  /**
+   * Returns all models that the request names, starting with `requestModel`. Throws `GatewayError` if there are too
+   * many.
+   */
   static modelsOf(llm: LlmFacts | undefined): readonly string[] {
     if (llm instanceof LlmRequestFacts) {
       finish(llm.findModels());
@@ -100,13 +100,12 @@ export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
     return llm?.requestModel === undefined ? NO_NAMES : [llm.requestModel];
   }
 
-  /** Whether the request names models other than `requestModel`. */
   static hasOtherModels(llm: LlmFacts | undefined): boolean {
     const models = LlmRequestFacts.modelsOf(llm);
     return models.length > 1 || (models.length === 1 && models[0] !== llm?.requestModel);
   }
 
-  /** For limits and budgets per model, which cannot charge a request with several models. */
+  /** Per-model limits and budgets cannot charge a request with several models. */
   static requireOneModel(llm: LlmFacts | undefined): void {
     if (LlmRequestFacts.hasOtherModels(llm))
       throw new GatewayError("bad_request", {
@@ -114,7 +113,6 @@ export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
       });
   }
 
-  /** The request generates nothing, so it is not charged. */
   makeFree(): void {
     this.#isFree = true;
     this.estimatedTokens = 0;
@@ -124,7 +122,7 @@ export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
     return llm instanceof LlmRequestFacts && llm.#isFree;
   }
 
-  /** The call of the `ai` backend, if that backend serves the request. */
+  /** Returns undefined if another backend serves the request. */
   static callOf(exchange: Exchange): LlmCall | undefined {
     const { llm } = exchange.facts;
     return llm instanceof LlmRequestFacts ? llm.#call : undefined;
@@ -135,7 +133,7 @@ const NO_BYTES = Buffer.alloc(0);
 const NO_MODELS: readonly string[] = [];
 
 /**
- * Sets the attributes, unless an earlier attempt did. `models` are those of the URL or a form, the request's model
+ * Keeps attributes that an earlier attempt set. `models` are named in the URL or a form, with the request's model
  * first.
  */
 export function noteSizedRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): LlmFacts {
@@ -144,10 +142,7 @@ export function noteSizedRequest(exchange: Exchange, models: readonly string[] =
   return facts;
 }
 
-/**
- * Sets attributes for a request that only stores something: it requires a budget that is not exhausted, and costs
- * nothing.
- */
+/** Marks a request that generates no tokens. It costs nothing, but exhausted budgets still reject it. */
 export function noteFreeRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): void {
   if (exchange.facts.llm !== undefined) return;
   const facts = new LlmRequestFacts(models[0], false, NO_BYTES, undefined, models);

@@ -1,11 +1,8 @@
 /**
- * Finds the models that a request names, wherever a server may read one: `model` and members with alternatives
- * (`models`, `fallbacks`), models of tools, sessions and batched requests, form fields, path, query and headers. Key
- * lists, rules, limits and prices use it, so they all check the same names.
- *
- * Keys are compared without case and separators, because servers differ in how they read them. A false name causes a
- * rejection, and a missed name circumvents a rule, so everything below a key that names models counts as a name. Only
- * the conversation itself and JSON schemas, which contain arbitrary user text, are not searched.
+ * Finds all models that a request names in its JSON body, form fields, path, query, and headers. API keys, rules,
+ * limits, and prices share this result. A missed name bypasses a rule, while a false name only causes a rejection, so
+ * keys are compared without case and separators, and everything below a matching key counts as a name. Conversation
+ * content and JSON schemas contain arbitrary user text and are skipped.
  */
 
 import { finish, type Steps } from "../../base/sliced-work.ts";
@@ -19,46 +16,44 @@ const CLOSE_BRACKET = 93;
 const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
 
-/** The limit of distinct names. Real requests have one or a few. */
+/** Requests with more distinct names are rejected. */
 const MAX_NAMES = 64;
-/** No server knows longer keys, even with every letter escaped. */
+/** No known server has longer keys, even with every letter escaped. */
 const MAX_KEY_BYTES = 400;
-/** The size of the key cache. */
 const MAX_KNOWN_KEYS = 1024;
 const MAX_KNOWN_KEY_BYTES = 64;
-/** Takes about 0.3 ms. */
+/** Scanning this many bytes takes about 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
 
 /**
- * Suffixes of keys that name models, without case and separators: `draft_model`, `modelId`, `context_window_fallbacks`.
+ * Matches keys that name models, such as `draft_model` and `context_window_fallbacks`, after removing case and
+ * separators.
  */
 const NAMING =
   /(?:(?:model|fallback)(?:s|ids?|names?|arns?|ur[il]s?|lists?|groups?|deployments?|alias(?:es)?|aliasmap|maps?|slugs?|versions?|identifiers?)?|^(?:azure)?(?:deployment|engine)(?:id|name)?|^preset)$/;
 
-/** Members that hold conversation text or schemas. Other spellings of them are searched. */
+/** These members hold conversation content or schemas. Other spellings of them are searched. */
 const CONTENT: ReadonlySet<string> = new Set([
   ...["messages", "contents", "content", "system", "systemInstruction", "system_instruction", "instructions"],
   ...["parameters", "parametersJsonSchema", "input_schema", "inputSchema", "schema", "json_schema", "responseSchema"],
   ...["response_schema", "responseJsonSchema", "arguments"],
 ]);
-/** The same if the value is an array; an object under these keys may be a whole request. */
+/** Under these keys, an array is content, but an object may be a nested request. */
 const CONTENT_LISTS: ReadonlySet<string> = new Set(["input", "inputs", "prompt"]);
 
-/** A model as a path segment: Azure, OpenAI's engines, Hugging Face, Triton, Vertex. Names may contain slashes. */
+/** Matches the path layouts of Azure, OpenAI engines, Hugging Face, Triton, and Vertex. Names may contain slashes. */
 const IN_PATH =
   /\/(?:models|model|tunedModels|engines|deployments)\/(.+?)(?::[A-Za-z]+$|\/(?:v\d\w*|chat|completions|embeddings|responses|messages|images|audio|realtime|rerank|converse|converse-stream|invoke|invoke-with-response-stream|count-tokens|infer|generate|generate_stream|predictions|versions)(?:\/.*)?$|$)/;
 
-/** Whether a member, field or parameter with this name names a model. */
 export function namesModel(key: string): boolean {
   return NAMING.test(foldCase(key).replace(/[^a-z]/g, ""));
 }
 
-/** Whether a member or field with this name contains user text. */
 export function isContent(key: string): boolean {
   return CONTENT.has(key) || CONTENT_LISTS.has(key);
 }
 
-/** Distinct names in the order in which they were found. */
+/** Keeps distinct names in the order in which they were found. */
 export class ModelNames {
   readonly names: string[] = [];
 
@@ -73,11 +68,11 @@ export class ModelNames {
 }
 
 /**
- * Adds the models that a JSON text names. `isCall`: the text is an LLM request, so nested members count too; in other
- * JSON (`{"car": {"model": "T"}}`) only the outermost members count. The text must be balanced.
+ * If `isCall` is false, nested members are ignored, because JSON like `{"car": {"model": "T"}}` is not an LLM request.
+ * The JSON must be balanced.
  */
 export function* modelsInJson(bytes: Buffer, isCall: boolean, found: ModelNames): Steps<void> {
-  /** For each open container: whether it is an object, and whether the strings in it are names. */
+  /** `objects` and `naming` are stacks with one entry per open container. */
   const objects: boolean[] = [];
   const naming: boolean[] = [];
   let depth = 0;
@@ -98,7 +93,7 @@ export function* modelsInJson(bytes: Buffer, isCall: boolean, found: ModelNames)
       const isObject = byte === OPEN_BRACE;
       const isNaming = member === "names" || naming[depth - 1] === true;
       const isContent = member === "content" || (member === "content list" && !isObject);
-      // The items of an outermost array are treated like an outermost object.
+      // The items of a top-level array are treated like a top-level object.
       const isBelow = depth > 1 || (depth === 1 && objects[0] === true);
       if (isContent || (!isCall && !isNaming && isBelow)) i = yield* endOfValue(bytes, i);
       else {
@@ -123,7 +118,6 @@ export function* modelsInJson(bytes: Buffer, isCall: boolean, found: ModelNames)
   }
 }
 
-/** Adds the models named by query parameters, or by form fields in the same notation. */
 export function modelsInQuery(query: string, found: ModelNames): void {
   if (query === "") return;
   for (const part of query.split(/[&;]/)) {
@@ -134,14 +128,14 @@ export function modelsInQuery(query: string, found: ModelNames): void {
 }
 
 /**
- * Adds the models that headers name: `x-amzn-sagemaker-target-model`, `azureml-model-deployment`, or JSON with options
- * of another gateway (`x-portkey-config`). `pairs` alternates lowercase names and values.
+ * Reads headers like `x-amzn-sagemaker-target-model`, and JSON options of other gateways like `x-portkey-config`.
+ * `pairs` alternates lowercase names and values.
  */
 export function modelsInHeaders(pairs: readonly string[], found: ModelNames): void {
   for (let i = 0; i + 1 < pairs.length; i += 2) {
     const name = pairs[i] as string;
     const value = (pairs[i + 1] as string).trim();
-    // Browsers send the phone's model.
+    // Browsers send the model of a phone in `sec-ch-ua-model`.
     const isNaming =
       (name.includes("model") || name.includes("fallback")) && !name.startsWith("sec-") && namesModel(name);
     if (value.startsWith("{") || value.startsWith("[")) {
@@ -151,7 +145,6 @@ export function modelsInHeaders(pairs: readonly string[], found: ModelNames): vo
   }
 }
 
-/** Adds the model that a path names, for servers that receive the client's path. */
 export function modelsInPath(path: string, found: ModelNames): void {
   const name = IN_PATH.exec(path)?.[1];
   if (name !== undefined) found.add(decodeParameter(name));
@@ -169,7 +162,7 @@ function memberKind(bytes: Buffer, start: number, end: number): MemberKind {
   return kind;
 }
 
-/** Caches the meaning of keys, because the case-insensitive comparison would take most of the time. */
+/** Caches the kind of each key, because folding and matching the key would dominate the scan. */
 const KINDS = new Map<string, MemberKind>();
 
 function kindOf(key: string): MemberKind {
@@ -178,7 +171,7 @@ function kindOf(key: string): MemberKind {
   return namesModel(key) ? "names" : "other";
 }
 
-/** Returns the offset of the bracket that closes the one at `start`. */
+/** Returns the offset of the bracket that closes the bracket at `start`. */
 function* endOfValue(bytes: Buffer, start: number): Steps<number> {
   let open = 0;
   let pausedAt = start;
@@ -207,7 +200,7 @@ function decodeParameter(text: string): string {
   }
 }
 
-/** The part of `name` that the `*` of a pattern matches; undefined if the name does not match. */
+/** Returns the text that the `*` of the pattern matches, or undefined if the name does not match. */
 export function matchPattern(pattern: string, name: string): string | undefined {
   const star = pattern.indexOf("*");
   if (star < 0) return pattern === name ? "" : undefined;

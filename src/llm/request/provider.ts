@@ -1,7 +1,6 @@
 /**
- * The description of an LLM provider: data and pure functions, without I/O or state. A format that is absent is not
- * supported. Differences between providers belong in their own files, not in shared code. Also reads the response
- * headers that providers share: `retry-after` (RFC 9110 section 10.2.3, or OpenAI's `retry-after-ms`) and request ids.
+ * Describes an LLM provider with data and pure functions. Differences between providers belong in their own files, not
+ * in shared code. Also parses the `retry-after` and request id headers that providers share.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -9,31 +8,25 @@ import { pathSegment } from "../../http/request-path.ts";
 import type { Members } from "../../json/json.ts";
 import type { Format } from "./dialect.ts";
 
-/** How a provider expects its key. */
 export type CredentialForm = "bearer" | "x-api-key" | "api-key" | "x-goog-api-key" | "aws";
 
 export interface UpstreamCall {
-  /** The format of the provider's request. */
   readonly format: Format;
   /** The client's path after the base path. */
   readonly suffix: string;
   readonly model: string;
   readonly stream: boolean;
-  /** The request counts tokens instead of generating. */
+  /** True if the request counts tokens instead of generating output. */
   readonly counts: boolean;
-  /** The client's query, for requests that are forwarded unchanged. */
+  /** The client's query, which only untranslated requests forward. */
   readonly query: string;
 }
 
-/** The variations of the chat dialect between servers. */
+/** Describes how a server deviates from the chat dialect. */
 export interface ChatHabits {
-  /** The parameter that limits the output. */
   readonly maxTokens: "max_tokens" | "max_completion_tokens";
-  /** Whether the server supports `top_k`, which OpenAI does not. */
   readonly topK: boolean;
-  /** Whether the server supports `user`. */
   readonly user: boolean;
-  /** The server's name for `seed`. */
   readonly seed: "seed" | "random_seed";
   /** The `tool_choice` value that requires a tool call. */
   readonly required: "required" | "any";
@@ -48,35 +41,32 @@ export const CHAT_HABITS: ChatHabits = {
 };
 
 export interface Provider {
-  /** The name in telemetry (`gen_ai.provider.name`) and in price catalogues. */
+  /** Used in telemetry (`gen_ai.provider.name`) and price catalogs. */
   readonly name: string;
-  /** Scheme and authority. */
+  /** Consists of the scheme and the authority. */
   readonly origin: string;
-  /** The base path of the API, for example `/v1`. */
   readonly basePath: string;
   readonly credential: CredentialForm;
-  /** Default headers, unless the client sets them. */
+  /** Sent unless the client sets them. */
   readonly headers: Readonly<Record<string, string>>;
-  /** The provider's format for a request in the client's format; undefined if unsupported. */
+  /** Returns undefined if the provider does not support the client's format. */
   upstreamFormat(client: Format, model: string): Format | undefined;
-  /** Path and query below `basePath`. */
+  /** Returns the path and query, starting with `basePath`. */
   path(call: UpstreamCall, basePath: string): string;
-  /** Whether the body names the model; otherwise the path does. */
+  /** If false, the model is in the path. */
   readonly modelInBody: boolean;
-  /** Whether usage in chat streams must be requested. */
+  /** If true, usage in chat streams must be requested. */
   readonly asksForStreamUsage: boolean;
-  /** The chat variation for translated requests. */
   readonly chat: ChatHabits;
-  /** The path names the model even for multipart forms, so forms must be read. */
+  /** Set if the path names the model of multipart forms too, so the gateway must parse them. */
   readonly readsForms?: true;
-  /** Whether the provider supports WebSocket at the client's path. */
+  /** True if the provider accepts WebSocket connections at the client's path. */
   upgrades?(path: string): boolean;
-  /** Changes that the provider requires in a native body. */
+  /** Makes changes that the provider requires in a native body. */
   adaptBody?(body: Members, call: UpstreamCall): Members;
   needsAdapting?(call: Pick<UpstreamCall, "format">): boolean;
 }
 
-/** A model name that is not valid in a path. */
 export class ModelNameError extends ExpectedError {
   constructor() {
     super("the model's name cannot be part of the provider's path");
@@ -84,7 +74,6 @@ export class ModelNameError extends ExpectedError {
   }
 }
 
-/** Encodes a model's name as one path segment. */
 export function modelSegment(model: string): string {
   const segment = pathSegment(model);
   if (segment === undefined) throw new ModelNameError();
@@ -95,7 +84,7 @@ export function withQuery(path: string, query: string): string {
   return query === "" ? path : `${path}?${query}`;
 }
 
-/** `nowMs` is wall-clock time. Undefined if the headers are absent, invalid or in the past. */
+/** `nowMs` is wall-clock time. Returns undefined if the header is absent, invalid, or in the past. */
 export function retryAfterSeconds(headers: HeaderList, nowMs: number): number | undefined {
   const fine = positive(Number(headers.get("retry-after-ms")) / 1000);
   if (fine !== undefined) return fine;
@@ -110,7 +99,7 @@ function positive(seconds: number): number | undefined {
 }
 
 const NAMES = ["x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "x-goog-request-id"];
-/** Restricts the id, because it is written to log lines. */
+/** Log lines include the id, so only safe characters are allowed. */
 const FORM = /^[\w.:/+=-]{1,128}$/;
 
 export function providerRequestId(headers: HeaderList): string | undefined {

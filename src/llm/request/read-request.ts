@@ -1,8 +1,7 @@
 /**
- * Reads an LLM request from its path and body, JSON or multipart: model, stream, options, and their positions, so that
- * one of them can be changed without parsing the rest. Routing, model access, limits, prices and the log use this
- * result. Ambiguous requests are rejected, because the provider might read them differently: repeated keys, a path and
- * a body that disagree, or forms that servers parse in different ways.
+ * Reads the model, the stream flag, and their positions from a JSON or multipart request. Routing, model access,
+ * limits, prices, and logs share this result. Ambiguous requests, such as those with repeated keys, are rejected,
+ * because the provider might parse them differently.
  */
 import { isUtf8 } from "node:buffer";
 import { finish, type Steps } from "../../base/sliced-work.ts";
@@ -21,11 +20,11 @@ export interface RequestScan {
   /** The offset after the opening brace. */
   readonly bodyStart: number;
   readonly isEmpty: boolean;
-  /** A multipart form, of which only the model is read. */
+  /** Set for multipart forms, of which only `model` and `stream` are read. */
   readonly isForm?: true;
-  /** A top-level member may make the provider use another model. */
+  /** True if a top-level member may make the provider use another model. */
   readonly hasAlternatives?: boolean;
-  /** Models named by other form fields. */
+  /** Models that form fields other than `model` name. */
   readonly formModels?: readonly string[];
 }
 
@@ -33,12 +32,12 @@ export type ScanResult =
   | { readonly ok: true; readonly scan: RequestScan }
   | { readonly ok: false; readonly reason: string };
 
-/** Members that let a provider fall back to another model. */
+/** These members let a provider fall back to another model. */
 const ALTERNATIVES = [
   ...["models", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks", "default_fallbacks"],
   ...["fallback_models", "preset"],
 ];
-/** Members that affect routing, guards or cost. Repeated, they would be ambiguous. */
+/** These members affect routing, guards, or cost, so a repeated member would be ambiguous. */
 const KEYS = jsonKeysOfAnyCase(
   ...["model", "stream", "stream_options", "messages", "input", "prompt", "system", "instructions", "contents"],
   ...["tools", "n", "max_tokens", "max_completion_tokens", "max_output_tokens"],
@@ -46,17 +45,17 @@ const KEYS = jsonKeysOfAnyCase(
 );
 const MAX_DEPTH = 128;
 const MAX_VALUE_BYTES = 16 * 1024;
-/** Also bounds the metric labels and cache keys built from model names. */
+/** Also bounds metric labels and cache keys that contain model names. */
 const MAX_MODEL_CHARS = 256;
-/** Bytes outside strings; 300,000 token numbers fit. A byte costs 10 ns, so this takes about 20 ms. */
+/** Limits the bytes outside strings, which cost about 10 ns each. 300,000 numeric tokens fit. */
 const MAX_SYNTAX_BYTES = 2 * 1024 * 1024;
-/** Scanned in one step, and the granularity of the limit above. */
+/** The scanner checks `MAX_SYNTAX_BYTES` after each chunk of this size. */
 const SCANNED_PIECE_BYTES = 64 * 1024;
 
-/** `exact` rejects keys in another case. `any` accepts them, for servers that may ignore case. */
+/** `exact` rejects keys that differ in case. `any` accepts them, for servers that may ignore case. */
 export type KeyCase = "exact" | "any";
 
-/** The problem with a model name, if any. Names may become part of a path, so dot segments are rejected. */
+/** Model names may become path segments, so dot segments are rejected. */
 export function modelProblem(model: unknown): string | undefined {
   if (typeof model !== "string" || model === "" || model.length > MAX_MODEL_CHARS)
     return "'model' must be a string of 1 to 256 characters";
@@ -70,7 +69,6 @@ export function scanRequest(bytes: Buffer, keyCase: KeyCase = "exact"): ScanResu
   return finish(scanSteps(bytes, keyCase));
 }
 
-/** Like `scanRequest`, in steps. */
 export function* scanSteps(bytes: Buffer, keyCase: KeyCase = "exact"): Steps<ScanResult> {
   let model: Found | undefined;
   let stream: Found | undefined;
@@ -149,27 +147,26 @@ const BOUNDARY =
 const BLANK_LINE = Buffer.from("\r\n\r\n");
 const MAX_PARTS = 256;
 const MAX_PART_HEAD_BYTES = 4096;
-/** JSON fields hold sessions or options, which are short. */
+/** JSON fields of forms hold sessions or options, which are short. */
 const MAX_JSON_FIELD_BYTES = 64 * 1024;
 const [OPEN_BRACKET, OPEN_BRACE] = [91, 123];
 const [CR, LF, DASH] = [13, 10, 45];
 
-/** A part header without control characters or line folding. */
+/** Excludes control characters and line folding. */
 const HEAD_LINE = /^([\w!#$%&'*+.^`|~-]+):[ \t]*([ -~\x80-\xff]*)$/;
 /**
- * One spelling per parameter, in any order; `filename` makes a part a file. Servers disagree on whether `\"` ends a
- * string, so it is allowed only in a file name in which no parser could find another parameter.
+ * Accepts each parameter at most once, in any order. Parsers disagree on whether `\"` ends a quoted string, so it is
+ * allowed only in file names in which no parser could find another parameter.
  */
 const DISPOSITION =
   /^form-data((?:; ?name=(?:"[\w.[\]-]+"|[\w.[\]-]+)|; ?filename=(?:"(?:[^"\\]|\\(?!"))*"|"(?:[^"\\;=]|\\[^";=])*\\"(?:[^"\\;=]|\\[^;=])*"|[\w.-]+)|; ?filename\*=[\w.%'!#$&+^`|~-]+)+)$/i;
 const PARAMETER = /; ?(name|filename\*?)=(?:"([^"]*)"|([^;]+))/gi;
-/** The accepted content types of a text field. */
 const PLAIN_TEXT = /^text\/plain(?:\s*;\s*charset="?(?:utf-8|us-ascii)"?)?$/i;
 
 interface Part {
   readonly name: string;
   readonly isFile: boolean;
-  /** The part's bytes are its text, without a transfer encoding. */
+  /** True if the content is plain text without a transfer encoding. */
   readonly isPlain: boolean;
 }
 
@@ -187,7 +184,7 @@ export function scanForm(bytes: Buffer, contentType: string): ScanResult {
     if (parts >= MAX_PARTS) return rejected(`the form has more than ${MAX_PARTS} parts`);
     const start = at + delimiter.length;
     const blank = bytes.indexOf(BLANK_LINE, start);
-    // The boundary must not occur elsewhere, so that all parsers agree on where a part ends.
+    // The boundary must not occur inside a value, so that all parsers agree on the end of each part.
     const next = bytes.indexOf(delimiter, start);
     const end = next - 2;
     if (!isLineEnd(bytes, start) || blank < 0 || next < 0 || !isLineEnd(bytes, end) || blank + BLANK_LINE.length > end)
@@ -250,7 +247,7 @@ function endsHere(bytes: Buffer, at: number): boolean {
   return at === bytes.length || (isLineEnd(bytes, at) && at + 2 === bytes.length);
 }
 
-/** Undefined if the header is not in the accepted form. */
+/** Returns undefined if a header is not in the accepted form. */
 function readHead(head: string): Part | undefined {
   const lines = new Map<string, string>();
   for (const line of head.split("\r\n")) {
@@ -289,7 +286,6 @@ export function readRequest(path: string, bytes: Buffer, keyCase: KeyCase): Requ
   return finish(readingSteps(path, bytes, keyCase));
 }
 
-/** Like the function above, in steps. */
 export function* readingSteps(path: string, bytes: Buffer, keyCase: KeyCase): Steps<RequestReading> {
   const dialect = dialectOf(path);
   const scanned = yield* scanSteps(bytes, keyCase);
@@ -312,7 +308,7 @@ function conflict({ pathModel, pathStream, format }: Dialect, scan: RequestScan)
   if (problem !== undefined) return problem;
   if (scan.model !== undefined && withoutCollection(scan.model) !== pathModel)
     return "'model' in the body is not the model in the path";
-  // Claude on Vertex AI has `stream` in the body as well.
+  // Claude on Vertex AI also has `stream` in the body.
   return format === "messages" && scan.stream !== undefined && scan.stream !== pathStream
     ? "'stream' in the body is not what the path asks for"
     : undefined;

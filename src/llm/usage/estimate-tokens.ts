@@ -1,8 +1,7 @@
 /**
- * Estimates token counts without a tokenizer: of requests at admission, of responses that end before they report usage,
- * and of bodies that are charged by size. Byte-pair tokenizers can be blocked for seconds by 50 KB of hostile text;
- * this estimate adds one table entry per byte and only samples long text. It is within 25% of the real count on
- * ordinary English, code and CJK text, and the real count replaces it when the provider reports one.
+ * Estimates token counts without a tokenizer, because 50 KB of hostile text can block a byte-pair tokenizer for
+ * seconds. The estimate adds one table entry per byte and only samples long text. It is within 25% of the actual count
+ * for ordinary English, code, and CJK text. The provider's count replaces it.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -10,21 +9,24 @@ import { finish, type Steps } from "../../base/sliced-work.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import { endOfString } from "../../json/syntax.ts";
 
-/** Longer text is sampled in evenly spaced pieces that add up to this size. */
+/** Longer text is sampled in evenly spaced chunks that add up to this size. */
 export const SAMPLED_BYTES = 1536;
 const PIECE_BYTES = 96;
 
 type Kind = "sign" | "lower" | "upper" | "digit" | "blank" | "break" | "other";
 const KINDS: readonly Kind[] = ["sign", "lower", "upper", "digit", "blank", "break", "other"];
 
-/** The cost of a byte after a byte of another kind: `begin`, unless `after` has an entry. */
+/**
+ * Costs in tokens, by the kind of a byte and the kind of the byte before it. `begin` applies unless `after` has an
+ * entry.
+ */
 const COSTS: Readonly<Record<Kind, { readonly begin: number; readonly after?: Partial<Record<Kind, number>> }>> = {
-  // The first letter carries the cost of the word, the others the chance that the word is split.
+  // The first letter has the cost of the word. Later letters have the probability that the word is split.
   lower: { begin: 0.8, after: { lower: 0.065, upper: 0.06, other: 0.35 } },
   upper: { begin: 0.85, after: { lower: 0.75, upper: 0.24 } },
   digit: { begin: 0.85, after: { digit: 0.28 } },
   sign: { begin: 0.82, after: { sign: 0.46 } },
-  // Line breaks merge with the preceding sign, indentation with the line break.
+  // Line breaks merge with the preceding sign, and indentation merges with the line break.
   break: { begin: 0.7, after: { sign: 0.15, break: 0 } },
   blank: { begin: 0, after: { blank: 0.06 } },
   other: { begin: 0 },
@@ -45,11 +47,11 @@ const SCRIPTS: readonly { readonly from: number; readonly to: number; readonly t
   { from: 0xf0, to: 0xf4, tokens: 1.5 }, // emoji and rare characters
 ];
 
-/** The kind of a byte, shifted for use as an index into `COST`. */
+/** Shifted for use as an index into `COST`. */
 const ROW_OF = Uint16Array.from({ length: 256 }, (_, byte) => KINDS.indexOf(kindOf(byte)) << 8);
 /**
- * Indexed by the kind of the previous byte (high bits) and the byte itself. In thousandths, because integers add
- * faster.
+ * Indexed by the kind of the previous byte (high bits) and the byte (low bits). The unit is a thousandth of a token,
+ * because adding integers is faster.
  */
 const COST = Int32Array.from({ length: KINDS.length * 256 }, (_, index) =>
   Math.round(costOf(KINDS[index >> 8] as Kind, index & 255) * 1000),
@@ -57,24 +59,23 @@ const COST = Int32Array.from({ length: KINDS.length * 256 }, (_, index) =>
 const START = KINDS.indexOf("blank") << 8;
 
 const BACKSLASH = 92;
-/** The byte that an escape represents, by the letter after the backslash. Other escapes count as a sign. */
+/** Maps the letter after a backslash to the byte it represents. Other escapes count as a sign. */
 const ESCAPED: Readonly<Record<number, number>> = { 110: 10, 114: 13, 116: 9 };
 const SIGN = 34;
 const LETTER_U = 117;
 
-/** Estimates the tokens in UTF-8 text. */
 export function estimateTextTokens(bytes: Uint8Array, start = 0, end = bytes.length): number {
   return estimate(bytes, start, end, false, SAMPLED_BYTES);
 }
 
-/** Tokens in a JSON string, given the offsets between its quotes. Reads at most `sampledBytes`. */
+/** `start` and `end` are the offsets between the quotes of a JSON string. At most `sampledBytes` bytes are read. */
 export function estimateJsonTextTokens(
   bytes: Buffer,
   start: number,
   end: number,
   sampledBytes = SAMPLED_BYTES,
 ): number {
-  // Most text has no escapes, and this loop is twice as fast.
+  // Most text has no escapes, and the loop without escape handling is twice as fast.
   return estimate(bytes, start, end, bytes.subarray(start, end).includes(BACKSLASH), sampledBytes);
 }
 
@@ -84,14 +85,13 @@ function estimate(bytes: Uint8Array, start: number, end: number, hasEscapes: boo
   if (length <= sampledBytes) return Math.ceil(add(bytes, start, end, START) / 1000);
   const pieces = Math.max(1, Math.floor(sampledBytes / PIECE_BYTES));
   const size = Math.min(PIECE_BYTES, sampledBytes);
-  // Several pieces are spread from start to end. A single piece starts at a varying offset, so that similar texts are not
-  // all sampled at the same place.
+  // A single sample starts at a pseudorandom offset, so that similar strings are not all sampled at the same offset.
   const stride = pieces === 1 ? 0 : Math.floor((length - size) / (pieces - 1));
   const first = pieces === 1 ? start + ((Math.imul(start, 0x9e3779b1) >>> 0) % (length - size)) : start;
   let thousandths = 0;
   for (let piece = 0; piece < pieces; piece++) {
     const from = first + piece * stride;
-    // A piece that starts inside a word does not pay for a new word.
+    // A sample that starts inside a word does not include the cost of a new word.
     const before = from === start ? START : (ROW_OF[bytes[from - 1] as number] as number);
     thousandths += add(bytes, from, from + size, before);
   }
@@ -128,13 +128,13 @@ function addJsonCosts(bytes: Uint8Array, start: number, end: number, before: num
   return thousandths;
 }
 
-/** The first UTF-8 byte of a `\u` escape, which determines the cost of the character. */
+/** Returns the first UTF-8 byte of a `\u` escape, which determines the cost of the character. */
 function leadByteOf(bytes: Uint8Array, at: number): number {
   let code = 0;
   for (let i = at; i < at + 4; i++) code = (code << 4) | hexOf(bytes[i] ?? 0);
   if (code < 0x80) return code;
   if (code < 0x800) return 0xc0 | (code >> 6);
-  // The high surrogate carries the cost of the pair.
+  // The high surrogate has the cost of the pair.
   if (code >= 0xd800 && code < 0xdc00) return 0xf0;
   if (code >= 0xdc00 && code < 0xe000) return 0x80;
   return 0xe0 | (code >> 12);
@@ -160,15 +160,15 @@ function kindOf(byte: number): Kind {
   return "sign";
 }
 
-/** A top-level member that holds input. */
+/** Marks top-level members that hold input. */
 export const PROMPT = 1;
-/** A top-level member whose property names are input as well. */
+/** Marks top-level members whose nested property names count as input too. */
 export const DEFINITIONS = 2;
-/** Protocol fields that are not part of the prompt. */
+/** Marks protocol fields that are not part of the prompt. */
 export const SILENT = 4;
-/** An image or a file, or its URL. */
+/** Marks fields that hold an image, a file, or a URL of one. */
 export const MEDIA = 8;
-/** An image or a file if it is inside a `HOLDER`. A tool argument may have the same name. */
+/** Marks fields that hold an image or a file only inside a `HOLDER`, because a tool argument may have the same name. */
 export const CONTENT = 16;
 export const HOLDER = 32;
 export const ROLE = 64;
@@ -198,7 +198,7 @@ const SLOTS = 512;
 const LONGEST = 32;
 const TABLE: readonly (readonly Entry[] | undefined)[] = buildTable();
 
-/** The flags of a key, given the offsets between its quotes; 0 for other keys. */
+/** `start` and `end` are the offsets between the quotes of the key. Returns 0 for unlisted keys. */
 export function flagsOfKey(bytes: Uint8Array, start: number, end: number): number {
   const length = end - start;
   if (length === 0 || length > LONGEST) return 0;
@@ -229,21 +229,19 @@ function buildTable(): (readonly Entry[] | undefined)[] {
   return table;
 }
 
-/** The overhead per message. */
 const MESSAGE_TOKENS = 4;
-/** An image of ordinary size; providers charge 85 to 1,600. */
+/** Corresponds to an image of ordinary size. Providers charge 85 to 1,600 tokens. */
 const MEDIA_TOKENS = 1000;
-/** The overhead per request. */
 const BASE_TOKENS = 3;
-/** The cost of a property name in a definition. Long names count as two words. */
+/** Cost of a property name in a definition. Longer names cost one token more per 16 bytes. */
 const KEY_TOKENS = 2;
-/** The first bytes of a request are read in full; after that, a twelfth of each text is enough. */
+/** After this many bytes, only a twelfth of each string is sampled. */
 const READ_WHOLE_BYTES = 1024;
 const SHORT_TEXT_BYTES = 64;
 /** No dialect nests its own fields deeper than this. */
 const REMEMBERED_DEPTH = 32;
 
-/** Processed in one step: about 0.5 ms. */
+/** Scanning this many bytes takes about 0.5 ms. */
 const STEP_BYTES = 64 * 1024;
 
 const QUOTE = 34;
@@ -257,7 +255,6 @@ export function estimateRequestTokens(bytes: Buffer): number {
   return finish(estimateSteps(bytes));
 }
 
-/** Like the function above, in steps. */
 export function* estimateSteps(bytes: Buffer): Steps<number> {
   const reading = {
     at: 0,
@@ -282,7 +279,7 @@ interface Reading {
   top: number;
   key: number;
   readBytes: number;
-  /** The flags of the last key at each depth. */
+  /** Flags of the last key at each depth. */
   readonly names: Uint8Array;
 }
 
@@ -344,11 +341,11 @@ function skipBlanks(bytes: Buffer, from: number): number {
 
 const READ_BYTES = 64 * 1024;
 const BINARY_TYPE = /^(?:image|audio|video|font)\//i;
-/** A string of at least this length that looks like base64 counts as media. */
+/** Strings of at least this length that look like base64 count as media. */
 const ENCODED_BYTES = 512;
 const BASE64 = /^[A-Za-z0-9+/=_-]+$/;
 
-/** Keeps the first bytes of a response and estimates the tokens of all of it. */
+/** Keeps the first bytes of a response and extrapolates the token estimate to its full size. */
 export class ResponseSample {
   readonly #contentType: string;
   #chunks: Buffer[] = [];
@@ -401,7 +398,7 @@ function jsonTokens(bytes: Buffer, from: number, scale: number): number {
       } else text += estimateJsonTextTokens(bytes, start, end);
     }
   }
-  // The sample ends inside an image, so the rest of the response is not text.
+  // If the sample ends inside an image, the rest of the response is not text.
   return Math.ceil(endsInMedia ? text : text * scale) + media;
 }
 
@@ -409,7 +406,7 @@ function isEncoded(bytes: Buffer, start: number, end: number): boolean {
   return end - start >= ENCODED_BYTES && BASE64.test(bytes.toString("latin1", start, start + ENCODED_BYTES));
 }
 
-/** The sample may end in the middle of a character. */
+/** The sample may end in the middle of a character, so up to three trailing bytes are ignored. */
 function isText(bytes: Buffer): boolean {
   for (let cut = 0; cut < 4 && cut < bytes.length; cut++)
     if (isUtf8(bytes.subarray(0, bytes.length - cut))) return !bytes.includes(0);

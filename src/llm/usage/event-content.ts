@@ -1,17 +1,17 @@
 /**
- * Reads one event of a provider's stream in any dialect: usage, model, and the text that it adds. Only fields at their
- * documented place count; `usage` or `[DONE]` inside a model's text is text.
+ * Reads usage, model, and output text from one stream event in any dialect. Only fields at their documented positions
+ * count, so `usage` or `[DONE]` inside the model's output is ignored.
  */
 import { isMembers, type Members } from "../../json/json.ts";
 
-/** A cheap test before parsing: an event that does not match holds no usage. */
+/** Avoids parsing events without usage. */
 const MAY_HOLD_USAGE = /"(?:usage|usageMetadata|amazon-bedrock-invocationMetrics)"\s*:\s*\{/;
 
 export function mayHoldUsage(data: string): boolean {
   return MAY_HOLD_USAGE.test(data);
 }
 
-/** Without its quote, because the native search looks for the first byte and quotes are frequent in JSON. */
+/** The pattern omits the quote, because the native search looks for the first byte and quotes are frequent in JSON. */
 const NAME = Buffer.from("usage");
 const QUOTE = 34;
 const OPEN_BRACE = 123;
@@ -19,15 +19,15 @@ const CLOSE_BRACE = 125;
 const COMMA = 44;
 const LF = 10;
 const CR = 13;
-/** The maximum distance from the name to the brace: rest of the name, quote, colon and white space. */
+/** Covers the rest of the name, the quote, the colon, and white space. */
 const NAME_TO_BRACE_BYTES = 24;
 
-/** The event separator of most servers. */
+/** Other line endings are valid too, but rare. */
 const BLANK_LINE = Buffer.from("\n\n");
 
 /**
- * The same test on the bytes of server-sent events, without decoding them. Returns the offset of the first event that
- * may hold usage, or -1. `bytes` must start with an event.
+ * Applies the same test to raw server-sent events. Returns the offset of the first event that may hold usage, or -1.
+ * `bytes` must start with an event.
  */
 export function usageEventAt(bytes: Buffer): number {
   for (let at = bytes.indexOf(NAME); at >= 0; at = bytes.indexOf(NAME, at + NAME.length)) {
@@ -36,34 +36,32 @@ export function usageEventAt(bytes: Buffer): number {
     const stop = Math.min(bytes.length, from + NAME_TO_BRACE_BYTES);
     for (let i = from; i < stop; i++) {
       if (bytes[i] === OPEN_BRACE) return startOfEvent(bytes, at);
-      // Many servers send `"usage": null` in each event; the next brace belongs to another member or event.
+      // Many servers send `"usage": null` in each event, so the next brace belongs to another member or event.
       if (bytes[i] === COMMA || bytes[i] === CLOSE_BRACE) break;
     }
   }
   return -1;
 }
 
-/** With other line endings this returns an earlier event, which is safe. */
+/** With other line endings, the result is the start of an earlier event, which is safe. */
 function startOfEvent(bytes: Buffer, at: number): number {
   const blank = bytes.lastIndexOf(BLANK_LINE, at);
   return blank < 0 ? 0 : blank + BLANK_LINE.length;
 }
 
-/** The length of the complete events within the first `max` bytes. `bytes` must start with an event. */
+/** Returns the length of the complete events within the first `max` bytes. `bytes` must start with an event. */
 export function wholeEvents(bytes: Buffer, max: number): number {
   if (bytes.length <= max) return bytes.length;
   const blank = bytes.lastIndexOf(BLANK_LINE, max - BLANK_LINE.length);
   return blank < 0 ? 0 : blank + BLANK_LINE.length;
 }
 
-/** Whether the bytes end with the blank line that ends an event. */
 export function endsEvent(bytes: Buffer): boolean {
   const { length } = bytes;
   if (bytes[length - 1] !== LF) return false;
   return bytes[length - 2] === LF || (bytes[length - 2] === CR && bytes[length - 3] === LF);
 }
 
-/** Returns the provider's usage object. */
 export function usageOf(event: Members): Members | undefined {
   const usage =
     event.usage ??
@@ -79,7 +77,7 @@ export function modelOf(event: Members): string | undefined {
   return typeof model === "string" && model !== "" ? model : undefined;
 }
 
-/** The model's output in this event: text, reasoning and tool arguments. */
+/** Includes reasoning and tool arguments. */
 export function textOf(event: Members): string {
   let text = "";
   for (const choice of list(event.choices)) {

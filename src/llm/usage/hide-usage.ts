@@ -1,6 +1,6 @@
 /**
- * Removes the usage chunk from a chat stream whose client did not request it: the last chunk, the one without choices.
- * All other bytes pass unchanged; only an incomplete event at the end of a chunk is buffered.
+ * Removes the usage chunk from a chat stream if the client did not request it. All other bytes pass through unchanged,
+ * and only an incomplete event at the end of a chunk is buffered.
  */
 
 import { isMembers, parseMembers } from "../../json/json.ts";
@@ -8,24 +8,26 @@ import { endOfEvent } from "../encoding/stream-events.ts";
 import { endsEvent, mayHoldUsage } from "./event-content.ts";
 
 export interface UsageHider {
-  /** Returns the bytes for the client, if any. `usageAt` is the result of `usageEventAt` for the chunk. */
+  /**
+   * `usageAt` is the result of `usageEventAt` for the chunk. Returns undefined if no bytes are ready for the client.
+   */
   pass(chunk: Buffer, usageAt: number): Buffer | undefined;
-  /** Returns the buffered bytes at the end of the stream. */
+  /** Must be called at the end of the stream. Returns the buffered bytes. */
   flush(): Buffer | undefined;
 }
 
-/** A usage chunk is smaller than this, so a longer event is forwarded without buffering. */
+/** A usage chunk is smaller than this, so longer events are forwarded without buffering. */
 const MAX_HELD_BYTES = 16 * 1024;
 
 export function createUsageHider(): UsageHider {
   let held: Buffer | undefined;
   let insideLong = false;
-  /** The last bytes of a long event, because its final blank line may be split over two chunks. */
+  /** The blank line that ends a long event may be split across two chunks. */
   let tail: Buffer = Buffer.alloc(0);
   return {
     pass(chunk, usageAt) {
       const beginsEvent = held === undefined && !insideLong;
-      // The common case: complete events without usage.
+      // Most chunks hold complete events without usage.
       if (beginsEvent && usageAt < 0 && endsEvent(chunk)) return chunk;
       const bytes = held === undefined ? chunk : Buffer.concat([held, chunk]);
       held = undefined;
@@ -41,7 +43,7 @@ export function createUsageHider(): UsageHider {
       }
       const out: Buffer[] = from > 0 ? [bytes.subarray(0, from)] : [];
       let kept = from;
-      // Earlier events in the chunk have no usage.
+      // No event before `usageAt` has usage.
       if (beginsEvent && usageAt > 0) from = usageAt;
       for (let end = endOfEvent(bytes, from); end >= 0; end = endOfEvent(bytes, from)) {
         if (isUsageChunk(bytes.toString("utf8", from, end))) {
@@ -73,14 +75,14 @@ export function createUsageHider(): UsageHider {
   };
 }
 
-/** Blank lines before an event are not part of it and are forwarded. */
+/** Blank lines before an event are not part of the event, so they are forwarded. */
 function behindBlankLines(bytes: Buffer, from: number): number {
   let at = from;
   while (bytes[at] === 10 || bytes[at] === 13) at += 1;
   return at;
 }
 
-/** Fast path for an event with a single data line. */
+/** Avoids splitting an event that has a single data line. */
 function onlyLine(event: string): string | undefined {
   const end = event.length - 2;
   return event.startsWith("data:") && event.indexOf("\n") === end && event.endsWith("\n\n") && !event.includes("\r")

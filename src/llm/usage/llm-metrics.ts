@@ -1,6 +1,6 @@
 /**
- * Metrics of LLM calls under the OpenTelemetry semantic conventions for generative AI. The model label is the name from
- * the provider or the configuration, so that clients cannot create series with invented names.
+ * Records LLM metrics under the OpenTelemetry semantic conventions for generative AI. The model label is the name from
+ * the provider or the configuration, so that clients cannot create series with arbitrary names.
  */
 import type { LlmFacts } from "../../core/facts.ts";
 import type { Histogram, Metrics } from "../../observe/log/metrics.ts";
@@ -8,20 +8,20 @@ import type { Histogram, Metrics } from "../../observe/log/metrics.ts";
 export interface LlmTimes {
   readonly durationMs: number;
   readonly firstByteMs: number | undefined;
-  /** A status code or an error word; undefined if the call succeeded. */
+  /** A status code or an error code. Undefined if the call succeeded. */
   readonly errorType: string | undefined;
-  /** `chat`, `embeddings`, `generate_content` or `other`. */
+  /** One of `chat`, `embeddings`, `generate_content`, or `other`. */
   readonly operation: string;
 }
 
 export interface LlmMetrics {
   record(facts: LlmFacts, times: LlmTimes): void;
-  /** Counts a failover to the next provider. `cause` is a status code or an error word. */
+  /** `cause` is a status code or an error code. */
   failover(provider: string, cause: string): void;
 }
 
 const MAX_KNOWN_SERIES = 1000;
-/** The buckets that the conventions recommend. */
+/** The semantic conventions recommend these buckets. */
 const TOKEN_BUCKETS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304];
 const DURATION_BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 
@@ -31,7 +31,7 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
     "gen_ai_token_type",
     ...labels,
   ]);
-  // A separate metric, because these tokens are part of the input and a sum over all types must not count them twice.
+  // Cache tokens are part of the input, so they have a separate metric to keep sums over all token types correct.
   const cacheTokens = metrics.histogram(
     "gen_ai_client_cache_token_usage",
     "Input tokens that were read from or written to a provider's prompt cache, per call.",
@@ -62,7 +62,7 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
     ["gen_ai_provider_name", "cause"],
   );
 
-  /** Series by provider and model, because building the labels costs more than counting. */
+  /** Caches series, because building the labels costs more than recording a value. */
   const known = new Map<string, Series>();
   const seriesOf = (operation: string, provider: string, model: string): Series => {
     const key = `${operation} ${provider} ${model}`;

@@ -1,12 +1,11 @@
 /**
- * Reads the maximum output of a request in any dialect, for limits that reserve it. If several parameters set it, the
- * largest counts, because providers differ in which one they use. It is multiplied by the number of requested choices.
+ * Reads the maximum output of a request in any dialect. If several parameters set a maximum, the largest applies,
+ * because providers differ in which parameter they use. The result covers all requested choices.
  */
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { parseValue } from "../../json/json.ts";
 import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
 
-/** Chat, Responses, Messages and older completions; Gemini; Bedrock's Converse, and the native bodies of its models. */
 const MAXIMA: ReadonlySet<string> = new Set([
   ...["max_tokens", "max_completion_tokens", "max_output_tokens", "maxTokens"],
   ...["max_tokens_to_sample", "max_new_tokens", "max_gen_len"],
@@ -15,20 +14,18 @@ const MAXIMA: ReadonlySet<string> = new Set([
 ]);
 const COUNTS: ReadonlySet<string> = new Set(["n", "best_of", "generationConfig.candidateCount"]);
 const KEYS = jsonKeysOfAnyCase(...MAXIMA, ...COUNTS);
-/** A longer value is not a number. */
 const MAX_NUMBER_BYTES = 32;
-/** Larger values are clamped. No model writes more. */
+/** Larger values are clamped. No model generates more tokens. */
 const MAX_OUTPUT_TOKENS = 1_000_000_000;
 
-/** Processed in one step: about 0.5 ms. */
+/** Scanning this many bytes takes about 0.5 ms. */
 const STEP_BYTES = 64 * 1024;
 
-/** Undefined if the request sets no maximum. */
+/** Returns undefined if the request sets no maximum. */
 export function maxOutputTokens(bytes: Buffer): number | undefined {
   return finish(maxOutputTokensSteps(bytes));
 }
 
-/** The same in steps. */
 export function* maxOutputTokensSteps(bytes: Buffer): Steps<number | undefined> {
   let maximum: number | undefined;
   let answers = 1;

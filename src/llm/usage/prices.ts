@@ -1,12 +1,11 @@
 /**
- * Price catalogues: US dollars per million tokens by provider and model, from the shipped list or the operator's file.
- * The cost of a model without an entry is unknown, not zero.
+ * Reads price catalogs, which list US dollars per million tokens by provider and model. The cost of a model without an
+ * entry is unknown, not zero.
  */
 import { z } from "zod";
 import type { LlmFacts } from "../../core/facts.ts";
 import { PRICE_LIST } from "./price-list.ts";
 
-/** Decimal strings keep their precision; plain numbers are accepted too. */
 const rate = z.union([
   z.number().min(0),
   z
@@ -48,7 +47,7 @@ interface Rates {
   readonly reasoning: number;
 }
 
-/** The prices of a model. The last tier whose threshold the prompt exceeds applies to the whole call. */
+/** The last tier whose threshold the prompt exceeds applies to the whole call. */
 export interface ModelPrices extends Rates {
   readonly tiers?: readonly (Rates & { readonly above: number })[];
 }
@@ -62,11 +61,11 @@ export interface WrittenRates {
 }
 
 export interface PriceCatalogue {
-  /** The prices of the first name that has an entry. */
+  /** Returns the prices of the first name that has an entry. */
   prices(provider: string, models: readonly string[]): ModelPrices | undefined;
 }
 
-/** Throws an Error that describes the problem. */
+/** Throws an error that lists all problems. */
 export function parsePriceCatalogue(text: string): PriceCatalogue {
   const parsed = catalogueSchema.safeParse(JSON.parse(text));
   if (!parsed.success)
@@ -90,7 +89,7 @@ export function catalogueOf(byName: ReadonlyMap<string, ModelPrices>): PriceCata
   };
 }
 
-/** Prices from `own` take precedence for all of a model's names. */
+/** Prices from `own` take precedence for all names of a model. */
 export function eitherCatalogue(own: PriceCatalogue, other: PriceCatalogue): PriceCatalogue {
   return { prices: (provider, models) => own.prices(provider, models) ?? other.prices(provider, models) };
 }
@@ -124,7 +123,7 @@ function ratesFor(prices: ModelPrices, inputTokens: number): Rates {
   return prices.tiers?.findLast(({ above }) => inputTokens > above) ?? prices;
 }
 
-/** The cost in US dollars of uncached tokens; undefined if the model has no price. */
+/** Returns US dollars for uncached tokens, or undefined if the model has no price. */
 export function priceOf(
   catalogue: PriceCatalogue,
   provider: string,
@@ -138,12 +137,12 @@ export function priceOf(
 }
 
 /**
- * The cost in US dollars; undefined if the model has no price. `asked` is the model name that was sent to the provider.
+ * Returns US dollars, or undefined if the model has no price. `asked` is the model name that was sent to the provider.
  */
 export function costOf(catalogue: PriceCatalogue, facts: LlmFacts, asked?: string): number | undefined {
   const { provider = "", inputTokens, outputTokens } = facts;
   if (inputTokens === undefined || outputTokens === undefined) return undefined;
-  // The response's dated name is the most exact, then the name that was sent, then the client's name.
+  // The dated name in the response is the most exact, followed by the name that was sent and the client's name.
   const names = [facts.responseModel, asked, facts.requestModel].filter((name) => name !== undefined);
   const prices = catalogue.prices(provider, names);
   if (prices === undefined) return undefined;
@@ -169,7 +168,7 @@ export function shippedPrices(): PriceCatalogue {
   return read;
 }
 
-/** Parses one model per line; `price-list.ts` describes the format. */
+/** `price-list.ts` describes the format. */
 export function readPriceList(text: string): Map<string, ModelPrices> {
   const byName = new Map<string, ModelPrices>();
   for (const line of text.split("\n")) {

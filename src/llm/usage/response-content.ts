@@ -1,6 +1,6 @@
 /**
- * Reads the text and the finish reason of a response in any dialect while it is delivered. JSON responses are buffered,
- * streams are read one event at a time. Content above the limits is not read, and the report says so.
+ * Reads the text and the finish reason from a response in any dialect while it is delivered. Content above the limits
+ * is skipped, and the report indicates the omission.
  */
 import { createSseParser } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
@@ -11,32 +11,32 @@ import { parseEvent } from "../encoding/stream-events.ts";
 import { textOf } from "./event-content.ts";
 import { awsEventText } from "./response-usage.ts";
 
-/** Larger JSON or compressed responses are not read. */
+/** Larger JSON or compressed responses are skipped. */
 const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 const MAX_CONTENT_EVENT_BYTES = 2 * 1024 * 1024;
-/** Parsing a response with this many tokens (`parse-cost.ts`) takes up to 40 ms. */
+/** Parsing a response with this many tokens (see `parse-cost.ts`) takes up to 40 ms. */
 const MAX_CONTENT_TOKENS = 100_000;
-/** A response without any of these keys has no text (for example embeddings), so it is not parsed. */
+/** A response without any of these keys, such as embeddings, has no text and is not parsed. */
 const SPEAKS =
   /"(?:\w*[fF]inish_?[rR]eason|stop_?[rR]eason|status|text|content|parts|output|delta|candidates|choices)"/;
-/** A cheap test before parsing, used if only the finish reason is needed. */
+/** Avoids parsing events if only the finish reason is needed. */
 const MAY_FINISH =
   /"(?:finish_reason|stop_reason|finishReason|stopReason)"\s*:\s*"|"response\.(?:completed|incomplete|failed)"/;
 
 export interface ContentReader {
   data(chunk: Buffer): void;
-  /** Ends the response, complete or not. */
+  /** May be called before the response is complete. */
   end(): ContentReport;
 }
 
 export interface ContentReport {
-  /** The provider's own value: `stop`, `end_turn`, `MAX_TOKENS`. */
+  /** The provider's own value, for example `stop`, `end_turn`, or `MAX_TOKENS`. */
   readonly finish: string | undefined;
-  /** False if a part was too large to be read. */
+  /** False if some content was too large to be read. */
   readonly isWhole: boolean;
 }
 
-/** `onText` receives the text; without it only the finish reason is read. */
+/** If `onText` is omitted, only the finish reason is read. */
 export function createContentReader(
   contentType = "",
   contentEncoding?: string,
@@ -154,7 +154,6 @@ function tell(onText: ((text: string) => void) | undefined, text: string): void 
   if (text !== "") onText?.(text);
 }
 
-/** The finish reason, if this event or response has one. */
 function finishOf(event: Members): string | undefined {
   for (const choice of list(event.choices)) if (isWord(choice.finish_reason)) return choice.finish_reason;
   for (const candidate of list(event.candidates)) if (isWord(candidate.finishReason)) return candidate.finishReason;
@@ -170,7 +169,7 @@ function finishOfResponse({ status, incomplete_details }: Members): string | und
   return isWord(status) && status !== "in_progress" && status !== "queued" ? status : undefined;
 }
 
-/** The text of a complete Messages, Responses or Converse response, which differs from its stream events. */
+/** Complete Messages, Responses, and Converse responses hold their text in other fields than their stream events. */
 function wholeText(body: Members): string {
   const { output } = body;
   const converse = isMembers(output) && isMembers(output.message) ? list(output.message.content) : [];

@@ -1,10 +1,7 @@
 /**
- * Reads usage and model from a response while it is delivered, in any provider's format: JSON, server-sent events and
- * AWS event streams, compressed or not. It changes nothing, buffers one event at a time, and estimates the tokens of
- * delivered text that no usage counts, so that an interrupted response can be settled too.
- *
- * JSON is searched from its ends before it is parsed. The bytes `"usage":` cannot occur inside a JSON string, because
- * the quotes would be escaped, so they are always a member's name. Ambiguous cases are left to the parser.
+ * Reads usage and model from a response while it is delivered, in any provider's format. Tokens of delivered text that
+ * no usage covers are estimated, so that an interrupted response can be settled too. JSON is searched from its ends
+ * before it is parsed: the bytes `"usage":` cannot occur inside a JSON string, because the quotes would be escaped.
  */
 import type { LlmFacts } from "../../core/facts.ts";
 import { createSseParser, type SseEvent } from "../../http/sse.ts";
@@ -18,11 +15,10 @@ import { endsEvent, modelOf, textOf, usageEventAt, usageOf, wholeEvents } from "
 import { mergeUsage, readUsage, type Usage, writeUsage } from "./usage.ts";
 
 export interface UsageTap {
-  /** `usageAt` is the result of `usageEventAt` for the chunk, if the caller has it. */
+  /** `usageAt` is the result of `usageEventAt` for the chunk, if available. */
   data(chunk: Buffer, usageAt?: number): void;
-  /** The response is complete. */
   end(): void;
-  /** The response was interrupted, or the client disconnected. */
+  /** Called if the response was interrupted or the client disconnected. */
   abort(): void;
 }
 
@@ -51,12 +47,12 @@ export function createUsageTap(
   };
 }
 
-/** Writes the report to `facts`: the provider's counts, or else estimates of the input and the delivered output. */
+/** Uses the provider's counts, or estimates of the input and the delivered output. */
 export function settleUsage(facts: LlmFacts, report: TapReport): void {
   if (report.responseModel !== undefined) facts.responseModel = report.responseModel;
   const { usage, uncountedTokens, complete } = report;
   if (usage !== undefined) {
-    // An interrupted stream delivered text after its last usage.
+    // An interrupted stream may have delivered text after its last usage.
     if (uncountedTokens === 0) {
       writeUsage(facts, usage);
       return;
@@ -78,10 +74,10 @@ const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 const MAX_VALUE_BYTES = 64 * 1024;
 /** Compressed responses up to this size are decoded when they end. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
-/** Decoding and reading this much takes 20 ms each, without yielding. */
+/** Decoding and reading this many bytes take 20 ms each, without yielding. */
 const MAX_READ_DECODED_BYTES = 8 * 1024 * 1024;
 const DECODED_PIECE_BYTES = 64 * 1024;
-/** The first bytes are kept, later ones sampled, because reading every event costs a tenth of a stream's CPU time. */
+/** Reading every event would take a tenth of a stream's CPU time, so events after the first bytes are sampled. */
 const FIRST_BYTES = 2 * 1024;
 const SAMPLE_EVERY = 16;
 const MAX_SAMPLED_BYTES = 4 * 1024;
@@ -92,7 +88,7 @@ const RESPONSE_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion"
 
 export interface UsageReader {
   data(chunk: Buffer, usageAt?: number): void;
-  /** `complete`: the response ended normally, so the last usage counts everything. */
+  /** If `complete` is true, the last usage covers the whole response. */
   finish(complete: boolean): UsageReport;
 }
 
@@ -111,13 +107,13 @@ function createSseReader(): UsageReader {
   let atBoundary = true;
   let bytesSeen = 0;
   let bytesLooked = 0;
-  /** Complete events that are read only if the stream ends without usage. */
+  /** Complete events, which are read only if the stream ends without usage. */
   let samples: Buffer[] = [];
   let sampledBytes = 0;
-  /** The number of samples already searched for the model's name. */
+  /** The number of samples already searched for the model name. */
   let namedSamples = 0;
   const take = (data: string): void => {
-    // The first model name counts, and it may be in a sample.
+    // The first model name in the stream counts, and it may be in a sample.
     if (samples.length > namedSamples && !meter.knowsModel()) {
       readSamples((one) => meter.nameIn(one.data), meter.knowsModel);
       namedSamples = samples.length;
@@ -138,7 +134,7 @@ function createSseReader(): UsageReader {
     }
   }
 
-  /** Whether to keep a chunk of complete events without usage. Most are never read. */
+  /** Selects which chunks of complete events without usage to keep. */
   function isSampled(bytes: number): boolean {
     return bytesLooked <= FIRST_BYTES + (bytesSeen + bytes) / SAMPLE_EVERY;
   }
@@ -158,7 +154,7 @@ function createSseReader(): UsageReader {
     const sample = end === chunk.length ? chunk : chunk.subarray(0, end);
     bytesLooked += end;
     if (end < chunk.length) meter.bytes(chunk.length - end, false);
-    // Reads the sample now if there is no room to keep it.
+    // If there is no room to keep the sample, it is read now.
     if (sampledBytes + end > MAX_SAMPLED_BYTES) read(sample);
     else {
       samples.push(sample);
@@ -167,7 +163,7 @@ function createSseReader(): UsageReader {
     }
   }
 
-  /** Skips an oversized event. Its end may hold usage, because OpenAI repeats whole images in its last event. */
+  /** The end of an oversized event may hold usage, because OpenAI repeats whole images in its last event. */
   function passLarge(chunk: Buffer): void {
     if (large === undefined) return;
     const end = large.push(chunk);
@@ -234,7 +230,7 @@ function createAwsReader(): UsageReader {
   };
 }
 
-/** The payload of `invoke-with-response-stream` wraps the model's event in base64. */
+/** `invoke-with-response-stream` wraps the model's event in base64. */
 export function awsEventText(payload: Buffer): string {
   const text = payload.toString("utf8");
   if (!text.startsWith('{"bytes"') || isTooComplex(text)) return text;
@@ -285,13 +281,14 @@ function createJsonReader(contentType: string): UsageReader {
     },
   };
 
-  /** Used to estimate tokens if the response has no usage. */
   function reportOf(counted: Usage | undefined, responseModel: string | undefined): UsageReport {
     return { usage: counted, responseModel, uncountedTokens: counted === undefined ? text.tokens() : 0 };
   }
 }
 
-/** Buffers the compressed bytes, bounded, and decodes them at the end, synchronously, because settlement follows. */
+/**
+ * Buffers up to `MAX_ENCODED_BYTES` and decodes them synchronously at the end, because settlement follows immediately.
+ */
 function createEncodedReader(contentType: string | undefined, contentEncoding: string | undefined): UsageReader {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -307,7 +304,7 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
         size <= MAX_ENCODED_BYTES
           ? decodeResponse(Buffer.concat(chunks), contentEncoding, MAX_READ_DECODED_BYTES)
           : undefined;
-      // In pieces, because the readers buffer only one event.
+      // The readers buffer only one event, so they receive small chunks.
       for (let at = 0; decoded !== undefined && at < decoded.length; at += DECODED_PIECE_BYTES)
         reader.data(decoded.subarray(at, at + DECODED_PIECE_BYTES));
       return reader.finish(complete);
@@ -315,23 +312,21 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
   };
 }
 
-/** The usage and model that a response reported. */
 export interface UsageReport {
-  /** The provider's counts, if it reported any. */
   readonly usage: Usage | undefined;
   readonly responseModel: string | undefined;
-  /** Estimated tokens of text that no usage counts: all text without usage, or the text after the last usage. */
+  /** Covers the text after the last usage, or all text if there is no usage. */
   readonly uncountedTokens: number;
 }
 
-/** Adds up the events of a stream. Chunks that were not read are extrapolated from those that were. */
+/** Adds up the events of a stream. Tokens of chunks that were not read are extrapolated. */
 export function createEventMeter() {
   let usage: Members | undefined;
   let model: string | undefined;
   let bytes = 0;
   let bytesRead = 0;
   let tokensRead = 0;
-  /** The last usage came from Anthropic's first event, which counts the input and one output token only. */
+  /** Anthropic's first event counts only the input and one output token. */
   let isFirstWord = false;
   return {
     bytes(size: number, isRead: boolean): void {
@@ -358,11 +353,11 @@ export function createEventMeter() {
       if (text !== "") tokensRead += estimateTextTokens(Buffer.from(text));
       return false;
     },
-    // Methods instead of getters: an object literal with getters is slow in V8 and retained until a full collection.
+    // V8 creates object literals with getters slowly and retains them until a full collection, so these are methods.
     knowsModel(): boolean {
       return model !== undefined;
     },
-    /** Reads only the model's name; the text was counted already. */
+    /** Reads only the model name, because the text was already counted. */
     nameIn(data: string): void {
       const event = model === undefined && !isTooComplex(data) ? parseMembers(data) : undefined;
       if (event !== undefined) model = modelOf(event);
@@ -372,14 +367,14 @@ export function createEventMeter() {
     },
     finish(complete: boolean): UsageReport {
       const countsAll = complete && usage !== undefined && !isFirstWord;
-      // The text after a usage event in the same chunk was read.
+      // If nothing was read since the last usage, there are no bytes to extrapolate from.
       const uncounted = bytesRead === 0 ? tokensRead : Math.ceil((tokensRead * bytes) / bytesRead);
       return { usage: readUsage(usage), responseModel: model, uncountedTokens: countsAll ? 0 : uncounted };
     },
   };
 }
 
-/** The first chunks of some streams count only the input, so their text is not counted yet. */
+/** Some streams count only the input in their first chunks, so the text of those chunks is not covered. */
 function countsOutput(usage: Members): boolean {
   const { candidatesTokenCount, output_tokens, completion_tokens, outputTokens, outputTokenCount } = usage;
   return [candidatesTokenCount, output_tokens, completion_tokens, outputTokens, outputTokenCount].some(
@@ -390,7 +385,7 @@ function countsOutput(usage: Members): boolean {
 export interface LargeEvent {
   /** Returns the offset after the blank line that ends the event, or -1. */
   push(chunk: Buffer): number;
-  /** An event with only the usage, as JSON; undefined if the end of the event has none. */
+  /** Returns a JSON event that holds only the usage, or undefined if the last `TAIL_BYTES` contain none. */
   usage(): string | undefined;
 }
 
@@ -416,7 +411,7 @@ export function createLargeEvent(): LargeEvent {
   };
 }
 
-/** Reads the usage at the end of an event that is too complex to parse. */
+/** Reads the usage of an event that is too complex to parse. */
 export function usageAtEnd(data: string): Members | undefined {
   return usageIn(Buffer.from(data.slice(-TAIL_BYTES)));
 }
@@ -446,10 +441,10 @@ const CLOSE_BRACE = 125;
 const OPEN_BRACKET = 91;
 const CLOSE_BRACKET = 93;
 const SPACE = 32;
-/** The maximum distance of the usage from the end, and of the model from the start. */
+/** Bounds the distance of the usage from the end, and of the model from the start. */
 const MAX_LOOKED_AT = 1024;
 
-/** Undefined if the response must be parsed. */
+/** Returns undefined if the response must be parsed. */
 export function quickUsage(bytes: Buffer): QuickUsage | undefined {
   const at = bytes.lastIndexOf(USAGE);
   if (at < 0 || bytes.length - at > MAX_LOOKED_AT || bytes[0] !== OPEN_BRACE) return undefined;
@@ -463,7 +458,10 @@ export function quickUsage(bytes: Buffer): QuickUsage | undefined {
   return isMembers(usage) ? { usage, model } : undefined;
 }
 
-/** The offset after the object at `start`, or -1. Ignores strings: a brace in a string makes the slice invalid JSON. */
+/**
+ * Returns the offset after the object at `start`, or -1. Braces inside strings are not skipped, but the resulting slice
+ * is then invalid JSON and is rejected.
+ */
 export function endOfObject(bytes: Buffer, start: number): number {
   if (bytes[start] !== OPEN_BRACE) return -1;
   let depth = 0;
@@ -488,7 +486,7 @@ function closesOutermost(bytes: Buffer, from: number): boolean {
   return closed;
 }
 
-/** Undefined if there is no model; false if the response must be parsed. */
+/** Returns undefined if there is no model, and false if the response must be parsed. */
 function outermostModel(bytes: Buffer, before: number): string | undefined | false {
   const at = bytes.indexOf(MODEL);
   if (at < 0) return bytes.includes('"model"') ? false : undefined;

@@ -1,8 +1,7 @@
 /**
- * Token usage in one format, read from any provider's usage object, and the counts that a call is charged. Cached
- * tokens count as input; providers that exclude them (Anthropic, Bedrock) are corrected. Values that are not counts are
- * treated as absent, so that a faulty upstream can neither raise a budget nor distort a metric. Zero is a count; absent
- * is not.
+ * Reads token usage from any provider's usage object. Cached tokens count as input, so they are added for providers
+ * that exclude them. Invalid counts are treated as absent, so that a faulty upstream can neither raise a budget nor
+ * distort a metric.
  */
 import type { LlmFacts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
@@ -16,14 +15,14 @@ export interface Usage {
   readonly totalTokens: number;
   readonly cachedInputTokens?: number;
   readonly cacheCreationInputTokens?: number;
-  /** Part of the output. */
+  /** Included in the output. */
   readonly reasoningTokens?: number;
 }
 
-/** Larger counts are clamped. No model reads or writes more. */
+/** Larger counts are clamped. No model reads or generates more tokens. */
 const MAX_TOKENS = 1_000_000_000;
 
-/** Returns the usage in a provider's usage object, or undefined if it contains no count. */
+/** Returns undefined if the object contains no count. */
 export function readUsage(value: unknown): Usage | undefined {
   if (!isMembers(value)) return undefined;
   if ("prompt_tokens" in value || "completion_tokens" in value) return openAiChat(value);
@@ -35,11 +34,11 @@ export function readUsage(value: unknown): Usage | undefined {
   if ("inputTokens" in value || "outputTokens" in value) return bedrock(value);
   if ("inputTokenCount" in value || "outputTokenCount" in value) return bedrockInvocation(value);
   const total = count(value.total_tokens);
-  // Only a total: all of it counts as input, so that the total is right.
+  // A total without details counts as input, so that the total is correct.
   return total === undefined ? undefined : { inputTokens: total, outputTokens: 0, totalTokens: total };
 }
 
-/** Bedrock's metrics for `invoke`. The model's own response may have no usage. */
+/** Reads Bedrock's metrics for `invoke`, because the model's own response may have no usage. */
 export function readHeaderUsage(headers: HeaderList): Usage | undefined {
   const value = (name: string): number | undefined => {
     const text = headers.get(`x-amzn-bedrock-${name}-token-count`);
@@ -53,7 +52,7 @@ export function readHeaderUsage(headers: HeaderList): Usage | undefined {
   });
 }
 
-/** Later counts of a stream replace earlier ones if present (Anthropic's counts increase in `message_delta`). */
+/** Later counts replace earlier ones, because Anthropic's counts increase in `message_delta`. */
 export function mergeUsage(earlier: Members | undefined, later: Members): Members {
   if (earlier === undefined) return later;
   const merged: Record<string, unknown> = { ...earlier };
@@ -166,7 +165,7 @@ function sum(counts: {
   if (counts.input === undefined && counts.output === undefined && counts.total === undefined) return undefined;
   const inputTokens = counts.input ?? Math.max(0, (counts.total ?? 0) - (counts.output ?? 0));
   const said = counts.output ?? Math.max(0, (counts.total ?? 0) - inputTokens);
-  // Some servers exclude reasoning from the output count, which their total reveals. Here it is part of the output.
+  // Some servers exclude reasoning from the output count, which is visible in their total.
   const isApart = counts.reasoning !== undefined && counts.total === inputTokens + said + counts.reasoning;
   const outputTokens = isApart ? said + (counts.reasoning ?? 0) : said;
   const totalTokens = Math.max(inputTokens + outputTokens, counts.total ?? 0);
@@ -177,7 +176,7 @@ function sum(counts: {
   return usage;
 }
 
-/** A whole number from 0 to the limit. Larger values are clamped, because dropping them would make the call free. */
+/** Clamps values above the limit, because dropping them would make the call free. */
 function count(value: unknown): number | undefined {
   return typeof value === "number" && value >= 0 ? Math.floor(Math.min(value, MAX_TOKENS)) : undefined;
 }
@@ -189,23 +188,23 @@ function members(value: unknown): Members {
 /** Keeps sums of untrusted counts within exact integer arithmetic. */
 const MAX_AMOUNT = 1_000_000_000;
 
-/** A chargeable count, clamped to 0 … 1e9; undefined if the value is not a number. */
+/** Clamps to the range from 0 to `MAX_AMOUNT`. Returns undefined if the value is not a number. */
 export function countOf(value: unknown): number | undefined {
   if (typeof value !== "number" || Number.isNaN(value)) return undefined;
   return Math.trunc(Math.max(0, Math.min(MAX_AMOUNT, value)));
 }
 
-/** At least 1, so that concurrent calls without an estimate cannot all pass on the last token. */
+/** A minimum of 1 keeps concurrent calls without an estimate from all passing on the last token. */
 export function estimatedTokens(llm: LlmFacts | undefined): number {
   return Math.max(1, countOf(llm?.estimatedTokens) ?? 1);
 }
 
-/** Returns the request's output token limit, or 0 if it sets none. */
+/** Returns 0 if the request sets no output limit. */
 export function outputTokens(llm: LlmFacts | undefined): number {
   return countOf(llm?.maxOutputTokens) ?? 0;
 }
 
-/** Undefined if nothing is known, so that the estimate stays. */
+/** Returns undefined if the usage is unknown, so that the estimate stays charged. */
 export function usedTokens(llm: LlmFacts | undefined, outcome: Outcome): number | undefined {
   const input = countOf(llm?.inputTokens);
   const output = countOf(llm?.outputTokens);
@@ -216,8 +215,8 @@ export function usedTokens(llm: LlmFacts | undefined, outcome: Outcome): number 
 }
 
 /**
- * Returns true if the provider used no tokens because it was unreachable or rejected the request. Excludes timeouts
- * and client disconnects, after which the provider may still generate output.
+ * True if the provider used no tokens, because it was unreachable or rejected the request. After a timeout or a client
+ * disconnect, the provider may still generate output.
  */
 function answeredWithoutWork(outcome: Outcome): boolean {
   return outcome.end === "complete" && outcome.status !== undefined && outcome.status >= 400 && outcome.status !== 504;

@@ -1,6 +1,6 @@
 /**
- * Anthropic's beta features on other hosts (Bedrock, Vertex AI). There the client's `anthropic-beta` header becomes a
- * body member, and an unknown name fails the whole request, so only names that the host supports are forwarded.
+ * Selects the Anthropic beta features that another host supports. Bedrock rejects the whole request if it contains an
+ * unknown beta name, so only supported names are forwarded.
  */
 
 /** The names that Bedrock accepts in `anthropic_beta`. */
@@ -29,7 +29,7 @@ export function bedrockBetas(betas: readonly string[]): readonly string[] {
   return betas.filter((name) => BEDROCK.has(name));
 }
 
-/** The members to drop because their beta is not enabled. */
+/** Returns the members to drop because their beta feature is not enabled. */
 export function membersWithoutBeta(betas: readonly string[]): readonly string[] {
   return MEMBERS.filter(([, beta]) => !betas.includes(beta)).map(([member]) => member);
 }

@@ -1,6 +1,6 @@
 /**
- * The client side of Anthropic's Messages API: parses requests into the canonical format and writes responses and
- * streams. Unknown blocks are rejected by name; unknown members are reported as unsupported.
+ * Implements the client side of Anthropic's Messages API. Unknown blocks are rejected, and unknown members are reported
+ * as unsupported.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
@@ -38,10 +38,10 @@ const KNOWN = new Set([
   ...["model", "messages", "system", "max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences"],
   ...["tools", "tool_choice", "metadata", "thinking", "output_config", "output_format"],
 ]);
-/** Caching and bookkeeping hints that do not affect the response. */
+/** These hints do not affect the response. */
 const WITHOUT_EFFECT = new Set(["cache_control", "service_tier"]);
 const TOOL_KNOWN = new Set(["type", "name", "description", "input_schema", "strict", "cache_control"]);
-/** Streaming hints for tool input, which other providers ignore. */
+/** Other providers ignore these streaming hints for tool input. */
 const TOOL_WITHOUT_EFFECT = new Set(["eager_input_streaming", "defer_loading", "allowed_callers"]);
 
 export function readMessagesRequest(body: Members, { losses }: TranslationContext): Conversation {
@@ -144,7 +144,7 @@ export function readSystem(system: unknown, at: string): TextPart[] {
   });
 }
 
-/** Instructions found among the messages are appended to `system`. */
+/** Appends instructions found among the messages to `system`. */
 export function readTurns(messages: readonly unknown[], system: TextPart[], losses: Losses): Turn[] {
   const turns = new TurnList();
   const toolNames = new Map<string, string>();
@@ -305,7 +305,7 @@ function block(part: ResponsePart, context: TranslationContext): Members {
   }
 }
 
-/** A model may write arguments that are not JSON; they are passed on as text instead of being dropped. */
+/** A model may write arguments that are not valid JSON. They are passed on as a string instead of being dropped. */
 export function inputOf(json: string): Members {
   if (json.trim() === "") return {};
   try {

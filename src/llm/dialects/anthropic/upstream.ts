@@ -1,7 +1,6 @@
 /**
- * The provider side of Anthropic's Messages API: writes requests from the canonical format and reads responses and
- * streams, including the output limits and thinking modes of each Claude model. Unknown model names count as new
- * models.
+ * Implements the provider side of Anthropic's Messages API, including the output limits and thinking modes of each
+ * Claude model. Unknown model names are treated as new models.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
@@ -78,7 +77,9 @@ function isForClaude(part: Part): boolean {
   return part.kind !== "thought" || part.signature.signer === "anthropic";
 }
 
-/** Thinking models require the signed reasoning before a tool call in the history; other models' history has none. */
+/**
+ * Thinking models require signed reasoning before a tool call in the history, which the history of other models lacks.
+ */
 function lacksThoughts(turns: readonly Turn[]): boolean {
   const last = turns.findLast(({ role }) => role === "assistant");
   return last?.parts.some(({ kind }) => kind === "toolCall") === true && last.parts[0]?.kind !== "thought";
@@ -156,7 +157,7 @@ function toolChoice({ toolChoice: choice, parallelTools, tools }: Conversation):
   return { type: "tool", name: choice.name, ...oneAtATime };
 }
 
-/** Anthropic requires `max_tokens`. If the client sets none, the model's maximum applies. */
+/** Anthropic requires `max_tokens`. If the client sets no limit, the model's maximum applies. */
 const LIMITS: readonly (readonly [RegExp, number])[] = [
   [/claude-3-(?:opus|sonnet|haiku)|claude-(?:2|instant)/, 4096],
   [/claude-3-5/, 8192],
@@ -169,7 +170,7 @@ export function claudeMaxTokens(model: string): number {
   return LIMITS.find(([pattern]) => pattern.test(model))?.[1] ?? DEFAULT_LIMIT;
 }
 
-/** Models that take a thinking budget instead of an effort level. */
+/** These models accept a thinking budget instead of an effort level. */
 const BY_BUDGET = /claude-3-7|claude-(?:opus|sonnet)-4(?:-0|-1|-2\d{3}|@|$)|claude-(?:sonnet|haiku)-4-5/;
 const NEVER = /claude-(?:3-5|3-opus|3-sonnet|3-haiku|2|instant)/;
 const EFFORTS: Readonly<Record<string, string>> = {
@@ -181,19 +182,19 @@ const EFFORTS: Readonly<Record<string, string>> = {
   max: "max",
 };
 const MIN_BUDGET = 1024;
-/** Tokens reserved for the output after the reasoning. */
+/** Reserved for the output after the reasoning. */
 const OUTPUT_TOKENS = 1024;
 
 export interface ClaudeThinking {
   readonly thinking: Members | undefined;
   readonly effort: string | undefined;
-  /** The minimum `max_tokens`. */
+  /** The minimum value of `max_tokens`. */
   readonly minTokens: number;
 }
 
 const NOTHING: ClaudeThinking = { thinking: undefined, effort: undefined, minTokens: 0 };
 
-/** `isUnsigned`: the history lacks the signed reasoning that Anthropic requires. */
+/** `isUnsigned` is true if the history lacks the signed reasoning that Anthropic requires. */
 export function claudeThinking(
   requested: Thinking | undefined,
   model: string,

@@ -1,6 +1,6 @@
 /**
- * The provider side of Amazon Bedrock's Converse API. Converse rejects empty text, descriptions and results, and a
- * history whose tools are not defined.
+ * Implements the provider side of Amazon Bedrock's Converse API. Converse rejects empty text, descriptions, and
+ * results, and a history whose tools are not defined.
  */
 import { lookupTable } from "../../../base/lookup-table.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
@@ -50,7 +50,7 @@ const DOCUMENT_FORMATS = lookupTable<string>({
   "application/vnd.ms-excel": "xls",
   "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
 });
-/** Other models reject the marker. */
+/** Bedrock rejects cache markers for all other models. */
 const CACHES = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)|amazon\.nova/;
 const CACHE_POINT = { cachePoint: { type: "default" } };
 const NO_OUTPUT = "(no output)";
@@ -142,7 +142,7 @@ function contentOf(part: ContentPart): Members {
     : { document: { format, name: documentName(part.name), source: { bytes: data } } };
 }
 
-/** The provider allows letters, digits, single spaces, hyphens and brackets. */
+/** The provider allows only letters, digits, single spaces, hyphens, parentheses, and brackets. */
 function documentName(name: string | undefined): string {
   const cleaned = (name ?? "")
     .replace(/\.[^.]*$/, "")
@@ -163,7 +163,7 @@ function toolConfig(
   if (conversation.parallelTools === false && conversation.tools.length > 0) losses.lose("parallel_tool_calls", false);
   if (conversation.tools.length === 0 && !hasUsedTools) return undefined;
   if (choice === "none") {
-    // The provider cannot forbid tools; without their definitions the model cannot call them.
+    // The provider cannot forbid tools, but without their definitions the model cannot call them.
     if (!hasUsedTools) return undefined;
     losses.lose(
       "tool_choice",
@@ -197,7 +197,7 @@ function toolConfig(
   });
 }
 
-/** Tools that the history uses but the request no longer defines. */
+/** Returns tools that the history uses but the request does not define. */
 function usedTools(turns: readonly Turn[]): Members[] {
   const names = new Set(
     turns.flatMap(({ parts }) => parts.flatMap((part) => (part.kind === "toolCall" ? [part.name] : []))),

@@ -1,7 +1,6 @@
 /**
- * Connects a client of Anthropic's Messages API with a Claude model on Amazon Bedrock, which accepts the same body
- * through `invoke`. Only the model (in the path), the stream flag and the version differ, and stream events are
- * wrapped. Everything that Converse cannot express is preserved: signed thinking, cache markers, Anthropic's own tools.
+ * Sends requests of the Messages API to Claude models on Amazon Bedrock, which accept nearly the same body through
+ * `invoke`. This preserves content that Converse cannot express, such as signed thinking and Anthropic's own tools.
  */
 
 import { type Members, parseMembers } from "../../../json/json.ts";
@@ -28,7 +27,7 @@ export const messagesToInvoke: Translation = {
   stream: unwrapped,
 };
 
-/** Bedrock adds its own counts to the last event, which clients of Anthropic's API do not expect. */
+/** Bedrock adds its own counts to the last event, which clients of the Messages API do not expect. */
 const METRICS = "amazon-bedrock-invocationMetrics";
 
 function unwrapped(): StreamTranslation {

@@ -1,7 +1,6 @@
 /**
- * The client side of Gemini's generateContent: parses requests into the canonical format and writes responses and
- * streams. Google's API accepts camelCase and snake_case names. Tool calls often have no ids: the gateway numbers them
- * and matches results to calls of the same name in order. Unknown parts are rejected by name.
+ * Implements the client side of Gemini's generateContent. Google accepts camelCase and snake_case names. Tool calls
+ * often have no ids, so the gateway numbers them and matches results to calls of the same name in order.
  */
 import { isMembers, type Members, putMember } from "../../../json/json.ts";
 import {
@@ -39,7 +38,7 @@ import type { Usage } from "../../usage/usage.ts";
 import { inputOf } from "../anthropic/client.ts";
 
 const KNOWN = new Set(["model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"]);
-/** Google's safety settings and bookkeeping have no equivalent and no effect elsewhere. */
+/** Google's safety settings and bookkeeping fields have no equivalent at other providers. */
 const WITHOUT_EFFECT = new Set(["safetySettings", "labels", "store"]);
 const CONFIG_KNOWN = new Set([
   ...["temperature", "topP", "topK", "candidateCount", "maxOutputTokens", "stopSequences", "seed"],
@@ -124,7 +123,7 @@ function readTools(value: unknown, losses: Losses): Tool[] {
   });
 }
 
-/** Google's older schemas write types in capitals, numbers as strings, and `nullable`. */
+/** Converts Google's older schemas, which have uppercase types, numbers as strings, and `nullable`. */
 export function jsonSchema(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(jsonSchema);
   if (!isMembers(value)) return value;
@@ -205,7 +204,7 @@ export function readContents(contents: readonly unknown[]): Turn[] {
   return turns.turns;
 }
 
-/** Tool calls without a result so far. */
+/** Tracks tool calls without a result so far. */
 class OpenCalls {
   readonly #open: { readonly id: string; readonly name: string }[] = [];
   #count = 0;
@@ -288,7 +287,7 @@ function readData(part: Members, at: string): ContentPart[] {
   return [];
 }
 
-/** `{output: …}`, `{result: …}` and `{error: …}` are how Google's own SDKs wrap a text. */
+/** Google's SDKs wrap a string result as `{output: …}`, `{result: …}`, or `{error: …}`. */
 function resultText(response: Members): string {
   const names = Object.keys(response);
   const only = names.length === 1 ? response[names[0] as string] : undefined;
@@ -345,7 +344,7 @@ function callPart({ id, name, signature }: Pick<OrderedCall, "id" | "name" | "si
   });
 }
 
-/** Gemini counts reasoning separately from the output, and cached tokens as part of the prompt. */
+/** Gemini counts reasoning separately from the output, and includes cached tokens in the prompt. */
 function usageMetadata(usage: Usage | undefined): Members | undefined {
   if (usage === undefined) return undefined;
   return compact({
@@ -406,7 +405,7 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
       piece(choice, thoughtPart("", signature));
     },
     redacted() {
-      // Gemini has no part for it.
+      // Gemini has no part for redacted reasoning.
     },
     toolCall: (choice, call, id, name, signature) => orderOf(choice).start({ call, id, name, signature }),
     toolInput: (choice, call, json) => orderOf(choice).input(call, json),

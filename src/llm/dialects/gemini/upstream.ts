@@ -1,6 +1,5 @@
 /**
- * The provider side of Gemini's generateContent: writes requests from the canonical format and reads responses and
- * streams.
+ * Implements the provider side of Gemini's generateContent.
  */
 import { lookupTable } from "../../../base/lookup-table.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
@@ -68,8 +67,8 @@ function isForGemini(part: Part): boolean {
 }
 
 /**
- * Gemini's thinking models require the signature of the first call of a turn. The history of another model has none;
- * Google documents this value for that case.
+ * Gemini's thinking models require a signature on the first call of a turn. Google documents this value for a history
+ * that another model created.
  */
 const UNSIGNED = "skip_thought_signature_validator";
 
@@ -99,7 +98,7 @@ function partOf(part: Part): Members[] {
         );
       const text = resultText(part, true);
       const response = part.isError ? { error: text } : resultOf(text);
-      // Images of a tool result are separate parts.
+      // Gemini expects images of a tool result as separate parts.
       const seen = part.parts.filter(({ kind }) => kind !== "text").map(contentOf);
       return [{ functionResponse: { name: part.name, response } }, ...seen];
     }
@@ -120,13 +119,13 @@ function dataOf(source: Source): Members {
   return { inlineData: { mimeType: source.mediaType, data: source.data } };
 }
 
-/** Gemini requires an object; a JSON object result is passed through. */
+/** Gemini requires an object as the result. */
 function resultOf(text: string): Members {
   try {
     const parsed: unknown = JSON.parse(text);
     if (isMembers(parsed)) return parsed;
   } catch {
-    // Plain text.
+    // A result that is not JSON is wrapped as a string.
   }
   return { result: text };
 }
@@ -196,7 +195,7 @@ export function readGeminiResponse(body: Members, sink: ResponseSink): void {
     const calls = readParts(candidate, at, 0, sink);
     sink.finish(at, finishOf(candidate.finishReason, calls > 0));
   }
-  // A blocked prompt has no candidates; the client gets an empty, filtered response.
+  // A blocked prompt has no candidates, so the client gets an empty, filtered response.
   if (candidates.length === 0) sink.finish(0, "filter");
   const usage = readUsage(body.usageMetadata);
   if (usage) sink.usage(usage);

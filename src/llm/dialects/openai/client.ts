@@ -1,6 +1,5 @@
 /**
- * The client side of OpenAI's Chat Completions API: parses requests into the canonical format and writes responses and
- * streams. Unknown members are reported as unsupported.
+ * Implements the client side of OpenAI's Chat Completions API. Unknown members are reported as unsupported.
  */
 import { lookupTable } from "../../../base/lookup-table.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
@@ -45,7 +44,6 @@ import {
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
 import type { Usage } from "../../usage/usage.ts";
 
-/** Parameters read here or by the code that sends the request. */
 const KNOWN = new Set([
   "model",
   "messages",
@@ -71,7 +69,7 @@ const KNOWN = new Set([
   "verbosity",
   "service_tier",
 ]);
-/** Bookkeeping and caching parameters that do not affect the response. */
+/** These bookkeeping and caching parameters do not affect the response. */
 const WITHOUT_EFFECT = new Set([
   "metadata",
   "store",
@@ -79,7 +77,7 @@ const WITHOUT_EFFECT = new Set([
   "prompt_cache_retention",
   "safety_identifier",
 ]);
-/** These mean the same as leaving them out. */
+/** Parameters with these values are equivalent to absent ones. */
 const NEUTRAL = lookupTable<(value: unknown) => boolean>({
   logprobs: (value) => value === false,
   top_logprobs: (value) => value === 0,
@@ -126,7 +124,7 @@ export function readChatRequest(body: Members, { losses }: TranslationContext): 
   };
 }
 
-/** `thinking` is Anthropic's; many chat clients send it. */
+/** `thinking` belongs to Anthropic's API, but many chat clients send it. */
 function readThinking(body: Members): Thinking | undefined {
   if (isMembers(body.thinking) && body.thinking.type !== "disabled") {
     const { type, budget_tokens: budget } = body.thinking;
@@ -201,7 +199,7 @@ function readFormat(value: unknown): ResponseFormat | undefined {
   }
 }
 
-/** Message members that are read, or that only repeat metadata of an earlier response. */
+/** Includes members that only repeat metadata of an earlier response. */
 const MESSAGE_KNOWN = new Set([
   "role",
   "content",
@@ -263,14 +261,13 @@ function assistantContent(message: Members, at: string): Part[] {
   const said =
     message.content === null || message.content === undefined ? [] : readContent(message.content, `${at}.content`);
   const refusal = optionalText(message.refusal, `${at}.refusal`);
-  // A refusal counts as the assistant's text.
   return refusal === undefined || refusal === "" ? said : [...said, { kind: "text", text: refusal }];
 }
 
-/** Rejects content that would otherwise be dropped silently. */
+/** Reports members that would otherwise be dropped silently. */
 function loseUnknown(message: Members, at: string, losses: Losses): void {
   for (const [name, value] of Object.entries(message)) {
-    // The name of a tool is that of its call.
+    // The name of a tool result is already set by its call.
     const isKnown = MESSAGE_KNOWN.has(name) || (name === "name" && message.role === "tool");
     if (!isKnown && value !== null && name !== "function_call") losses.lose(`${at}.${name}`, value);
   }
@@ -296,7 +293,7 @@ function readToolCalls(message: Members, at: string): ToolCallPart[] {
   });
 }
 
-/** Carries Gemini's reasoning signature with the tool call, as Google's OpenAI-compatible API does. */
+/** Google's OpenAI-compatible API stores Gemini's reasoning signature in the same field. */
 function signatureOf(call: Members): Signature | undefined {
   const google = isMembers(call.extra_content) ? call.extra_content.google : undefined;
   return isMembers(google) ? readSignature(google.thought_signature, "google") : undefined;
@@ -312,7 +309,7 @@ function readPart(part: Members, at: string): ContentPart {
   switch (part.type) {
     case "text":
       return { kind: "text", text: text(part.text, `${at}.text`), ...cache };
-    // Some servers write reasoning into the content; other providers cannot use it.
+    // Some servers write reasoning into the content, which other providers cannot use.
     case "thinking":
       return { kind: "text", text: "" };
     case "refusal":
@@ -375,14 +372,14 @@ function message(choice: Choice, context: TranslationContext): Members {
   );
   return compact({
     role: "assistant",
-    // Like OpenAI, a response without text has `null` content instead of an empty string.
+    // OpenAI sends `null` content instead of an empty string for a response with only tool calls.
     content: text === "" && calls.length > 0 ? null : text,
     reasoning_content: reasoning === "" ? undefined : reasoning,
     tool_calls: calls.length === 0 ? undefined : calls,
   });
 }
 
-/** Cached tokens are part of the prompt, and also reported separately. */
+/** Cached tokens are included in the prompt tokens and also reported separately. */
 export function chatUsage(usage: Usage): Members {
   return compact({
     prompt_tokens: usage.inputTokens,
@@ -397,7 +394,6 @@ export function chatUsage(usage: Usage): Members {
   });
 }
 
-/** Carries Gemini's reasoning signature with the tool call, as Google's OpenAI-compatible API does. */
 function toolCall(id: string, name: string, input: string, signature: Signature | undefined): Members {
   return {
     id,
@@ -414,9 +410,9 @@ export function openChatStream(context: TranslationContext): StreamWriter {
   let begun = false;
   let out: OutEvent[] = [];
   let usage: Usage | undefined;
-  /** A started call whose first input may arrive in the same event. */
+  /** The first input of a started call may arrive in the same event, so its chunk is delayed. */
   let started: { choice: number; call: number; written: Members } | undefined;
-  /** Calls without arguments so far. Their stream has no input event, so an empty object is written at the end. */
+  /** A call without arguments has no input event, so an empty object is written at its end. */
   const withoutInput = new Set<string>();
 
   const chunk = (choice: number, delta: Members, finish: string | null): void => {
@@ -463,10 +459,10 @@ export function openChatStream(context: TranslationContext): StreamWriter {
       if (text !== "") chunk(choice, { reasoning_content: text }, null);
     },
     signed() {
-      // The chat format has no field for it.
+      // The chat format has no field for signatures.
     },
     redacted() {
-      // The chat format has no field for it.
+      // The chat format has no field for redacted reasoning.
     },
     toolCall(choice, call, id, name, signature) {
       flush();

@@ -1,7 +1,7 @@
 /**
- * The provider side of OpenAI's Chat Completions API. Servers of this dialect vary: parameter names (`ChatHabits`),
- * reasoning under three names or inside the content, tool calls without an index or with a new id on an old index, and
- * `stop` as the finish reason of a tool call.
+ * Implements the provider side of OpenAI's Chat Completions API. Servers deviate in their parameter names
+ * (`ChatHabits`), in the fields that hold reasoning, in the index and id of tool calls, and in the finish reason of
+ * tool calls.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
@@ -103,7 +103,7 @@ function assistantMessage(parts: Turn["parts"]): Members {
   });
 }
 
-/** Tool results are separate messages that precede the user's content, and they can only hold text. */
+/** Tool results are separate messages before the user's content, and they can hold only text. */
 function userMessages(parts: Turn["parts"]): Members[] {
   const results: Members[] = [];
   const said: Members[] = [];
@@ -168,7 +168,6 @@ export function readChatResponse(body: Members, sink: ResponseSink): void {
 }
 
 export function openChatReader(sink: ResponseSink): StreamReader {
-  /** The calls so far, by choice. */
   const calls = new Map<number, { index: unknown; id: unknown }[]>();
   const finished = new Map<number, Finish>();
 
@@ -214,7 +213,10 @@ export function openChatReader(sink: ResponseSink): StreamReader {
   };
 }
 
-/** The index of the call that a fragment belongs to; the number of known calls if it is new. */
+/**
+ * Returns the index of the call that a fragment extends, or the number of known calls if the fragment starts a new
+ * call.
+ */
 function callOf(known: readonly { index: unknown; id: unknown }[], { index, id }: Members): number {
   const named = nonEmptyString(id);
   if (index === undefined || index === null)
@@ -234,7 +236,6 @@ function orNew(at: number, known: readonly unknown[]): number {
   return at < 0 ? known.length : at;
 }
 
-/** Reads text and reasoning, complete or a delta. */
 function readSaid(said: Members, choice: number, sink: ResponseSink): void {
   const thought = said.reasoning_content ?? said.reasoning;
   if (typeof thought === "string" && thought !== "") sink.thought(choice, thought);

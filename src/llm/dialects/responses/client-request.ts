@@ -1,7 +1,6 @@
 /**
- * Parses OpenAI Responses requests into the canonical format. State that OpenAI keeps between requests
- * (`previous_response_id`, conversations, background runs) is unavailable from other providers and is rejected; other
- * unknown members are reported as unsupported. Unknown input items are rejected by name.
+ * Parses OpenAI Responses requests into the canonical format. State that OpenAI stores between requests is not
+ * available to other providers, so parameters that refer to it are rejected.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
@@ -36,7 +35,7 @@ const KNOWN = new Set([
   ...["model", "input", "instructions", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls"],
   ...["max_output_tokens", "temperature", "top_p", "reasoning", "text", "user", "service_tier"],
 ]);
-/** Bookkeeping, caching, and extra output that does not affect the text. */
+/** These parameters do not affect the generated text. */
 const WITHOUT_EFFECT = new Set([
   ...["metadata", "store", "include", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "truncation"],
   ...["client_metadata"],
@@ -93,7 +92,7 @@ function readTools(tools: readonly unknown[], { losses, textTools }: Translation
           strict: optionalBoolean(tool.strict, `${at}.strict`),
         },
       ];
-    // A custom tool takes a string; other providers get an object with one string property.
+    // A custom tool takes a string. Other providers get an object with one string property.
     if (tool.type === "custom") {
       const name = text(tool.name, `${at}.name`);
       textTools.add(name);
@@ -152,7 +151,7 @@ function readFormat(value: unknown): ResponseFormat | undefined {
   }
 }
 
-/** Instructions found in the input are appended to `system`. */
+/** Appends instructions found in the input to `system`. */
 export function readInput(input: unknown, system: TextPart[]): Turn[] {
   const turns = new TurnList();
   if (typeof input === "string") {
@@ -217,7 +216,7 @@ function readOutput(item: Members, at: string, toolNames: Map<string, string>): 
   return { kind: "toolResult", id, name: toolNames.get(id), parts, isError: false };
 }
 
-/** Reads the gateway's prefixed signature; content without a prefix is OpenAI's own and is ignored. */
+/** Reads the gateway's prefixed signature. Content without a prefix is OpenAI's own and is ignored. */
 function readReasoning(item: Members): Part[] {
   const signature = readSignature(item.encrypted_content, undefined);
   if (signature === undefined) return [];

@@ -1,6 +1,5 @@
 /**
- * Writes OpenAI Responses output from the canonical format, complete or as a stream: reasoning, messages and tool
- * calls.
+ * Writes complete and streamed OpenAI Responses output from the canonical format.
  */
 import { type Members, parseMembers } from "../../../json/json.ts";
 import { type Signature, writeSignature } from "../../canonical/conversation.ts";
@@ -235,14 +234,12 @@ class ResponsesWriter {
     });
   }
 
-  /** Signs the preceding reasoning, or holds encrypted reasoning. */
+  /** Closes the open reasoning item, or adds an item for encrypted reasoning. */
   sign(signature: Signature): void {
     const open = this.#open?.kind === "reasoning" ? this.#open : this.#addReasoning();
     open.signature = signature;
     this.close();
   }
-
-  // Implements `OrderedCalls`.
 
   start({ id, name }: OrderedCall): void {
     this.close();
@@ -262,7 +259,7 @@ class ResponsesWriter {
   input(json: string): void {
     if (this.#open?.kind !== "call") return;
     this.#open.input += json;
-    // The input of a custom tool is available only when it is complete.
+    // The input of a custom tool is readable only when it is complete.
     if (this.#context.textTools.has(this.#open.name)) return;
     this.#event("response.function_call_arguments.delta", { item_id: this.#open.id, ...this.#place, delta: json });
   }
