@@ -1,7 +1,6 @@
 /**
- * An external guard: it receives the texts of a request or response as JSON and returns pass, mask (with replacement
- * texts) or reject. A timeout or an invalid verdict is a failure; `failureMode` decides whether a failure rejects or
- * passes.
+ * Implements external guards. A webhook receives the texts of a request or response as JSON and returns pass, mask, or
+ * reject. A timeout or an invalid verdict is a failure, which rejects or passes the call depending on `failureMode`.
  */
 
 import { z } from "zod";
@@ -10,7 +9,7 @@ import { parseBounded } from "../../json/json.ts";
 import { GuardRejection } from "./guarded-text.ts";
 
 export interface GuardWebhook {
-  /** Returns the texts to continue with. Throws GuardRejection. */
+  /** Returns the texts to use instead. Throws `GuardRejection`. */
   check(question: GuardQuestion): Promise<readonly string[]>;
 }
 
@@ -30,7 +29,7 @@ export interface WebhookSettings {
 
 /** Masked texts may be as large as the originals. */
 const MAX_VERDICT_BYTES = 8 * 1024 * 1024;
-/** Allowance for values other than the texts. */
+/** Allows for values other than the texts. */
 const MAX_VERDICT_TOKENS = 1_000;
 const UNAVAILABLE = { status: 503, message: "the guard of this route could not be asked" };
 
@@ -44,7 +43,7 @@ const verdict = z.discriminatedUnion("action", [
   }),
 ]);
 
-/** A verdict holds one text per checked text and little else. */
+/** A verdict contains one text per checked text and few other values, so more tokens are rejected. */
 function parseVerdict(text: string, texts: number): unknown {
   try {
     return parseBounded(text, texts + MAX_VERDICT_TOKENS);
@@ -93,7 +92,7 @@ export function createGuardWebhook(
   };
 }
 
-/** Runs the webhooks in order; each one receives the output of the previous one. */
+/** Runs the webhooks in order. Each webhook receives the output of the previous one. */
 export async function checkAll(webhooks: readonly GuardWebhook[], question: GuardQuestion): Promise<readonly string[]> {
   let { texts } = question;
   for (const webhook of webhooks) texts = await webhook.check({ ...question, texts });

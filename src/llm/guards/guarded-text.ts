@@ -1,9 +1,7 @@
 /**
- * Applies guards to a text. A text may arrive in pieces (the deltas of a stream) or be split over several strings that
- * a reader sees as one (the parts of a message): a match that crosses such a border is found, too.
- *
- * The guards run in their order. A match of an earlier guard that masks hides its characters from later guards that
- * reject. Matches that overlap are masked once.
+ * Applies guards to a text that may arrive in chunks or be split across several strings. Matches that cross a boundary
+ * are found too. Guards run in order: text that an earlier guard masks is hidden from later guards that reject.
+ * Overlapping matches are masked once.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import type { Steps } from "../../base/sliced-work.ts";
@@ -23,22 +21,22 @@ export class GuardRejection extends ExpectedError {
 /** Called for guards in shadow mode, which reject nothing. */
 export type GuardFound = (guard: TextGuard) => void;
 
-/** Longer than card numbers, addresses and most keys; about a line of text. */
+/** Longer than card numbers, email addresses, and most keys. */
 const HELD_CHARACTERS = 128;
-/** A match that reaches the end of the received text may continue. It is held up to this size, and then masked. */
+/** A match that reaches the end of the received text may continue, so it is held back. At this size it is masked. */
 const MAX_OPEN_CHARACTERS = 4 * 1024;
-/** Searched at once; the budget of a pattern is for one piece. */
+/** The time budget of a pattern applies to one chunk of this size. */
 const PIECE_CHARACTERS = 16 * 1024;
-/** Searched on both sides of the border between two strings. */
+/** Searched on both sides of a boundary between two strings. */
 const BORDER_CHARACTERS = 2 * 1024;
 
-/** A text that arrives in pieces. It retains at most `MAX_OPEN_CHARACTERS + HELD_CHARACTERS` characters. */
+/** Guards a text that arrives in chunks. It retains at most `MAX_OPEN_CHARACTERS + HELD_CHARACTERS` characters. */
 export class GuardedText {
   readonly #guards: readonly TextGuard[];
   readonly #verdict: Verdict;
-  /** The end of the released text, as context for the next search. */
+  /** The end of the released text, which is context for the next search. */
   #released = "";
-  /** Where a match may begin in `#released`. The character before it affects `^` and `\b`. */
+  /** The offset in `#released` at which a match may start. The character before it affects `^` and `\b`. */
   #searchFrom = 0;
   #held = "";
 
@@ -52,9 +50,8 @@ export class GuardedText {
   }
 
   /**
-   * Adds text and returns the text that can be released. With `isOver`, nothing is held back. More text may still
-   * follow; the released part of an incomplete match is unchanged, and its continuation is masked. Throws
-   * GuardRejection.
+   * Returns the text that can be released. If `isOver` is true, nothing is held back. More text may still follow. In
+   * that case, the released start of a match stays unchanged and its continuation is masked. Throws `GuardRejection`.
    */
   *push(text: string, isOver: boolean): Steps<string> {
     let released = "";
@@ -72,7 +69,7 @@ export class GuardedText {
     const from = this.#released.length;
     if (text.length === from) return "";
     let masks: TextMatch[] = [];
-    /** Matches that reach the end of the text: more of it may extend or undo them. */
+    /** Matches that reach the end of the text. More text may extend or invalidate them. */
     const open: TextMatch[] = [];
     let openFrom = text.length;
     let masksBefore = false;
@@ -87,7 +84,7 @@ export class GuardedText {
           else own.push(match);
           if (isOpen) openFrom = Math.min(openFrom, match.start);
         } else if (!overlapsAny(match, masks) && !overlapsAny(match, open)) {
-          // An earlier guard may still mask what this one rejects.
+          // An earlier guard may still mask the text that this guard rejects.
           const isUndecided = masksBefore ? match.end > text.length - HELD_CHARACTERS : isOpen && !match.isCertain;
           if (mayWait && isUndecided) openFrom = Math.min(openFrom, match.start);
           else this.#verdict.reject(guard);
@@ -108,7 +105,7 @@ export class GuardedText {
     }
     released += text.slice(at, cut);
     this.#held = text.slice(cut);
-    // After an early release, a match may have started in released text.
+    // After an early release, a match may start in released text.
     const context = isOver ? HELD_CHARACTERS : 0;
     this.#released = text.slice(Math.max(0, cut - context - 1), cut);
     this.#searchFrom = Math.max(0, this.#released.length - context);
@@ -116,7 +113,7 @@ export class GuardedText {
   }
 }
 
-/** Guards the strings of one text. Throws GuardRejection. */
+/** The strings are parts of one text. Throws `GuardRejection`. */
 export function* guardParts(
   parts: readonly string[],
   guards: readonly TextGuard[],
@@ -157,7 +154,7 @@ export function spreadText(parts: readonly string[], replaced: string): readonly
   return withMasks(parts, [change], "");
 }
 
-/** Once for each guard, however often a match is seen while it is held. */
+/** Reports each guard at most once, even if a held match is found several times. */
 class Verdict {
   readonly #found: GuardFound | undefined;
   readonly #noted = new Set<TextGuard>();
@@ -178,7 +175,7 @@ class Verdict {
   }
 }
 
-/** Returns where the text can be split, so that enough is held back and no match is split. */
+/** Returns an offset at which to split the text, so that enough text is held back and no match is split. */
 function cutBefore(text: string, from: number, openFrom: number, masks: readonly TextMatch[]): number {
   let cut = Math.max(from, Math.min(text.length - HELD_CHARACTERS, openFrom));
   const crossed = masks.find(({ start, end }) => start < cut && cut < end);
@@ -236,8 +233,8 @@ function regionsAround(borders: readonly number[], length: number): { readonly s
 }
 
 /**
- * Replaces matches with their masks. `filler` replaces a string that would become empty; if undefined, the mask does,
- * because providers reject empty parts.
+ * `filler` replaces a string that would become empty. If undefined, the mask replaces it, because providers reject
+ * empty parts.
  */
 function withMasks(parts: readonly string[], masks: readonly TextMatch[], filler: string | undefined): string[] {
   let offset = 0;
@@ -277,7 +274,7 @@ function hasBorderInside({ start, end }: TextMatch, borders: readonly number[]):
   return low < borders.length && (borders[low] as number) < end;
 }
 
-/** Sorts the matches and removes overlaps; the first match's mask covers matches that overlap it. */
+/** Merges overlapping matches. The mask of the first match applies to the merged match. */
 function merged(matches: readonly TextMatch[]): TextMatch[] {
   const result: TextMatch[] = [];
   for (const match of [...matches].sort((a, b) => a.start - b.start)) {
@@ -290,13 +287,13 @@ function merged(matches: readonly TextMatch[]): TextMatch[] {
 
 export interface ShadowGuards {
   found(guard: TextGuard): void;
-  /** Called for text that the guards cannot read; enforced guards would have rejected it. */
+  /** Called for content that the guards cannot read and that enforced guards would reject. */
   unread(guards: readonly TextGuard[], reason: string): void;
 }
 
 export function createShadowGuards(exchange: Exchange, direction: "request" | "response"): ShadowGuards {
   const note = (guard: TextGuard, detail: string): void =>
-    // A call that a guard rejects has been counted by limits.
+    // Limits have already counted a call that a guard rejects.
     exchange.deniedInShadow("ai", detail, { rule: `promptGuard.${direction}: ${guard.name}`, isCounted: true });
   return {
     found: (guard) => note(guard, `a ${direction} guard would ${guard.action} what matches \`${guard.name}\``),

@@ -1,6 +1,6 @@
 /**
- * Applies `ai` policies to a request in the client's dialect, in this order: defaults and overrides, messages before
- * and after, guards. The model was resolved before.
+ * Applies `ai` policies to a request in the client's dialect: first defaults and overrides, then added messages, then
+ * guards.
  */
 
 import type { Steps } from "../../base/sliced-work.ts";
@@ -10,7 +10,7 @@ import type { Format } from "../request/dialect.ts";
 import type { PromptMessage, PromptRules } from "../request/llm-call.ts";
 import { BodyTexts, type Resolve } from "./text-places.ts";
 
-/** Each field of an inner scope replaces that of an outer one. */
+/** The fields of an inner scope replace those of an outer scope. */
 export function mergeRules(rules: readonly PromptRules[]): PromptRules {
   const merged: Record<string, unknown> = {};
   for (const one of rules)
@@ -18,9 +18,7 @@ export function mergeRules(rules: readonly PromptRules[]): PromptRules {
   return merged;
 }
 
-/**
- * The rules for requests that are not read as LLM calls: lists, stored responses, WebSockets. Outermost scope first.
- */
+/** Rules for requests that are not read as LLM calls, with the outermost scope first. */
 const rulesOfUnread = new WeakMap<Exchange, PromptRules[]>();
 
 export function noteUnreadRules(exchange: Exchange, rules: PromptRules): void {
@@ -33,19 +31,18 @@ export function unreadRulesOf(exchange: Exchange): PromptRules {
   return mergeRules(rulesOfUnread.get(exchange) ?? []);
 }
 
-/** Whether guards must check the texts of a call. */
 export function hasGuards({ requestGuards, responseGuards, requestWebhooks, responseWebhooks }: PromptRules): boolean {
   return [requestGuards, responseGuards, requestWebhooks, responseWebhooks].some((guards) => guards !== undefined);
 }
 
-/** Whether the request's tree must be built for these rules. */
+/** True if the rules require a parsed body. */
 export function editsRequest(rules: PromptRules): boolean {
   return [rules.defaults, rules.overrides, rules.prepend, rules.append, rules.requestGuards].some(
     (rule) => rule !== undefined,
   );
 }
 
-/** `resolve` is that of `PlaceOptions`. Throws GuardRejection. */
+/** `resolve` has the meaning of `PlaceOptions.resolve`. Throws `GuardRejection`. */
 export function* applyRules(body: Members, format: Format, rules: PromptRules, resolve?: Resolve): Steps<Members> {
   let edited = yield* withoutNulls(body);
   if (rules.defaults || rules.overrides) edited = { ...rules.defaults, ...edited, ...rules.overrides };
@@ -56,7 +53,7 @@ export function* applyRules(body: Members, format: Format, rules: PromptRules, r
   return yield* new BodyTexts(edited, { direction: "request", resolve }).guarded(guards);
 }
 
-/** Guards cannot read a prompt given as token ids. */
+/** Guards cannot read a prompt that consists of token ids. */
 export function hasTokenNumbers({ prompt, input }: Members): boolean {
   return [prompt, input].some(
     (value) =>
@@ -67,7 +64,7 @@ export function hasTokenNumbers({ prompt, input }: Members): boolean {
   );
 }
 
-/** `null` counts as absent. */
+/** A `null` member counts as absent. */
 function* withoutNulls(body: Members): Steps<Members> {
   const entries = Object.entries(body);
   const said = entries.filter(([, value]) => value !== null);

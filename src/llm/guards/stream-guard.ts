@@ -1,10 +1,7 @@
 /**
- * Guards over a stream, where a match may begin in one event and end in another. Each channel has its own text: the
- * gateway holds back its last characters until more of the same channel follows or the channel ends. Events of other
- * channels, pings, usage and empty deltas release nothing. Complete strings are guarded in place.
- *
- * Held text of a channel goes out before the event that ends the channel. All of it is done in steps, because one event
- * may be megabytes of text.
+ * Guards a stream in which a match may start in one event and end in another. Each channel, such as the text of a
+ * choice, holds back its last characters until more text of the same channel follows or the channel ends. Held text is
+ * sent before the event that ends its channel. All work is done in steps, because one event may hold megabytes of text.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -17,14 +14,15 @@ import { isStructural, labelOf, mapTexts, readPath, type TextPlace } from "./tex
 
 export interface StreamGuard {
   /**
-   * Returns the events to send now. Throws GuardRejection, EventTooComplex or TooManyChannels. Calls must not overlap.
+   * Returns the events to send now. Throws `GuardRejection`, `EventTooComplex`, or `TooManyChannels`. Calls must not
+   * overlap.
    */
   event(event: SseEvent): Steps<SseEvent[]>;
   /** Returns the events that were held back. */
   end(): Steps<SseEvent[]>;
 }
 
-/** Each channel retains some characters. Providers return at most 128 choices, with a few texts each. */
+/** Each channel retains some characters. Providers return at most 128 choices with a few texts each. */
 const MAX_CHANNELS = 1_024;
 const END_OF_STREAM = "[DONE]";
 
@@ -41,7 +39,7 @@ interface Channel {
   last: { readonly event: SseEvent; readonly template: ChannelTemplate } | undefined;
 }
 
-/** With `found`, the guards run in shadow mode and only report matches. */
+/** If `found` is set, the guards run in shadow mode and only report matches. */
 export function createStreamGuard(guards: readonly TextGuard[], found?: GuardFound): StreamGuard {
   const channels = new Map<string, Channel>();
 
@@ -119,20 +117,19 @@ export function createStreamGuard(guards: readonly TextGuard[], found?: GuardFou
   };
 }
 
-/** A string of an event. */
 export interface StreamPlace {
   readonly text: string;
-  /** The channel that the string belongs to; undefined if the string is complete. */
+  /** Undefined if the string is complete. */
   readonly channel: string | undefined;
-  /** Clients use the chunk immediately, so it cannot be held back. */
+  /** True if clients use each chunk immediately, so that it cannot be held back. */
   readonly isImmediate: boolean;
   /** Strings with the same value are parts of one text. */
   readonly run: string;
-  /** Builds events that carry only more text of the channel. */
+  /** Returns a template for events that carry only more text of the channel. */
   template?(): ChannelTemplate;
 }
 
-/** Withheld members are removed from the body. */
+/** Removes withheld members from the body. */
 export function readPlaces(body: Members): { readonly body: Members; readonly places: readonly StreamPlace[] } {
   const places: StreamPlace[] = [];
   const shown = mapTexts(body, OPTIONS, (text, place) => {
@@ -142,13 +139,13 @@ export function readPlaces(body: Members): { readonly body: Members; readonly pl
   return { body: shown, places };
 }
 
-/** Returns the event with other texts, of the same number and in the same order. */
+/** `texts` must have the same length and order as the places of the event. */
 export function withPlaces(body: Members, texts: readonly string[]): Members {
   let next = 0;
   return mapTexts(body, OPTIONS, (text) => texts[next++] ?? text);
 }
 
-/** Returns which channels end with the event; undefined if none does. */
+/** Returns a predicate for the channels that end with the event, or undefined if no channel ends. */
 export function endedChannels(body: Members): ((channel: string) => boolean) | undefined {
   const { type } = body;
   if (typeof type === "string") return endedByType(type, body);
@@ -169,14 +166,14 @@ const FINISHES = [
   ["choices", "finish_reason"],
   ["candidates", "finishReason"],
 ] as const;
-/** Longer strings are not repeated. */
+/** Longer strings are not copied into a template. */
 const MAX_REPEATED_CHARACTERS = 512;
 
 function placeOf(body: Members, text: string, place: TextPlace): StreamPlace {
   const { path, run, name, holder, isFree } = place;
   const channel = channelOf(body, place);
   if (channel === undefined) return { text, channel, isImmediate: false, run };
-  // Names select a tool, and arbitrary JSON must stay valid.
+  // Tool names must be complete, and arbitrary JSON must stay valid.
   const isImmediate = isFree || name === "name" || holder.jsonPath !== undefined || body.type === "content_block_start";
   return { text, channel, isImmediate, run, template: () => templateOf(body, readPath(path)) };
 }
@@ -208,10 +205,7 @@ function blockOf(body: Members): string {
   return String(body.index ?? body.contentBlockIndex ?? body.output_index ?? "");
 }
 
-/**
- * Returns the channel of a Responses event. Some servers give each event a different `item_id`, so the index is
- * preferred.
- */
+/** The index is preferred, because some servers give each event a different `item_id`. */
 function responseChannel(body: Members, type: string): string {
   const { output_index: output = body.item_id, content_index: content, summary_index: summary } = body;
   return `.output.${String(output)}.${String(content)}.${String(summary)}.${type}`;
@@ -286,15 +280,15 @@ function asList(value: unknown): readonly unknown[] {
 
 export interface StreamTexts {
   readonly texts: readonly string[];
-  /** Returns the events with other texts, of the same number and in the same order. */
+  /** `texts` must have the same length and order as the original texts. */
   replaced(texts: readonly string[]): Steps<SseEvent[]>;
 }
 
-/** Throws EventTooComplex. */
+/** Throws `EventTooComplex`. */
 export function* streamTexts(events: readonly SseEvent[]): Steps<StreamTexts> {
   const runs: string[][] = [];
   const known = new Map<string, number>();
-  /** The run of each string, in the order of the stream. */
+  /** The text index of each string, in stream order. */
   const order: number[] = [];
   const add = (key: string, text: string): void => {
     let index = known.get(key);

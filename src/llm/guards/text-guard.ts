@@ -1,7 +1,6 @@
 /**
- * Compiles the patterns of a guard. They are RE2 (no look-around, no back references) and run with a budget, so a
- * search takes time linear in the text. A text that exceeds its budget counts as a match: a guard that could not read a
- * text must not let it pass.
+ * Compiles the patterns of a guard. Patterns use RE2 syntax and run with a time budget. A text that exceeds the budget
+ * counts as a match, so that unread text never passes.
  */
 import { compileRegex, type Regex } from "../../cel/functions/regex.ts";
 import type { TextGuard, TextMatch } from "../request/llm-call.ts";
@@ -16,7 +15,7 @@ export interface GuardRule {
 interface CompiledRule {
   readonly regex: Regex;
   readonly mask: string;
-  /** The pattern matches the empty string, so it matches every text. */
+  /** True if the pattern matches the empty string and therefore every text. */
   readonly matchesEmpty: boolean;
   /** A fast native test that rules out most texts without a match. */
   mayMatch(text: string): boolean;
@@ -40,10 +39,10 @@ const BUILTINS: Readonly<
   caSin: { pattern: "\\b\\d{3}[ -]\\d{3}[ -]\\d{3}\\b", mask: "<CA_SIN>", hint: /\d{3}[ -]\d{3}[ -]\d/ },
 };
 
-/** One unit is about 0.1 µs, so one pattern takes at most 40 ms of one piece of text. */
+/** One unit is about 0.1 µs, so one pattern takes at most 40 ms per chunk of text. */
 const BUDGET_PER_PIECE = 400_000;
 
-/** Throws an Error that describes the problem with a pattern. */
+/** Throws an error that describes an invalid pattern. */
 export function compileTextGuard(
   action: TextGuard["action"],
   rules: readonly GuardRule[],

@@ -1,13 +1,8 @@
 /**
- * Finds every text in the body of a request, a response or a stream event, in any dialect. It denies by default: a
- * string is a text unless its member is on the short list of structural members below, so a member that a provider adds
- * tomorrow is guarded as well. Regular expressions and webhooks read the same texts.
- *
- * - Members that hold arbitrary JSON (tool arguments, schemas, metadata) are texts with all their strings and names.
- * - Encoded data (base64, data URLs) that decodes to text is guarded decoded and encoded again. Images, audio, and
- *   other binary data pass.
- * - The parts of one message are joined: they are one text to the model.
- * - Token probabilities and token ids repeat a response token by token. They are withheld.
+ * Finds every text in the body of a request, response, or stream event in any dialect. A string counts as text unless
+ * its member is listed as structural, so that new provider members are guarded by default. Encoded data that decodes to
+ * text is guarded in decoded form, and other binary data passes. Token probabilities and token ids repeat a response
+ * token by token, so they are withheld.
  */
 import { decodeText, isBinary, isTextType, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
 import type { Steps } from "../../base/sliced-work.ts";
@@ -17,22 +12,20 @@ import { type GuardFound, guardParts, spreadText } from "./guarded-text.ts";
 
 export type Direction = "request" | "response";
 
-/** One string of a body. */
 export interface TextPlace {
-  /** The members that lead to the string (`readPath`). A list item with an `index` counts by it. */
+  /** Names of the members that lead to the string (see `readPath`). A list item with an `index` is named by it. */
   readonly path: string;
   /** Strings with the same value are parts of one text. */
   readonly run: string;
   readonly name: string;
-  /** The object that holds the string. */
   readonly holder: Members;
-  /** The string, or the name of a member, is part of arbitrary JSON. */
+  /** True if the string is a value or a member name in arbitrary JSON. */
   readonly isFree: boolean;
 }
 
 export interface PlaceOptions {
   readonly direction: Direction;
-  /** Restores the encoded data that a placeholder represents (`Skeleton.resolve`). */
+  /** Restores the encoded data that a placeholder represents (see `Skeleton.resolve`). */
   readonly resolve?: Resolve | undefined;
 }
 
@@ -41,7 +34,7 @@ export type Resolve = (text: string, maxBytes?: number) => string;
 /** Returns the replacement for the text. */
 type Visit = (text: string, place: TextPlace) => string;
 
-/** Identifiers and protocol keywords. A value with white space is guarded as text. */
+/** These members hold identifiers and protocol keywords. A value with white space is guarded as text. */
 const STRUCTURAL_MEMBERS: ReadonlySet<string> = new Set([
   ...["id", "type", "role", "model", "object", "status", "event_type"],
   ...["tool_call_id", "call_id", "tool_use_id", "toolUseId", "item_id", "file_id", "container_id", "response_id"],
@@ -50,13 +43,16 @@ const STRUCTURAL_MEMBERS: ReadonlySet<string> = new Set([
   ...["signature", "thoughtSignature", "thought_signature", "encrypted_content", "encrypted_index", "obfuscation"],
 ]);
 
-/** Encoded binary data. Data that decodes to text is guarded. */
+/** These members hold encoded binary data. Data that decodes to text is guarded. */
 const ENCODED_MEMBERS: ReadonlySet<string> = new Set([
   ...["data", "bytes", "file_data", "b64_json", "partial_image_b64", "redactedContent", "imageBytes", "videoBytes"],
   ...["bytesBase64Encoded"],
 ]);
 
-/** Addresses of images and files. A model does not read the address itself, but a data URL is the file. */
+/**
+ * These members hold addresses of images and files, which a model does not read. A data URL contains the file itself,
+ * so it is guarded.
+ */
 const URL_MEMBERS: ReadonlySet<string> = new Set([
   ...["url", "uri", "image_url", "file_url", "audio_url", "video_url", "file_uri", "fileUri", "gcsUri", "s3Uri"],
 ]);
@@ -71,35 +67,32 @@ const FREE_MEMBERS: ReadonlySet<string> = new Set([
   ...["promptVariables", "additionalModelRequestFields", "additionalModelResponseFields", "guided_json"],
 ]);
 
-/** The lists of parts that one reader sees as one text. */
+/** Models read the parts in these lists as one text. */
 const JOINED_LISTS: ReadonlySet<string> = new Set([
   ...["content", "parts", "system", "summary", "thinking", "reasoning_details", "output", "prediction"],
 ]);
 
-/** The members of such parts that continue the part before. */
+/** These members continue the text of the previous part. */
 const JOINED_MEMBERS: ReadonlySet<string> = new Set(["text", "thinking", "reasoning", "refusal", "input_text"]);
 
 const WITHHELD_MEMBERS: ReadonlySet<string> = new Set([
   ...["logprobs", "logprobsResult", "logprobs_result", "prompt_logprobs", "token_ids", "prompt_token_ids"],
 ]);
 
-/** The body with other texts; the same object if none changed. */
+/** Returns the same object if no text changed. */
 export function mapTexts(body: Members, options: PlaceOptions, visit: Visit): Members {
   return new Walk(options, visit).members(body, { path: "", run: "", mediaType: "", isFree: false });
 }
 
-/** The names of a path. */
 export function readPath(path: string): string[] {
   const names = path.split(".").slice(1);
   return path.includes("~") ? names.map((name) => name.replaceAll("~1", ".").replaceAll("~0", "~")) : names;
 }
 
-/** Whether the text is an identifier or a protocol keyword. */
 export function isStructural(name: string, text: string): boolean {
   return STRUCTURAL_MEMBERS.has(name) && !/\s/.test(text);
 }
 
-/** The index of a list item as clients read it. */
 export function labelOf(item: unknown, position: number): number {
   return isMembers(item) && typeof item.index === "number" ? item.index : position;
 }
@@ -186,7 +179,7 @@ class Walk {
     return mapped === text ? value : mapped;
   }
 
-  /** A short value, or one declared as text, may be plain text, so it is checked both ways. */
+  /** A short value, or a value declared as text, may be plain text, so it is checked in both forms. */
   #encoded(value: string, at: TextPlace, mediaType: string): string {
     const { resolve = plain } = this.#options;
     const isBase64 = ENCODED_MEMBERS.has(at.name);
@@ -212,7 +205,7 @@ function escaped(name: string): string {
 }
 
 function isFreeMember(path: string, name: string, value: unknown): boolean {
-  // `input` is a list of messages to the Responses API, and an object where a tool is called.
+  // `input` is a list of messages in the Responses API, and an object in a tool call.
   if (FREE_MEMBERS.has(name)) return isMembers(value) || (Array.isArray(value) && name !== "input");
   return name === "response" && /[fF]unction_?[rR]esponse$/.test(path);
 }
@@ -226,7 +219,7 @@ function copyUpTo(value: Members, name: string): Record<string, unknown> {
   return copy;
 }
 
-/** Two names may have the same mask; this keeps both members. */
+/** Two names may have the same mask, and both members must be kept. */
 function unusedName(object: Members, name: string): string {
   let unused = name;
   while (Object.hasOwn(object, unused)) unused += "_";
@@ -237,7 +230,7 @@ export class BodyTexts {
   readonly #body: Members;
   readonly #options: PlaceOptions;
   readonly #runs: string[][] = [];
-  /** The run of each string, in the order of the body. */
+  /** The text index of each string, in body order. */
   readonly #order: number[] = [];
 
   constructor(body: Members, options: PlaceOptions) {
@@ -257,17 +250,16 @@ export class BodyTexts {
     });
   }
 
-  /** Each with its parts joined. */
   get texts(): readonly string[] {
     return this.#runs.map((parts) => (parts.length === 1 ? (parts[0] as string) : parts.join("")));
   }
 
-  /** The body with other texts, as many and in the same order. */
+  /** `texts` must have the same length and order as the original texts. */
   replaced(texts: readonly string[]): Members {
     return this.#with(this.#runs.map((parts, i) => spreadText(parts, texts[i] ?? "")));
   }
 
-  /** The body as the guards leave it. Throws GuardRejection. */
+  /** Throws `GuardRejection`. */
   *guarded(guards: readonly TextGuard[], found?: GuardFound): Steps<Members> {
     yield;
     let isChanged = false;
