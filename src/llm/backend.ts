@@ -40,9 +40,9 @@ import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import { createModelPolicies, innerPolicies, type ModelPolicies } from "./models/model-policies.ts";
 import type { Candidate, ConditionInput, ModelTable } from "./models/model-table.ts";
-import { conditionInput, createQuotes, pricesOf } from "./models/quotes.ts";
+import { conditionInput, createQuotes, loadPrices } from "./models/quotes.ts";
 import { type AiConfig, aiSchema, aiSchemaWith } from "./models/schema.ts";
-import { dialectOf } from "./request/dialect.ts";
+import { detectDialect } from "./request/dialect.ts";
 import type { LlmCall } from "./request/llm-call.ts";
 import { errorBody, errorHeaders, type LlmError } from "./request/llm-errors.ts";
 import { LlmRequestFacts } from "./request/llm-facts.ts";
@@ -65,7 +65,7 @@ export const ai = defineBackend({
 function compileAi(config: AiConfig, env: BackendEnv): Backend {
   const table = compileModels(config, env);
   const metrics = createLlmMetrics(env.metrics);
-  const settling: SettlementOptions = { clock: env.clock, metrics, prices: pricesOf(config, env) };
+  const settling: SettlementOptions = { clock: env.clock, metrics, prices: loadPrices(config, env) };
   const quotes = createQuotes(table, settling.prices);
   const cache = config.cache && createResponseCache(config.cache, JSON.stringify(config), env);
   const conditions = (exchange: Exchange): ConditionInput | undefined =>
@@ -95,7 +95,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
       const llm = LlmRequestFacts.callOf(exchange);
       if (llm !== undefined) return new ModelCall(services, exchange, receiver, llm).run();
       const { llm: sized } = exchange.facts;
-      const settlement = sized && new Settlement(settling, sized, dialectOf(exchange.request.path));
+      const settlement = sized && new Settlement(settling, sized, detectDialect(exchange.request.path));
       return forwardUnread(table, exchange, receiver, failover, settlement);
     },
     describe: () => ({

@@ -40,7 +40,7 @@ export interface ResponseCache {
 
 const HEADER = "x-gateway-cache";
 /** Replayed responses are written in chunks to respect backpressure. */
-const PIECE_BYTES = 16 * 1024;
+const REPLAY_CHUNK_BYTES = 16 * 1024;
 
 /**
  * `backend` is the serialized configuration. It is part of the key, so a configuration change invalidates all entries.
@@ -55,18 +55,22 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
     "US dollars that replayed answers had cost.",
   );
 
-  function keep(key: string, answer: Pick<CachedResponse, "headers" | "body" | "isBase64">, exchange: Exchange): void {
+  function save(
+    key: string,
+    response: Pick<CachedResponse, "headers" | "body" | "isBase64">,
+    exchange: Exchange,
+  ): void {
     const { inputTokens = 0, outputTokens = 0, cost = 0 } = exchange.facts.llm ?? {};
     const keptAtMs = clock.now();
-    const kept: CachedResponse = { ...answer, keptAtMs, tokens: inputTokens + outputTokens, cost };
+    const entry: CachedResponse = { ...response, keptAtMs, tokens: inputTokens + outputTokens, cost };
     // A failed write only causes a later cache miss.
-    store.set(key, JSON.stringify(kept), { expiresAtMs: keptAtMs + ttl }).catch(() => undefined);
+    store.set(key, JSON.stringify(entry), { expiresAtMs: keptAtMs + ttl }).catch(() => undefined);
   }
 
   return {
     run(exchange, call, cached) {
-      const wish = exchange.request.headers.get("cache-control") ?? "";
-      const key = /\bno-store\b/i.test(wish) ? undefined : cacheKey({ ...cached, backend, scope }, exchange);
+      const cacheControl = exchange.request.headers.get("cache-control") ?? "";
+      const key = /\bno-store\b/i.test(cacheControl) ? undefined : cacheKey({ ...cached, backend, scope }, exchange);
       if (key === undefined) {
         outcomes.labels("bypass").add();
         return cached.callProviders(new CachingResponse(call, "bypass"));
@@ -78,29 +82,29 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
         return cached.callProviders(
           new CachingResponse(call, "miss", {
             hold: (bytes) => exchange.holdResponse(bytes),
-            keep: (answer) => keep(key, answer, exchange),
+            save: (response) => save(key, response, exchange),
           }),
         );
       };
-      if (/\bno-cache\b/i.test(wish)) return callProviders();
-      const replay = (kept: CachedResponse): BackendRun => {
+      if (/\bno-cache\b/i.test(cacheControl)) return callProviders();
+      const replay = (entry: CachedResponse): BackendRun => {
         outcomes.labels("hit").add();
-        savedTokens.labels().add(kept.tokens);
-        savedDollars.labels().add(kept.cost);
+        savedTokens.labels().add(entry.tokens);
+        savedDollars.labels().add(entry.cost);
         cached.settlement.replayed();
         exchange.trace?.point({ type: "policyEvent", kind: "llmCache", details: { outcome: "hit" } });
-        return new ReplayedResponse(cached.guards(call), kept, clock);
+        return new ReplayedResponse(cached.guards(call), entry, clock);
       };
-      const looked = store
+      const lookup = store
         .get(key)
         .catch(() => undefined)
         .then((text) => {
-          const kept = text === undefined ? undefined : parseCached(text);
+          const entry = text === undefined ? undefined : parseCached(text);
           // An entry from the future was written under a different clock.
-          const isOver = kept === undefined || kept.keptAtMs > clock.now() || kept.keptAtMs + ttl <= clock.now();
-          return isOver ? callProviders : () => replay(kept);
+          const isOver = entry === undefined || entry.keptAtMs > clock.now() || entry.keptAtMs + ttl <= clock.now();
+          return isOver ? callProviders : () => replay(entry);
         });
-      return new DeferredRun(call, looked, () => cached.settlement.unused("aborted"));
+      return new DeferredRun(call, lookup, () => cached.settlement.unused("aborted"));
     },
   };
 }
@@ -111,15 +115,15 @@ class ReplayedResponse implements BackendRun {
   #sent = 0;
   #isOver = false;
 
-  constructor({ receiver: call, setUpstream }: GuardedReceiver, kept: CachedResponse, clock: Clock) {
+  constructor({ receiver: call, setUpstream }: GuardedReceiver, entry: CachedResponse, clock: Clock) {
     this.#call = call;
     setUpstream(this);
-    this.#body = bodyOf(kept);
+    this.#body = decodeBody(entry);
     const headers = new HeaderList();
-    for (let i = 0; i + 1 < kept.headers.length; i += 2)
-      headers.set(kept.headers[i] as string, kept.headers[i + 1] as string);
+    for (let i = 0; i + 1 < entry.headers.length; i += 2)
+      headers.set(entry.headers[i] as string, entry.headers[i + 1] as string);
     headers.set(HEADER, "hit");
-    headers.set("age", String(Math.max(0, Math.floor((clock.now() - kept.keptAtMs) / 1000))));
+    headers.set("age", String(Math.max(0, Math.floor((clock.now() - entry.keptAtMs) / 1000))));
     if (headers.get("content-type")?.startsWith("text/event-stream") !== true)
       headers.set("content-length", String(this.#body.length));
     call.attempt("internal:cache");
@@ -138,9 +142,9 @@ class ReplayedResponse implements BackendRun {
         this.#call.end();
         return;
       }
-      const piece = this.#body.subarray(this.#sent, this.#sent + PIECE_BYTES);
-      this.#sent += piece.length;
-      if (!this.#call.data(piece)) return;
+      const chunk = this.#body.subarray(this.#sent, this.#sent + REPLAY_CHUNK_BYTES);
+      this.#sent += chunk.length;
+      if (!this.#call.data(chunk)) return;
     }
   }
 }
@@ -173,11 +177,11 @@ export interface CacheKeyInput {
 }
 
 /** Returns undefined if the response must not be cached. */
-export function cacheKey(question: CacheKeyInput, exchange: Exchange): string | undefined {
-  const { llm, scope, candidates } = question;
+export function cacheKey(input: CacheKeyInput, exchange: Exchange): string | undefined {
+  const { llm, scope, candidates } = input;
   const { request } = exchange;
   if (llm.dialect.free || !CACHED_FORMATS.has(llm.dialect.format)) return undefined;
-  const owner = ownerOf(exchange, scope, candidates);
+  const owner = cacheOwner(exchange, scope, candidates);
   if (owner === undefined) return undefined;
   const hash = createHash("sha256");
   // The length prefix prevents different inputs from producing the same hash.
@@ -185,8 +189,7 @@ export function cacheKey(question: CacheKeyInput, exchange: Exchange): string | 
     hash.update(`${Buffer.byteLength(part)}:`);
     hash.update(part);
   };
-  for (const part of [question.backend, owner, request.path, withoutKeys(request.query), question.model ?? ""])
-    add(part);
+  for (const part of [input.backend, owner, request.path, withoutKeys(request.query), input.model ?? ""]) add(part);
   // The candidates can depend on conditions over headers and identity, not only on the request body.
   add(
     candidates
@@ -204,16 +207,16 @@ export function cacheKey(question: CacheKeyInput, exchange: Exchange): string | 
   return hash.digest("base64url");
 }
 
-function ownerOf(
+function cacheOwner(
   { identity: { principal }, request, credentials: { presented: credential } }: Exchange,
   scope: CacheKeyInput["scope"],
   candidates: readonly Candidate[],
 ): string | undefined {
   // Only the provider can verify a key from the client, so entries are separate per key.
-  const brought = candidates.some(({ target }) => target.credential.kind === "client")
+  const clientKeys = candidates.some(({ target }) => target.credential.kind === "client")
     ? [...KEY_HEADERS.map((name) => request.headers.get(name)), credential?.value, keyParameter(request.query)]
     : [];
-  const own = brought.some((value) => value !== undefined) ? `key ${JSON.stringify(brought)}` : undefined;
+  const own = clientKeys.some((value) => value !== undefined) ? `key ${JSON.stringify(clientKeys)}` : undefined;
   if (scope === "shared") return own ?? "shared";
   if (principal === undefined) return own;
   return `user ${principal} ${own ?? ""}`;
@@ -257,33 +260,33 @@ export function parseCached(text: string): CachedResponse | undefined {
   }
 }
 
-export function bodyOf({ body, isBase64 }: CachedResponse): Buffer {
+export function decodeBody({ body, isBase64 }: CachedResponse): Buffer {
   return Buffer.from(body, isBase64 ? "base64" : "utf8");
 }
 
-export interface Keep {
+export interface CacheSink {
   /** Returns false if the memory budget does not allow `bytes` more bytes. */
   hold(bytes: number): boolean;
-  keep(answer: Pick<CachedResponse, "headers" | "body" | "isBase64">): void;
+  save(response: Pick<CachedResponse, "headers" | "body" | "isBase64">): void;
 }
 
 /** Forwards a response and collects a copy for the cache. */
 export class CachingResponse extends ResponseFilter {
   readonly #outcome: "miss" | "bypass";
-  readonly #keep: Keep | undefined;
+  readonly #sink: CacheSink | undefined;
   #headers: string[] | undefined;
   #chunks: Buffer[] = [];
   #bytes = 0;
 
-  /** If `keep` is omitted, only the `x-gateway-cache` header is set. */
-  constructor(call: ResponseReceiver, outcome: "miss" | "bypass", keep?: Keep) {
+  /** If `sink` is omitted, only the `x-gateway-cache` header is set. */
+  constructor(call: ResponseReceiver, outcome: "miss" | "bypass", sink?: CacheSink) {
     super(call);
     this.#outcome = outcome;
-    this.#keep = keep;
+    this.#sink = sink;
   }
 
   head(status: number, headers: HeaderList): void {
-    if (this.#keep !== undefined && status === 200 && !isEncoded(headers.get("content-encoding")))
+    if (this.#sink !== undefined && status === 200 && !isEncoded(headers.get("content-encoding")))
       this.#headers = KEPT_HEADERS.flatMap((name) => {
         const value = headers.get(name);
         return value === undefined ? [] : [name, value];
@@ -295,7 +298,7 @@ export class CachingResponse extends ResponseFilter {
   data(chunk: Buffer): boolean {
     if (this.#headers !== undefined) {
       this.#bytes += chunk.length;
-      if (this.#bytes <= MAX_KEPT_BYTES && this.#keep?.hold(chunk.length + CHUNK_BYTES) === true)
+      if (this.#bytes <= MAX_KEPT_BYTES && this.#sink?.hold(chunk.length + CHUNK_BYTES) === true)
         this.#chunks.push(chunk);
       else this.#forget();
     }
@@ -309,7 +312,7 @@ export class CachingResponse extends ResponseFilter {
       const text = bytes.toString("utf8");
       const isBase64 = !Buffer.from(text).equals(bytes);
       if (bytes.length > 0 && !ERROR_EVENT.test(text))
-        this.#keep?.keep({ headers, body: isBase64 ? bytes.toString("base64") : text, isBase64 });
+        this.#sink?.save({ headers, body: isBase64 ? bytes.toString("base64") : text, isBase64 });
       this.#forget();
     }
     this.call.end(trailers);

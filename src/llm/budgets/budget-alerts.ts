@@ -8,7 +8,7 @@ import type { Fetch } from "../../http/fetch.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { Counter, Family, Metrics } from "../../observe/log/metrics.ts";
 import type { Store } from "../../store/store.ts";
-import { type Account, fromCounted, shownAmount, shownUnit } from "./budget.ts";
+import { type Account, displayUnit, formatAmount, fromStoredAmount } from "./budget.ts";
 
 export interface Webhook {
   readonly url: string;
@@ -73,8 +73,8 @@ export class BudgetAlerts {
       throw error;
     }
     const { budget, owner } = account;
-    const spent = `${shownAmount(budget.unit, total)} of ${shownAmount(budget.unit, budget.limit)}`;
-    const unit = shownUnit(budget.unit);
+    const spent = `${formatAmount(budget.unit, total)} of ${formatAmount(budget.unit, budget.limit)}`;
+    const unit = displayUnit(budget.unit);
     this.#count.labels(budget.name, String(percent)).add();
     this.#services.logger.warn("budget alert", {
       budget: budget.name,
@@ -84,7 +84,7 @@ export class BudgetAlerts {
       unit,
       per: budget.per,
     });
-    if (webhook !== undefined) await this.#post(webhook, alertOf(account, total, percent));
+    if (webhook !== undefined) await this.#post(webhook, alertPayload(account, total, percent));
   }
 
   async #post({ url, headers }: Webhook, alert: object): Promise<void> {
@@ -111,13 +111,13 @@ export class BudgetAlerts {
   }
 }
 
-function alertOf({ budget, period, owner }: Account, total: number, percent: number): object {
+function alertPayload({ budget, period, owner }: Account, total: number, percent: number): object {
   return {
     budget: budget.name,
     key: owner,
-    unit: shownUnit(budget.unit),
-    limit: fromCounted(budget.unit, budget.limit),
-    spent: fromCounted(budget.unit, total),
+    unit: displayUnit(budget.unit),
+    limit: fromStoredAmount(budget.unit, budget.limit),
+    spent: fromStoredAmount(budget.unit, total),
     percent,
     per: budget.per,
     period: period.name,

@@ -10,7 +10,15 @@ import type { Charge, Outcome } from "../../core/policy.ts";
 import type { Quote } from "../request/llm-call.ts";
 import { LlmRequestFacts } from "../request/llm-facts.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../usage/usage.ts";
-import { type Account, accountOf, type Budget, secondsLeft, shownAmount, shownUnit, toCounted } from "./budget.ts";
+import {
+  type Account,
+  accountFor,
+  type Budget,
+  displayUnit,
+  formatAmount,
+  secondsLeft,
+  toStoredAmount,
+} from "./budget.ts";
 import type { Webhook } from "./budget-alerts.ts";
 import type { BudgetBooks } from "./ledger.ts";
 import type { StreamProgress } from "./stream-progress.ts";
@@ -98,10 +106,10 @@ export class BudgetCharge implements Charge {
     const ceiling = budget.isHard ? hardCeiling : Number.MAX_SAFE_INTEGER;
     try {
       const { isAdded, total } = await books.ledger.reserve(account, amount, ceiling);
-      const reading = readingOf(account, total, nowMs());
+      const reading = createReading(account, total, nowMs());
       if (isAdded) {
         this.#taken[index] = amount;
-        noteReading(this.#exchange, reading);
+        recordReading(this.#exchange, reading);
         return undefined;
       }
       books.refused(account);
@@ -126,15 +134,15 @@ export class BudgetCharge implements Charge {
   }
 }
 
-export interface WantedBudget {
+export interface AppliedBudget {
   readonly budget: Budget;
   readonly key: string | undefined;
 }
 
 const UNKNOWN: Quote = () => undefined;
 
-export function claimsOf(
-  wanted: readonly WantedBudget[],
+export function createClaims(
+  wanted: readonly AppliedBudget[],
   exchange: Exchange,
   unpriced: "refuse" | "allow",
   nowMs: number,
@@ -144,13 +152,13 @@ export function claimsOf(
   const input = estimatedTokens(llm);
   const output = outputTokens(llm);
   return wanted.map(({ budget, key }) => {
-    const account = accountOf(budget, key, key ?? "", nowMs);
+    const account = accountFor(budget, key, key ?? "", nowMs);
     if (budget.unit === "tokens") return { account, estimate: input, output, priceOf: (tokens) => tokens };
     const cost = quote(input, 0);
     if (cost === undefined && budget.isHard && unpriced === "refuse" && !LlmRequestFacts.isFree(llm))
       throw unpricedModel(llm);
     const counted = (inputTokens: number, outTokens: number): number =>
-      toCounted("cost", quote(inputTokens, outTokens) ?? 0);
+      toStoredAmount("cost", quote(inputTokens, outTokens) ?? 0);
     // A minimum of one billionth of a dollar keeps concurrent calls from all passing on the last unit.
     const estimate = Math.max(1, counted(input, 0));
     return { account, estimate, output: counted(0, output), priceOf: (tokens) => counted(0, tokens) };
@@ -169,7 +177,7 @@ export function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: 
     }
     if (used === undefined) return undefined;
     const cost = llm?.cost ?? (used === 0 ? 0 : quote(llm?.inputTokens ?? used, llm?.outputTokens ?? 0));
-    return toCounted("cost", cost ?? 0);
+    return toStoredAmount("cost", cost ?? 0);
   });
 }
 
@@ -199,21 +207,21 @@ const NAMES = ["x-budget-name", "x-budget-unit", "x-budget-limit", "x-budget-rem
 /** Readings of all scopes that apply to a request. The response headers show the reading with the smallest share. */
 const readings = new WeakMap<Exchange, BudgetReading[]>();
 
-export function readingOf({ budget, period }: Account, total: number, nowMs: number): BudgetReading {
+export function createReading({ budget, period }: Account, total: number, nowMs: number): BudgetReading {
   const remaining = Math.max(0, budget.limit - total);
   return {
     share: remaining / budget.limit,
     headers: {
       "x-budget-name": budget.name,
-      "x-budget-unit": shownUnit(budget.unit),
-      "x-budget-limit": shownAmount(budget.unit, budget.limit),
-      "x-budget-remaining": shownAmount(budget.unit, remaining),
+      "x-budget-unit": displayUnit(budget.unit),
+      "x-budget-limit": formatAmount(budget.unit, budget.limit),
+      "x-budget-remaining": formatAmount(budget.unit, remaining),
       "x-budget-reset": String(secondsLeft(period, nowMs)),
     },
   };
 }
 
-export function noteReading(exchange: Exchange, reading: BudgetReading): void {
+export function recordReading(exchange: Exchange, reading: BudgetReading): void {
   const known = readings.get(exchange);
   if (known === undefined) readings.set(exchange, [reading]);
   else known.push(reading);
@@ -222,7 +230,7 @@ export function noteReading(exchange: Exchange, reading: BudgetReading): void {
 export function budgetExceeded(exchange: Exchange, account: Account, reading: BudgetReading): GatewayError {
   readings.set(exchange, [reading]);
   const { budget, period, owner } = account;
-  const limit = `${shownAmount(budget.unit, budget.limit)} ${shownUnit(budget.unit)} per ${budget.per}`;
+  const limit = `${formatAmount(budget.unit, budget.limit)} ${displayUnit(budget.unit)} per ${budget.per}`;
   return new GatewayError("budget_exceeded", {
     message: `the budget "${budget.name}" of ${limit} is exhausted; it is restored at ${new Date(period.endMs).toISOString()}`,
     detail: `the budget ${budget.name} (${limit}) is exhausted for ${owner}`,

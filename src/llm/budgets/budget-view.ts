@@ -6,7 +6,15 @@
 import type { Clock } from "../../base/clock.ts";
 import type { BudgetView } from "../../core/policy.ts";
 import { counterOf, type Store } from "../../store/store.ts";
-import { accountsPrefix, type Budget, fromCounted, ownerOf, periodOf, secondsLeft, shownUnit } from "./budget.ts";
+import {
+  accountsPrefix,
+  type Budget,
+  displayUnit,
+  fromStoredAmount,
+  parseOwner,
+  periodAt,
+  secondsLeft,
+} from "./budget.ts";
 
 const MAX_SHOWN = 20;
 const MAX_FOUND = 100;
@@ -21,7 +29,7 @@ export async function budgetView(
   wanted: string | undefined,
 ): Promise<BudgetView> {
   const nowMs = clock.now();
-  const period = periodOf(budget.per, nowMs);
+  const period = periodAt(budget.per, nowMs);
   const prefix = accountsPrefix(budget, period);
   const untilMs = clock.monotonicMs() + MAX_LOOK_MS;
   const spent = new Map<string, number>();
@@ -30,7 +38,7 @@ export async function budgetView(
     const page = await store.list(prefix, cursor);
     for (const { key, value } of page.entries) {
       const counted = counterOf(value);
-      if (counted > 0) spent.set(ownerOf(key.slice(prefix.length)), counted);
+      if (counted > 0) spent.set(parseOwner(key.slice(prefix.length)), counted);
     }
     cursor = page.cursor;
   } while (cursor !== undefined && clock.monotonicMs() < untilMs);
@@ -40,8 +48,8 @@ export async function budgetView(
   return {
     name: budget.name,
     owner,
-    unit: shownUnit(unit),
-    limit: fromCounted(unit, limit),
+    unit: displayUnit(unit),
+    limit: fromStoredAmount(unit, limit),
     per: budget.per,
     hard: budget.isHard,
     period: period.name,
@@ -49,8 +57,8 @@ export async function budgetView(
     keysInUse: spent.size,
     keys: found.slice(0, wanted === undefined ? MAX_SHOWN : MAX_FOUND).map(([key, counted]) => ({
       key,
-      spent: fromCounted(unit, counted),
-      remaining: fromCounted(unit, Math.max(0, limit - counted)),
+      spent: fromStoredAmount(unit, counted),
+      remaining: fromStoredAmount(unit, Math.max(0, limit - counted)),
     })),
   };
 }

@@ -1,7 +1,7 @@
 /** The periods of budgets, at their edges. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { keptUntilMs, type PeriodUnit, periodOf, secondsLeft } from "./budget.ts";
+import { keptUntilMs, type PeriodUnit, periodAt, secondsLeft } from "./budget.ts";
 
 const at = (text: string): number => Date.parse(text);
 
@@ -16,12 +16,12 @@ const cases: readonly (readonly [PeriodUnit, string, string, string, string])[] 
 ];
 for (const [unit, now, name, start, end] of cases) {
   test(`the ${unit} of ${now} is ${name}`, () => {
-    assert.deepEqual(periodOf(unit, at(now)), { name, startMs: at(start), endMs: at(end) });
+    assert.deepEqual(periodAt(unit, at(now)), { name, startMs: at(start), endMs: at(end) });
   });
 }
 
 test("what is left of a period is at least a second, and what is counted outlives it", () => {
-  const period = periodOf("month", at("2026-11-30T23:59:59.999Z"));
+  const period = periodAt("month", at("2026-11-30T23:59:59.999Z"));
   assert.equal(secondsLeft(period, at("2026-11-30T23:59:59.999Z")), 1);
   assert.equal(keptUntilMs(period), at("2026-12-31T00:00:00Z"));
 });

@@ -32,8 +32,8 @@ export interface Account {
 export const NO_KEY = "(no key)";
 
 /** Calls with an undefined `key` share one account. */
-export function accountOf(budget: Budget, key: string | undefined, shown: string, nowMs: number): Account {
-  const period = periodOf(budget.per, nowMs);
+export function accountFor(budget: Budget, key: string | undefined, shown: string, nowMs: number): Account {
+  const period = periodAt(budget.per, nowMs);
   return {
     budget,
     period,
@@ -48,7 +48,7 @@ export function accountsPrefix({ name, unit, per }: Budget, period: Period): str
 }
 
 /** Returns the owner of an account. `rest` is the store key without the prefix from `accountsPrefix`. */
-export function ownerOf(rest: string): string {
+export function parseOwner(rest: string): string {
   return rest === SHARED ? NO_KEY : rest.slice(OWN.length);
 }
 
@@ -66,7 +66,7 @@ export interface Period {
 
 const DAY_MS = 86_400_000;
 
-export function periodOf(unit: PeriodUnit, nowMs: number): Period {
+export function periodAt(unit: PeriodUnit, nowMs: number): Period {
   const now = new Date(nowMs);
   const [year, month, date] = [now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()];
   if (unit === "month") {
@@ -101,20 +101,20 @@ const PER_DOLLAR = 1_000_000_000;
 export const MAX_COST = 1_000_000;
 export const MAX_BUDGET_TOKENS = 1_000_000_000_000;
 
-export function toCounted(unit: BudgetUnit, amount: number): number {
+export function toStoredAmount(unit: BudgetUnit, amount: number): number {
   return unit === "tokens" ? Math.round(amount) : Math.round(amount * PER_DOLLAR);
 }
 
-export function fromCounted(unit: BudgetUnit, counted: number): number {
+export function fromStoredAmount(unit: BudgetUnit, counted: number): number {
   return unit === "tokens" ? counted : counted / PER_DOLLAR;
 }
 
 /** Formats an amount for headers and people. Dollars have up to six decimals and are rounded down. */
-export function shownAmount(unit: BudgetUnit, counted: number): string {
+export function formatAmount(unit: BudgetUnit, counted: number): string {
   if (unit === "tokens") return String(counted);
   return (Math.floor(counted / 1000) / 1_000_000).toFixed(6).replace(/\.?0+$/, "");
 }
 
-export function shownUnit(unit: BudgetUnit): "usd" | "tokens" {
+export function displayUnit(unit: BudgetUnit): "usd" | "tokens" {
   return unit === "tokens" ? "tokens" : "usd";
 }

@@ -8,7 +8,7 @@ import type { CompileEnv } from "../../core/policy.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { Counter, Family } from "../../observe/log/metrics.ts";
 import { type AddResult, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
-import { type Account, fromCounted, shownUnit } from "./budget.ts";
+import { type Account, displayUnit, fromStoredAmount } from "./budget.ts";
 import { BudgetAlerts } from "./budget-alerts.ts";
 import { StreamProgress } from "./stream-progress.ts";
 
@@ -22,7 +22,7 @@ export interface SpendingCounter {
   readonly expiresAtMs: number;
 }
 
-interface Waiting {
+interface QueuedAmount {
   amount: number;
   readonly expiresAtMs: number;
 }
@@ -31,7 +31,7 @@ export class Ledger {
   readonly #store: Store;
   readonly #clock: Clock;
   readonly #logger: Logger;
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #waiting = new Map<string, QueuedAmount>();
   #retrying: Timer | undefined = undefined;
 
   constructor(store: Store, clock: Clock, logger: Logger) {
@@ -143,7 +143,8 @@ function open({ clock, logger: parent, metrics, fetch, store: whole }: CompileEn
     alerts: new BudgetAlerts({ store, clock, fetch, logger, metrics }),
     refused: ({ budget }) => refusals.labels(budget.name).add(),
     spent({ budget, owner }, amount) {
-      if (amount > 0) spending.labels(budget.name, owner, shownUnit(budget.unit)).add(fromCounted(budget.unit, amount));
+      if (amount > 0)
+        spending.labels(budget.name, owner, displayUnit(budget.unit)).add(fromStoredAmount(budget.unit, amount));
     },
   };
 }

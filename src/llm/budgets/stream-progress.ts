@@ -9,7 +9,7 @@ import type { BodyObserver } from "../../core/exchange.ts";
 import { createSseParser } from "../../http/sse.ts";
 import { parseMembers } from "../../json/json.ts";
 import { estimateTextTokens } from "../usage/estimate-tokens.ts";
-import { textOf } from "../usage/event-content.ts";
+import { findOutputText } from "../usage/event-content.ts";
 
 const TICK_MS = 1_000;
 /** Limits the parsed bytes of a chunk. Typical chunks are smaller. */
@@ -67,8 +67,8 @@ class StreamMeter {
   report(): void {
     const last = this.#last;
     if (last === undefined) return;
-    const looked = last.subarray(0, MAX_LOOK_BYTES);
-    const tokens = Math.ceil((tokensIn(looked) * this.#bytes) / looked.length);
+    const sampled = last.subarray(0, MAX_LOOK_BYTES);
+    const tokens = Math.ceil((tokensIn(sampled) * this.#bytes) / sampled.length);
     this.#bytes = 0;
     this.#last = undefined;
     if (tokens > 0) this.#progressed(tokens);
@@ -79,7 +79,7 @@ function tokensIn(chunk: Buffer): number {
   let tokens = 0;
   const parser = createSseParser(({ data }) => {
     const event = parseMembers(data);
-    const text = event === undefined ? "" : textOf(event);
+    const text = event === undefined ? "" : findOutputText(event);
     if (text !== "") tokens += estimateTextTokens(Buffer.from(text));
   }, MAX_LOOK_BYTES);
   try {

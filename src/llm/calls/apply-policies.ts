@@ -70,7 +70,7 @@ function needsTree({ dialect, caching }: LlmCall, { target: { provider }, model 
 }
 
 /** Throws `LlmRejection` if the body cannot be parsed. `purpose` completes the message after "cannot". */
-function* treeOf(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleton> {
+function* parseTree(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleton> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON")
     throw new LlmRejection({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
@@ -95,7 +95,7 @@ function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string)
 }
 
 function* edit(llm: LlmCall, rules: PromptRules, env: PlanOptions): Steps<LlmCall> {
-  const tree = yield* treeOf(llm, env, "pass the prompt policies");
+  const tree = yield* parseTree(llm, env, "pass the prompt policies");
   try {
     if (rules.requestGuards) rejectTokenNumbers(tree.value);
     const value = yield* applyRules(tree.value, llm.dialect.format, rules, tree.resolve);
@@ -116,14 +116,14 @@ export async function applyWebhooks(
   if (rules.requestWebhooks === undefined || llm.scan.isForm) return policed;
   const run = <T>(steps: Steps<T>): T | Promise<T> =>
     llm.bytes.length > SLICED_BYTES ? runInSlices(steps, isOver) : finish(steps);
-  const tree = await run(treeOf(llm, env, "pass the guards"));
+  const tree = await run(parseTree(llm, env, "pass the guards"));
   rejectTokenNumbers(tree.value);
   const found = new BodyTexts(tree.value, { direction: "request", resolve: tree.resolve });
   const { texts } = found;
   try {
-    const judged = await checkAll(rules.requestWebhooks, { direction: "request", model, texts });
-    if (judged === texts) return policed;
-    return { ...policed, llm: await run(rewritten(llm, tree, found.replaced(judged), "a guard")) };
+    const checked = await checkAll(rules.requestWebhooks, { direction: "request", model, texts });
+    if (checked === texts) return policed;
+    return { ...policed, llm: await run(rewritten(llm, tree, found.replaced(checked), "a guard")) };
   } catch (error) {
     if (!(error instanceof GuardRejection)) throw error;
     throw new LlmRejection({ status: error.status, message: error.message, code: "content_rejected" });

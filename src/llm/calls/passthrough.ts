@@ -10,7 +10,7 @@ import { slashedName } from "../../http/request-path.ts";
 import { CredentialError } from "../credentials/renewable.ts";
 import { hasGuards, unreadRulesOf } from "../guards/prompt-rules.ts";
 import type { ModelTable } from "../models/model-table.ts";
-import { dialectOf, modelsPathOf } from "../request/dialect.ts";
+import { detectDialect, parseModelsPath } from "../request/dialect.ts";
 import { ModelNameError, withQuery } from "../request/provider.ts";
 import { isWebsocket, UPLOAD } from "./prepare-call.ts";
 import { NativeResponse } from "./provider-response.ts";
@@ -40,18 +40,18 @@ export function forwardUnread(
   const rules = unreadRulesOf(exchange);
   if (upgrade && hasGuards(rules))
     throw new GatewayError("bad_request", { message: "the guards of this route cannot read a WebSocket: use HTTP" });
-  const guards = createResponseGuards({ rules, model: undefined }, dialectOf(request.path), exchange);
+  const guards = createResponseGuards({ rules, model: undefined }, detectDialect(request.path), exchange);
   if (guards === "unreadable") throw new GatewayError("bad_request", { message: UNREADABLE_STREAM.message });
   const guarded = guards(call);
-  const models = modelsPathOf(request.path);
+  const models = parseModelsPath(request.path);
   const suffix = models
     ? `/models${models.name === undefined ? "" : `/${modelName(models.name)}`}`
     : request.path.replace(VERSION, "");
   const query = withoutKey(request.query);
   // The provider's base path does not apply to Google's WebSocket paths, and upload paths have `/upload` before it.
-  const isBeside = upgrade !== undefined && request.path.startsWith("/ws/");
+  const isWebsocketPath = upgrade !== undefined && request.path.startsWith("/ws/");
   const upload = UPLOAD.test(request.path) ? "/upload" : "";
-  const own = isBeside ? request.path : `${upload}${target.basePath}${suffix}`;
+  const own = isWebsocketPath ? request.path : `${upload}${target.basePath}${suffix}`;
   const path = withQuery(target.pathOverride ?? own, query);
   const { body } = request;
   const sent = upstreamRequest(
@@ -86,14 +86,14 @@ export function forwardUnread(
   } else if (body.kind === "none") sent.headers.delete("content-length");
   if (exchange.facts.llm) exchange.facts.llm.provider = target.provider.name;
   const response = new NativeResponse(guarded.receiver, "opaque", settlement ?? NOT_COUNTED, false);
-  let hasAnswered = false;
+  let hasHead = false;
   const send = (): HttpCall => {
     const outgoing = body.kind === "stream" ? { ...sent, body: body.stream } : upgrade ? { ...sent, upgrade } : sent;
     const scheme = target.address.protocol;
     call.attempt(target.display, exchange.trace && { over: "http", scheme, request: outgoing });
     return target.upstream.send(outgoing, {
       head: (status, headers) => {
-        hasAnswered = true;
+        hasHead = true;
         guarded.receiver.received(status, headers);
         response.head(status, headers);
       },
@@ -113,7 +113,7 @@ export function forwardUnread(
     abort() {
       run.abort();
       // The provider may have processed the request, so its input and the delivered output are charged.
-      if (hasAnswered) response.abort();
+      if (hasHead) response.abort();
       else settlement?.used(PROMPT_ONLY);
     },
     resume: () => run.resume(),

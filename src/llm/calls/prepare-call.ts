@@ -12,7 +12,7 @@ import { foreignCharset } from "../../http/charset.ts";
 import type { ModelPolicies } from "../models/model-policies.ts";
 import type { ModelTable } from "../models/model-table.ts";
 import type { Quotes } from "../models/quotes.ts";
-import { type Dialect, dialectOf, type ModelsPath, modelsPathOf } from "../request/dialect.ts";
+import { type Dialect, detectDialect, type ModelsPath, parseModelsPath } from "../request/dialect.ts";
 import { errorBody, type LlmError } from "../request/llm-errors.ts";
 import { LlmRequestFacts, noteFreeRequest, noteSizedRequest } from "../request/llm-facts.ts";
 import { ModelNames, modelsInHeaders, modelsInQuery } from "../request/named-models.ts";
@@ -36,7 +36,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   const { table, policies, maxBodyBytes } = reading;
   const { request } = exchange;
   if (request.body.kind !== "none" && BODILESS.has(request.method)) {
-    return rejection(exchange, dialectOf(request.path), {
+    return rejection(exchange, detectDialect(request.path), {
       status: 400,
       message: `a ${request.method} request with a body is not supported; use POST`,
       code: "unexpected_body",
@@ -48,10 +48,10 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
     const models =
       (table.isClosed || exchange.identity.modelAccess !== undefined) &&
       (request.method === "GET" || request.method === "HEAD")
-        ? modelsPathOf(request.path)
+        ? parseModelsPath(request.path)
         : undefined;
     if (isWebsocket(request)) return prepareUpgrade(exchange, table);
-    if (models === undefined) noteUnread(exchange, dialectOf(request.path));
+    if (models === undefined) noteUnread(exchange, detectDialect(request.path));
     const mayUse = (model: string): boolean => policies?.mayUse(exchange, model) !== false;
     return models && modelsReply(table, models, exchange.identity.modelAccess, mayUse);
   }
@@ -63,7 +63,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
     return undefined;
   }
   const encoding = request.headers.get("content-encoding");
-  const dialect = dialectOf(request.path);
+  const dialect = detectDialect(request.path);
   if (encoding !== undefined && encoding !== "identity") {
     return rejection(exchange, dialect, {
       status: 415,
@@ -107,7 +107,7 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
     noteFreeRequest(exchange, modelsInHead(exchange));
     return undefined;
   }
-  return rejection(exchange, dialectOf(path), {
+  return rejection(exchange, detectDialect(path), {
     status: 426,
     message: "there is no WebSocket at this path: use HTTP",
     code: "upgrade_required",
@@ -235,7 +235,7 @@ export function isWebsocket({ method, headers }: GatewayRequest): boolean {
 
 export function restoreRecordedCall(exchange: Exchange, recorded: LlmFacts, quotes: Quotes | undefined): void {
   const { request } = exchange;
-  const dialect = dialectOf(request.path);
+  const dialect = detectDialect(request.path);
   const { requestModel, maxOutputTokens } = recorded;
   // Requests that are forwarded unread have no call.
   const isRead = request.method === "POST" && (requestModel !== undefined || dialect.format !== "opaque");

@@ -116,8 +116,8 @@ export function isEventStream(contentType: string | undefined): boolean {
 }
 
 /** Fails in a later event-loop iteration, because closing the connection immediately would discard the last chunk. */
-export function failAfter(call: ResponseReceiver, lastWords: Buffer, error: unknown): void {
-  call.data(lastWords);
+export function failAfter(call: ResponseReceiver, lastChunk: Buffer, error: unknown): void {
+  call.data(lastChunk);
   setImmediate(() => call.fail(error));
 }
 
@@ -277,14 +277,14 @@ export class TranslatedResponse implements ProviderResponse {
     this.#sendCollected();
     this.#settle(false);
     const known = error instanceof UpstreamResponseError;
-    const said = errorEvent(this.#plan.clientFormat, {
+    const event = errorEvent(this.#plan.clientFormat, {
       status: known ? error.status : 502,
       message: known ? error.message : "the provider's stream could not be read",
       code: "upstream_error",
     });
     failAfter(
       this.#call,
-      Buffer.from(encodeSseEvent(said)),
+      Buffer.from(encodeSseEvent(event)),
       new GatewayError("backend_response_invalid", { cause: error, detail: String(error) }),
     );
   }

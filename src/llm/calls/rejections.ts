@@ -7,7 +7,7 @@ import { ExpectedError } from "../../base/errors.ts";
 import type { ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
-import { type Dialect, dialectOf } from "../request/dialect.ts";
+import { type Dialect, detectDialect } from "../request/dialect.ts";
 import { errorBody, errorHeaders, type LlmError } from "../request/llm-errors.ts";
 
 /**
@@ -16,7 +16,7 @@ import { errorBody, errorHeaders, type LlmError } from "../request/llm-errors.ts
 export function errorReply(exchange: Exchange, error: GatewayError): Reply | undefined {
   const { status, message, code } = error;
   if (code === "rate_limited" && exchange.facts.llm?.streaming !== false) return undefined;
-  const { errorFormat } = dialectOf(exchange.request.path);
+  const { errorFormat } = detectDialect(exchange.request.path);
   const headers = { "x-gateway-error": code, ...errorHeaders(errorFormat, status), ...error.headers };
   return jsonReply(status, errorBody(errorFormat, { status, message, code }), headers);
 }
@@ -52,24 +52,24 @@ export function noModelFits(model: string | undefined): LlmError {
   };
 }
 
-const REFUSALS: Readonly<Record<number, ErrorCode>> = {
+const REJECTION_CODES: Readonly<Record<number, ErrorCode>> = {
   404: "not_found",
   413: "body_too_large",
   415: "unsupported_media_type",
 };
 
 export function recordRejection(exchange: Exchange, { status, message }: LlmError): void {
-  exchange.failure ??= { code: codeOf({ status }), source: "client", message, detail: undefined };
+  exchange.failure ??= { code: errorCodeFor({ status }), source: "client", message, detail: undefined };
 }
 
-function codeOf({ status }: Pick<LlmError, "status">): ErrorCode {
-  return REFUSALS[status] ?? "bad_request";
+function errorCodeFor({ status }: Pick<LlmError, "status">): ErrorCode {
+  return REJECTION_CODES[status] ?? "bad_request";
 }
 
 export function rejection(exchange: Exchange, { errorFormat }: Dialect, error: LlmError): Reply {
   recordRejection(exchange, error);
   return jsonReply(error.status, errorBody(errorFormat, error), {
-    "x-gateway-error": codeOf(error),
+    "x-gateway-error": errorCodeFor(error),
     ...errorHeaders(errorFormat, error.status),
   });
 }

@@ -28,7 +28,7 @@ import { ResponseFilter } from "./response-filter.ts";
 export const MAX_RESPONSE_BYTES = 4 * 1024 * 1024;
 export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 
-type UpstreamRun = Pick<BackendRun, "abort" | "resume">;
+type UpstreamCall = Pick<BackendRun, "abort" | "resume">;
 
 interface GuardedStream {
   readonly guard: StreamGuard;
@@ -47,7 +47,7 @@ export class GuardedResponse extends ResponseFilter {
   #stream: GuardedStream | undefined;
   #over = false;
   #out: string[] = [];
-  #run: UpstreamRun | undefined;
+  #run: UpstreamCall | undefined;
 
   constructor(call: ResponseReceiver, guards: readonly TextGuard[], format: Format, isClientGone: () => boolean) {
     super(call);
@@ -57,7 +57,7 @@ export class GuardedResponse extends ResponseFilter {
   }
 
   /** Must be called before the first byte. */
-  setUpstream(run: UpstreamRun): void {
+  setUpstream(run: UpstreamCall): void {
     this.#run = run;
   }
 
@@ -208,14 +208,14 @@ export class GuardedResponse extends ResponseFilter {
     // Stops the provider from generating the rest of a rejected response.
     this.#run?.abort();
     const rejected = error instanceof GuardRejection;
-    const said = {
+    const rejection = {
       status: rejected ? error.status : 502,
       message: rejected ? error.message : "the response guards cannot read the response",
       code: rejected ? "content_rejected" : "upstream_error",
     };
     failAfter(
       this.call,
-      Buffer.from(encodeSseEvent(errorEvent(this.#format, said))),
+      Buffer.from(encodeSseEvent(errorEvent(this.#format, rejection))),
       new GatewayError("backend_response_invalid", {
         cause: error,
         detail: "a response guard rejected the response",
@@ -250,7 +250,7 @@ function* caught(steps: Steps<SseEvent[]>): Steps<{ events: SseEvent[] } | { err
 const PARSED_BYTES = 16 * 1024;
 
 export class WebhookGuardedResponse extends ResponseFilter {
-  readonly #judge: (texts: readonly string[]) => Promise<readonly string[]>;
+  readonly #check: (texts: readonly string[]) => Promise<readonly string[]>;
   readonly #format: Format;
   readonly #isClientGone: () => boolean;
   #status = 0;
@@ -262,13 +262,13 @@ export class WebhookGuardedResponse extends ResponseFilter {
   constructor(
     call: ResponseReceiver,
     format: Format,
-    judge: (texts: readonly string[]) => Promise<readonly string[]>,
+    check: (texts: readonly string[]) => Promise<readonly string[]>,
     isClientGone: () => boolean,
   ) {
     super(call);
     this.#isClientGone = isClientGone;
     this.#format = format;
-    this.#judge = judge;
+    this.#check = check;
   }
 
   head(status: number, headers: HeaderList): void {
@@ -285,7 +285,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
   }
 
   end(): void {
-    if (!this.#over) this.#judgeWhole().catch((error) => this.call.fail(error));
+    if (!this.#over) this.#checkWhole().catch((error) => this.call.fail(error));
   }
 
   fail(error: unknown): void {
@@ -293,21 +293,21 @@ export class WebhookGuardedResponse extends ResponseFilter {
     this.call.fail(error);
   }
 
-  async #judgeWhole(): Promise<void> {
+  async #checkWhole(): Promise<void> {
     const bytes = Buffer.concat(this.#held);
     this.#held = [];
     try {
-      const judged = isEventStream(this.#headers?.get("content-type"))
-        ? await this.#judgeStream(bytes)
-        : await this.#judgeJson(bytes);
-      if (judged === undefined) this.#rejectUnread("it cannot be read");
-      else this.#send(this.#status, judged);
+      const checked = isEventStream(this.#headers?.get("content-type"))
+        ? await this.#checkStream(bytes)
+        : await this.#checkJson(bytes);
+      if (checked === undefined) this.#rejectUnread("it cannot be read");
+      else this.#send(this.#status, checked);
     } catch (error) {
       if (!(error instanceof GuardRejection)) throw error;
       const { status, message } = error;
       this.#headers?.set("content-type", "application/json");
-      const said = errorBody(this.#format, { status, message, code: "content_rejected" });
-      this.#send(status, Buffer.from(JSON.stringify(said)));
+      const rejection = errorBody(this.#format, { status, message, code: "content_rejected" });
+      this.#send(status, Buffer.from(JSON.stringify(rejection)));
     }
   }
 
@@ -315,28 +315,28 @@ export class WebhookGuardedResponse extends ResponseFilter {
     return this.#bytes > SLICED_BYTES ? runInSlices(steps, this.#isClientGone) : finish(steps);
   }
 
-  async #judgeJson(bytes: Buffer): Promise<Buffer | undefined> {
+  async #checkJson(bytes: Buffer): Promise<Buffer | undefined> {
     if (bytes.length === 0) return bytes;
     const body = await this.#run(parseMembersInSteps(bytes));
-    if (body === undefined) return this.#status < 400 ? undefined : await this.#judgeText(bytes);
+    if (body === undefined) return this.#status < 400 ? undefined : await this.#checkText(bytes);
     const found = new BodyTexts(body, { direction: "response" });
-    const judged = await this.#judge(found.texts);
-    const shown = found.replaced(judged);
+    const checked = await this.#check(found.texts);
+    const shown = found.replaced(checked);
     return shown === body ? bytes : Buffer.from(await this.#run(stringifyInSteps(shown)));
   }
 
   /** Checks an error body that is not JSON. */
-  async #judgeText(bytes: Buffer): Promise<Buffer | undefined> {
+  async #checkText(bytes: Buffer): Promise<Buffer | undefined> {
     if (isEncoded(this.#headers?.get("content-encoding"))) return undefined;
-    const [judged = ""] = await this.#judge([bytes.toString("utf8")]);
-    return Buffer.from(judged);
+    const [checked = ""] = await this.#check([bytes.toString("utf8")]);
+    return Buffer.from(checked);
   }
 
-  async #judgeStream(bytes: Buffer): Promise<Buffer | undefined> {
+  async #checkStream(bytes: Buffer): Promise<Buffer | undefined> {
     const found = await this.#run(readStream(bytes));
     if (found === undefined) return undefined;
-    const judged = await this.#judge(found.texts);
-    return await this.#run(writeStream(found, judged));
+    const checked = await this.#check(found.texts);
+    return await this.#run(writeStream(found, checked));
   }
 
   #send(status: number, bytes: Buffer): void {
@@ -373,9 +373,9 @@ function* readStream(bytes: Buffer): Steps<StreamTexts | undefined> {
   }
 }
 
-function* writeStream(found: StreamTexts, judged: readonly string[]): Steps<Buffer> {
+function* writeStream(found: StreamTexts, checked: readonly string[]): Steps<Buffer> {
   const written: Buffer[] = [];
-  for (const { event, data, id } of yield* found.replaced(judged)) {
+  for (const { event, data, id } of yield* found.replaced(checked)) {
     const text = encodeSseEvent({
       ...(event === "message" ? {} : { event }),
       data,
@@ -389,8 +389,8 @@ function* writeStream(found: StreamTexts, judged: readonly string[]): Steps<Buff
 
 interface Reader {
   data(chunk: Buffer): void;
-  /** Calls `looked` when the inspection is complete. For large responses, that is in a later event-loop iteration. */
-  end(looked: () => void): void;
+  /** Calls `onDone` when the inspection is complete. For large responses, that is in a later event-loop iteration. */
+  end(onDone: () => void): void;
 }
 
 /** Returns `call` itself if there are no shadow guards. */
@@ -430,20 +430,20 @@ class ShadowGuardedResponse extends ResponseFilter {
   }
 
   data(chunk: Buffer): boolean {
-    this.#look((reader) => reader.data(chunk));
+    this.#inspect((reader) => reader.data(chunk));
     return this.call.data(chunk);
   }
 
   end(trailers?: readonly string[]): void {
     // The findings must be recorded before the request is settled, so the end of the response is delayed.
-    const looked = (): void => {
+    const onDone = (): void => {
       if (this.#hasEnded) return;
       this.#hasEnded = true;
       this.#reader = undefined;
       this.call.end(trailers);
     };
-    this.#look((reader) => reader.end(looked));
-    if (this.#reader === undefined) looked();
+    this.#inspect((reader) => reader.end(onDone));
+    if (this.#reader === undefined) onDone();
   }
 
   fail(error: unknown): void {
@@ -452,7 +452,7 @@ class ShadowGuardedResponse extends ResponseFilter {
   }
 
   /** A failure of a shadow guard never affects the response. */
-  #look<T>(action: (reader: Reader) => T): T | undefined {
+  #inspect<T>(action: (reader: Reader) => T): T | undefined {
     if (this.#reader === undefined) return undefined;
     try {
       return action(this.#reader);
@@ -493,10 +493,10 @@ class ShadowGuardedResponse extends ResponseFilter {
     }, MAX_EVENT_BYTES);
     return {
       data: (chunk) => parser.push(chunk),
-      end(looked) {
-        ended = looked;
+      end(onDone) {
+        ended = onDone;
         order.run(guard.end(), true, () => undefined);
-        order.afterwards(looked);
+        order.afterwards(onDone);
       },
     };
   }
@@ -510,21 +510,21 @@ class ShadowGuardedResponse extends ResponseFilter {
         if (bytes > MAX_RESPONSE_BYTES) throw new Error("too large");
         held.push(chunk);
       },
-      end: (looked) => {
-        const looking = this.#lookAtWhole(Buffer.concat(held));
+      end: (onDone) => {
+        const looking = this.#inspectWhole(Buffer.concat(held));
         if (bytes > SLICED_BYTES)
           runInSlices(looking, this.#isClientGone)
             .catch(() => this.#unreadable())
-            .finally(looked);
+            .finally(onDone);
         else {
           finish(looking);
-          looked();
+          onDone();
         }
       },
     };
   }
 
-  *#lookAtWhole(bytes: Buffer): Steps<void> {
+  *#inspectWhole(bytes: Buffer): Steps<void> {
     const body = yield* parseMembersInSteps(bytes);
     if (body === undefined) throw new Error("not JSON");
     yield* new BodyTexts(body, { direction: "response" }).guarded(this.#guards, (guard) => this.#watch.found(guard));
@@ -554,7 +554,7 @@ export function createResponseGuards(
   if (webhooks || guards) exchange.request.headers.set("accept-encoding", "identity");
   return (call) => {
     const watched = shadowGuarded(call, exchange, watchedResponses, isForeignStream);
-    const judged = webhooks
+    const checked = webhooks
       ? new WebhookGuardedResponse(
           watched,
           format,
@@ -562,8 +562,8 @@ export function createResponseGuards(
           () => exchange.isOver,
         )
       : watched;
-    if (guards === undefined) return { receiver: judged, setUpstream: () => undefined };
-    const guarded = new GuardedResponse(judged, guards, format, () => exchange.isOver);
+    if (guards === undefined) return { receiver: checked, setUpstream: () => undefined };
+    const guarded = new GuardedResponse(checked, guards, format, () => exchange.isOver);
     return { receiver: guarded, setUpstream: (run) => guarded.setUpstream(run) };
   };
 }

@@ -47,10 +47,10 @@ export class Settlement {
   readonly #startedMs: number;
   #firstByteMs: number | undefined;
   /** The model name sent to the provider. */
-  #asked: string | undefined;
-  #charged: ((usedTokens: number) => void) | undefined;
+  #sentModel: string | undefined;
+  #settleQuota: ((usedTokens: number) => void) | undefined;
   #spent = 0;
-  #answered = false;
+  #isModelAccepted = false;
   #settled = false;
 
   constructor(env: SettlementOptions, facts: LlmFacts, dialect: Dialect) {
@@ -65,8 +65,8 @@ export class Settlement {
    * Registers the quota charge of the call that starts now. The charge of a previous, failed target is settled with 0.
    */
   chargeQuota(settle: (usedTokens: number) => void): void {
-    this.#charged?.(0);
-    this.#charged = settle;
+    this.#settleQuota?.(0);
+    this.#settleQuota = settle;
   }
 
   /** Adds tokens used by a split request that failed or was aborted. They are charged regardless of later attempts. */
@@ -75,11 +75,11 @@ export class Settlement {
   }
 
   calling(model: string): void {
-    this.#asked = model === "" ? undefined : model;
+    this.#sentModel = model === "" ? undefined : model;
   }
 
   modelAccepted(): void {
-    this.#answered = true;
+    this.#isModelAccepted = true;
   }
 
   firstByte(): void {
@@ -92,7 +92,7 @@ export class Settlement {
     else {
       settleUsage(this.#facts, report);
       // If the provider does not report the model, the requested model is recorded.
-      if (this.#answered && this.#asked !== undefined) this.#facts.responseModel ??= this.#asked;
+      if (this.#isModelAccepted && this.#sentModel !== undefined) this.#facts.responseModel ??= this.#sentModel;
       this.#finish(undefined);
     }
   }
@@ -117,9 +117,9 @@ export class Settlement {
   #finish(errorType: string | undefined): void {
     this.#settled = true;
     if (this.#spent > 0) addInput(this.#facts, this.#spent);
-    this.#charged?.((this.#facts.inputTokens ?? 0) + (this.#facts.outputTokens ?? 0));
+    this.#settleQuota?.((this.#facts.inputTokens ?? 0) + (this.#facts.outputTokens ?? 0));
     const { prices, metrics, clock } = this.#env;
-    const cost = prices ? costOf(prices, this.#facts, this.#asked) : undefined;
+    const cost = prices ? costOf(prices, this.#facts, this.#sentModel) : undefined;
     if (cost !== undefined) this.#facts.cost = cost;
     if (this.#free) return;
     const endMs = clock.monotonicMs();

@@ -70,19 +70,19 @@ export function planRequest(
   const clientFormat = llm.dialect.format;
   const format = provider.upstreamFormat(clientFormat, model);
   // If another format or path is used, a free request would run as a billed call.
-  const isElsewhere = llm.dialect.free && (format !== clientFormat || target.pathOverride !== undefined);
-  if (format === undefined || isElsewhere) throw unsupported(clientFormat, provider.name);
+  const wouldBeBilled = llm.dialect.free && (format !== clientFormat || target.pathOverride !== undefined);
+  if (format === undefined || wouldBeBilled) throw unsupported(clientFormat, provider.name);
   const stream = llm.dialect.pathStream ?? llm.scan.stream ?? false;
   const isNative = format === clientFormat;
   const call: UpstreamCall = {
     format,
-    suffix: isNative ? llm.dialect.suffix : suffixOf(format),
+    suffix: isNative ? llm.dialect.suffix : translatedSuffix(format),
     model,
     stream,
     counts: llm.dialect.free && clientFormat !== "opaque",
     query: isNative ? withoutKey(query) : "",
   };
-  const options = format === "chat" || clientFormat === "chat" ? streamOptionsOf(llm) : undefined;
+  const options = format === "chat" || clientFormat === "chat" ? parseStreamOptions(llm) : undefined;
   const asksForUsage = stream && format === "chat" && provider.asksForStreamUsage;
   const includeUsage = options?.include_usage === true;
   const context: TranslationContext = {
@@ -99,17 +99,17 @@ export function planRequest(
   const translation = isNative ? undefined : translationBetween(clientFormat, format);
   if (!isNative && translation === undefined) throw unsupported(clientFormat, provider.name);
   const isEdited = translation !== undefined || provider.needsAdapting?.(call) === true;
-  const asItCame = (): readonly Buffer[] => nativeBody(llm, call, options, asksForUsage, provider.modelInBody);
+  const unmarkedBody = (): readonly Buffer[] => nativeBody(llm, call, options, asksForUsage, provider.modelInBody);
   const bodies = isEdited ? treeBodies(llm, call, translation, context, asksForUsage, target, env) : undefined;
   return {
     call,
-    path: target.pathOverride ?? pathOf(call, target),
+    path: target.pathOverride ?? upstreamPath(call, target),
     more: bodies && bodies.length > 1 ? bodies.slice(1) : NO_MORE,
     body:
       bodies?.[0] ??
       (llm.caching !== undefined && hasCacheMarks(format, model)
-        ? (markedBody(llm, call, llm.caching, provider.modelInBody, env) ?? asItCame())
-        : asItCame()),
+        ? (markedBody(llm, call, llm.caching, provider.modelInBody, env) ?? unmarkedBody())
+        : unmarkedBody()),
     clientFormat,
     translation,
     context,
@@ -119,7 +119,7 @@ export function planRequest(
   };
 }
 
-function pathOf(call: UpstreamCall, target: Candidate["target"]): string {
+function upstreamPath(call: UpstreamCall, target: Candidate["target"]): string {
   try {
     return target.provider.path(call, target.basePath);
   } catch (error) {
@@ -155,12 +155,13 @@ function nativeBody(
     edits.push({ ...modelSpan, text: JSON.stringify(collection + withoutCollection(call.model)) });
   }
   if (asksForUsage && options?.include_usage !== true) {
-    const wish = JSON.stringify({ ...options, include_usage: true });
+    const usageOption = JSON.stringify({ ...options, include_usage: true });
     const { streamOptionsSpan: span } = scan;
     if (span) {
       // Other values are left for the provider to reject.
-      if (options || llm.bytes.toString("latin1", span.start, span.end) === "null") edits.push({ ...span, text: wish });
-    } else insert(`"stream_options":${wish}`);
+      if (options || llm.bytes.toString("latin1", span.start, span.end) === "null")
+        edits.push({ ...span, text: usageOption });
+    } else insert(`"stream_options":${usageOption}`);
   }
   return spliceBytes(llm.bytes, edits);
 }
@@ -225,15 +226,15 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   }
   const size = plan.body.reduce((sum, piece) => sum + piece.length, 0);
   headers.add("content-length", String(size));
-  return { method: exchange.request.method, path: plan.path, headers, body: bodyOf(plan.body, size) };
+  return { method: exchange.request.method, path: plan.path, headers, body: joinBody(plan.body, size) };
 }
 
-function bodyOf(pieces: readonly Buffer[], size: number): Buffer | Readable | undefined {
+function joinBody(pieces: readonly Buffer[], size: number): Buffer | Readable | undefined {
   if (pieces.length === 1) return pieces[0];
   return size <= COPIED_BYTES ? Buffer.concat(pieces, size) : Readable.from(pieces);
 }
 
-function streamOptionsOf(llm: LlmCall): Record<string, unknown> | undefined {
+function parseStreamOptions(llm: LlmCall): Record<string, unknown> | undefined {
   const span = llm.scan.streamOptionsSpan;
   if (span === undefined) return undefined;
   const value = parseMembers(`{"value":${llm.bytes.toString("utf8", span.start, span.end)}}`)?.value;
@@ -249,7 +250,7 @@ export function withoutKey(query: string): string {
     .join("&");
 }
 
-function suffixOf(format: Format): string {
+function translatedSuffix(format: Format): string {
   return format === "chat" ? "/chat/completions" : format === "messages" ? "/messages" : "";
 }
 
@@ -261,11 +262,6 @@ function unsupported(format: Format, provider: string): LlmRejection {
   });
 }
 
-interface TreeEnv {
-  readonly maxTreeBytes: number;
-  newId(): string;
-}
-
 /** Returns more than one body if the request was split. */
 export function treeBodies(
   llm: LlmCall,
@@ -274,7 +270,7 @@ export function treeBodies(
   context: TranslationContext,
   asksForUsage: boolean,
   { provider }: Target,
-  env: TreeEnv,
+  env: Pick<PlanOptions, "maxTreeBytes" | "newId">,
 ): readonly (readonly Buffer[])[] {
   const skeleton = llm.tree ?? readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
   if (skeleton === "not JSON")
@@ -305,18 +301,13 @@ export function treeBodies(
   }
 }
 
-interface MarkingEnv {
-  readonly maxTreeBytes: number;
-  newId(): string;
-}
-
 /** Returns undefined if the body is too large to edit or needs no markers. */
 export function markedBody(
   llm: LlmCall,
   { format, model }: UpstreamCall,
   caching: PromptCaching,
   modelInBody: boolean,
-  env: MarkingEnv,
+  env: Pick<PlanOptions, "maxTreeBytes" | "newId">,
 ): readonly Buffer[] | undefined {
   const skeleton = llm.tree ?? readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
   if (skeleton === "not JSON" || "tooLarge" in skeleton) return undefined;

@@ -157,8 +157,8 @@ export function usesTools(turns: readonly Turn[]): boolean {
 
 /** Dialects without an error flag get an `Error:` prefix on the result of a failed tool. */
 export function resultText(part: ToolResultPart, hasErrorFlag: boolean): string {
-  const said = part.parts.flatMap((one) => (one.kind === "text" ? [one.text] : [])).join("\n");
-  return part.isError && !hasErrorFlag ? `Error: ${said}` : said;
+  const text = part.parts.flatMap((one) => (one.kind === "text" ? [one.text] : [])).join("\n");
+  return part.isError && !hasErrorFlag ? `Error: ${text}` : text;
 }
 
 export type Signer = "anthropic" | "google";

@@ -26,7 +26,7 @@ export function markPrompt(body: Members, format: Format, model: string, caching
 
 function markMessages(body: Members, caching: PromptCaching): Members {
   const mark = { cache_control: { type: "ephemeral", ...(caching.ttl === "1h" ? { ttl: "1h" } : {}) } };
-  const sizes = sizesOf(body.tools, body.system, body.messages);
+  const sizes = tokensUpToMarkers(body.tools, body.system, body.messages);
   const marked: Record<string, unknown> = { ...body };
   if (caching.tools && sizes.tools >= caching.minTokens && Array.isArray(body.tools))
     marked.tools = changeLast(body.tools, (tool) => ({ ...tool, ...mark }));
@@ -47,7 +47,7 @@ function markConverse(body: Members, model: string, caching: PromptCaching): Mem
   const point = { cachePoint: { type: "default", ...(caching.ttl === "1h" ? { ttl: "1h" } : {}) } };
   const { toolConfig, system, messages } = body;
   const tools = isMembers(toolConfig) ? toolConfig.tools : undefined;
-  const sizes = sizesOf(tools, system, messages);
+  const sizes = tokensUpToMarkers(tools, system, messages);
   const marked: Record<string, unknown> = { ...body };
   if (
     caching.tools &&
@@ -66,11 +66,15 @@ function markConverse(body: Members, model: string, caching: PromptCaching): Mem
 }
 
 /** Returns the estimated tokens up to each marker, because a cache entry covers everything before its marker. */
-function sizesOf(tools: unknown, system: unknown, messages: unknown): { tools: number; system: number; all: number } {
-  const sizeOf = (part: unknown): number => (part === undefined ? 0 : JSON.stringify(part).length / CHARS_PER_TOKEN);
-  const ofTools = sizeOf(tools);
-  const ofSystem = ofTools + sizeOf(system);
-  return { tools: ofTools, system: isEmpty(system) ? 0 : ofSystem, all: ofSystem + sizeOf(messages) };
+function tokensUpToMarkers(
+  tools: unknown,
+  system: unknown,
+  messages: unknown,
+): { tools: number; system: number; all: number } {
+  const estimate = (part: unknown): number => (part === undefined ? 0 : JSON.stringify(part).length / CHARS_PER_TOKEN);
+  const ofTools = estimate(tools);
+  const ofSystem = ofTools + estimate(system);
+  return { tools: ofTools, system: isEmpty(system) ? 0 : ofSystem, all: ofSystem + estimate(messages) };
 }
 
 function isEmpty(system: unknown): boolean {

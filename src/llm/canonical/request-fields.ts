@@ -66,7 +66,7 @@ export function nonEmptyString(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-export function urlOf(source: EncodedData | { readonly url: string }): string {
+export function toUrl(source: EncodedData | { readonly url: string }): string {
   return "url" in source ? source.url : `data:${source.mediaType};base64,${source.data}`;
 }
 
@@ -86,9 +86,9 @@ export function writeSettings(
 ): Members {
   const written: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(settings) as [SettingName, Setting][]) {
-    const theirs = names[name];
-    if (theirs === undefined) losses.lose(setting.param, setting.value);
-    else written[theirs] = setting.value;
+    const providerName = names[name];
+    if (providerName === undefined) losses.lose(setting.param, setting.value);
+    else written[providerName] = setting.value;
   }
   return written;
 }

@@ -106,10 +106,10 @@ export class CompleteResponse implements ResponseSink {
   }
 }
 
-export function textOfChoice({ parts }: Choice): string {
+export function choiceText({ parts }: Choice): string {
   return parts.reduce((text, part) => (part.kind === "text" ? text + part.text : text), "");
 }
 
-export function thoughtsOfChoice({ parts }: Choice): string {
+export function choiceReasoning({ parts }: Choice): string {
   return parts.reduce((text, part) => (part.kind === "thought" ? text + part.text : text), "");
 }

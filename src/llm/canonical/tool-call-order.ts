@@ -19,7 +19,7 @@ export interface OrderedCalls {
   end(): void;
 }
 
-interface Waiting extends OrderedCall {
+interface QueuedCall extends OrderedCall {
   readonly balance: BracketBalance;
   readonly held: string[];
   hasInput: boolean;
@@ -29,7 +29,7 @@ interface Waiting extends OrderedCall {
 
 export class ToolCallSequencer {
   readonly #out: OrderedCalls;
-  readonly #queue: Waiting[] = [];
+  readonly #queue: QueuedCall[] = [];
 
   constructor(out: OrderedCalls) {
     this.#out = out;
@@ -53,24 +53,24 @@ export class ToolCallSequencer {
   }
 
   input(call: number, json: string): void {
-    const one = this.#queue.find((waiting) => waiting.call === call);
-    if (one === undefined || json === "") return;
-    one.hasInput = true;
-    one.balance.push(json);
-    if (one.isStarted) this.#out.input(json);
-    else one.held.push(json);
+    const queued = this.#queue.find((queued) => queued.call === call);
+    if (queued === undefined || json === "") return;
+    queued.hasInput = true;
+    queued.balance.push(json);
+    if (queued.isStarted) this.#out.input(json);
+    else queued.held.push(json);
     if (this.#queue.length > 1) this.#advance();
   }
 
   end(call: number): void {
-    const one = this.#queue.find((waiting) => waiting.call === call);
-    if (one) one.isOver = true;
+    const queued = this.#queue.find((queued) => queued.call === call);
+    if (queued) queued.isOver = true;
     this.#advance();
   }
 
   /** Completes and writes all buffered calls. */
   flush(): void {
-    for (const one of this.#queue) one.isOver = true;
+    for (const queued of this.#queue) queued.isOver = true;
     this.#advance();
   }
 

@@ -5,7 +5,7 @@
  */
 
 import type { Members } from "../../json/json.ts";
-import type { ChatHabits } from "../request/provider.ts";
+import type { ChatVariant } from "../request/provider.ts";
 import type { Conversation } from "./conversation.ts";
 import type { Losses } from "./request-fields.ts";
 import type { CompleteResponse, ResponseSink } from "./response.ts";
@@ -14,7 +14,7 @@ export interface TranslationContext {
   /** The model name that the provider uses. */
   readonly model: string;
   readonly stream: boolean;
-  readonly chat: ChatHabits;
+  readonly chat: ChatVariant;
   /** Returns a random id for responses and tool calls without an id. */
   newId(): string;
   readonly createdSeconds: number;

@@ -127,13 +127,13 @@ export async function webIdentityKeys(options: AwsSourceOptions): Promise<Lease<
     // Kubernetes rotates the token file, so it is read for each request.
     WebIdentityToken: readFileSync(variables.AWS_WEB_IDENTITY_TOKEN_FILE ?? "", "utf8").trim(),
   });
-  const text = await ask(options, "the AWS token service", {
+  const text = await fetchText(options, "the AWS token service", {
     url: variables.AWS_ENDPOINT_URL_STS || `https://sts.${region}.${domain}/`,
     method: "POST",
     headers: { "content-type": "application/x-www-form-urlencoded", accept: "application/json" },
     body: Buffer.from(form.toString()),
   });
-  return keysOf(text.startsWith("{") ? credentialsIn(parseMembers(text)) : fromXml(text), "SessionToken");
+  return parseKeys(text.startsWith("{") ? credentialsIn(parseMembers(text)) : fromXml(text), "SessionToken");
 }
 
 export async function containerKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
@@ -145,18 +145,18 @@ export async function containerKeys(options: AwsSourceOptions): Promise<Lease<Aw
     throw new Error(`AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or a local address, not ${url.host}`);
   const file = variables.AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE;
   const token = file ? readFileSync(file, "utf8").trim() : variables.AWS_CONTAINER_AUTHORIZATION_TOKEN;
-  const text = await ask(options, "the container's credential service", {
+  const text = await fetchText(options, "the container's credential service", {
     url: url.href,
     ...(token ? { headers: { authorization: token } } : {}),
   });
-  return keysOf(parseMembers(text), "Token");
+  return parseKeys(parseMembers(text), "Token");
 }
 
 export async function instanceKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
   const host = (options.variables.AWS_EC2_METADATA_SERVICE_ENDPOINT || INSTANCE_HOST).replace(/\/+$/, "");
-  const who = "the instance's metadata service";
+  const service = "the instance's metadata service";
   const timeoutMs = INSTANCE_TIMEOUT_MS;
-  const token = await ask(options, who, {
+  const token = await fetchText(options, service, {
     url: `${host}/latest/api/token`,
     method: "PUT",
     headers: { "x-aws-ec2-metadata-token-ttl-seconds": INSTANCE_TOKEN_SECONDS },
@@ -164,18 +164,18 @@ export async function instanceKeys(options: AwsSourceOptions): Promise<Lease<Aws
   });
   const headers = { "x-aws-ec2-metadata-token": token.trim() };
   const roles = `${host}/latest/meta-data/iam/security-credentials/`;
-  const role = (await ask(options, who, { url: roles, headers, timeoutMs })).trim().split("\n", 1)[0] ?? "";
-  const text = await ask(options, who, { url: roles + encodeURIComponent(role), headers, timeoutMs });
-  return keysOf(parseMembers(text), "Token");
+  const role = (await fetchText(options, service, { url: roles, headers, timeoutMs })).trim().split("\n", 1)[0] ?? "";
+  const text = await fetchText(options, service, { url: roles + encodeURIComponent(role), headers, timeoutMs });
+  return parseKeys(parseMembers(text), "Token");
 }
 
-type Question = Omit<FetchRequest, "timeoutMs" | "maxBytes"> & { readonly timeoutMs?: number };
+type CredentialRequest = Omit<FetchRequest, "timeoutMs" | "maxBytes"> & { readonly timeoutMs?: number };
 
-async function ask({ fetch }: AwsSourceOptions, who: string, question: Question): Promise<string> {
-  const response = await fetch({ timeoutMs: TIMEOUT_MS, ...question, maxBytes: MAX_BYTES }).catch((error: Error) => {
-    throw new Error(`${who} cannot be reached: ${error.message}`);
+async function fetchText({ fetch }: AwsSourceOptions, service: string, request: CredentialRequest): Promise<string> {
+  const response = await fetch({ timeoutMs: TIMEOUT_MS, ...request, maxBytes: MAX_BYTES }).catch((error: Error) => {
+    throw new Error(`${service} cannot be reached: ${error.message}`);
   });
-  if (response.status !== 200) throw new Error(`${who} answered with status ${response.status}`);
+  if (response.status !== 200) throw new Error(`${service} answered with status ${response.status}`);
   return response.body.toString("utf8");
 }
 
@@ -193,7 +193,7 @@ function fromXml(text: string): Members {
   );
 }
 
-function keysOf(body: Members | undefined, tokenName: string): Lease<AwsKeys> {
+function parseKeys(body: Members | undefined, tokenName: string): Lease<AwsKeys> {
   const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Expiration } = body ?? {};
   const sessionToken = body?.[tokenName];
   // The token service returns seconds in JSON. The other sources return a date.
@@ -280,12 +280,12 @@ class NodeSha256 {
   readonly #secret: string | Uint8Array | undefined;
 
   constructor(secret?: string | ArrayBuffer | ArrayBufferView) {
-    this.#secret = secret === undefined || typeof secret === "string" ? secret : bytesOf(secret);
+    this.#secret = secret === undefined || typeof secret === "string" ? secret : toBytes(secret);
     this.#hash = this.#create();
   }
 
   update(data: string | ArrayBuffer | ArrayBufferView): void {
-    this.#hash.update(typeof data === "string" ? data : bytesOf(data));
+    this.#hash.update(typeof data === "string" ? data : toBytes(data));
   }
 
   digest(): Promise<Uint8Array> {
@@ -301,7 +301,7 @@ class NodeSha256 {
   }
 }
 
-function bytesOf(data: ArrayBuffer | ArrayBufferView): Uint8Array {
+function toBytes(data: ArrayBuffer | ArrayBufferView): Uint8Array {
   return ArrayBuffer.isView(data)
     ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
     : new Uint8Array(data);

@@ -8,7 +8,7 @@ import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } fr
 const AUTHORITY = "https://login.microsoftonline.com";
 const RESOURCE = "https://cognitiveservices.azure.com";
 const MACHINE = "http://169.254.169.254/metadata/identity/oauth2/token";
-const WHO = "Microsoft Entra ID";
+const TOKEN_SERVER = "Microsoft Entra ID";
 const ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 export interface EntraSettings {
@@ -30,15 +30,15 @@ export function entraTokenSource(
   if (settings.clientSecret !== undefined && (tenantId === undefined || clientId === undefined))
     throw new Error("`auth.azure.clientSecret` needs `tenantId` and `clientId`");
   if (tenantId !== undefined && clientId !== undefined) {
-    const url = `${authorityOf(environment.AZURE_AUTHORITY_HOST)}/${encodeURIComponent(tenantId)}/oauth2/v2.0/token`;
+    const url = `${authorityUrl(environment.AZURE_AUTHORITY_HOST)}/${encodeURIComponent(tenantId)}/oauth2/v2.0/token`;
     const form = { grant_type: "client_credentials", client_id: clientId, scope: `${RESOURCE}/.default` };
-    if (secret) return () => exchangeForm(options, WHO, url, { ...form, client_secret: secret });
+    if (secret) return () => exchangeForm(options, TOKEN_SERVER, url, { ...form, client_secret: secret });
     if (tokenFile) {
       return async () => {
         // Kubernetes rotates the token file, so it is read for each request.
         const assertion = readFileSync(tokenFile, "utf8").trim();
         const proof = { client_assertion_type: ASSERTION_TYPE, client_assertion: assertion };
-        return exchangeForm(options, WHO, url, { ...form, ...proof });
+        return exchangeForm(options, TOKEN_SERVER, url, { ...form, ...proof });
       };
     }
   }
@@ -66,6 +66,6 @@ function managedIdentity(
     });
 }
 
-function authorityOf(host: string | undefined): string {
+function authorityUrl(host: string | undefined): string {
   return (host || AUTHORITY).replace(/\/+$/, "");
 }

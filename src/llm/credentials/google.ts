@@ -9,7 +9,7 @@ import { parseHttpUrl } from "../../http/fetch.ts";
 import { parseMembers } from "../../json/json.ts";
 import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
 
-const WHO = "Google's token server";
+const TOKEN_SERVER = "Google's token server";
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
 const TOKEN_URL = "https://oauth2.googleapis.com/token";
 const METADATA_HOST = "metadata.google.internal";
@@ -35,7 +35,7 @@ export function googleKeySource(text: string, options: TokenSourceOptions): Toke
       const url = tokenUrl(file.token_uri);
       return () => {
         const assertion = signAssertion(email, key, keyId, url, options.clock);
-        return exchangeForm(options, WHO, url, {
+        return exchangeForm(options, TOKEN_SERVER, url, {
           grant_type: "urn:ietf:params:oauth:grant-type:jwt-bearer",
           assertion,
         });
@@ -48,7 +48,7 @@ export function googleKeySource(text: string, options: TokenSourceOptions): Toke
         client_secret: member("client_secret"),
         refresh_token: member("refresh_token"),
       };
-      return () => exchangeForm(options, WHO, TOKEN_URL, form);
+      return () => exchangeForm(options, TOKEN_SERVER, TOKEN_URL, form);
     }
     default:
       throw new Error(

@@ -14,14 +14,14 @@ import {
 import type { Translation, TranslationContext } from "../canonical/translation.ts";
 import type { Format } from "../request/dialect.ts";
 
-interface Asked {
+interface EmbeddingInput {
   readonly texts: readonly string[];
   readonly dimensions: number | undefined;
   /** The provider's task type. OpenAI has no equivalent, but clients may send it. */
   readonly purpose: string | undefined;
 }
 
-interface Answered {
+interface EmbeddingOutput {
   readonly vectors: readonly unknown[];
   /** Undefined if the provider does not report the count. */
   readonly tokens: number | undefined;
@@ -31,9 +31,9 @@ interface EmbeddingFormat {
   /** The request parameter that selects the task type. */
   readonly purpose?: "input_type" | "task_type";
   /** Set if the provider accepts one text per request, so that lists are split. */
-  readonly isForOne?: true;
-  request(asked: Asked, model: string): Members;
-  answer(body: Members): Answered;
+  readonly acceptsOneText?: true;
+  request(input: EmbeddingInput, model: string): Members;
+  answer(body: Members): EmbeddingOutput;
 }
 
 /** OpenAI allows at most this many texts per request. */
@@ -44,29 +44,30 @@ const KNOWN = new Set(["model", "input", "dimensions", "encoding_format", "user"
 /** Returns undefined if the format has no embeddings. */
 export function embeddingsInto(format: Format): Translation | undefined {
   if (format !== "invoke" && format !== "embedContent" && format !== "predict") return undefined;
-  const formatOf = (model: string): EmbeddingFormat =>
+  const formatFor = (model: string): EmbeddingFormat =>
     format === "invoke" ? bedrockFormat(model) : format === "predict" ? VERTEX : GEMINI;
   return {
     parts(body, context) {
       const { input } = body;
-      if (formatOf(context.model).isForOne !== true || !Array.isArray(input) || input.length < 2) return undefined;
+      if (formatFor(context.model).acceptsOneText !== true || !Array.isArray(input) || input.length < 2)
+        return undefined;
       if (!input.every((text) => typeof text === "string")) return undefined;
       if (input.length > MAX_TEXTS) throw new TranslationError("input", `a list has at most ${MAX_TEXTS} texts`);
       context.parts = input.length;
       return input.map((text) => ({ ...body, input: text }));
     },
     request(body, context) {
-      const form = formatOf(context.model);
+      const form = formatFor(context.model);
       context.base64Vectors = body.encoding_format === "base64";
-      return context.losses.passInto(form.request(readAsked(body, form, context.losses), context.model));
+      return context.losses.passInto(form.request(readInput(body, form, context.losses), context.model));
     },
     response(body, context) {
-      const form = formatOf(context.model);
-      const vectors = context.parts === undefined ? form.answer(body).vectors : vectorsOf(body, context.parts, form);
+      const form = formatFor(context.model);
+      const vectors = context.parts === undefined ? form.answer(body).vectors : joinVectors(body, context.parts, form);
       return writeResponse(vectors, context);
     },
     counts: {
-      inputTokens: (answer) => (format === "invoke" ? bedrockTokens(answer) : formatOf("").answer(answer).tokens),
+      inputTokens: (answer) => (format === "invoke" ? bedrockTokens(answer) : formatFor("").answer(answer).tokens),
       withInputTokens: (body, tokens) => ({ ...body, usage: { prompt_tokens: tokens, total_tokens: tokens } }),
     },
     stream() {
@@ -75,7 +76,7 @@ export function embeddingsInto(format: Format): Translation | undefined {
   };
 }
 
-function readAsked(body: Members, form: EmbeddingFormat, losses: Losses): Asked {
+function readInput(body: Members, form: EmbeddingFormat, losses: Losses): EmbeddingInput {
   const { input, dimensions, encoding_format: encoding } = body;
   const texts = typeof input === "string" ? [input] : input;
   if (!Array.isArray(texts) || texts.length === 0)
@@ -96,8 +97,8 @@ function readAsked(body: Members, form: EmbeddingFormat, losses: Losses): Asked 
   };
 }
 
-function vectorsOf({ parts }: Members, count: number, form: EmbeddingFormat): readonly unknown[] {
-  const answers = listOf(parts);
+function joinVectors({ parts }: Members, count: number, form: EmbeddingFormat): readonly unknown[] {
+  const answers = toList(parts);
   if (answers.length !== count) throw new UpstreamResponseError(502, "the provider's response cannot be read");
   return answers.map((answer) => form.answer(answer).vectors[0]);
 }
@@ -107,20 +108,20 @@ function writeResponse(vectors: readonly unknown[], { model, base64Vectors }: Tr
   const data = vectors.map((vector, index) => {
     if (!Array.isArray(vector) || !vector.every((value) => typeof value === "number"))
       throw new UpstreamResponseError(502, "the provider's response has an embedding that is no list of numbers");
-    return { object: "embedding", index, embedding: base64Vectors ? base64Of(vector) : vector };
+    return { object: "embedding", index, embedding: base64Vectors ? encodeBase64(vector) : vector };
   });
   return { object: "list", data, model, usage: { prompt_tokens: 0, total_tokens: 0 } };
 }
 
 /** OpenAI encodes vectors as little-endian 32-bit floats. */
-function base64Of(vector: readonly number[]): string {
+function encodeBase64(vector: readonly number[]): string {
   const bytes = Buffer.alloc(vector.length * 4);
   vector.forEach((value, i) => void bytes.writeFloatLE(value, i * 4));
   return bytes.toString("base64");
 }
 
 const TITAN: EmbeddingFormat = {
-  isForOne: true,
+  acceptsOneText: true,
   request({ texts, dimensions }, model) {
     // Titan v1 has a fixed size and rejects the parameter.
     const hasSizes = !/titan-embed-text-v1|titan-embed-g1/.test(model);
@@ -145,7 +146,7 @@ const COHERE: EmbeddingFormat = {
 
 const NOVA: EmbeddingFormat = {
   purpose: "task_type",
-  isForOne: true,
+  acceptsOneText: true,
   request: ({ texts, dimensions, purpose }) => ({
     taskType: "SINGLE_EMBEDDING",
     singleEmbeddingParams: compact({
@@ -155,14 +156,14 @@ const NOVA: EmbeddingFormat = {
     }),
   }),
   answer: ({ embeddings }) => ({
-    vectors: listOf(embeddings).map((one) => one.embedding),
+    vectors: toList(embeddings).map((one) => one.embedding),
     tokens: undefined,
   }),
 };
 
 /** Other Bedrock models report the count only in a header. */
 function bedrockTokens({ inputTextTokenCount: tokens }: Members): number | undefined {
-  return countOf(tokens);
+  return toCount(tokens);
 }
 
 /** Model names may have a region prefix or be the end of an inference profile's ARN. */
@@ -186,8 +187,8 @@ const GEMINI: EmbeddingFormat = {
     ),
   }),
   answer: ({ embeddings, usageMetadata: usage }) => ({
-    vectors: listOf(embeddings).map((one) => one.values),
-    tokens: isMembers(usage) ? countOf(usage.promptTokenCount) : undefined,
+    vectors: toList(embeddings).map((one) => one.values),
+    tokens: isMembers(usage) ? toCount(usage.promptTokenCount) : undefined,
   }),
 };
 
@@ -199,8 +200,8 @@ const VERTEX: EmbeddingFormat = {
       parameters: dimensions === undefined ? undefined : { outputDimensionality: dimensions },
     }),
   answer({ predictions }) {
-    const found = listOf(predictions).map(({ embeddings }) => (isMembers(embeddings) ? embeddings : {}));
-    const counts = found.map(({ statistics }) => (isMembers(statistics) ? countOf(statistics.token_count) : undefined));
+    const found = toList(predictions).map(({ embeddings }) => (isMembers(embeddings) ? embeddings : {}));
+    const counts = found.map(({ statistics }) => (isMembers(statistics) ? toCount(statistics.token_count) : undefined));
     const known = counts.filter((count) => count !== undefined);
     return {
       vectors: found.map(({ values }) => values),
@@ -209,10 +210,10 @@ const VERTEX: EmbeddingFormat = {
   },
 };
 
-function listOf(value: unknown): readonly Members[] {
+function toList(value: unknown): readonly Members[] {
   return Array.isArray(value) ? value.map((one) => (isMembers(one) ? one : {})) : [];
 }
 
-function countOf(value: unknown): number | undefined {
+function toCount(value: unknown): number | undefined {
   return typeof value === "number" && Number.isFinite(value) && value >= 0 ? Math.round(value) : undefined;
 }

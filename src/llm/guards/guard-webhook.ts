@@ -10,10 +10,10 @@ import { GuardRejection } from "./guarded-text.ts";
 
 export interface GuardWebhook {
   /** Returns the texts to use instead. Throws `GuardRejection`. */
-  check(question: GuardQuestion): Promise<readonly string[]>;
+  check(input: GuardInput): Promise<readonly string[]>;
 }
 
-export interface GuardQuestion {
+export interface GuardInput {
   readonly direction: "request" | "response";
   readonly model: string | undefined;
   readonly texts: readonly string[];
@@ -57,44 +57,44 @@ export function createGuardWebhook(
   fetch: Fetch,
   failed: (reason: string) => void,
 ): GuardWebhook {
-  async function ask(question: GuardQuestion): Promise<z.output<typeof verdict>> {
+  async function requestVerdict(input: GuardInput): Promise<z.output<typeof verdict>> {
     const { status, body } = await fetch({
       url: settings.url,
       method: "POST",
       headers: { "content-type": "application/json", ...settings.headers },
-      body: Buffer.from(JSON.stringify(question)),
+      body: Buffer.from(JSON.stringify(input)),
       timeoutMs: settings.timeoutMs,
       maxBytes: MAX_VERDICT_BYTES,
     });
     if (status !== 200) throw new Error(`it answered ${status}`);
-    const said = verdict.parse(parseVerdict(body.toString("utf8"), question.texts.length));
-    if (said.action === "mask" && said.texts.length !== question.texts.length)
-      throw new Error(`it masked ${said.texts.length} texts of ${question.texts.length}`);
-    return said;
+    const result = verdict.parse(parseVerdict(body.toString("utf8"), input.texts.length));
+    if (result.action === "mask" && result.texts.length !== input.texts.length)
+      throw new Error(`it masked ${result.texts.length} texts of ${input.texts.length}`);
+    return result;
   }
 
   return {
-    async check(question) {
-      if (question.texts.length === 0) return question.texts;
-      let said: z.output<typeof verdict>;
+    async check(input) {
+      if (input.texts.length === 0) return input.texts;
+      let result: z.output<typeof verdict>;
       try {
-        said = await ask(question);
+        result = await requestVerdict(input);
       } catch (error) {
         failed(error instanceof z.ZodError ? "it gave no valid verdict" : (error as Error).message);
-        if (settings.failureMode === "open") return question.texts;
+        if (settings.failureMode === "open") return input.texts;
         throw new GuardRejection({ rejection: UNAVAILABLE });
       }
-      if (said.action === "pass") return question.texts;
-      if (said.action === "mask") return said.texts;
+      if (result.action === "pass") return input.texts;
+      if (result.action === "mask") return result.texts;
       const { status, message } = settings.rejection;
-      throw new GuardRejection({ rejection: { status: said.status ?? status, message: said.message ?? message } });
+      throw new GuardRejection({ rejection: { status: result.status ?? status, message: result.message ?? message } });
     },
   };
 }
 
 /** Runs the webhooks in order. Each webhook receives the output of the previous one. */
-export async function checkAll(webhooks: readonly GuardWebhook[], question: GuardQuestion): Promise<readonly string[]> {
-  let { texts } = question;
-  for (const webhook of webhooks) texts = await webhook.check({ ...question, texts });
+export async function checkAll(webhooks: readonly GuardWebhook[], input: GuardInput): Promise<readonly string[]> {
+  let { texts } = input;
+  for (const webhook of webhooks) texts = await webhook.check({ ...input, texts });
   return texts;
 }

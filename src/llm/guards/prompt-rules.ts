@@ -67,10 +67,10 @@ export function hasTokenNumbers({ prompt, input }: Members): boolean {
 /** A `null` member counts as absent. */
 function* withoutNulls(body: Members): Steps<Members> {
   const entries = Object.entries(body);
-  const said = entries.filter(([, value]) => value !== null);
-  if (said.length === entries.length) return body;
+  const present = entries.filter(([, value]) => value !== null);
+  if (present.length === entries.length) return body;
   yield;
-  const members = Object.fromEntries(said);
+  const members = Object.fromEntries(present);
   yield;
   return members;
 }

@@ -4,10 +4,10 @@
 import type { BackendEnv } from "../../core/backend.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import type { AuthConfig } from "../credentials/credential.ts";
-import { PRESETS, presetOf } from "../providers/openai.ts";
+import { getPreset, PRESETS } from "../providers/openai.ts";
 import { matchPattern } from "../request/named-models.ts";
 import type { Cooldown } from "./health.ts";
-import { lonelyScopes, modelScope } from "./model-policies.ts";
+import { modelScope, scopesWithoutFailover } from "./model-policies.ts";
 import {
   type ConditionInput,
   createModelTable,
@@ -27,7 +27,12 @@ export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
     const groups = config.groups.map(({ providers }, i) => ({
       targets: providers.map((one, j) => {
         const target = openTarget(
-          { ...written(one), cooldown, name: one.name ?? `${env.name}/group${i}/provider${j}`, provider: one.provider },
+          {
+            ...targetOverrides(one),
+            cooldown,
+            name: one.name ?? `${env.name}/group${i}/provider${j}`,
+            provider: one.provider,
+          },
           env,
         );
         return { target, weight: one.weight, model: undefined };
@@ -37,13 +42,13 @@ export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
   }
   if (!config.provider) throw new Error("one of `provider`, `groups`, `models` is required");
   const target = openTarget(
-    { ...written(config), cooldown, name: config.name ?? env.name, provider: config.provider },
+    { ...targetOverrides(config), cooldown, name: config.name ?? env.name, provider: config.provider },
     env,
   );
   return createModelTable([{ name: "*", aliases: [], isPublic: true, groups: [single(target, undefined)] }], false);
 }
 
-function written(config: {
+function targetOverrides(config: {
   auth?: AuthConfig | undefined;
   hostOverride?: string | undefined;
   pathOverride?: string | undefined;
@@ -83,12 +88,12 @@ function fromModels(
     seen.set(config.name, nth + 1);
     const target = openTarget(
       {
-        ...written(config.params),
-        ...baseOf(config),
-        auth: authOf(config),
+        ...targetOverrides(config.params),
+        ...baseUrlOverrides(config),
+        auth: readAuth(config),
         cooldown,
         name: nth === 0 ? config.name : `${config.name}#${nth + 1}`,
-        provider: providerOf(config),
+        provider: normalizeProvider(config),
         model: config.params.model,
       },
       env,
@@ -110,9 +115,9 @@ function fromModels(
   }));
   for (const config of virtualModels) {
     const groups = virtualGroups(config, byName);
-    for (const lonely of lonelyScopes(groups))
+    for (const scope of scopesWithoutFailover(groups))
       env.warn(
-        `the virtual model ${JSON.stringify(config.name)} does not fail over to ${lonely.of}, which has policies of its own: put them on the virtual model`,
+        `the virtual model ${JSON.stringify(config.name)} does not fail over to ${scope.of}, which has policies of its own: put them on the virtual model`,
       );
     entries.unshift({
       name: config.name,
@@ -120,7 +125,7 @@ function fromModels(
       isPublic: true,
       groups,
       scope: modelScope("virtual model", config, env),
-      ...conditionsOf(config, env),
+      ...compileConditions(config, env),
     });
   }
   return createModelTable(entries, true);
@@ -172,7 +177,7 @@ function virtualGroups(config: VirtualModelConfig, models: ReadonlyMap<string, K
   }));
 }
 
-function conditionsOf(
+function compileConditions(
   { routing }: VirtualModelConfig,
   env: BackendEnv,
 ): Pick<ModelEntry, "accepts" | "isCheapestFirst"> {
@@ -180,12 +185,12 @@ function conditionsOf(
   const { targets, order } = routing.conditional;
   const accepts = targets.map(({ when, maxPromptTokens = Number.POSITIVE_INFINITY }) => {
     const condition = when === undefined ? undefined : env.cel(when);
-    return (asked: ConditionInput): boolean => {
+    return (input: ConditionInput): boolean => {
       if (condition !== undefined) {
-        const result = condition.evaluate(asked.attributes);
+        const result = condition.evaluate(input.attributes);
         if (!result.ok || result.value !== true) return false;
       }
-      return maxPromptTokens === Number.POSITIVE_INFINITY || asked.promptTokens() <= maxPromptTokens;
+      return maxPromptTokens === Number.POSITIVE_INFINITY || input.promptTokens() <= maxPromptTokens;
     };
   });
   return { accepts, isCheapestFirst: order === "cheapest" };
@@ -194,7 +199,7 @@ function conditionsOf(
 /**
  * OpenAI-compatible providers use the base URL directly. For other providers, it replaces the host and the path prefix.
  */
-function baseOf({ provider, params }: ModelConfig): { hostOverride?: string; pathPrefix?: string } {
+function baseUrlOverrides({ provider, params }: ModelConfig): { hostOverride?: string; pathPrefix?: string } {
   const isCompatible =
     typeof provider === "string" ? provider === "openAI" || provider === "openai" || provider in PRESETS : false;
   if (params.baseUrl === undefined || isCompatible) return {};
@@ -202,7 +207,7 @@ function baseOf({ provider, params }: ModelConfig): { hostOverride?: string; pat
   return { hostOverride: url.origin, pathPrefix: url.pathname.replace(/\/+$/, "") };
 }
 
-function authOf({ params }: ModelConfig): AuthConfig | undefined {
+function readAuth({ params }: ModelConfig): AuthConfig | undefined {
   if (params.awsAccessKeyId !== undefined || params.awsSecretAccessKey !== undefined) {
     if (params.awsAccessKeyId === undefined || params.awsSecretAccessKey === undefined)
       throw new Error("`awsAccessKeyId` and `awsSecretAccessKey` belong together");
@@ -218,7 +223,7 @@ function authOf({ params }: ModelConfig): AuthConfig | undefined {
 }
 
 /** Converts a provider name and its parameters to the object form of `ai.provider`. */
-function providerOf({ provider, params, name }: ModelConfig): ProviderConfig {
+function normalizeProvider({ provider, params, name }: ModelConfig): ProviderConfig {
   if (typeof provider !== "string") return provider;
   const needed = (value: string | undefined, field: string): string => {
     if (value === undefined) throw new Error(`the model ${JSON.stringify(name)} needs \`params.${field}\``);
@@ -251,7 +256,7 @@ function providerOf({ provider, params, name }: ModelConfig): ProviderConfig {
         },
       };
     default: {
-      const { baseUrl, streamUsage = true, responses = false } = presetOf(provider);
+      const { baseUrl, streamUsage = true, responses = false } = getPreset(provider);
       return { openAICompatible: { baseUrl: params.baseUrl ?? baseUrl, name: provider, streamUsage, responses } };
     }
   }

@@ -43,16 +43,16 @@ function checkFields(name: string, policies: Readonly<Record<string, unknown>>):
   const refuse = (field: string, why: string): never => {
     throw new Error(`the model ${JSON.stringify(name)} cannot have \`policies.${field}\`: ${why}`);
   };
-  const elsewhere = "its policies were chosen by the model's name";
-  if (ai?.modelAliases !== undefined) refuse("ai.modelAliases", elsewhere);
-  if (ai?.overrides && "model" in ai.overrides) refuse("ai.overrides.model", elsewhere);
-  if (ai?.defaults && "model" in ai.defaults) refuse("ai.defaults.model", elsewhere);
+  const reason = "its policies were chosen by the model's name";
+  if (ai?.modelAliases !== undefined) refuse("ai.modelAliases", reason);
+  if (ai?.overrides && "model" in ai.overrides) refuse("ai.overrides.model", reason);
+  if (ai?.defaults && "model" in ai.defaults) refuse("ai.defaults.model", reason);
   if (transformations?.request?.body !== undefined)
     refuse("transformations.request.body", "the body was read already: use `ai.overrides`");
 }
 
 /** Returns the scopes of targets that are never used for failover, because they have their own policies. */
-export function lonelyScopes(groups: readonly TargetGroup[]): readonly CompiledScope[] {
+export function scopesWithoutFailover(groups: readonly TargetGroup[]): readonly CompiledScope[] {
   const scopes = [...new Set(groups.flatMap(({ targets }) => targets.map(({ scope }) => scope)))];
   return scopes.length < 2 ? [] : scopes.flatMap((scope) => (scope === undefined || isRulesOnly(scope) ? [] : [scope]));
 }
@@ -77,7 +77,7 @@ interface Choice {
 export function createModelPolicies(
   table: ModelTable,
   modelOf: (llm: LlmCall) => string | undefined,
-  asked: (exchange: Exchange) => ConditionInput | undefined,
+  conditions: (exchange: Exchange) => ConditionInput | undefined,
 ): ModelPolicies | undefined {
   if (table.scopes.length === 0) return undefined;
   const choices = new WeakMap<LlmCall, Choice>();
@@ -88,7 +88,7 @@ export function createModelPolicies(
       // If the model is unknown, the request is sent to the only target with that target's credential, so every scope
       // applies.
       if (llm === undefined && model === undefined) return table.targets.length === 1 ? table.scopes : [];
-      const candidates = table.candidates(model, asked(exchange));
+      const candidates = table.candidates(model, conditions(exchange));
       const usable = candidates?.filter(({ scope }) => scope === undefined || admits(scope, exchange));
       // If every target denies the call, the policies of the first target reject the call with their reason.
       const able = usable?.length === 0 ? candidates : usable;

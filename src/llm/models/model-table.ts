@@ -24,7 +24,7 @@ export interface ModelEntry {
   /** In order of priority. */
   readonly groups: readonly TargetGroup[];
   /** One condition per group. If undefined, every group accepts every call. */
-  readonly accepts?: readonly ((asked: ConditionInput) => boolean)[];
+  readonly accepts?: readonly ((input: ConditionInput) => boolean)[];
   readonly isCheapestFirst?: boolean;
   /** Policies of a virtual model, which apply in addition to those of its targets. */
   readonly scope?: CompiledScope | undefined;
@@ -49,7 +49,7 @@ export interface ModelTable {
    * Returns the targets in the order to try them. Returns undefined if no model matches, and an empty list if no
    * condition is met.
    */
-  candidates(model: string | undefined, asked?: ConditionInput): readonly Candidate[] | undefined;
+  candidates(model: string | undefined, input?: ConditionInput): readonly Candidate[] | undefined;
   /** If true, `candidates` needs the condition input. */
   readonly hasConditions: boolean;
   /** Returns the same targets in configuration order, without advancing the rotation or checking conditions. */
@@ -92,9 +92,9 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
     names: [...exact.keys()],
     targets,
     hasConditions: entries.some(({ accepts }) => accepts !== undefined),
-    candidates(model = "", asked) {
+    candidates(model = "", input) {
       const found = find(model);
-      return found && order(found.entry, model, found.starred, asked);
+      return found && order(found.entry, model, found.starred, input);
     },
     ownScope: (model = "") => find(model)?.entry.scope,
     scopes: [
@@ -107,7 +107,7 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
     ].filter((scope) => scope !== undefined),
     possible(model = "") {
       const found = find(model);
-      return found?.entry.members.map((member) => candidateOf(member, model, found.starred)) ?? [];
+      return found?.entry.members.map((member) => createCandidate(member, model, found.starred)) ?? [];
     },
   };
 
@@ -132,7 +132,7 @@ interface CompiledEntry {
   readonly scope: CompiledScope | undefined;
 }
 
-function candidateOf({ target, model, scope }: Member, requested: string, starred: string): Candidate {
+function createCandidate({ target, model, scope }: Member, requested: string, starred: string): Candidate {
   const fixed = model ?? target.model;
   return { target, model: fixed === undefined ? requested : fixed.replace("*", starred), scope };
 }
@@ -142,28 +142,28 @@ function order(
   entry: CompiledEntry,
   requested: string,
   starred: string,
-  asked: ConditionInput | undefined,
+  input: ConditionInput | undefined,
 ): Candidate[] {
   const ready: Candidate[] = [];
   const ejected: Candidate[] = [];
   for (const [i, rotation] of entry.rotations.entries()) {
-    if (entry.accepts !== undefined && (asked === undefined || entry.accepts[i]?.(asked) !== true)) continue;
+    if (entry.accepts !== undefined && (input === undefined || entry.accepts[i]?.(input) !== true)) continue;
     for (const member of rotation.next()) {
-      const candidate = candidateOf(member, requested, starred);
+      const candidate = createCandidate(member, requested, starred);
       (member.target.health.isEjected ? ejected : ready).push(candidate);
     }
   }
-  if (entry.isCheapestFirst && asked !== undefined) {
-    sortByPrice(ready, asked);
-    sortByPrice(ejected, asked);
+  if (entry.isCheapestFirst && input !== undefined) {
+    sortByPrice(ready, input);
+    sortByPrice(ejected, input);
   }
   return ejected.length === 0 ? ready : [...ready, ...ejected];
 }
 
 /** Candidates without a price come last. The sort is stable. */
-function sortByPrice(candidates: Candidate[], asked: ConditionInput): void {
+function sortByPrice(candidates: Candidate[], input: ConditionInput): void {
   if (candidates.length < 2) return;
-  const prices = new Map(candidates.map((one) => [one, asked.priceAt(one) ?? Number.POSITIVE_INFINITY]));
+  const prices = new Map(candidates.map((one) => [one, input.priceAt(one) ?? Number.POSITIVE_INFINITY]));
   const priceOf = (one: Candidate): number => prices.get(one) ?? Number.POSITIVE_INFINITY;
   candidates.sort((one, other) => (priceOf(one) === priceOf(other) ? 0 : priceOf(one) - priceOf(other)));
 }

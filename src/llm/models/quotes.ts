@@ -19,7 +19,7 @@ const ASSUMED_OUTPUT_TOKENS = 500;
 export type Quotes = (model: string | undefined, alternatives?: () => readonly string[]) => Quote;
 
 /** Uses the shipped price list for models that the operator's catalog does not include. */
-export function pricesOf(
+export function loadPrices(
   { modelCatalog, shippedPrices: usesShipped }: Pick<AiConfig, "modelCatalog" | "shippedPrices">,
   env: Pick<CompileEnv, "readFile">,
 ): PriceCatalogue | undefined {
@@ -46,19 +46,19 @@ export function conditionInput(exchange: Exchange, prices: PriceCatalogue | unde
 export function createQuotes(table: ModelTable, prices: PriceCatalogue | undefined): Quotes | undefined {
   if (prices === undefined) return undefined;
   return (requested, alternatives) => (inputTokens, outputTokens) => {
-    let dearest: number | undefined;
+    let highest: number | undefined;
     for (const { target, model } of table.possible(requested)) {
       // A catalog may list the model under the name that the client uses.
       const names = requested === undefined ? [model] : [model, requested];
       const price = priceOf(prices, target.provider.name, names, inputTokens, outputTokens);
-      if (price !== undefined && (dearest === undefined || price > dearest)) dearest = price;
+      if (price !== undefined && (highest === undefined || price > highest)) highest = price;
       for (const name of alternatives?.() ?? []) {
         const other = priceOf(prices, target.provider.name, [name], inputTokens, outputTokens);
         // The provider may choose the unpriced alternative, so the call has no upper bound.
         if (other === undefined) return undefined;
-        if (dearest === undefined || other > dearest) dearest = other;
+        if (highest === undefined || other > highest) highest = other;
       }
     }
-    return dearest;
+    return highest;
   };
 }

@@ -293,7 +293,7 @@ const cache = z
 export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
 
-function aiSchemaOf<Model extends z.ZodType, Virtual extends z.ZodType>(modelOf: Model, virtualModelOf: Virtual) {
+function createAiSchema<Model extends z.ZodType, Virtual extends z.ZodType>(modelOf: Model, virtualModelOf: Virtual) {
   return exactlyOneOf(
     z.strictObject({
       name: z.string().min(1).optional().describe("For logs and dumps."),
@@ -342,13 +342,13 @@ function aiSchemaOf<Model extends z.ZodType, Virtual extends z.ZodType>(modelOf:
   );
 }
 
-export const aiSchema = aiSchemaOf(modelSchema, virtualModelSchema);
+export const aiSchema = createAiSchema(modelSchema, virtualModelSchema);
 
 export function aiSchemaWith(policies: z.ZodType<Readonly<Record<string, unknown>>>) {
   const field = policies
     .optional()
     .describe("Policies of the calls of this model; they run after those of the route and the backend.");
-  return aiSchemaOf(modelSchema.extend({ policies: field }), virtualModelSchema.extend({ policies: field }));
+  return createAiSchema(modelSchema.extend({ policies: field }), virtualModelSchema.extend({ policies: field }));
 }
 
 interface Policed {

@@ -14,7 +14,7 @@ import { azure } from "../providers/azure.ts";
 import { bedrock } from "../providers/bedrock.ts";
 import { createDemoUpstream, demoProvider, type Upstream } from "../providers/demo.ts";
 import { gemini } from "../providers/gemini.ts";
-import { habitsOf, openAi, openAiCompatible } from "../providers/openai.ts";
+import { chatVariantFor, openAi, openAiCompatible } from "../providers/openai.ts";
 import { vertex } from "../providers/vertex.ts";
 import type { Provider } from "../request/provider.ts";
 import { type Cooldown, Health } from "./health.ts";
@@ -65,9 +65,9 @@ export interface TargetOptions {
 
 export function openTarget(options: TargetOptions, env: BackendEnv): Target {
   const { provider: config } = options;
-  const provider = providerOf(config);
+  const provider = createProvider(config);
   const isDemo = config.demo !== undefined;
-  const address = addressOf(provider, options.hostOverride, env);
+  const address = resolveAddress(provider, options.hostOverride, env);
   const upstream = isDemo
     ? createDemoUpstream(env.clock, config.demo?.delay ?? 0)
     : env.acquire(
@@ -99,13 +99,13 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
     credential,
     sign: signerFor(credential, region, env.clock),
     health: new Health(env.clock, options.cooldown),
-    quota: options.perMinute && keptQuota(options.name, options.perMinute, env),
+    quota: options.perMinute && acquireQuota(options.name, options.perMinute, env),
     timeouts: options.timeouts && { firstByteMs: options.timeouts.firstByte, idleMs: options.timeouts.idle },
   };
 }
 
 /** The quota is a long-lived resource, so a reload does not reset its counts. */
-function keptQuota(name: string, perMinute: PerMinute, env: BackendEnv): Quota {
+function acquireQuota(name: string, perMinute: PerMinute, env: BackendEnv): Quota {
   return env.acquire(`ai-quota ${env.name} ${name}`, perMinute, () => new Quota(env.clock, perMinute));
 }
 
@@ -121,7 +121,7 @@ function signerFor(credential: Credential, region: string, clock: Clock): Reques
   };
 }
 
-function providerOf(config: ProviderConfig): Provider {
+function createProvider(config: ProviderConfig): Provider {
   if (config.openAI) return openAi();
   if (config.anthropic) return anthropic();
   if (config.gemini) return gemini();
@@ -131,12 +131,12 @@ function providerOf(config: ProviderConfig): Provider {
   if (config.openAICompatible) {
     const { baseUrl, name, streamUsage, responses } = config.openAICompatible;
     const known = name ?? new URL(baseUrl).hostname;
-    return openAiCompatible(known, baseUrl, { streamUsage, responses, chat: habitsOf(known) });
+    return openAiCompatible(known, baseUrl, { streamUsage, responses, chat: chatVariantFor(known) });
   }
   return demoProvider();
 }
 
-function addressOf(provider: Provider, hostOverride: string | undefined, env: BackendEnv): HttpTarget {
+function resolveAddress(provider: Provider, hostOverride: string | undefined, env: BackendEnv): HttpTarget {
   const parsed = parseAddress(hostOverride ?? provider.origin);
   if (!parsed.ok) throw new Error(parsed.error);
   const { isConfined } = env;

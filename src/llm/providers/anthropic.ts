@@ -2,7 +2,7 @@
  * Describes Anthropic. The Messages API is native, and other dialects are translated to it.
  */
 import { isConversation } from "../request/dialect.ts";
-import { CHAT_HABITS, type Provider, withQuery } from "../request/provider.ts";
+import { type Provider, STANDARD_CHAT, withQuery } from "../request/provider.ts";
 
 export const ANTHROPIC_VERSION = "2023-06-01";
 
@@ -15,7 +15,7 @@ export function anthropic(): Provider {
     headers: { "anthropic-version": ANTHROPIC_VERSION },
     modelInBody: true,
     asksForStreamUsage: false,
-    chat: CHAT_HABITS,
+    chat: STANDARD_CHAT,
     upstreamFormat: (client) => (client === "opaque" ? "opaque" : isConversation(client) ? "messages" : undefined),
     path: (call, basePath) =>
       withQuery(

@@ -4,7 +4,7 @@
  */
 import { pathSegment, slashedName } from "../../http/request-path.ts";
 import { type Format, isConversation } from "../request/dialect.ts";
-import { CHAT_HABITS, ModelNameError, type Provider, type UpstreamCall, withQuery } from "../request/provider.ts";
+import { ModelNameError, type Provider, STANDARD_CHAT, type UpstreamCall, withQuery } from "../request/provider.ts";
 
 export function bedrock(region: string): Provider {
   return {
@@ -15,12 +15,12 @@ export function bedrock(region: string): Provider {
     headers: {},
     modelInBody: false,
     asksForStreamUsage: false,
-    chat: CHAT_HABITS,
+    chat: STANDARD_CHAT,
     upstreamFormat: bedrockFormat,
     path(call, basePath) {
       const model = `${basePath}/model/${modelId(call.model)}`;
       const isNative = call.suffix.startsWith("/model/");
-      const verb = isNative ? call.suffix.slice(call.suffix.lastIndexOf("/") + 1) : verbOf(call);
+      const verb = isNative ? call.suffix.slice(call.suffix.lastIndexOf("/") + 1) : upstreamVerb(call);
       return withQuery(`${model}/${verb}`, call.query);
     },
   };
@@ -33,7 +33,7 @@ function modelId(model: string): string {
   return id;
 }
 
-function verbOf({ format, stream }: UpstreamCall): string {
+function upstreamVerb({ format, stream }: UpstreamCall): string {
   if (format === "invoke") return stream ? "invoke-with-response-stream" : "invoke";
   return stream ? "converse-stream" : "converse";
 }

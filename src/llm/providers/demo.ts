@@ -11,7 +11,7 @@ import { encodeSseEvent } from "../../http/sse.ts";
 import { isMembers, type Members, parseMembers } from "../../json/json.ts";
 import type { OutEvent } from "../canonical/translation.ts";
 import { errorBody } from "../request/llm-errors.ts";
-import { CHAT_HABITS, type Provider } from "../request/provider.ts";
+import { type Provider, STANDARD_CHAT } from "../request/provider.ts";
 import { estimateTextTokens } from "../usage/estimate-tokens.ts";
 import { openAiCompatible } from "./openai.ts";
 
@@ -25,7 +25,7 @@ export interface DemoCall {
 }
 
 export function demoChat(call: DemoCall): Members {
-  const { id, model, words } = answerTo(call, lastUserText(call.body.messages));
+  const { id, model, words } = createReply(call, lastUserText(call.body.messages));
   return {
     id,
     object: "chat.completion",
@@ -37,7 +37,7 @@ export function demoChat(call: DemoCall): Members {
 }
 
 export function demoChatStream(call: DemoCall): OutEvent[] {
-  const { id, model, words } = answerTo(call, lastUserText(call.body.messages));
+  const { id, model, words } = createReply(call, lastUserText(call.body.messages));
   const head = { id, object: "chat.completion.chunk", created: call.createdSeconds, model };
   const chunk = (delta: Members, finish: string | null): OutEvent => ({
     data: { ...head, choices: [{ index: 0, delta, finish_reason: finish }] },
@@ -54,12 +54,12 @@ export function demoChatStream(call: DemoCall): OutEvent[] {
 }
 
 export function demoResponse(call: DemoCall): Members {
-  const { id, model, words } = answerTo(call, lastUserText(call.body.input));
+  const { id, model, words } = createReply(call, lastUserText(call.body.input));
   return responseObject(call, id, model, words, "completed");
 }
 
 export function demoResponseStream(call: DemoCall): OutEvent[] {
-  const { id, model, words } = answerTo(call, lastUserText(call.body.input));
+  const { id, model, words } = createReply(call, lastUserText(call.body.input));
   const item = { id: `msg_${id}`, type: "message", status: "in_progress", role: "assistant", content: [] };
   const place = { item_id: item.id, output_index: 0, content_index: 0 };
   const part = { type: "output_text", text: words.join(""), annotations: [] };
@@ -83,7 +83,7 @@ export function demoEmbeddings(call: DemoCall): Members {
   return {
     object: "list",
     data,
-    model: modelOf(call.body),
+    model: requestedModel(call.body),
     usage: { prompt_tokens: call.inputTokens, total_tokens: call.inputTokens },
   };
 }
@@ -92,11 +92,11 @@ export function demoModels(): Members {
   return { object: "list", data: [{ id: DEMO_MODEL, object: "model", created: 0, owned_by: "demo" }] };
 }
 
-function answerTo(call: DemoCall, question: string): { id: string; model: string; words: string[] } {
+function createReply(call: DemoCall, question: string): { id: string; model: string; words: string[] } {
   const id = createHash("sha256").update(JSON.stringify(call.body)).digest("hex").slice(0, 24);
   const said = question === "" ? "nothing" : `"${question.length > 200 ? `${question.slice(0, 200)}…` : question}"`;
   const text = `This is the demo provider. You said ${said}. Configure a real provider to get a real answer.`;
-  return { id: `demo-${id}`, model: modelOf(call.body), words: text.match(/\s*\S+/g) ?? [] };
+  return { id: `demo-${id}`, model: requestedModel(call.body), words: text.match(/\s*\S+/g) ?? [] };
 }
 
 function responseObject(call: DemoCall, id: string, model: string, words: readonly string[], status: string): Members {
@@ -150,7 +150,7 @@ function chatUsage(call: DemoCall, words: readonly string[]): Members {
   };
 }
 
-function modelOf(body: Members): string {
+function requestedModel(body: Members): string {
   return typeof body.model === "string" ? body.model : DEMO_MODEL;
 }
 
@@ -185,7 +185,7 @@ export function demoProvider(): Provider {
   return openAiCompatible("demo", "http://demo.internal/v1", {
     streamUsage: true,
     responses: true,
-    chat: CHAT_HABITS,
+    chat: STANDARD_CHAT,
   });
 }
 
@@ -201,8 +201,8 @@ export function createDemoUpstream(clock: Clock, delayMs: number): Upstream {
   };
 }
 
-const TOO_ODD = "the demo provider wants a JSON object of at most 1 MiB";
-const POST_IT = "this is the demo LLM: POST a JSON body to /v1/chat/completions";
+const INVALID_BODY = "the demo provider wants a JSON object of at most 1 MiB";
+const USE_POST = "this is the demo LLM: POST a JSON body to /v1/chat/completions";
 
 class DemoRun implements Carrier {
   readonly #clock: Clock;
@@ -235,17 +235,17 @@ class DemoRun implements Carrier {
       this.#json(
         attempt,
         400,
-        errorBody("chat", { status: 400, message: request.method === "POST" ? TOO_ODD : POST_IT }),
+        errorBody("chat", { status: 400, message: request.method === "POST" ? INVALID_BODY : USE_POST }),
       );
     else
-      this.#answer(attempt, path, {
+      this.#respond(attempt, path, {
         body,
         inputTokens: demoInputTokens(body),
         createdSeconds: Math.floor(this.#clock.now() / 1000),
       });
   }
 
-  #answer(attempt: HttpAttempt, path: string, call: DemoCall): void {
+  #respond(attempt: HttpAttempt, path: string, call: DemoCall): void {
     const isResponses = path.endsWith("/responses");
     if (path.endsWith("/embeddings")) this.#json(attempt, 200, demoEmbeddings(call));
     else if (call.body.stream === true)

@@ -3,7 +3,7 @@
  */
 import { slashedName } from "../../http/request-path.ts";
 import { type Format, isConversation } from "../request/dialect.ts";
-import { CHAT_HABITS, ModelNameError, type Provider, type UpstreamCall, withQuery } from "../request/provider.ts";
+import { ModelNameError, type Provider, STANDARD_CHAT, type UpstreamCall, withQuery } from "../request/provider.ts";
 
 export function gemini(): Provider {
   return {
@@ -14,7 +14,7 @@ export function gemini(): Provider {
     headers: {},
     modelInBody: false,
     asksForStreamUsage: false,
-    chat: CHAT_HABITS,
+    chat: STANDARD_CHAT,
     upstreamFormat: geminiFormat,
     upgrades: (path) => path.startsWith("/ws/google.ai.generativelanguage."),
     path(call, basePath) {

@@ -4,17 +4,17 @@
  * images and audio, are forwarded unchanged.
  */
 import { type Format, isConversation } from "../request/dialect.ts";
-import { CHAT_HABITS, type ChatHabits, type Provider, withQuery } from "../request/provider.ts";
+import { type ChatVariant, type Provider, STANDARD_CHAT, withQuery } from "../request/provider.ts";
 
 const NATIVE = new Set<Format>(["chat", "embeddings", "opaque"]);
 /** OpenAI's newer models reject `max_tokens`. */
-export const OPENAI_CHAT: ChatHabits = { ...CHAT_HABITS, maxTokens: "max_completion_tokens", topK: false };
+export const OPENAI_CHAT: ChatVariant = { ...STANDARD_CHAT, maxTokens: "max_completion_tokens", topK: false };
 
 export interface CompatibleOptions {
   /** If true, chat streams include usage on request. */
   readonly streamUsage: boolean;
   readonly responses: boolean;
-  readonly chat: ChatHabits;
+  readonly chat: ChatVariant;
 }
 
 export function openAi(): Provider {
@@ -76,13 +76,13 @@ export const PRESETS = {
 /** These servers reject `top_k`. */
 const WITHOUT_TOP_K = new Set(["cerebras", "cohere", "deepseek", "groq", "xai"]);
 
-export function habitsOf(name: string): ChatHabits {
+export function chatVariantFor(name: string): ChatVariant {
   if (name === "openai") return OPENAI_CHAT;
   if (name === "mistral" || name === "api.mistral.ai")
-    return { ...CHAT_HABITS, topK: false, user: false, seed: "random_seed", required: "any" };
-  return WITHOUT_TOP_K.has(name) ? { ...CHAT_HABITS, topK: false } : CHAT_HABITS;
+    return { ...STANDARD_CHAT, topK: false, user: false, seed: "random_seed", required: "any" };
+  return WITHOUT_TOP_K.has(name) ? { ...STANDARD_CHAT, topK: false } : STANDARD_CHAT;
 }
 
-export function presetOf(name: keyof typeof PRESETS): Preset {
+export function getPreset(name: keyof typeof PRESETS): Preset {
   return PRESETS[name];
 }

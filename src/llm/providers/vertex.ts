@@ -3,7 +3,7 @@
  * body and the model in the path.
  */
 import { type Format, isConversation } from "../request/dialect.ts";
-import { CHAT_HABITS, modelSegment, type Provider } from "../request/provider.ts";
+import { modelSegment, type Provider, STANDARD_CHAT } from "../request/provider.ts";
 import { geminiFormat, geminiPath } from "./gemini.ts";
 
 export interface VertexOptions {
@@ -25,7 +25,7 @@ export function vertex(options: VertexOptions): Provider {
     headers: {},
     modelInBody: false,
     asksForStreamUsage: false,
-    chat: CHAT_HABITS,
+    chat: STANDARD_CHAT,
     upstreamFormat: (client, model) => (isClaude(model) ? claudeFormat(client) : googleFormat(client)),
     path(call, basePath) {
       if (isClaude(call.model)) {

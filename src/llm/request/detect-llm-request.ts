@@ -33,7 +33,7 @@ export interface RequestHead {
   readonly pairs: readonly string[];
 }
 
-export function headOf({ request: { path, query }, sentPairs: pairs }: Exchange): RequestHead {
+export function requestHead({ request: { path, query }, sentPairs: pairs }: Exchange): RequestHead {
   return { path, query, pairs };
 }
 
@@ -80,7 +80,7 @@ function* detectInList(bytes: Buffer, others: readonly string[]): Steps<Detected
  * Classifies the start of a body: `json` is JSON in UTF-8, `foreign` is JSON in UTF-16 or UTF-32, `other` is not JSON,
  * and `open` needs more bytes.
  */
-export function beginningOf(bytes: Buffer): "json" | "foreign" | "other" | "open" {
+export function classifyBodyStart(bytes: Buffer): "json" | "foreign" | "other" | "open" {
   const first = firstByte(bytes);
   if (first === OPEN_BRACE || first === OPEN_BRACKET) return "json";
   // No JSON encoding starts with any other byte.

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { dialectOf, modelsPathOf } from "./dialect.ts";
+import { detectDialect, parseModelsPath } from "./dialect.ts";
 
 const cases: [path: string, format: string, model?: string, stream?: boolean][] = [
   ["/v1/chat/completions", "chat"],
@@ -25,7 +25,7 @@ const cases: [path: string, format: string, model?: string, stream?: boolean][] 
 ];
 for (const [path, format, model, stream] of cases) {
   test(`${path} uses the ${format} format`, () => {
-    const dialect = dialectOf(path);
+    const dialect = detectDialect(path);
     assert.deepEqual([dialect.format, dialect.pathModel, dialect.pathStream], [format, model, stream]);
   });
 }
@@ -37,16 +37,16 @@ test("counting tokens is free", () => {
     "/model/x/count-tokens",
     "/v1/responses/input_tokens",
   ]) {
-    assert.equal(dialectOf(path).free, true, path);
+    assert.equal(detectDialect(path).free, true, path);
   }
 });
 
 test("the list of models is found at its usual paths only", () => {
-  assert.deepEqual(modelsPathOf("/v1/models"), { name: undefined });
-  assert.deepEqual(modelsPathOf("/models"), { name: undefined });
-  assert.deepEqual(modelsPathOf("/base/v1/models/a%2Fb"), { name: "a/b" });
-  assert.equal(modelsPathOf("/v1/chat/completions"), undefined);
-  assert.equal(modelsPathOf("/supermodels"), undefined);
+  assert.deepEqual(parseModelsPath("/v1/models"), { name: undefined });
+  assert.deepEqual(parseModelsPath("/models"), { name: undefined });
+  assert.deepEqual(parseModelsPath("/base/v1/models/a%2Fb"), { name: "a/b" });
+  assert.equal(parseModelsPath("/v1/chat/completions"), undefined);
+  assert.equal(parseModelsPath("/supermodels"), undefined);
 });
 
 const stored: [path: string, suffix: string | undefined][] = [
@@ -62,7 +62,7 @@ const stored: [path: string, suffix: string | undefined][] = [
 ];
 for (const [path, suffix] of stored) {
   test(`${path} is ${suffix === undefined ? "a question to a model" : "forwarded, and is free"}`, () => {
-    const dialect = dialectOf(path);
+    const dialect = detectDialect(path);
     assert.equal(dialect.free, suffix !== undefined);
     if (suffix !== undefined) assert.deepEqual([dialect.format, dialect.suffix], ["opaque", suffix]);
     else assert.notEqual(dialect.format, "opaque");

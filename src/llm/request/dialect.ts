@@ -37,7 +37,7 @@ export interface Dialect {
    * False for batches, files, and fine-tuning. They run stored requests, so the model in the request does not determine
    * the model that runs.
    */
-  readonly goesByModel: boolean;
+  readonly runsRequestedModel: boolean;
 }
 
 export interface ModelsPath {
@@ -85,19 +85,19 @@ const STORE_SEGMENT =
 const STORE_BY_MODEL = /\/(?:assistants(?:\/[^/]+)?|videos|threads(?:\/[^/]+)?\/runs)\/?$/i;
 const MODELS = /\/(?:v1|v1beta)\/models(?:\/(.+))?$|^\/models(?:\/(.+))?$/;
 
-export function dialectOf(path: string): Dialect {
+export function detectDialect(path: string): Dialect {
   for (const [suffix, format, free = false] of SUFFIXES) {
     // OpenAI's threads API also has a `/messages` path.
     if (path.endsWith(suffix) && !(format === "messages" && STORED.test(path)))
       return {
         format,
-        errorFormat: errorFormatOf(format, path),
+        errorFormat: errorFormatFor(format, path),
         suffix,
         pathModel: undefined,
         pathStream: undefined,
         free,
         isKnown: true,
-        goesByModel: true,
+        runsRequestedModel: true,
       };
   }
   // Google's servers decode an encoded colon, so the gateway must find the model before it too.
@@ -109,13 +109,13 @@ export function dialectOf(path: string): Dialect {
   if (stored)
     return {
       format: "opaque",
-      errorFormat: errorFormatOf("opaque", path),
+      errorFormat: errorFormatFor("opaque", path),
       suffix: stored[1] as string,
       pathModel: undefined,
       pathStream: undefined,
       free: true,
       isKnown: true,
-      goesByModel: goesByModel(path),
+      runsRequestedModel: runsRequestedModel(path),
     };
   return {
     format: "chat",
@@ -125,21 +125,21 @@ export function dialectOf(path: string): Dialect {
     pathStream: undefined,
     free: false,
     isKnown: REALTIME.test(path) || STORE_SEGMENT.test(path),
-    goesByModel: goesByModel(path),
+    runsRequestedModel: runsRequestedModel(path),
   };
 }
 
-function goesByModel(path: string): boolean {
+function runsRequestedModel(path: string): boolean {
   return !STORE_SEGMENT.test(path) || STORE_BY_MODEL.test(path);
 }
 
-function errorFormatOf(format: Format, path: string): Format {
+function errorFormatFor(format: Format, path: string): Format {
   if (format !== "opaque") return format;
   if (GOOGLE_ONLY.test(path)) return "generateContent";
   return path.includes("/messages/batches") ? "messages" : "opaque";
 }
 
-export function modelsPathOf(path: string): ModelsPath | undefined {
+export function parseModelsPath(path: string): ModelsPath | undefined {
   const match = MODELS.exec(path);
   if (!match) return undefined;
   const name = match[1] ?? match[2];
@@ -161,7 +161,7 @@ function geminiDialect(suffix: string, model: string, verb: string): Dialect {
     pathStream: verb.startsWith("stream"),
     free: verb === "countTokens",
     isKnown: true,
-    goesByModel: true,
+    runsRequestedModel: true,
   };
 }
 
@@ -175,7 +175,7 @@ function bedrockDialect(suffix: string, id: string, verb: string): Dialect {
     pathStream: verb.endsWith("stream"),
     free: verb === "count-tokens",
     isKnown: true,
-    goesByModel: true,
+    runsRequestedModel: true,
   };
 }
 

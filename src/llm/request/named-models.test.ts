@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../../base/sliced-work.ts";
-import { beginningOf } from "./detect-llm-request.ts";
+import { classifyBodyStart } from "./detect-llm-request.ts";
 import { LlmRequestFacts } from "./llm-facts.ts";
 import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery, namesModel } from "./named-models.ts";
 
@@ -128,5 +128,5 @@ test("the beginning of JSON is found in any encoding and any first chunk", () =>
     [Buffer.from([0x89, 0x50]), "other"],
     [Buffer.from([0, 0, 0, 0x18, 0x66, 0x74, 0x79, 0x70]), "other"],
   ];
-  for (const [bytes, as] of begins) assert.equal(beginningOf(bytes), as, bytes.toString("hex"));
+  for (const [bytes, as] of begins) assert.equal(classifyBodyStart(bytes), as, bytes.toString("hex"));
 });

@@ -157,7 +157,7 @@ function memberKind(bytes: Buffer, start: number, end: number): MemberKind {
   const written = bytes.toString("utf8", start, end);
   const known = KINDS.get(written);
   if (known !== undefined) return known;
-  const kind = kindOf(decodeKey(written));
+  const kind = classifyKey(decodeKey(written));
   if (KINDS.size < MAX_KNOWN_KEYS && end - start <= MAX_KNOWN_KEY_BYTES) KINDS.set(written, kind);
   return kind;
 }
@@ -165,7 +165,7 @@ function memberKind(bytes: Buffer, start: number, end: number): MemberKind {
 /** Caches the kind of each key, because folding and matching the key would dominate the scan. */
 const KINDS = new Map<string, MemberKind>();
 
-function kindOf(key: string): MemberKind {
+function classifyKey(key: string): MemberKind {
   if (CONTENT.has(key)) return "content";
   if (CONTENT_LISTS.has(key)) return "content list";
   return namesModel(key) ? "names" : "other";

@@ -23,7 +23,7 @@ export interface UpstreamCall {
 }
 
 /** Describes how a server deviates from the chat dialect. */
-export interface ChatHabits {
+export interface ChatVariant {
   readonly maxTokens: "max_tokens" | "max_completion_tokens";
   readonly topK: boolean;
   readonly user: boolean;
@@ -32,7 +32,7 @@ export interface ChatHabits {
   readonly required: "required" | "any";
 }
 
-export const CHAT_HABITS: ChatHabits = {
+export const STANDARD_CHAT: ChatVariant = {
   maxTokens: "max_tokens",
   topK: true,
   user: true,
@@ -57,7 +57,7 @@ export interface Provider {
   readonly modelInBody: boolean;
   /** If true, usage in chat streams must be requested. */
   readonly asksForStreamUsage: boolean;
-  readonly chat: ChatHabits;
+  readonly chat: ChatVariant;
   /** Set if the path names the model of multipart forms too, so the gateway must parse them. */
   readonly readsForms?: true;
   /** True if the provider accepts WebSocket connections at the client's path. */

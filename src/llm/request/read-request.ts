@@ -8,7 +8,7 @@ import { finish, type Steps } from "../../base/sliced-work.ts";
 import { parseValue } from "../../json/json.ts";
 import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
 import { foldCase, type Span } from "../../json/syntax.ts";
-import { type Dialect, dialectOf } from "./dialect.ts";
+import { type Dialect, detectDialect } from "./dialect.ts";
 import { isContent, ModelNames, modelsInJson, namesModel } from "./named-models.ts";
 
 export interface RequestScan {
@@ -287,7 +287,7 @@ export function readRequest(path: string, bytes: Buffer, keyCase: KeyCase): Requ
 }
 
 export function* readingSteps(path: string, bytes: Buffer, keyCase: KeyCase): Steps<RequestReading> {
-  const dialect = dialectOf(path);
+  const dialect = detectDialect(path);
   const scanned = yield* scanSteps(bytes, keyCase);
   if (!scanned.ok) return { ok: false, dialect, reason: scanned.reason };
   const { scan } = scanned;

@@ -48,13 +48,13 @@ const SCRIPTS: readonly { readonly from: number; readonly to: number; readonly t
 ];
 
 /** Shifted for use as an index into `COST`. */
-const ROW_OF = Uint16Array.from({ length: 256 }, (_, byte) => KINDS.indexOf(kindOf(byte)) << 8);
+const ROW_OF = Uint16Array.from({ length: 256 }, (_, byte) => KINDS.indexOf(byteKind(byte)) << 8);
 /**
  * Indexed by the kind of the previous byte (high bits) and the byte (low bits). The unit is a thousandth of a token,
  * because adding integers is faster.
  */
 const COST = Int32Array.from({ length: KINDS.length * 256 }, (_, index) =>
-  Math.round(costOf(KINDS[index >> 8] as Kind, index & 255) * 1000),
+  Math.round(byteCost(KINDS[index >> 8] as Kind, index & 255) * 1000),
 );
 const START = KINDS.indexOf("blank") << 8;
 
@@ -118,7 +118,7 @@ function addJsonCosts(bytes: Uint8Array, start: number, end: number, before: num
       i += 1;
       const letter = bytes[i] as number;
       if (letter === LETTER_U) {
-        byte = leadByteOf(bytes, i + 1);
+        byte = leadByte(bytes, i + 1);
         i += 4;
       } else byte = ESCAPED[letter] ?? SIGN;
     }
@@ -129,9 +129,9 @@ function addJsonCosts(bytes: Uint8Array, start: number, end: number, before: num
 }
 
 /** Returns the first UTF-8 byte of a `\u` escape, which determines the cost of the character. */
-function leadByteOf(bytes: Uint8Array, at: number): number {
+function leadByte(bytes: Uint8Array, at: number): number {
   let code = 0;
-  for (let i = at; i < at + 4; i++) code = (code << 4) | hexOf(bytes[i] ?? 0);
+  for (let i = at; i < at + 4; i++) code = (code << 4) | hexValue(bytes[i] ?? 0);
   if (code < 0x80) return code;
   if (code < 0x800) return 0xc0 | (code >> 6);
   // The high surrogate has the cost of the pair.
@@ -140,17 +140,17 @@ function leadByteOf(bytes: Uint8Array, at: number): number {
   return 0xe0 | (code >> 12);
 }
 
-function hexOf(byte: number): number {
+function hexValue(byte: number): number {
   return byte <= 57 ? byte & 15 : ((byte & 15) + 9) & 15;
 }
 
-function costOf(before: Kind, byte: number): number {
+function byteCost(before: Kind, byte: number): number {
   if (byte >= 0x80) return SCRIPTS.find(({ from, to }) => byte >= from && byte <= to)?.tokens ?? 0;
-  const { begin, after } = COSTS[kindOf(byte)];
+  const { begin, after } = COSTS[byteKind(byte)];
   return after?.[before] ?? begin;
 }
 
-function kindOf(byte: number): Kind {
+function byteKind(byte: number): Kind {
   if (byte >= 0x80) return "other";
   if (byte >= 97 && byte <= 122) return "lower";
   if (byte >= 65 && byte <= 90) return "upper";
@@ -202,7 +202,7 @@ const TABLE: readonly (readonly Entry[] | undefined)[] = buildTable();
 export function flagsOfKey(bytes: Uint8Array, start: number, end: number): number {
   const length = end - start;
   if (length === 0 || length > LONGEST) return 0;
-  const entries = TABLE[slotOf(length, bytes[start] as number, bytes[end - 1] as number)];
+  const entries = TABLE[hashSlot(length, bytes[start] as number, bytes[end - 1] as number)];
   if (entries === undefined) return 0;
   for (const { name, flags } of entries) {
     let same = name.length === length;
@@ -212,7 +212,7 @@ export function flagsOfKey(bytes: Uint8Array, start: number, end: number): numbe
   return 0;
 }
 
-function slotOf(length: number, first: number, last: number): number {
+function hashSlot(length: number, first: number, last: number): number {
   return (length * 37 + first * 5 + last) % SLOTS;
 }
 
@@ -223,7 +223,7 @@ function buildTable(): (readonly Entry[] | undefined)[] {
   const table = new Array<Entry[] | undefined>(SLOTS).fill(undefined);
   for (const [text, flags] of flagsByName) {
     const name = Buffer.from(text);
-    const slot = slotOf(name.length, name[0] as number, name[name.length - 1] as number);
+    const slot = hashSlot(name.length, name[0] as number, name[name.length - 1] as number);
     table[slot] = [...(table[slot] ?? []), { name, flags }];
   }
   return table;

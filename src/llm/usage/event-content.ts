@@ -62,7 +62,7 @@ export function endsEvent(bytes: Buffer): boolean {
   return bytes[length - 2] === LF || (bytes[length - 2] === CR && bytes[length - 3] === LF);
 }
 
-export function usageOf(event: Members): Members | undefined {
+export function findUsage(event: Members): Members | undefined {
   const usage =
     event.usage ??
     event.usageMetadata ??
@@ -72,13 +72,13 @@ export function usageOf(event: Members): Members | undefined {
   return isMembers(usage) ? usage : undefined;
 }
 
-export function modelOf(event: Members): string | undefined {
+export function findModel(event: Members): string | undefined {
   const model = event.model ?? event.modelVersion ?? inner(event.message, "model") ?? inner(event.response, "model");
   return typeof model === "string" && model !== "" ? model : undefined;
 }
 
 /** Includes reasoning and tool arguments. */
-export function textOf(event: Members): string {
+export function findOutputText(event: Members): string {
   let text = "";
   for (const choice of list(event.choices)) {
     const delta = isMembers(choice.delta) ? choice.delta : isMembers(choice.message) ? choice.message : choice;

@@ -28,15 +28,15 @@ export function maxOutputTokens(bytes: Buffer): number | undefined {
 
 export function* maxOutputTokensSteps(bytes: Buffer): Steps<number | undefined> {
   let maximum: number | undefined;
-  let answers = 1;
+  let choices = 1;
   const scanner = new JsonScanner({
     keys: KEYS,
     maxValueBytes: MAX_NUMBER_BYTES,
     maxDepth: Number.MAX_SAFE_INTEGER,
     value(key, _span, valueBytes) {
-      const count = countOf(valueBytes && parseValue(valueBytes));
+      const count = parseCount(valueBytes && parseValue(valueBytes));
       if (count === undefined) return;
-      if (COUNTS.has(key)) answers = Math.max(answers, count);
+      if (COUNTS.has(key)) choices = Math.max(choices, count);
       else maximum = Math.max(maximum ?? 0, count);
     },
   });
@@ -44,11 +44,11 @@ export function* maxOutputTokensSteps(bytes: Buffer): Steps<number | undefined> 
     if (from > 0) yield;
     scanner.push(bytes.subarray(from, from + STEP_BYTES));
   }
-  return maximum === undefined ? undefined : Math.min(MAX_OUTPUT_TOKENS, maximum * answers);
+  return maximum === undefined ? undefined : Math.min(MAX_OUTPUT_TOKENS, maximum * choices);
 }
 
 /** Some servers accept numbers as strings. A negative value means no limit, so it is ignored. */
-function countOf(value: unknown): number | undefined {
+function parseCount(value: unknown): number | undefined {
   const count = typeof value === "string" && value !== "" ? Number(value) : value;
   return typeof count === "number" && count >= 0 ? Math.ceil(Math.min(count, MAX_OUTPUT_TOKENS)) : undefined;
 }

@@ -74,10 +74,10 @@ export function parsePriceCatalogue(text: string): PriceCatalogue {
   for (const [provider, { models }] of Object.entries(parsed.data.providers))
     for (const [model, { rates }] of Object.entries(models))
       byName.set(`${provider} ${model}`, modelPrices(rates, rates.tiers ?? []));
-  return catalogueOf(byName);
+  return createCatalogue(byName);
 }
 
-export function catalogueOf(byName: ReadonlyMap<string, ModelPrices>): PriceCatalogue {
+export function createCatalogue(byName: ReadonlyMap<string, ModelPrices>): PriceCatalogue {
   return {
     prices(provider, models) {
       for (const model of models) {
@@ -137,13 +137,13 @@ export function priceOf(
 }
 
 /**
- * Returns US dollars, or undefined if the model has no price. `asked` is the model name that was sent to the provider.
+ * Returns US dollars, or undefined if the model has no price. `sentModel` is the model name that was sent to the provider.
  */
-export function costOf(catalogue: PriceCatalogue, facts: LlmFacts, asked?: string): number | undefined {
+export function costOf(catalogue: PriceCatalogue, facts: LlmFacts, sentModel?: string): number | undefined {
   const { provider = "", inputTokens, outputTokens } = facts;
   if (inputTokens === undefined || outputTokens === undefined) return undefined;
   // The dated name in the response is the most exact, followed by the name that was sent and the client's name.
-  const names = [facts.responseModel, asked, facts.requestModel].filter((name) => name !== undefined);
+  const names = [facts.responseModel, sentModel, facts.requestModel].filter((name) => name !== undefined);
   const prices = catalogue.prices(provider, names);
   if (prices === undefined) return undefined;
   const rates = ratesFor(prices, inputTokens);
@@ -164,7 +164,7 @@ const REGION = /^(?:us|eu|apac|jp|au|global|us-gov)\./;
 let read: PriceCatalogue | undefined;
 
 export function shippedPrices(): PriceCatalogue {
-  read ??= withoutRegions(catalogueOf(readPriceList(PRICE_LIST)));
+  read ??= withoutRegions(createCatalogue(readPriceList(PRICE_LIST)));
   return read;
 }
 
@@ -177,9 +177,15 @@ export function readPriceList(text: string): Map<string, ModelPrices> {
     const written = tiers.map((tier) => {
       const [above = 0, ...rates] = numbers(tier);
       const [tierInput, tierOutput, read_, write] = rates;
-      return { above, ...said({ input: tierInput, output: tierOutput, cacheRead: read_, cacheWrite: write }) };
+      return {
+        above,
+        ...withoutUndefined({ input: tierInput, output: tierOutput, cacheRead: read_, cacheWrite: write }),
+      };
     });
-    byName.set(`${provider} ${model}`, modelPrices(said({ input, output, cacheRead, cacheWrite, reasoning }), written));
+    byName.set(
+      `${provider} ${model}`,
+      modelPrices(withoutUndefined({ input, output, cacheRead, cacheWrite, reasoning }), written),
+    );
   }
   return byName;
 }
@@ -188,7 +194,7 @@ function numbers(text: string): (number | undefined)[] {
   return text.split(",").map((part) => (part === "" ? undefined : Number(part)));
 }
 
-function said(rates: WrittenRates): WrittenRates {
+function withoutUndefined(rates: WrittenRates): WrittenRates {
   return Object.fromEntries(Object.entries(rates).filter(([, value]) => value !== undefined));
 }
 

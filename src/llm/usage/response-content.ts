@@ -8,7 +8,7 @@ import { exceedsTokens } from "../../json/parse-cost.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
 import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import { parseEvent } from "../encoding/stream-events.ts";
-import { textOf } from "./event-content.ts";
+import { findOutputText } from "./event-content.ts";
 import { awsEventText } from "./response-usage.ts";
 
 /** Larger JSON or compressed responses are skipped. */
@@ -17,7 +17,7 @@ const MAX_CONTENT_EVENT_BYTES = 2 * 1024 * 1024;
 /** Parsing a response with this many tokens (see `parse-cost.ts`) takes up to 40 ms. */
 const MAX_CONTENT_TOKENS = 100_000;
 /** A response without any of these keys, such as embeddings, has no text and is not parsed. */
-const SPEAKS =
+const MAY_HAVE_TEXT =
   /"(?:\w*[fF]inish_?[rR]eason|stop_?[rR]eason|status|text|content|parts|output|delta|candidates|choices)"/;
 /** Avoids parsing events if only the finish reason is needed. */
 const MAY_FINISH =
@@ -47,15 +47,15 @@ export function createContentReader(
   if (contentType.startsWith("application/vnd.amazon.eventstream")) return createAws(onText);
   return createWhole((bytes) => {
     const text = bytes.toString("utf8");
-    if (!SPEAKS.test(text)) return { finish: undefined, isWhole: true };
+    if (!MAY_HAVE_TEXT.test(text)) return { finish: undefined, isWhole: true };
     if (exceedsTokens(text, MAX_CONTENT_TOKENS)) return { finish: undefined, isWhole: false };
     const value = parseText(text);
     // Gemini streams without `alt=sse` are one array of events.
     const parts = (Array.isArray(value) ? value : [value]).filter(isMembers);
     let finish: string | undefined;
     for (const part of parts) {
-      finish = finishOf(part) ?? finish;
-      tell(onText, textOf(part) + wholeText(part));
+      finish = findFinish(part) ?? finish;
+      emitText(onText, findOutputText(part) + wholeText(part));
     }
     return { finish, isWhole: true };
   });
@@ -68,8 +68,8 @@ function createSse(onText: ((text: string) => void) | undefined): ContentReader 
     if (onText === undefined && !MAY_FINISH.test(data)) return;
     const event = parseEvent(data);
     if (event === undefined) return;
-    finish = finishOf(event) ?? finish;
-    tell(onText, textOf(event));
+    finish = findFinish(event) ?? finish;
+    emitText(onText, findOutputText(event));
   }, MAX_CONTENT_EVENT_BYTES);
   return readable(
     (chunk) => parser.push(chunk),
@@ -86,8 +86,8 @@ function createAws(onText: ((text: string) => void) | undefined): ContentReader 
   const reader = createEventStreamReader(({ payload }) => {
     const event = parseEvent(awsEventText(payload));
     if (event === undefined) return;
-    finish = finishOf(event) ?? finish;
-    tell(onText, textOf(event));
+    finish = findFinish(event) ?? finish;
+    emitText(onText, findOutputText(event));
   }, MAX_CONTENT_EVENT_BYTES);
   return readable(
     (chunk) => reader.push(chunk),
@@ -150,11 +150,11 @@ function parseText(text: string): unknown {
   }
 }
 
-function tell(onText: ((text: string) => void) | undefined, text: string): void {
+function emitText(onText: ((text: string) => void) | undefined, text: string): void {
   if (text !== "") onText?.(text);
 }
 
-function finishOf(event: Members): string | undefined {
+function findFinish(event: Members): string | undefined {
   for (const choice of list(event.choices)) if (isWord(choice.finish_reason)) return choice.finish_reason;
   for (const candidate of list(event.candidates)) if (isWord(candidate.finishReason)) return candidate.finishReason;
   const { delta, response } = event;

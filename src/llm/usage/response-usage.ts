@@ -11,7 +11,7 @@ import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
 import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import { endOfEvent, isTooComplex } from "../encoding/stream-events.ts";
 import { estimateTextTokens, ResponseSample } from "./estimate-tokens.ts";
-import { endsEvent, modelOf, textOf, usageEventAt, usageOf, wholeEvents } from "./event-content.ts";
+import { endsEvent, findModel, findOutputText, findUsage, usageEventAt, wholeEvents } from "./event-content.ts";
 import { mergeUsage, readUsage, type Usage, writeUsage } from "./usage.ts";
 
 export interface UsageTap {
@@ -275,7 +275,7 @@ function createJsonReader(contentType: string): UsageReader {
       const quick = only && quickUsage(only);
       if (quick) return { usage: readUsage(quick.usage), responseModel: quick.model, uncountedTokens: 0 };
       const whole = only && only.length <= PARSED_BYTES ? parseMembers(only.toString("utf8")) : undefined;
-      if (whole) return reportOf(readUsage(usageOf(whole)), modelOf(whole));
+      if (whole) return reportOf(readUsage(findUsage(whole)), findModel(whole));
       scan(NO_BYTES);
       return reportOf(readUsage(usage), model);
     },
@@ -337,8 +337,8 @@ export function createEventMeter() {
     event(data: string): boolean {
       const event = isTooComplex(data) ? usageAtEnd(data) : parseMembers(data);
       if (event === undefined) return false;
-      model ??= modelOf(event);
-      const counted = usageOf(event);
+      model ??= findModel(event);
+      const counted = findUsage(event);
       if (counted !== undefined) {
         usage = mergeUsage(usage, counted);
         isFirstWord = event.type === "message_start";
@@ -349,7 +349,7 @@ export function createEventMeter() {
         tokensRead = 0;
         return true;
       }
-      const text = textOf(event);
+      const text = findOutputText(event);
       if (text !== "") tokensRead += estimateTextTokens(Buffer.from(text));
       return false;
     },
@@ -360,7 +360,7 @@ export function createEventMeter() {
     /** Reads only the model name, because the text was already counted. */
     nameIn(data: string): void {
       const event = model === undefined && !isTooComplex(data) ? parseMembers(data) : undefined;
-      if (event !== undefined) model = modelOf(event);
+      if (event !== undefined) model = findModel(event);
     },
     knowsAll(): boolean {
       return usage !== undefined && !isFirstWord && model !== undefined;

@@ -164,10 +164,10 @@ function sum(counts: {
 }): Usage | undefined {
   if (counts.input === undefined && counts.output === undefined && counts.total === undefined) return undefined;
   const inputTokens = counts.input ?? Math.max(0, (counts.total ?? 0) - (counts.output ?? 0));
-  const said = counts.output ?? Math.max(0, (counts.total ?? 0) - inputTokens);
+  const reported = counts.output ?? Math.max(0, (counts.total ?? 0) - inputTokens);
   // Some servers exclude reasoning from the output count, which is visible in their total.
-  const isApart = counts.reasoning !== undefined && counts.total === inputTokens + said + counts.reasoning;
-  const outputTokens = isApart ? said + (counts.reasoning ?? 0) : said;
+  const isApart = counts.reasoning !== undefined && counts.total === inputTokens + reported + counts.reasoning;
+  const outputTokens = isApart ? reported + (counts.reasoning ?? 0) : reported;
   const totalTokens = Math.max(inputTokens + outputTokens, counts.total ?? 0);
   const usage: { -readonly [Name in keyof Usage]: Usage[Name] } = { inputTokens, outputTokens, totalTokens };
   if (counts.cached !== undefined) usage.cachedInputTokens = counts.cached;
@@ -189,35 +189,35 @@ function members(value: unknown): Members {
 const MAX_AMOUNT = 1_000_000_000;
 
 /** Clamps to the range from 0 to `MAX_AMOUNT`. Returns undefined if the value is not a number. */
-export function countOf(value: unknown): number | undefined {
+export function clampCount(value: unknown): number | undefined {
   if (typeof value !== "number" || Number.isNaN(value)) return undefined;
   return Math.trunc(Math.max(0, Math.min(MAX_AMOUNT, value)));
 }
 
 /** A minimum of 1 keeps concurrent calls without an estimate from all passing on the last token. */
 export function estimatedTokens(llm: LlmFacts | undefined): number {
-  return Math.max(1, countOf(llm?.estimatedTokens) ?? 1);
+  return Math.max(1, clampCount(llm?.estimatedTokens) ?? 1);
 }
 
 /** Returns 0 if the request sets no output limit. */
 export function outputTokens(llm: LlmFacts | undefined): number {
-  return countOf(llm?.maxOutputTokens) ?? 0;
+  return clampCount(llm?.maxOutputTokens) ?? 0;
 }
 
 /** Returns undefined if the usage is unknown, so that the estimate stays charged. */
 export function usedTokens(llm: LlmFacts | undefined, outcome: Outcome): number | undefined {
-  const input = countOf(llm?.inputTokens);
-  const output = countOf(llm?.outputTokens);
+  const input = clampCount(llm?.inputTokens);
+  const output = clampCount(llm?.outputTokens);
   if (input !== undefined && output !== undefined) return input + output;
-  const known = countOf(llm?.totalTokens) ?? output ?? input;
+  const known = clampCount(llm?.totalTokens) ?? output ?? input;
   if (known !== undefined) return known;
-  return answeredWithoutWork(outcome) ? 0 : undefined;
+  return usedNoTokens(outcome) ? 0 : undefined;
 }
 
 /**
  * True if the provider used no tokens, because it was unreachable or rejected the request. After a timeout or a client
  * disconnect, the provider may still generate output.
  */
-function answeredWithoutWork(outcome: Outcome): boolean {
+function usedNoTokens(outcome: Outcome): boolean {
   return outcome.end === "complete" && outcome.status !== undefined && outcome.status >= 400 && outcome.status !== 504;
 }

@@ -13,13 +13,13 @@ import type { LlmFacts } from "../../core/facts.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import { hiddenBody } from "../../http/charset.ts";
 import {
-  beginningOf,
+  classifyBodyStart,
   detectLlmRequest,
-  headOf,
   mayNameModel,
   modelsInHead,
+  requestHead,
 } from "../../llm/request/detect-llm-request.ts";
-import { dialectOf } from "../../llm/request/dialect.ts";
+import { detectDialect } from "../../llm/request/dialect.ts";
 import { LlmRequestFacts, noteFreeRequest, noteSizedRequest } from "../../llm/request/llm-facts.ts";
 import { ModelNames, modelsInQuery } from "../../llm/request/named-models.ts";
 import { scanForm } from "../../llm/request/read-request.ts";
@@ -67,12 +67,12 @@ export function lookAtBody(
   const type = request.headers.get("content-type") ?? "";
   const isForm = wants.model && FORM_TYPE.test(type);
   // File uploads are forms too and may have any size. They name no model; later requests that use the file do.
-  if (isForm && !dialectOf(request.path).goesByModel) {
+  if (isForm && !detectDialect(request.path).runsRequestedModel) {
     next(chargeBySize(exchange, scopes, false));
     return;
   }
   run.peekBody((first) => {
-    const beginning = first === undefined ? "other" : beginningOf(first);
+    const beginning = first === undefined ? "other" : classifyBodyStart(first);
     const isHeld = beginning === "json" || beginning === "open" || isForm || (wants.model && FIELDS_TYPE.test(type));
     if (beginning === "foreign" && wants.model) throw unreadable("bad_request", "the body is not UTF-8");
     if (first === undefined || !isHeld) {
@@ -104,14 +104,14 @@ function* readCall(
   needsModel: boolean,
 ): Steps<readonly CompiledScope[]> {
   const { request } = exchange;
-  const beginning = beginningOf(bytes);
+  const beginning = classifyBodyStart(bytes);
   const type = request.headers.get("content-type") ?? "";
   if (beginning === "foreign" && needsModel) throw unreadable("bad_request", "the body is not UTF-8");
   if (beginning !== "json" || (needsModel && FORM_TYPE.test(type))) {
     if (needsModel) noteFields(exchange, bytes, type);
     return chargeBySize(exchange, scopes, beginning === "foreign");
   }
-  const { facts, isUnclear } = yield* detectLlmRequest(headOf(exchange), bytes);
+  const { facts, isUnclear } = yield* detectLlmRequest(requestHead(exchange), bytes);
   if (facts !== undefined) {
     if (bytes.length > SLICED_BYTES) yield* facts.count();
     exchange.facts.llm = facts;
@@ -119,7 +119,7 @@ function* readCall(
     return scopes;
   }
   // The request counts tokens or stores data, which is free.
-  if (dialectOf(request.path).free && !isUnclear) return scopes;
+  if (detectDialect(request.path).free && !isUnclear) return scopes;
   // A server may read a body that the gateway cannot, so forwarding it would bypass the rule.
   if (isUnclear && needsModel) throw unreadable("bad_request", "the body is not one plain JSON object in UTF-8");
   return chargeBySize(exchange, scopes, isUnclear && (yield* mayNameModel(bytes)));
@@ -130,7 +130,7 @@ function noteHead(exchange: Exchange): void {
   const { request } = exchange;
   // Such a request only reads: the list of models, one of them, or a stored response.
   if (request.body.kind === "none" && READING.has(request.method) && !request.headers.has("upgrade")) return;
-  const models = modelsInHead(headOf(exchange));
+  const models = modelsInHead(requestHead(exchange));
   if (models.length === 0) return;
   if (request.body.kind === "none") noteFreeRequest(exchange, models);
   else noteSizedRequest(exchange, models);
@@ -145,7 +145,7 @@ function noteFields(exchange: Exchange, bytes: Buffer, type: string): void {
     if (scanned.scan.model !== undefined) found.add(scanned.scan.model);
     for (const name of scanned.scan.formModels ?? []) found.add(name);
   } else if (FIELDS_TYPE.test(type)) modelsInQuery(bytes.toString("utf8"), found);
-  for (const name of modelsInHead(headOf(exchange))) found.add(name);
+  for (const name of modelsInHead(requestHead(exchange))) found.add(name);
   if (found.names.length > 0) noteSizedRequest(exchange, found.names);
 }
 

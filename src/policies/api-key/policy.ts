@@ -24,16 +24,16 @@ import {
 } from "../../identity/access/credential-location.ts";
 import { type ApiKeyEntry, createApiKeys, type KeyBudget, keyDigest } from "../../identity/passwords/api-keys.ts";
 import { createStoredKeys, keyBudget, keyId, keyModels, type StoredKey } from "../../identity/passwords/stored-keys.ts";
-import { accountOf, type Budget, fromCounted, toCounted } from "../../llm/budgets/budget.ts";
+import { accountFor, type Budget, fromStoredAmount, toStoredAmount } from "../../llm/budgets/budget.ts";
 import {
   BudgetCharge,
-  claimsOf,
+  createClaims,
   settleCharge,
   watchStream,
   writeBudgetHeaders,
 } from "../../llm/budgets/budget-charge.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
-import { dialectOf } from "../../llm/request/dialect.ts";
+import { detectDialect } from "../../llm/request/dialect.ts";
 import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 import { matchPattern } from "../../llm/request/named-models.ts";
 import { counterOf, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
@@ -250,7 +250,7 @@ export function keyBudgetHooks(
       const key = keyOf(exchange);
       if (key?.budget === undefined) return undefined;
       const wanted = [{ budget: toBudget(key.budget), key: key.id }];
-      const charge = new BudgetCharge(settings, claimsOf(wanted, exchange, "refuse", env.clock.now()), exchange);
+      const charge = new BudgetCharge(settings, createClaims(wanted, exchange, "refuse", env.clock.now()), exchange);
       charges.set(exchange, charge);
       return charge;
     },
@@ -270,8 +270,8 @@ export function keyBudgetHooks(
 export async function keySpending(whole: Store, clock: Clock, key: SpendingKey): Promise<number | undefined> {
   if (key.budget === undefined) return undefined;
   const budget = toBudget(key.budget);
-  const account = accountOf(budget, key.id, key.id, clock.now());
-  return fromCounted(budget.unit, counterOf(await storeNamespace(whole, "budgets").get(account.key)));
+  const account = accountFor(budget, key.id, key.id, clock.now());
+  return fromStoredAmount(budget.unit, counterOf(await storeNamespace(whole, "budgets").get(account.key)));
 }
 
 function toBudget({ cost, tokens, per }: KeyBudget): Budget {
@@ -279,7 +279,7 @@ function toBudget({ cost, tokens, per }: KeyBudget): Budget {
   return {
     name: NAME,
     unit,
-    limit: toCounted(unit, tokens ?? cost ?? 0),
+    limit: toStoredAmount(unit, tokens ?? cost ?? 0),
     per,
     isHard: true,
     reservesOutput: false,
@@ -329,7 +329,7 @@ export function checkModel({ identity: { modelAccess: access }, request, facts }
   if (isReading) return;
   if (llm?.requestModel === undefined)
     throw modelNotAllowed("the API key may use certain models only, and the request names none");
-  if (!dialectOf(path).goesByModel)
+  if (!detectDialect(path).runsRequestedModel)
     throw modelNotAllowed("the API key may use certain models only, and what is stored under this path can use any");
 }
 

@@ -9,10 +9,10 @@ import { keyOf, mayBeSecret } from "../../cel/limit-key.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type Charge, definePolicy, type Hooks, type Outcome } from "../../core/policy.ts";
 import { celSource, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
-import { type Budget, MAX_BUDGET_TOKENS, MAX_COST, toCounted } from "../../llm/budgets/budget.ts";
+import { type Budget, MAX_BUDGET_TOKENS, MAX_COST, toStoredAmount } from "../../llm/budgets/budget.ts";
 import {
   BudgetCharge,
-  claimsOf,
+  createClaims,
   settleCharge,
   watchStream,
   writeBudgetHeaders,
@@ -127,7 +127,7 @@ export const budgets = definePolicy({
       if (readsModel) LlmRequestFacts.requireOneModel(exchange.facts.llm);
       const nowMs = env.clock.now();
       const wanted = rules.map(({ budget, key }) => ({ budget, key: key && storedKey(key, exchange) }));
-      const charge = new BudgetCharge(settings, claimsOf(wanted, exchange, config.unpriced, nowMs), exchange);
+      const charge = new BudgetCharge(settings, createClaims(wanted, exchange, config.unpriced, nowMs), exchange);
       charges.set(exchange, charge);
       return charge;
     }
@@ -152,7 +152,7 @@ function toBudget(config: BudgetConfig): Budget {
   return {
     name: config.name,
     unit,
-    limit: toCounted(unit, config.tokens ?? config.cost ?? 0),
+    limit: toStoredAmount(unit, config.tokens ?? config.cost ?? 0),
     per: config.per,
     isHard: config.hard,
     reservesOutput: config.reserveOutput,

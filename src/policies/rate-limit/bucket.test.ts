@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { countOf } from "../../llm/usage/usage.ts";
+import { clampCount } from "../../llm/usage/usage.ts";
 import { advanced, type Bucket, type BucketRule, debited, resetSeconds } from "./bucket-store.ts";
 
 const threePlusThree: BucketRule = { capacity: 6, refill: 3, windowMs: 1000 };
@@ -50,7 +50,7 @@ const counts: [unknown, number | undefined][] = [
 ];
 for (const [value, expected] of counts) {
   test(`the count ${String(value)} (${typeof value}) is read as ${expected} [B3]`, () =>
-    assert.equal(countOf(value), expected));
+    assert.equal(clampCount(value), expected));
 }
 
 /** A reference model that advances one window and one millisecond at a time. */

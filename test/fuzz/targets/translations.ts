@@ -8,7 +8,7 @@ import { Losses, TranslationError, UpstreamResponseError } from "../../../src/ll
 import type { OutEvent, Translation } from "../../../src/llm/canonical/translation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
-import { CHAT_HABITS } from "../../../src/llm/request/provider.ts";
+import { STANDARD_CHAT } from "../../../src/llm/request/provider.ts";
 import { readUsage } from "../../../src/llm/usage/usage.ts";
 import { isRecord, parsed, randomJson } from "../json.ts";
 import type { Random } from "../random.ts";
@@ -29,7 +29,7 @@ const PAIRS = [
 const context = {
   model: "m",
   stream: false,
-  chat: CHAT_HABITS,
+  chat: STANDARD_CHAT,
   losses: new Losses("refuse"),
   textTools: new Set<string>(),
   betas: [],

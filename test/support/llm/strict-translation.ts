@@ -7,14 +7,14 @@ import { Losses } from "../../../src/llm/canonical/request-fields.ts";
 import type { OutEvent, Translation, TranslationContext } from "../../../src/llm/canonical/translation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
-import { CHAT_HABITS } from "../../../src/llm/request/provider.ts";
+import { STANDARD_CHAT } from "../../../src/llm/request/provider.ts";
 
 export function context(overrides: Partial<TranslationContext> = {}): TranslationContext {
   let ids = 0;
   return {
     model: "upstream-model",
     stream: false,
-    chat: { ...CHAT_HABITS, maxTokens: "max_completion_tokens" },
+    chat: { ...STANDARD_CHAT, maxTokens: "max_completion_tokens" },
     losses: new Losses("refuse"),
     textTools: new Set(),
     betas: ["context-management-2025-06-27"],

@@ -7,14 +7,14 @@ import { Losses, type Unsupported } from "../../../src/llm/canonical/request-fie
 import type { OutEvent, TranslationContext } from "../../../src/llm/canonical/translation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
-import { CHAT_HABITS } from "../../../src/llm/request/provider.ts";
+import { STANDARD_CHAT } from "../../../src/llm/request/provider.ts";
 
 export function context(model = "m", how: Unsupported = "drop"): TranslationContext {
   let ids = 0;
   return {
     model,
     stream: false,
-    chat: CHAT_HABITS,
+    chat: STANDARD_CHAT,
     losses: new Losses(how),
     textTools: new Set(),
     betas: [],

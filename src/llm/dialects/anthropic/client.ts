@@ -300,13 +300,13 @@ function block(part: ResponsePart, context: TranslationContext): Members {
         type: "tool_use",
         id: part.id ?? `toolu_${context.newId()}`,
         name: part.name,
-        input: inputOf(part.input),
+        input: parseToolInput(part.input),
       };
   }
 }
 
 /** A model may write arguments that are not valid JSON. They are passed on as a string instead of being dropped. */
-export function inputOf(json: string): Members {
+export function parseToolInput(json: string): Members {
   if (json.trim() === "") return {};
   try {
     const parsed: unknown = JSON.parse(json);

@@ -50,7 +50,7 @@ export function writeMessagesRequest(conversation: Conversation, context: Transl
         : conversation.system.map((part) =>
             compact({ type: "text", text: part.text, cache_control: part.cacheControl }),
           ),
-    messages: turns.map(({ role, parts }) => ({ role, content: parts.map(blockOf) })),
+    messages: turns.map(({ role, parts }) => ({ role, content: parts.map(writeBlock) })),
     tools:
       conversation.tools.length === 0
         ? undefined
@@ -85,7 +85,7 @@ function lacksThoughts(turns: readonly Turn[]): boolean {
   return last?.parts.some(({ kind }) => kind === "toolCall") === true && last.parts[0]?.kind !== "thought";
 }
 
-function blockOf(part: Part): Members {
+function writeBlock(part: Part): Members {
   switch (part.kind) {
     case "toolCall":
       return { type: "tool_use", id: part.id, name: part.name, input: part.input };
@@ -102,7 +102,7 @@ function blockOf(part: Part): Members {
         ? { type: "redacted_thinking", data: part.signature.value }
         : { type: "thinking", thinking: part.text, signature: part.signature.value };
     default:
-      return contentOf(part);
+      return writeContent(part);
   }
 }
 
@@ -111,10 +111,10 @@ function resultContent({ parts }: ToolResultPart): unknown {
     return parts.map((part) => (part.kind === "text" ? part.text : "")).join("\n");
   return parts
     .filter((part) => part.kind !== "text" || part.text !== "")
-    .map((part) => contentOf({ ...part, cacheControl: undefined }));
+    .map((part) => writeContent({ ...part, cacheControl: undefined }));
 }
 
-function contentOf(part: ContentPart): Members {
+function writeContent(part: ContentPart): Members {
   switch (part.kind) {
     case "text":
       return compact({ type: "text", text: part.text, cache_control: part.cacheControl });
@@ -233,10 +233,10 @@ export function readMessagesResponse(body: Members, sink: ResponseSink): void {
     if (block.type === "text") sink.text(0, String(block.text));
     else if (block.type === "thinking") {
       sink.thought(0, String(block.thinking));
-      const signature = signatureOf(block.signature);
+      const signature = anthropicSignature(block.signature);
       if (signature) sink.signed(0, signature);
     } else if (block.type === "redacted_thinking") {
-      const signature = signatureOf(block.data);
+      const signature = anthropicSignature(block.data);
       if (signature) sink.redacted(0, signature);
     } else if (block.type === "tool_use") {
       sink.toolCall(0, call, nonEmptyString(block.id), String(block.name));
@@ -245,7 +245,7 @@ export function readMessagesResponse(body: Members, sink: ResponseSink): void {
       call += 1;
     }
   }
-  sink.finish(0, finishOf(body.stop_reason));
+  sink.finish(0, readFinish(body.stop_reason));
   const usage = readUsage(body.usage);
   if (usage) sink.usage(usage);
 }
@@ -269,7 +269,7 @@ export function openMessagesReader(sink: ResponseSink): StreamReader {
           isCall = block.type === "tool_use";
           if (isCall) sink.toolCall(0, calls++, nonEmptyString(block.id), String(block.name));
           else if (block.type === "redacted_thinking") {
-            const signature = signatureOf(block.data);
+            const signature = anthropicSignature(block.data);
             if (signature) sink.redacted(0, signature);
           }
           break;
@@ -284,7 +284,7 @@ export function openMessagesReader(sink: ResponseSink): StreamReader {
         case "message_delta":
           if (isMembers(data.usage)) usage = mergeUsage(usage, data.usage);
           if (isMembers(data.delta) && typeof data.delta.stop_reason === "string") {
-            finish = finishOf(data.delta.stop_reason);
+            finish = readFinish(data.delta.stop_reason);
             sink.finish(0, finish);
           }
           break;
@@ -309,7 +309,7 @@ export function openMessagesReader(sink: ResponseSink): StreamReader {
         sink.thought(0, String(delta.thinking));
         break;
       case "signature_delta": {
-        const signature = signatureOf(delta.signature);
+        const signature = anthropicSignature(delta.signature);
         if (signature) sink.signed(0, signature);
         break;
       }
@@ -320,11 +320,11 @@ export function openMessagesReader(sink: ResponseSink): StreamReader {
   }
 }
 
-export function signatureOf(value: unknown): Signature | undefined {
+export function anthropicSignature(value: unknown): Signature | undefined {
   return typeof value === "string" && value !== "" ? { signer: "anthropic", value } : undefined;
 }
 
-export function finishOf(stopReason: unknown): Finish {
+export function readFinish(stopReason: unknown): Finish {
   switch (stopReason) {
     case "max_tokens":
     case "model_context_window_exceeded":

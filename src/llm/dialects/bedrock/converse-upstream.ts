@@ -30,7 +30,7 @@ import type { StreamReader, TranslationContext } from "../../canonical/translati
 import { errorMessage } from "../../request/llm-errors.ts";
 import { readUsage } from "../../usage/usage.ts";
 import { bedrockBetas } from "../anthropic/betas.ts";
-import { finishOf, signatureOf } from "../anthropic/upstream.ts";
+import { anthropicSignature, readFinish } from "../anthropic/upstream.ts";
 
 const IMAGE_FORMATS = lookupTable<string>({
   "image/png": "png",
@@ -82,7 +82,7 @@ export function writeConverseRequest(conversation: Conversation, context: Transl
         : conversation.system
             .filter(({ text }) => text !== "")
             .flatMap(({ text, cacheControl }) => marked({ text }, cacheControl)),
-    messages: turns.map(({ role, parts }) => ({ role, content: parts.flatMap((part) => blocksOf(part, marked)) })),
+    messages: turns.map(({ role, parts }) => ({ role, content: parts.flatMap((part) => writeBlocks(part, marked)) })),
     inferenceConfig: Object.keys(inference).length === 0 ? undefined : inference,
     toolConfig: toolConfig(conversation, turns, marked, losses),
     outputConfig: outputConfig(conversation, losses),
@@ -98,7 +98,7 @@ function markerFor(model: string): Marked {
   return (block, mark) => (!caches || mark === undefined || mark === null ? [block] : [block, CACHE_POINT]);
 }
 
-function blocksOf(part: Part, marked: Marked): Members[] {
+function writeBlocks(part: Part, marked: Marked): Members[] {
   switch (part.kind) {
     case "toolCall":
       return [{ toolUse: { toolUseId: part.id, name: part.name, input: part.input } }];
@@ -111,12 +111,12 @@ function blocksOf(part: Part, marked: Marked): Members[] {
           : { reasoningContent: { reasoningText: { text: part.text, signature: part.signature.value } } },
       ];
     default:
-      return marked(contentOf(part), part.cacheControl);
+      return marked(writeContent(part), part.cacheControl);
   }
 }
 
 function toolResult({ id, parts, isError }: ToolResultPart): Members {
-  const content = parts.filter((part) => part.kind !== "text" || part.text !== "").map(contentOf);
+  const content = parts.filter((part) => part.kind !== "text" || part.text !== "").map(writeContent);
   return compact({
     toolUseId: id,
     content: content.length === 0 ? [{ text: NO_OUTPUT }] : content,
@@ -124,7 +124,7 @@ function toolResult({ id, parts, isError }: ToolResultPart): Members {
   });
 }
 
-function contentOf(part: ContentPart): Members {
+function writeContent(part: ContentPart): Members {
   if (part.kind === "text") return { text: part.text };
   if ("url" in part.source) {
     const what = part.kind === "image" ? "images" : "files";
@@ -246,10 +246,10 @@ export function readConverseResponse(body: Members, sink: ResponseSink): void {
       const { reasoningText, redactedContent } = block.reasoningContent;
       if (isMembers(reasoningText)) {
         sink.thought(0, String(reasoningText.text));
-        const signature = signatureOf(reasoningText.signature);
+        const signature = anthropicSignature(reasoningText.signature);
         if (signature) sink.signed(0, signature);
       }
-      const redacted = signatureOf(redactedContent);
+      const redacted = anthropicSignature(redactedContent);
       if (redacted) sink.redacted(0, redacted);
     }
     if (isMembers(block.toolUse)) {
@@ -259,7 +259,7 @@ export function readConverseResponse(body: Members, sink: ResponseSink): void {
       call += 1;
     }
   }
-  sink.finish(0, finishOf(body.stopReason));
+  sink.finish(0, readFinish(body.stopReason));
   const usage = readUsage(body.usage);
   if (usage) sink.usage(usage);
 }
@@ -290,7 +290,7 @@ export function openConverseReader(sink: ResponseSink): StreamReader {
           break;
         case "messageStop":
           finished = true;
-          sink.finish(0, finishOf(data.stopReason));
+          sink.finish(0, readFinish(data.stopReason));
           break;
         case "metadata":
           usage = data.usage;
@@ -312,9 +312,9 @@ export function openConverseReader(sink: ResponseSink): StreamReader {
     else if (isMembers(delta.reasoningContent)) {
       const { text, signature, redactedContent } = delta.reasoningContent;
       if (typeof text === "string") sink.thought(0, text);
-      const signed = signatureOf(signature);
+      const signed = anthropicSignature(signature);
       if (signed) sink.signed(0, signed);
-      const redacted = signatureOf(redactedContent);
+      const redacted = anthropicSignature(redactedContent);
       if (redacted) sink.redacted(0, redacted);
     }
   }

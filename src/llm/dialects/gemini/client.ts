@@ -35,7 +35,7 @@ import type { CompleteResponse, Finish, ResponsePart } from "../../canonical/res
 import { type OrderedCall, ToolCallSequencer } from "../../canonical/tool-call-order.ts";
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
 import type { Usage } from "../../usage/usage.ts";
-import { inputOf } from "../anthropic/client.ts";
+import { parseToolInput } from "../anthropic/client.ts";
 
 const KNOWN = new Set(["model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"]);
 /** Google's safety settings and bookkeeping fields have no equivalent at other providers. */
@@ -181,7 +181,7 @@ export function readSystemInstruction(value: unknown): TextPart[] {
   if (value === undefined || value === null) return [];
   if (typeof value === "string") return value === "" ? [] : [{ kind: "text", text: value }];
   const { parts } = members(value, "systemInstruction");
-  return listOf(parts, "systemInstruction.parts").map((part, i) => ({
+  return toList(parts, "systemInstruction.parts").map((part, i) => ({
     kind: "text",
     text: text(members(part, `systemInstruction.parts[${i}]`).text, `systemInstruction.parts[${i}].text`),
   }));
@@ -196,7 +196,7 @@ export function readContents(contents: readonly unknown[]): Turn[] {
     const role = content.role ?? "user";
     if (role !== "user" && role !== "model" && role !== "function")
       throw new TranslationError(`${at}.role`, "must be user or model");
-    const parts = listOf(content.parts, `${at}.parts`).flatMap((part, j) =>
+    const parts = toList(content.parts, `${at}.parts`).flatMap((part, j) =>
       readPart(members(part, `${at}.parts[${j}]`), `${at}.parts[${j}]`, calls),
     );
     turns.add(role === "model" ? "assistant" : "user", parts);
@@ -236,7 +236,7 @@ function readPart(part: Members, at: string, calls: OpenCalls): Part[] {
     const name = text(result.name, `${at}.functionResponse.name`);
     const response = isMembers(result.response) ? result.response : {};
     const isError = nonEmptyString(response.error) !== undefined && Object.keys(response).length === 1;
-    const seen = result.parts === undefined ? [] : listOf(result.parts, `${at}.functionResponse.parts`);
+    const seen = result.parts === undefined ? [] : toList(result.parts, `${at}.functionResponse.parts`);
     return [
       {
         kind: "toolResult",
@@ -297,7 +297,7 @@ function resultText(response: Members): string {
 }
 
 /** Google's API accepts a single object in place of a list. */
-function listOf(value: unknown, at: string): readonly unknown[] {
+function toList(value: unknown, at: string): readonly unknown[] {
   if (value === undefined || value === null) return [];
   return isMembers(value) ? [value] : list(value, at);
 }
@@ -312,7 +312,7 @@ const FINISH: Readonly<Record<Finish, string>> = {
 export function writeGeminiResponse(response: CompleteResponse, context: TranslationContext): Members {
   return compact({
     candidates: response.choices.map(({ parts, finish }, index) => ({
-      content: { role: "model", parts: parts.flatMap(partOf) },
+      content: { role: "model", parts: parts.flatMap(writePart) },
       finishReason: FINISH[finish],
       index,
     })),
@@ -322,7 +322,7 @@ export function writeGeminiResponse(response: CompleteResponse, context: Transla
   });
 }
 
-function partOf(part: ResponsePart): Members[] {
+function writePart(part: ResponsePart): Members[] {
   switch (part.kind) {
     case "text":
       return [{ text: part.text }];
@@ -339,7 +339,7 @@ function thoughtPart(text: string, signature: Signature | undefined): Members {
 
 function callPart({ id, name, signature }: Pick<OrderedCall, "id" | "name" | "signature">, input: string): Members {
   return compact({
-    functionCall: compact({ id, name, args: inputOf(input) }),
+    functionCall: compact({ id, name, args: parseToolInput(input) }),
     thoughtSignature: signature && writeSignature(signature, "google"),
   });
 }
@@ -364,10 +364,10 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
   let usage: Usage | undefined;
   const orders = new Map<number, ToolCallSequencer>();
 
-  const piece = (choice: number, part: Members): void => {
+  const write = (choice: number, part: Members): void => {
     out.push({ data: { candidates: [{ content: { role: "model", parts: [part] }, index: choice }], ...head } });
   };
-  const orderOf = (choice: number): ToolCallSequencer => {
+  const sequencerFor = (choice: number): ToolCallSequencer => {
     let order = orders.get(choice);
     if (order === undefined) {
       let current: OrderedCall | undefined;
@@ -381,7 +381,7 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
           input += json;
         },
         end() {
-          if (current) piece(choice, callPart(current, input));
+          if (current) write(choice, callPart(current, input));
         },
       });
       orders.set(choice, order);
@@ -396,20 +396,20 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
       head = { modelVersion: model ?? context.model, responseId: id ?? context.newId() };
     },
     text(choice, text) {
-      if (text !== "") piece(choice, { text });
+      if (text !== "") write(choice, { text });
     },
     thought(choice, text) {
-      if (text !== "") piece(choice, thoughtPart(text, undefined));
+      if (text !== "") write(choice, thoughtPart(text, undefined));
     },
     signed(choice, signature) {
-      piece(choice, thoughtPart("", signature));
+      write(choice, thoughtPart("", signature));
     },
     redacted() {
       // Gemini has no part for redacted reasoning.
     },
-    toolCall: (choice, call, id, name, signature) => orderOf(choice).start({ call, id, name, signature }),
-    toolInput: (choice, call, json) => orderOf(choice).input(call, json),
-    toolEnd: (choice, call) => orderOf(choice).end(call),
+    toolCall: (choice, call, id, name, signature) => sequencerFor(choice).start({ call, id, name, signature }),
+    toolInput: (choice, call, json) => sequencerFor(choice).input(call, json),
+    toolEnd: (choice, call) => sequencerFor(choice).end(call),
     finish(choice, finish) {
       finishes[choice] = finish;
     },

@@ -45,7 +45,7 @@ export function writeGeminiRequest(conversation: Conversation, context: Translat
       conversation.system.length === 0 ? undefined : { parts: conversation.system.map(({ text }) => ({ text })) },
     contents: keepSupportedParts(conversation.turns, isForGemini).map(({ role, parts }) => ({
       role: role === "assistant" ? "model" : "user",
-      parts: partsOf(parts, model),
+      parts: writeParts(parts, model),
     })),
     tools:
       conversation.tools.length === 0
@@ -72,16 +72,16 @@ function isForGemini(part: Part): boolean {
  */
 const UNSIGNED = "skip_thought_signature_validator";
 
-function partsOf(parts: readonly Part[], model: string): Members[] {
+function writeParts(parts: readonly Part[], model: string): Members[] {
   const firstCall = parts.findIndex(({ kind }) => kind === "toolCall");
   return parts.flatMap((part, i) => {
-    const [mapped = {}, ...more] = partOf(part);
+    const [mapped = {}, ...more] = writePart(part);
     const wantsSignature = i === firstCall && /gemini-3/.test(model) && mapped.thoughtSignature === undefined;
     return [wantsSignature ? { ...mapped, thoughtSignature: UNSIGNED } : mapped, ...more];
   });
 }
 
-function partOf(part: Part): Members[] {
+function writePart(part: Part): Members[] {
   switch (part.kind) {
     case "toolCall":
       return [
@@ -97,30 +97,30 @@ function partOf(part: Part): Members[] {
           `the result of the tool call ${JSON.stringify(part.id)} has no call before it`,
         );
       const text = resultText(part, true);
-      const response = part.isError ? { error: text } : resultOf(text);
+      const response = part.isError ? { error: text } : wrapResult(text);
       // Gemini expects images of a tool result as separate parts.
-      const seen = part.parts.filter(({ kind }) => kind !== "text").map(contentOf);
+      const seen = part.parts.filter(({ kind }) => kind !== "text").map(writeContent);
       return [{ functionResponse: { name: part.name, response } }, ...seen];
     }
     case "thought":
       return [{ text: part.text, thought: true, thoughtSignature: part.signature.value }];
     default:
-      return [contentOf(part)];
+      return [writeContent(part)];
   }
 }
 
-function contentOf(part: ContentPart): Members {
+function writeContent(part: ContentPart): Members {
   if (part.kind === "text") return { text: part.text };
-  return dataOf(part.source);
+  return writeData(part.source);
 }
 
-function dataOf(source: Source): Members {
-  if ("url" in source) return { fileData: { mimeType: mediaTypeOf(source.url), fileUri: source.url } };
+function writeData(source: Source): Members {
+  if ("url" in source) return { fileData: { mimeType: guessMediaType(source.url), fileUri: source.url } };
   return { inlineData: { mimeType: source.mediaType, data: source.data } };
 }
 
 /** Gemini requires an object as the result. */
-function resultOf(text: string): Members {
+function wrapResult(text: string): Members {
   try {
     const parsed: unknown = JSON.parse(text);
     if (isMembers(parsed)) return parsed;
@@ -130,7 +130,7 @@ function resultOf(text: string): Members {
   return { result: text };
 }
 
-function mediaTypeOf(url: string): string {
+function guessMediaType(url: string): string {
   const ending = /\.([a-z]+)(?:$|[?#])/i.exec(url)?.[1]?.toLowerCase() ?? "";
   return MEDIA_TYPES[ending] ?? "image/jpeg";
 }
@@ -193,7 +193,7 @@ export function readGeminiResponse(body: Members, sink: ResponseSink): void {
   const candidates = Array.isArray(body.candidates) ? body.candidates.filter(isMembers) : [];
   for (const [at, candidate] of candidates.entries()) {
     const calls = readParts(candidate, at, 0, sink);
-    sink.finish(at, finishOf(candidate.finishReason, calls > 0));
+    sink.finish(at, readFinish(candidate.finishReason, calls > 0));
   }
   // A blocked prompt has no candidates, so the client gets an empty, filtered response.
   if (candidates.length === 0) sink.finish(0, "filter");
@@ -217,7 +217,7 @@ export function openGeminiReader(sink: ResponseSink): StreamReader {
         calls[at] = readParts(candidate, at, calls[at] ?? 0, sink);
         if (typeof candidate.finishReason === "string") {
           finished = true;
-          sink.finish(at, finishOf(candidate.finishReason, (calls[at] ?? 0) > 0));
+          sink.finish(at, readFinish(candidate.finishReason, (calls[at] ?? 0) > 0));
         }
       }
       if (isMembers(data.promptFeedback) && typeof data.promptFeedback.blockReason === "string") {
@@ -240,7 +240,7 @@ function readParts(candidate: Members, choice: number, callsBefore: number, sink
   const parts = isMembers(content) && Array.isArray(content.parts) ? content.parts : [];
   for (const part of parts) {
     if (!isMembers(part)) continue;
-    const signature = signatureOf(part.thoughtSignature);
+    const signature = googleSignature(part.thoughtSignature);
     if (isMembers(part.functionCall)) {
       const { id, name, args } = part.functionCall;
       sink.toolCall(choice, calls, nonEmptyString(id), String(name), signature);
@@ -258,11 +258,11 @@ function readParts(candidate: Members, choice: number, callsBefore: number, sink
   return calls;
 }
 
-function signatureOf(value: unknown): Signature | undefined {
+function googleSignature(value: unknown): Signature | undefined {
   return typeof value === "string" && value !== "" ? { signer: "google", value } : undefined;
 }
 
-function finishOf(reason: unknown, hasCalls: boolean): Finish {
+function readFinish(reason: unknown, hasCalls: boolean): Finish {
   if (reason === "MAX_TOKENS") return "length";
   if (typeof reason === "string" && FILTERED.has(reason)) return "filter";
   return hasCalls ? "toolCalls" : "stop";

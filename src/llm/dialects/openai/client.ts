@@ -37,9 +37,9 @@ import {
 import {
   type Choice,
   type CompleteResponse,
+  choiceReasoning,
+  choiceText,
   type Finish,
-  textOfChoice,
-  thoughtsOfChoice,
 } from "../../canonical/response.ts";
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
 import type { Usage } from "../../usage/usage.ts";
@@ -258,10 +258,10 @@ export function readMessages(messages: readonly unknown[], losses: Losses): { sy
 }
 
 function assistantContent(message: Members, at: string): Part[] {
-  const said =
+  const content =
     message.content === null || message.content === undefined ? [] : readContent(message.content, `${at}.content`);
   const refusal = optionalText(message.refusal, `${at}.refusal`);
-  return refusal === undefined || refusal === "" ? said : [...said, { kind: "text", text: refusal }];
+  return refusal === undefined || refusal === "" ? content : [...content, { kind: "text", text: refusal }];
 }
 
 /** Reports members that would otherwise be dropped silently. */
@@ -288,13 +288,13 @@ function readToolCalls(message: Members, at: string): ToolCallPart[] {
       id: text(call.id, `${where}.id`),
       name: text(called.name, `${where}.function.name`),
       input: parseArguments(called.arguments, `${where}.function.arguments`),
-      signature: signatureOf(call),
+      signature: googleSignature(call),
     };
   });
 }
 
 /** Google's OpenAI-compatible API stores Gemini's reasoning signature in the same field. */
-function signatureOf(call: Members): Signature | undefined {
+function googleSignature(call: Members): Signature | undefined {
   const google = isMembers(call.extra_content) ? call.extra_content.google : undefined;
   return isMembers(google) ? readSignature(google.thought_signature, "google") : undefined;
 }
@@ -356,8 +356,8 @@ export function writeChatResponse(response: CompleteResponse, context: Translati
 }
 
 function message(choice: Choice, context: TranslationContext): Members {
-  const text = textOfChoice(choice);
-  const reasoning = thoughtsOfChoice(choice);
+  const text = choiceText(choice);
+  const reasoning = choiceReasoning(choice);
   const calls = choice.parts.flatMap((part) =>
     part.kind === "toolCall"
       ? [

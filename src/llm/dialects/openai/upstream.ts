@@ -1,6 +1,6 @@
 /**
  * Implements the provider side of OpenAI's Chat Completions API. Servers deviate in their parameter names
- * (`ChatHabits`), in the fields that hold reasoning, in the index and id of tool calls, and in the finish reason of
+ * (`ChatVariant`), in the fields that hold reasoning, in the index and id of tool calls, and in the finish reason of
  * tool calls.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
@@ -20,8 +20,8 @@ import {
   ENDED_EARLY,
   nonEmptyString,
   TranslationError,
+  toUrl,
   UpstreamResponseError,
-  urlOf,
   writeSettings,
 } from "../../canonical/request-fields.ts";
 import type { Finish, ResponseSink } from "../../canonical/response.ts";
@@ -40,7 +40,7 @@ export function writeChatRequest(conversation: Conversation, context: Translatio
     model: context.model,
     messages: [
       ...(system === "" ? [] : [{ role: "system", content: system }]),
-      ...keepSupportedParts(conversation.turns, ({ kind }) => kind !== "thought").flatMap(messagesOf),
+      ...keepSupportedParts(conversation.turns, ({ kind }) => kind !== "thought").flatMap(writeMessages),
     ],
     [chat.maxTokens]: conversation.maxTokens,
     stop: conversation.stop.length === 0 ? undefined : conversation.stop,
@@ -75,7 +75,7 @@ export function writeChatRequest(conversation: Conversation, context: Translatio
   });
 }
 
-function messagesOf({ role, parts }: Turn): Members[] {
+function writeMessages({ role, parts }: Turn): Members[] {
   return role === "assistant" ? [assistantMessage(parts)] : userMessages(parts);
 }
 
@@ -106,25 +106,25 @@ function assistantMessage(parts: Turn["parts"]): Members {
 /** Tool results are separate messages before the user's content, and they can hold only text. */
 function userMessages(parts: Turn["parts"]): Members[] {
   const results: Members[] = [];
-  const said: Members[] = [];
+  const content: Members[] = [];
   for (const part of parts) {
     if (part.kind === "toolResult") {
       results.push({ role: "tool", tool_call_id: part.id, content: resultText(part, false) });
       const seen = part.parts.filter(({ kind }) => kind !== "text");
-      if (seen.length > 0) said.push({ type: "text", text: `Of the result of the tool call ${part.id}:` });
-      said.push(...seen.map(contentOf));
-    } else if (part.kind !== "toolCall" && part.kind !== "thought") said.push(contentOf(part));
+      if (seen.length > 0) content.push({ type: "text", text: `Of the result of the tool call ${part.id}:` });
+      content.push(...seen.map(writeContent));
+    } else if (part.kind !== "toolCall" && part.kind !== "thought") content.push(writeContent(part));
   }
-  const only = said.length === 1 && said[0]?.type === "text" ? said[0].text : undefined;
-  return [...results, ...(said.length === 0 ? [] : [{ role: "user", content: only ?? said }])];
+  const only = content.length === 1 && content[0]?.type === "text" ? content[0].text : undefined;
+  return [...results, ...(content.length === 0 ? [] : [{ role: "user", content: only ?? content }])];
 }
 
-function contentOf(part: ContentPart): Members {
+function writeContent(part: ContentPart): Members {
   switch (part.kind) {
     case "text":
       return { type: "text", text: part.text };
     case "image":
-      return { type: "image_url", image_url: { url: urlOf(part.source) } };
+      return { type: "image_url", image_url: { url: toUrl(part.source) } };
     case "file":
       if ("url" in part.source)
         throw new TranslationError("messages", "the provider of this model takes files only with their content");
@@ -133,7 +133,7 @@ function contentOf(part: ContentPart): Members {
           type: "input_audio",
           input_audio: { data: part.source.data, format: part.source.mediaType.includes("wav") ? "wav" : "mp3" },
         };
-      return { type: "file", file: { filename: part.name ?? "document.pdf", file_data: urlOf(part.source) } };
+      return { type: "file", file: { filename: part.name ?? "document.pdf", file_data: toUrl(part.source) } };
   }
 }
 
@@ -153,15 +153,15 @@ export function readChatResponse(body: Members, sink: ResponseSink): void {
   sink.begin(nonEmptyString(body.id), nonEmptyString(body.model));
   for (const [at, choice] of choices.entries()) {
     const message = isMembers(choice.message) ? choice.message : {};
-    readSaid(message, at, sink);
+    readOutput(message, at, sink);
     const calls = Array.isArray(message.tool_calls) ? message.tool_calls.filter(isMembers) : [];
     for (const [call, one] of calls.entries()) {
       const called = isMembers(one.function) ? one.function : {};
-      sink.toolCall(at, call, nonEmptyString(one.id), String(called.name ?? ""), signatureOf(one));
-      sink.toolInput(at, call, argumentsOf(called.arguments));
+      sink.toolCall(at, call, nonEmptyString(one.id), String(called.name ?? ""), googleSignature(one));
+      sink.toolInput(at, call, toJsonArguments(called.arguments));
       sink.toolEnd(at, call);
     }
-    sink.finish(at, finishOf(choice.finish_reason, calls.length > 0));
+    sink.finish(at, readFinish(choice.finish_reason, calls.length > 0));
   }
   const usage = readUsage(body.usage);
   if (usage) sink.usage(usage);
@@ -175,12 +175,12 @@ export function openChatReader(sink: ResponseSink): StreamReader {
     const known = calls.get(choice) ?? [];
     calls.set(choice, known);
     const called = isMembers(delta.function) ? delta.function : {};
-    const call = callOf(known, delta);
+    const call = findCall(known, delta);
     if (call === known.length) {
       known.push({ index: delta.index, id: nonEmptyString(delta.id) });
-      sink.toolCall(choice, call, nonEmptyString(delta.id), String(called.name ?? ""), signatureOf(delta));
+      sink.toolCall(choice, call, nonEmptyString(delta.id), String(called.name ?? ""), googleSignature(delta));
     }
-    const json = argumentsOf(called.arguments);
+    const json = toJsonArguments(called.arguments);
     if (json !== "") sink.toolInput(choice, call, json);
   }
 
@@ -195,11 +195,11 @@ export function openChatReader(sink: ResponseSink): StreamReader {
         if (!isMembers(choice)) continue;
         const at = typeof choice.index === "number" ? choice.index : 0;
         if (isMembers(choice.delta)) {
-          readSaid(choice.delta, at, sink);
+          readOutput(choice.delta, at, sink);
           if (Array.isArray(choice.delta.tool_calls))
             for (const call of choice.delta.tool_calls) if (isMembers(call)) toolDelta(at, call);
         }
-        if (typeof choice.finish_reason === "string") finished.set(at, finishOf(choice.finish_reason, calls.has(at)));
+        if (typeof choice.finish_reason === "string") finished.set(at, readFinish(choice.finish_reason, calls.has(at)));
       }
     },
     end() {
@@ -217,7 +217,7 @@ export function openChatReader(sink: ResponseSink): StreamReader {
  * Returns the index of the call that a fragment extends, or the number of known calls if the fragment starts a new
  * call.
  */
-function callOf(known: readonly { index: unknown; id: unknown }[], { index, id }: Members): number {
+function findCall(known: readonly { index: unknown; id: unknown }[], { index, id }: Members): number {
   const named = nonEmptyString(id);
   if (index === undefined || index === null)
     // Servers that omit the index send the id of each call once.
@@ -236,14 +236,14 @@ function orNew(at: number, known: readonly unknown[]): number {
   return at < 0 ? known.length : at;
 }
 
-function readSaid(said: Members, choice: number, sink: ResponseSink): void {
-  const thought = said.reasoning_content ?? said.reasoning;
+function readOutput(message: Members, choice: number, sink: ResponseSink): void {
+  const thought = message.reasoning_content ?? message.reasoning;
   if (typeof thought === "string" && thought !== "") sink.thought(choice, thought);
-  const words = said.content;
+  const words = message.content;
   if (typeof words === "string") {
     if (words !== "") sink.text(choice, words);
   } else if (Array.isArray(words)) for (const part of words) readPart(part, choice, sink);
-  if (typeof said.refusal === "string" && said.refusal !== "") sink.text(choice, said.refusal);
+  if (typeof message.refusal === "string" && message.refusal !== "") sink.text(choice, message.refusal);
 }
 
 /** Mistral's reasoning models return a list of parts. */
@@ -261,16 +261,16 @@ function readPart(part: unknown, choice: number, sink: ResponseSink): void {
 }
 
 /** Some servers write the arguments as an object. */
-function argumentsOf(value: unknown): string {
+function toJsonArguments(value: unknown): string {
   return typeof value === "string" ? value : isMembers(value) ? JSON.stringify(value) : "";
 }
 
-function signatureOf(call: Members) {
+function googleSignature(call: Members) {
   const google = isMembers(call.extra_content) ? call.extra_content.google : undefined;
   return isMembers(google) ? readSignature(google.thought_signature, "google") : undefined;
 }
 
-function finishOf(reason: unknown, hasCalls: boolean): Finish {
+function readFinish(reason: unknown, hasCalls: boolean): Finish {
   switch (reason) {
     case "length":
     case "model_length":

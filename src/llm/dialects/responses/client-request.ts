@@ -57,7 +57,7 @@ export function readResponsesRequest(body: Members, context: TranslationContext)
   if (instructions) system.push({ kind: "text", text: instructions });
   const turns = readInput(body.input, system);
   const number = (name: string) => ({ param: name, value: optionalNumber(body[name], name) });
-  const said = isMembers(body.text) ? body.text : {};
+  const textOptions = isMembers(body.text) ? body.text : {};
   const tier = optionalText(body.service_tier, "service_tier");
   return {
     system,
@@ -69,11 +69,11 @@ export function readResponsesRequest(body: Members, context: TranslationContext)
     stop: [],
     user: optionalText(body.user, "user"),
     thinking: readThinking(body.reasoning),
-    format: readFormat(said.format),
+    format: readFormat(textOptions.format),
     settings: readSettings({
       temperature: number("temperature"),
       topP: number("top_p"),
-      verbosity: { param: "text.verbosity", value: optionalText(said.verbosity, "text.verbosity") },
+      verbosity: { param: "text.verbosity", value: optionalText(textOptions.verbosity, "text.verbosity") },
       serviceTier: { param: "service_tier", value: tier === "auto" || tier === "default" ? undefined : tier },
     }),
   };
@@ -221,8 +221,8 @@ function readReasoning(item: Members): Part[] {
   const signature = readSignature(item.encrypted_content, undefined);
   if (signature === undefined) return [];
   const summary = Array.isArray(item.summary) ? item.summary.filter(isMembers) : [];
-  const said = summary.map((part) => (typeof part.text === "string" ? part.text : "")).join("");
-  return [{ kind: "thought", text: said, signature, isRedacted: said === "" && summary.length === 0 }];
+  const reasoning = summary.map((part) => (typeof part.text === "string" ? part.text : "")).join("");
+  return [{ kind: "thought", text: reasoning, signature, isRedacted: reasoning === "" && summary.length === 0 }];
 }
 
 function readContent(content: unknown, at: string): ContentPart[] {

@@ -14,7 +14,7 @@ export function writeResponsesResponse(response: CompleteResponse, context: Tran
   return responseObject(context, {
     id: `resp_${response.id ?? context.newId()}`,
     model: response.model,
-    output: choice.parts.map((part) => itemOf(part, context)),
+    output: choice.parts.map((part) => writeItem(part, context)),
     finish: choice.finish,
     usage: response.counted,
   });
@@ -73,7 +73,7 @@ function responsesUsage(usage: Usage): Members {
   };
 }
 
-function itemOf(part: ResponsePart, context: TranslationContext): Members {
+function writeItem(part: ResponsePart, context: TranslationContext): Members {
   switch (part.kind) {
     case "text":
       return messageItem(`msg_${context.newId()}`, part.text);
@@ -110,11 +110,11 @@ export function callItem(
   input: string,
 ): Members {
   const call = { id, call_id: callId, name, status: "completed" };
-  if (context.textTools.has(name)) return { ...call, type: "custom_tool_call", input: textInputOf(input) };
+  if (context.textTools.has(name)) return { ...call, type: "custom_tool_call", input: unwrapTextInput(input) };
   return { ...call, type: "function_call", arguments: input === "" ? "{}" : input };
 }
 
-export function textInputOf(json: string): string {
+export function unwrapTextInput(json: string): string {
   const input = parseMembers(json)?.input;
   return typeof input === "string" ? input : json;
 }
@@ -312,7 +312,7 @@ class ResponsesWriter {
 
   #doneCall(open: OpenCall, at: Members): Members {
     if (this.#context.textTools.has(open.name)) {
-      const input = textInputOf(open.input);
+      const input = unwrapTextInput(open.input);
       this.#event("response.custom_tool_call_input.delta", { ...at, delta: input });
       this.#event("response.custom_tool_call_input.done", { ...at, input });
     } else this.#event("response.function_call_arguments.done", { ...at, name: open.name, arguments: open.input });
