@@ -6,9 +6,9 @@ import { randomBytes } from "node:crypto";
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { Agent as TlsAgent, request as tlsRequest } from "node:https";
-import { StringDecoder } from "node:string_decoder";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
+import { lineReader } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
@@ -284,7 +284,10 @@ export async function record(name: string | undefined, flags: RecordFlags, termi
       if (written >= count || bytes >= MAX_RECORDING_BYTES) stop();
     };
     try {
-      const stream = await admin.stream(`${ADMIN_PATHS.recording}${flags.last ? "" : "?follow=true"}`, lines(take));
+      const stream = await admin.stream(
+        `${ADMIN_PATHS.recording}${flags.last ? "" : "?follow=true"}`,
+        lineReader(take),
+      );
       stop = stream.stop;
       if (!flags.last) terminal.err(`recording to ${flags.output}; Ctrl-C to stop\n`);
       const timer = seconds === undefined ? undefined : terminal.clock.after(seconds * 1000, stream.stop);
@@ -312,16 +315,6 @@ function openFile(path: string): number {
   } catch (error) {
     throw new CliError(`cannot write ${path}: ${(error as Error).message}`);
   }
-}
-
-function lines(onLine: (line: string) => void): (chunk: Buffer) => void {
-  const decoder = new StringDecoder("utf8");
-  let rest = "";
-  return (chunk) => {
-    const parts = (rest + decoder.write(chunk)).split("\n");
-    rest = parts.pop() ?? "";
-    for (const part of parts) onLine(part);
-  };
 }
 
 // The format of a recording: one JSON object per line.

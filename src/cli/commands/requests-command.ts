@@ -1,10 +1,9 @@
 /**
  * `gwctl requests` lists recent requests, and `gwctl explain <id>` shows the details of one.
  */
-import { StringDecoder } from "node:string_decoder";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
-import type { AdminClient } from "../instance/admin-client.ts";
+import { type AdminClient, lineReader } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { type Cell, MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";
 import {
@@ -149,16 +148,6 @@ export async function follow(admin: AdminClient, options: FollowOptions, termina
   terminal.err("following; Ctrl-C to stop\n");
   await stream.ended;
   throw new CliError("the gateway closed the connection: is it still running?");
-}
-
-function lineReader(onLine: (line: string) => void): (chunk: Buffer) => void {
-  const decoder = new StringDecoder("utf8");
-  let rest = "";
-  return (chunk) => {
-    const lines = (rest + decoder.write(chunk)).split("\n");
-    rest = lines.pop() ?? "";
-    for (const line of lines) onLine(line);
-  };
 }
 
 function recordOf(text: string): RequestRecord {

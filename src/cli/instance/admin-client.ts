@@ -4,6 +4,7 @@
  */
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import type { Duplex } from "node:stream";
+import { StringDecoder } from "node:string_decoder";
 import { CliError, printable } from "../terminal/terminal.ts";
 
 /** A dump with 5,000 routes is a few megabytes. */
@@ -119,6 +120,17 @@ export function createAdminClient(address: AdminAddress): AdminClient {
       return follow(response, onChunk);
     },
     close: () => address.close?.(),
+  };
+}
+
+/** Splits a stream into lines. An incomplete last line is dropped. */
+export function lineReader(onLine: (line: string) => void): (chunk: Buffer) => void {
+  const decoder = new StringDecoder("utf8");
+  let rest = "";
+  return (chunk) => {
+    const lines = (rest + decoder.write(chunk)).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) onLine(line);
   };
 }
 

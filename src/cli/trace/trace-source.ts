@@ -6,7 +6,7 @@ import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { safeJson } from "../../json/safe-json.ts";
 import type { TraceEvent } from "../../observe/trace/events.ts";
-import type { AdminClient, AdminStream } from "../instance/admin-client.ts";
+import { type AdminClient, type AdminStream, lineReader } from "../instance/admin-client.ts";
 import { CliError, type Terminal } from "../terminal/terminal.ts";
 
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
@@ -28,17 +28,12 @@ export async function openTrace(
   if (options.expression !== undefined) query.set("expression", options.expression);
   if (options.count !== undefined) query.set("count", String(options.count));
   const path = query.size === 0 ? ADMIN_PATHS.trace : `${ADMIN_PATHS.trace}?${query}`;
-  const decoder = new TextDecoder();
-  let rest = "";
-  return admin.stream(path, (chunk) => {
-    const parts = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-    rest = parts.pop() ?? "";
-    for (const line of parts) {
-      if (line.startsWith(": armed")) listener.armed();
-      else if (line.startsWith(": dropped")) listener.dropped(line.slice(2));
-      else if (line.startsWith(DATA)) listener.event(parseEvent(line.slice(DATA.length)));
-    }
+  const read = lineReader((line) => {
+    if (line.startsWith(": armed")) listener.armed();
+    else if (line.startsWith(": dropped")) listener.dropped(line.slice(2));
+    else if (line.startsWith(DATA)) listener.event(parseEvent(line.slice(DATA.length)));
   });
+  return admin.stream(path, read);
 }
 
 export function readTraceFile(path: string, terminal: Terminal): TraceEvent[] {
