@@ -2,7 +2,12 @@
  * `gwctl requests` lists recent requests, and `gwctl explain <id>` shows the details of one.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
+import {
+  type RequestDetail,
+  type RequestRecord,
+  type RequestResult,
+  resultOf,
+} from "../../observe/trace/request-record.ts";
 import { type AdminClient, lineReader } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { type Cell, MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";
@@ -11,13 +16,12 @@ import {
   type Paint,
   paintOf,
   printable,
-  statusTone,
   type Terminal,
   type Tone,
   usageError,
 } from "../terminal/terminal.ts";
 import { plainLine } from "../trace/trace-text.ts";
-import { isFailed, requestText } from "../views/traffic.ts";
+import { requestText } from "../views/traffic.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface RequestsFlags extends TargetFlags {
@@ -38,7 +42,7 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
   const { admin } = await openTarget(name, flags, terminal);
   try {
     if (flags.follow) {
-      const isShown = flags.failed ? isFailed : () => true;
+      const isShown = flags.failed ? didNotSucceed : () => true;
       await follow(admin, { limit, isShown, isJson: flags.output === "json" }, terminal);
       return;
     }
@@ -47,7 +51,7 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
       `${ADMIN_PATHS.requests}?limit=${asked}`,
       "requests",
     );
-    const shown = response.requests.filter((record) => !flags.failed || isFailed(record)).slice(0, limit);
+    const shown = response.requests.filter((record) => !flags.failed || didNotSucceed(record)).slice(0, limit);
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(shown, null, 2)}\n`));
     else if (shown.length === 0) terminal.err(flags.failed ? "no failed requests\n" : "no requests yet\n");
     else terminal.out(requestsText(shown, paintOf(terminal)));
@@ -84,6 +88,16 @@ function checkOutput(format: string | undefined): void {
     throw usageError(`output format "${format}" is not text or json`);
 }
 
+function didNotSucceed(record: RequestRecord): boolean {
+  return resultOf(record) !== "ok";
+}
+
+const RESULT_TONES: Readonly<Record<RequestResult, Tone>> = {
+  ok: "good",
+  rejected: "warn",
+  failed: "bad",
+  aborted: "warn",
+};
 const VERDICT_TONES: Readonly<Record<string, Tone>> = { refused: "bad", answered: "good" };
 
 function describeRequest(request: RequestDetail, older: number, paint: Paint): string {
@@ -192,14 +206,13 @@ function isNarrowFor({ columns }: Paint): boolean {
 }
 
 function row(record: RequestRecord): Cell[] {
-  const { status, end, mcp } = record;
-  const isToolFailure = mcp?.outcome !== undefined && mcp.outcome !== "ok";
+  const { status, end } = record;
   return [
     record.time.slice(11, 23),
     record.id,
     {
       text: `${status ?? "-"}${end === "complete" ? "" : ` ${end}`}`,
-      tone: statusTone(status) ?? (isToolFailure ? "warn" : "good"),
+      tone: RESULT_TONES[resultOf(record)],
     },
     record.durationMs.toFixed(1),
     requestText(record),

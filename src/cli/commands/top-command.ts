@@ -4,12 +4,11 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { RequestRecord } from "../../observe/trace/request-record.ts";
+import { type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { type Cell, table } from "../terminal/table.ts";
 import { type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
-import { isBroken, isFailed } from "../views/traffic.ts";
 import { ageText, msText } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
@@ -164,8 +163,8 @@ export function topRows(looks: readonly Look[], kind: TopKind, windowMs: number)
       const sum = sums.get(name) ?? { requests: 0, failed: 0, rejected: 0, tokens: 0, cost: 0, durations: [] };
       sums.set(name, sum);
       sum.requests += weight;
-      if (isBroken(record)) sum.failed += weight;
-      else if (isFailed(record)) sum.rejected += weight;
+      const result = resultOf(record);
+      if (result === "failed" || result === "rejected") sum[result] += weight;
       sum.tokens += weight * ((record.llm?.inputTokens ?? 0) + (record.llm?.outputTokens ?? 0));
       sum.cost += weight * (record.llm?.cost ?? 0);
       sum.durations.push(record.durationMs);

@@ -79,12 +79,6 @@ export function paintOf({ hasColor, columns }: Pick<Terminal, "hasColor" | "colu
   return Object.assign(paint, { columns });
 }
 
-/** Success has no tone, so that failures stand out. */
-export function statusTone(status: number | null): Tone | undefined {
-  if (status === null || status >= 500) return "bad";
-  return status >= 400 ? "warn" : undefined;
-}
-
 /** Quotes strings that YAML 1.1 parsers read as booleans. Writes no anchors for repeated values. */
 export function yamlText(value: unknown): string {
   return stringify(value, { version: "1.2", compat: "yaml-1.1", aliasDuplicateObjects: false, lineWidth: 0 });

@@ -1,7 +1,7 @@
 /**
  * Computes request rate, failures and latency from the gateway's records of recent requests.
  */
-import type { RequestRecord } from "../../observe/trace/request-record.ts";
+import { type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
 
 const WINDOW_MS = 60_000;
 /** A shorter period would make a single request look like a burst. */
@@ -12,9 +12,8 @@ export interface Traffic {
   readonly windowMs: number;
   readonly requests: number;
   readonly perSecond: number;
-  /** Requests without a response, with status 5xx, or with an incomplete response. */
+  /** `failed` and `rejected` count the results of `resultOf`. */
   readonly failed: number;
-  /** All other requests that did not succeed, such as status 4xx and failed tool calls. */
   readonly rejected: number;
   readonly p50Ms: number;
   readonly p95Ms: number;
@@ -29,28 +28,18 @@ export function trafficOf(records: readonly RequestRecord[], nowMs: number, upMs
   const reachMs = isAll ? upMs : nowMs - oldest;
   const windowMs = Math.max(MIN_WINDOW_MS, Math.min(WINDOW_MS, reachMs));
   const durations = recent.map(({ durationMs }) => durationMs).sort((a, b) => a - b);
-  const failed = recent.filter(isBroken).length;
+  const results = recent.map(resultOf);
   return {
     windowMs,
     requests: recent.length,
     perSecond: (recent.length * 1000) / windowMs,
-    failed,
-    rejected: recent.filter((record) => isFailed(record) && !isBroken(record)).length,
+    failed: results.filter((result) => result === "failed").length,
+    rejected: results.filter((result) => result === "rejected").length,
     p50Ms: quantile(durations, 0.5),
     p95Ms: quantile(durations, 0.95),
     tokens: sum(recent, ({ llm }) => (llm?.inputTokens ?? 0) + (llm?.outputTokens ?? 0)),
     cost: sum(recent, ({ llm }) => llm?.cost ?? 0),
   };
-}
-
-/** A tool call can fail inside a response with status 200. */
-export function isFailed({ failure, end, status, mcp }: RequestRecord): boolean {
-  if (failure !== undefined || end !== "complete" || (status ?? 0) >= 400) return true;
-  return mcp?.outcome !== undefined && mcp.outcome !== "ok" && mcp.outcome !== "cancelled";
-}
-
-export function isBroken({ end, status }: RequestRecord): boolean {
-  return status === null || status >= 500 || end === "failed";
 }
 
 export function requestText({ method, path, mcp, llm }: RequestRecord): string {

@@ -69,6 +69,26 @@ export interface RecordedFailure {
   readonly detail?: string;
 }
 
+export type RequestResult = "ok" | "rejected" | "failed" | "aborted";
+
+interface ResultSource {
+  /** Null if no response was sent. */
+  readonly status: number | null;
+  readonly end: RequestRecord["end"];
+  readonly failure?: Pick<RecordedFailure, "source"> | undefined;
+  readonly mcp?: { readonly outcome?: string | undefined } | undefined;
+}
+
+/** Classifies a request. The gateway's history, gwctl and the web UI use this function, so that their counts agree. */
+export function resultOf({ status, end, failure, mcp }: ResultSource): RequestResult {
+  if (status === null || status >= 500 || end === "failed") return "failed";
+  if (status >= 400) return "rejected";
+  // An MCP call can fail inside a response with status 200.
+  if (failure !== undefined) return failure.source === "client" ? "rejected" : "failed";
+  if (mcp?.outcome !== undefined && mcp.outcome !== "ok" && mcp.outcome !== "cancelled") return "rejected";
+  return end === "complete" ? "ok" : "aborted";
+}
+
 export interface RequestDetail extends RequestRecord {
   readonly story: readonly string[];
   /** Secrets are redacted. */
@@ -81,9 +101,8 @@ export interface HistoryPoint {
   /** Milliseconds since the epoch, at the start of the slot. */
   readonly at: number;
   readonly requests: number;
-  /** Requests with a 5xx status or without a complete response. */
+  /** `failed` and `rejected` count the results of `resultOf`. */
   readonly failed: number;
-  /** Requests with a 4xx status. */
   readonly rejected: number;
   readonly tokens: number;
   readonly cost: number;

@@ -7,7 +7,7 @@ import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
-import type { HistoryPoint, HistoryReport } from "../../observe/trace/request-record.ts";
+import { type HistoryPoint, type HistoryReport, resultOf } from "../../observe/trace/request-record.ts";
 
 const FINE = { slotMs: 10_000, slots: 180 };
 const COARSE = { slotMs: 300_000, slots: 288 };
@@ -45,15 +45,15 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
   let knownSinceMs = clock.now();
 
   return {
-    count({ facts }, { status, end }, durationMs) {
+    count({ facts, failure }, { status = null, end }, durationMs) {
       const nowMs = clock.now();
       const bin = binOf(durationMs);
-      const { llm } = facts;
+      const { llm, mcp } = facts;
+      const result = resultOf({ status, end, failure, mcp });
       for (const { slotMs, slots } of rings) {
         const slot = slotAt(slots, Math.floor(nowMs / slotMs));
         slot.requests += 1;
-        if (status === undefined || status >= 500 || end === "failed") slot.failed += 1;
-        else if (status >= 400) slot.rejected += 1;
+        if (result === "failed" || result === "rejected") slot[result] += 1;
         slot.durations[bin] = (slot.durations[bin] ?? 0) + 1;
         if (llm !== undefined) {
           slot.tokens += (llm.inputTokens ?? 0) + (llm.outputTokens ?? 0);

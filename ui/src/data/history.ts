@@ -3,7 +3,9 @@
  * its total traffic. Each sample contains cumulative numbers, so rates and quantiles are differences between two
  * samples.
  */
+
 import { signal } from "@preact/signals";
+import { type RequestResult, resultOf } from "../../../src/observe/trace/request-record.ts";
 import { getText } from "./api.ts";
 import { parseMetrics, type Sample } from "./metrics.ts";
 import { createPoll } from "./poll.ts";
@@ -185,13 +187,23 @@ function add(map: Map<string, number>, key: string, value: number): void {
   map.set(key, (map.get(key) ?? 0) + value);
 }
 
+/** The labels of `gateway_requests_total` do not contain the source of an error, so errors below 500 count as rejected. */
+export function resultOfLabels({ status = "", error = "" }: Sample["labels"]): RequestResult {
+  return resultOf({
+    status: status === "" ? null : Number(status),
+    end: "complete",
+    failure: error === "" ? undefined : { source: "client" },
+  });
+}
+
 function readMoment(at: number, list: readonly Sample[]): Moment {
   const counts = new Map<string, Counts>();
   const durations = new Map<string, Buckets>();
   for (const { name, labels, value } of list) {
-    const { gateway = "", route = "", backend = "", status = "", error = "" } = labels;
+    const { gateway = "", route = "", backend = "" } = labels;
     if (name === "gateway_requests_total") {
-      const outcome = Number(status) >= 500 || status === "" ? "errors" : error === "" ? undefined : "rejections";
+      const result = resultOfLabels(labels);
+      const outcome = result === "failed" ? "errors" : result === "rejected" ? "rejections" : undefined;
       const keys = [keyOf.listener(gateway)];
       if (route !== "") keys.push(keyOf.route(route), keyOf.intoRoute(gateway, route));
       if (backend !== "") keys.push(keyOf.backend(backend), keyOf.intoBackend(route, backend));

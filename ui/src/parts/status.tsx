@@ -1,7 +1,9 @@
 /**
  * A status with a shape and a color, so that it is readable without color vision.
  */
+
 import type { ComponentChildren } from "preact";
+import { type RequestRecord, type RequestResult, resultOf } from "../../../src/observe/trace/request-record.ts";
 
 /** `busy` means that a task is running or pending. */
 export type Level = "ok" | "warn" | "bad" | "idle" | "busy";
@@ -10,23 +12,15 @@ export function Status({ level, children }: { level: Level; children: ComponentC
   return <span class={`status ${level}`}>{children}</span>;
 }
 
-/** An MCP call can fail inside a response with status 200, so a recorded failure takes precedence. */
-export function levelOfRequest({
-  status,
-  failure,
-}: {
-  readonly status: number | null;
-  readonly failure?: { readonly source: string };
-}): Level {
-  const level = levelOfStatus(status);
-  if (failure === undefined || level !== "ok") return level;
-  return failure.source === "client" ? "warn" : "bad";
-}
+const RESULT_LEVELS: Readonly<Record<RequestResult, Level>> = {
+  ok: "ok",
+  rejected: "warn",
+  failed: "bad",
+  aborted: "ok",
+};
 
-function levelOfStatus(status: number | undefined | null): Level {
-  if (status === undefined || status === null || status >= 500) return "bad";
-  if (status >= 400) return "warn";
-  return "ok";
+export function levelOfRequest(request: RequestRecord): Level {
+  return RESULT_LEVELS[resultOf(request)];
 }
 
 /** Errors are bad from 5%. Fewer errors and rejections are a warning. */

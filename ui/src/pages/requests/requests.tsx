@@ -1,7 +1,9 @@
 /**
  * The Requests page. Its filters and the selected request are part of the URL.
  */
+
 import { useEffect, useMemo } from "preact/hooks";
+import { resultOf } from "../../../../src/observe/trace/request-record.ts";
 import { isReadOnly } from "../../data/about.ts";
 import { dump } from "../../data/dump.ts";
 import { exampleCommand } from "../../data/example-command.ts";
@@ -173,7 +175,7 @@ function filterRows(rows: readonly RequestRow[]): RequestRow[] {
 }
 
 function hasStatus(row: RequestRow, status: string): boolean {
-  if (status === "failed") return row.failure !== undefined || row.end !== "complete";
+  if (status === "failed") return resultOf(row) !== "ok";
   return row.status !== null && String(row.status)[0] === status[0];
 }
 

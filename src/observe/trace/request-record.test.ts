@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { resultOf } from "./request-record.ts";
+
+const complete = { status: 200, end: "complete" } as const;
+
+test("a request without a complete response or with status 5xx failed", () => {
+  for (const request of [
+    { status: null, end: "aborted" },
+    { status: 502, end: "complete" },
+    { status: 200, end: "failed" },
+  ] as const)
+    assert.equal(resultOf(request), "failed");
+});
+
+test("a request with status 4xx is rejected, whoever sent the response", () => {
+  assert.equal(resultOf({ ...complete, status: 404 }), "rejected");
+  assert.equal(resultOf({ ...complete, status: 429, failure: { source: "gateway" } }), "rejected");
+});
+
+test("an MCP call can fail inside a response with status 200", () => {
+  assert.equal(resultOf({ ...complete, failure: { source: "upstream" } }), "failed");
+  assert.equal(resultOf({ ...complete, failure: { source: "client" } }), "rejected");
+  assert.equal(resultOf({ ...complete, mcp: { outcome: "tool_error" } }), "rejected");
+  assert.equal(resultOf({ ...complete, mcp: { outcome: "ok" } }), "ok");
+});
+
+test("a client that disconnects during a response is neither a failure nor a rejection", () => {
+  assert.equal(resultOf({ status: 200, end: "aborted" }), "aborted");
+  assert.equal(resultOf({ status: 200, end: "aborted", mcp: { outcome: "cancelled" } }), "aborted");
+});
