@@ -5,7 +5,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { canaryOf } from "../../ui/src/data/canary.ts";
 import { parseMetrics } from "../../ui/src/data/metrics.ts";
-import { targetState } from "../../ui/src/data/target-state.ts";
 import { lineDiff } from "../../ui/src/pages/config/line-diff.ts";
 import { docOf } from "../../ui/src/pages/config/schema-doc.ts";
 import { pathAt } from "../../ui/src/pages/config/yaml-path.ts";
@@ -138,21 +137,6 @@ test("control characters and direction marks become visible", () => {
 test("durations and sizes have a fitting precision", () => {
   assert.deepEqual([0.25, 3.06, 42, 1500, 61_000].map(durationText), ["250 µs", "3.1 ms", "42 ms", "1.50 s", "1 min"]);
   assert.deepEqual([512, 1536, 5 * 1024 * 1024].map(bytesText), ["512 B", "1.5 KiB", "5.0 MiB"]);
-});
-
-test("the state of an MCP server is the one that its backend reports", () => {
-  const quiet = { up: 0, isFailing: false, lastError: "", agoMs: undefined, stderr: [] };
-  const failing = { target: "a", state: "failing", sessions: 1, lastError: "exited", agoMs: 60_000, stderr: ["bye"] };
-  assert.deepEqual(targetState(undefined, "a"), quiet);
-  assert.deepEqual(targetState({ detail: {} }, "a"), quiet);
-  assert.deepEqual(targetState({ detail: { servers: [{ ...failing, target: "b" }] } }, "a"), quiet);
-  assert.deepEqual(targetState({ detail: { servers: [failing] } }, "a"), {
-    up: 1,
-    isFailing: true,
-    lastError: "exited",
-    agoMs: 60_000,
-    stderr: ["bye"],
-  });
 });
 
 test("what a model says is taken apart into blocks; a fence that does not end holds the rest", () => {

@@ -1,7 +1,7 @@
 /**
  * Reads the state of the MCP servers behind a gateway, which its MCP backends report in `/debug/tasks`.
  */
-import { type Fields, fieldsOf, listOf, numberOf, stringsOf } from "./units.ts";
+import { counted, type Fields, fieldsOf, listOf, numberOf, stringsOf } from "./units.ts";
 
 export interface McpServer {
   readonly backend: string;
@@ -17,16 +17,25 @@ export function mcpServersOf(dump: Fields, tasks: readonly Fields[]): McpServer[
   return listOf(dump.backends).flatMap((backend) => {
     const name = String(backend.name);
     const task = tasks.find((one) => one.kind === "mcp backend" && one.name === name);
-    return listOf(backend.type === "mcp" ? backend.targets : []).map((one) => serverOf(name, String(one.name), task));
+    return listOf(backend.type === "mcp" ? backend.targets : []).map((one) =>
+      mcpServerOf(name, String(one.name), task),
+    );
   });
 }
 
-export function stateText({ state, sessions }: McpServer): string {
-  if (state === "up") return `running (${sessions} ${sessions === 1 ? "session" : "sessions"})`;
-  return state === "failing" ? "failed" : "not started";
+/** A server can run in some sessions and fail in others. */
+export function stateText({ state, sessions }: Pick<McpServer, "state" | "sessions">): string {
+  const running = `running (${counted(sessions, "session")})`;
+  if (state === "failing") return sessions > 0 ? `${running}, failed in others` : "failed";
+  return state === "up" ? running : "not started";
 }
 
-function serverOf(backend: string, target: string, task: Fields | undefined): McpServer {
+/** `task` is the entry of the backend in `/debug/tasks`. */
+export function mcpServerOf(
+  backend: string,
+  target: string,
+  task: { readonly detail?: unknown } | undefined,
+): McpServer {
   const reported = listOf(fieldsOf(task?.detail).servers).find((one) => one.target === target) ?? {};
   const { state, lastError, agoMs } = reported;
   return {

@@ -1,13 +1,13 @@
 /**
  * Returns the state of an MCP server from the last task report.
  */
-import { type TargetState, targetState } from "./target-state.ts";
+import { type McpServer, mcpServerOf } from "../../../src/cli/views/mcp-servers.ts";
 import { tasks, tasksOfKind } from "./tasks.ts";
 
-export function livingOf(backend: string, target: string): TargetState {
-  const [own] = tasksOfKind(
+export function serverState(backend: string, target: string): McpServer {
+  const [task] = tasksOfKind(
     tasks.value.value?.tasks ?? [],
     ({ kind, name }) => kind === "mcp backend" && name === backend,
   );
-  return targetState(own, target);
+  return mcpServerOf(backend, target, task);
 }

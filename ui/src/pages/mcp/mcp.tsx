@@ -1,10 +1,11 @@
 /**
  * The MCP page: the servers behind the gateway, and a client to try their tools.
  */
+import { stateText } from "../../../../src/cli/views/mcp-servers.ts";
 import { isReadOnly, mayOperate } from "../../data/about.ts";
 import { type DumpBackend, dump, listOf, targetText, textOf } from "../../data/dump.ts";
 import { type Endpoint, endpointsOf } from "../../data/endpoints.ts";
-import { livingOf } from "../../data/mcp-targets.ts";
+import { serverState } from "../../data/mcp-targets.ts";
 import { usePoll } from "../../data/poll.ts";
 import { param, setParams } from "../../frame/router.ts";
 import { ageText, visible } from "../../parts/format.ts";
@@ -122,32 +123,29 @@ function Targets({ backends }: { backends: readonly DumpBackend[] }) {
 
 function TargetRow({ backend, target }: { backend: string; target: Record<string, unknown> }) {
   const name = textOf(target.name);
-  const living = livingOf(backend, name);
-  const { isFailing, agoMs } = living;
-  const isOver = !isFailing && living.lastError !== "";
+  const server = serverState(backend, name);
+  const { sessions, lastError, agoMs, stderr } = server;
+  const isFailing = server.state === "failing";
+  const isOver = !isFailing && lastError !== undefined;
   return (
     <tr>
       <td class="mono">{visible(name)}</td>
       <td class="mono muted">{visible(backend)}</td>
       <td class="mono wrap">{visible(targetText(target))}</td>
       <td>
-        <Status level={isFailing ? (living.up > 0 ? "warn" : "bad") : living.up > 0 ? "ok" : "idle"}>
-          {living.up > 0
-            ? `running (${living.up} ${living.up === 1 ? "session" : "sessions"})${isFailing ? ", failed in others" : ""}`
-            : isFailing
-              ? "failed"
-              : "not started"}
+        <Status level={isFailing ? (sessions > 0 ? "warn" : "bad") : server.state === "up" ? "ok" : "idle"}>
+          {stateText(server)}
         </Status>
       </td>
       <td class="wrap">
         <span class={isOver ? "muted" : ""}>
           {isOver && agoMs !== undefined ? `${ageText(agoMs)} ago: ` : ""}
-          {visible(living.lastError)}
+          {visible(lastError ?? "")}
         </span>
-        {living.stderr.length === 0 ? null : (
+        {stderr.length === 0 ? null : (
           <details>
             <summary>stderr</summary>
-            <pre class="code">{living.stderr.map(visible).join("\n")}</pre>
+            <pre class="code">{stderr.map(visible).join("\n")}</pre>
           </details>
         )}
       </td>

@@ -5,7 +5,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Dump, type DumpBackend, type Leaf, leavesOf, matchText } from "../../data/dump.ts";
 import { countOf, keyOf, p95Of, rateOf, sparkOf } from "../../data/history.ts";
-import { livingOf } from "../../data/mcp-targets.ts";
+import { serverState } from "../../data/mcp-targets.ts";
 import { param, setParams, withParams } from "../../frame/router.ts";
 import { durationText, percentText, rateText, visible, wholeText } from "../../parts/format.ts";
 import { Sparkline } from "../../parts/sparkline.tsx";
@@ -163,9 +163,9 @@ function Leaves({ backend }: { backend: DumpBackend | undefined }) {
 /** The state of a server is unknown until a session connects to it. */
 function levelOf(backend: string, { kind, name, state }: Leaf): Level {
   if (kind !== "target") return state;
-  const { isFailing, up } = livingOf(backend, name);
-  if (isFailing) return "bad";
-  return state === "idle" && up > 0 ? "ok" : state;
+  const server = serverState(backend, name);
+  if (server.state === "failing") return "bad";
+  return state === "idle" && server.state === "up" ? "ok" : state;
 }
 
 function subtitleOf(kind: NodeKind, name: string, dump: Dump): string {

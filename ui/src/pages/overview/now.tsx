@@ -4,8 +4,8 @@
 import { useState } from "preact/hooks";
 import { ready } from "../../data/about.ts";
 import { type Dump, leavesOf } from "../../data/dump.ts";
-import { growthBy } from "../../data/history.ts";
-import { livingOf } from "../../data/mcp-targets.ts";
+import { growthBy, resultOfLabels } from "../../data/history.ts";
+import { serverState } from "../../data/mcp-targets.ts";
 import { tasks, tasksOfKind } from "../../data/tasks.ts";
 import { pageHref } from "../../frame/router.ts";
 import { ageText, bytesText, fileName, visible, wholeText } from "../../parts/format.ts";
@@ -125,13 +125,14 @@ function sentencesOf(dump: Dump): Sentence[] {
     ...dump.backends.flatMap((backend) =>
       leavesOf(backend)
         .filter(
-          ({ kind, name, state }) => state === "bad" || (kind === "target" && livingOf(backend.name, name).isFailing),
+          ({ kind, name, state }) =>
+            state === "bad" || (kind === "target" && serverState(backend.name, name).state === "failing"),
         )
         .map(({ kind, name, detail }) => {
           if (kind === "canary")
             return { level: "bad" as const, text: `Canary ${backend.name} ${detail}`, href: pageHref("config") };
-          const { lastError } = livingOf(backend.name, name);
-          const text = `${name} (${backend.name}) failed${lastError === "" ? "" : `: ${lastError}`}`;
+          const { lastError } = serverState(backend.name, name);
+          const text = `${name} (${backend.name}) failed${lastError === undefined ? "" : `: ${lastError}`}`;
           return { level: "bad" as const, text, href: pageHref(backend.type === "ai" ? "llm" : "mcp") };
         }),
     ),
@@ -146,13 +147,12 @@ function sentencesOf(dump: Dump): Sentence[] {
 }
 
 function errorSentences(): Sentence[] {
-  const isBroken = ({ status = "" }: Readonly<Record<string, string>>): boolean =>
-    status === "" || Number(status) >= 500;
+  const isFailed = (labels: Readonly<Record<string, string>>): boolean => resultOfLabels(labels) === "failed";
   return [
-    ...sentencesBy("bad", growthBy("gateway_requests_total", "error", isBroken)),
+    ...sentencesBy("bad", growthBy("gateway_requests_total", "error", isFailed)),
     ...sentencesBy(
       "warn",
-      growthBy("gateway_requests_total", "error", (labels) => !isBroken(labels)),
+      growthBy("gateway_requests_total", "error", (labels) => !isFailed(labels)),
     ),
   ];
 }
