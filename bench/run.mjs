@@ -1,6 +1,6 @@
 /**
- * `npm run bench [-- http|mcp|llm|limits|trace|telemetry|scale|against|peers|rehearse|translate …] [--quick]`: comparisons side by side in one run. Figures are
- * ratios of CPU time, never a timed test; run it on a machine that does nothing else.
+ * `npm run bench [-- http|mcp|llm|limits|trace|telemetry|scale|against|peers|rehearse|translate …] [--quick]`:
+ * compares programs or builds in one run, mostly by CPU time. Run it on an idle machine.
  */
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";

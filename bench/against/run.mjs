@@ -1,8 +1,7 @@
 /**
- * This build of the gateway against another one, in one run: `BENCH_AGAINST=/path/to/other/dist/gateway.js npm run bench -- against`.
- * More
- * builds are separated by commas; ratios are to the first. Also what policies cost a chat, idle connections, and a gigabyte on
- * its way. BENCH_NODE names another Node than the one that runs the bench; BENCH_ROWS takes only the rows whose titles begin with one of its comma-separated words.
+ * Compares this build with other builds in one run: `BENCH_AGAINST=/path/to/other/dist/gateway.js npm run bench --
+ * against`. Separate several builds with commas; ratios refer to the first. BENCH_NODE selects another Node.js, and
+ * BENCH_ROWS selects rows by the first words of their titles, separated by commas.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

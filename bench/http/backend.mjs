@@ -1,5 +1,5 @@
 /**
- * The backend behind every contestant: a small JSON answer, a stream of 100 chunks, or `/large?<bytes>`. It takes
+ * The backend of all benchmarks: a small JSON response, a stream of 100 chunks, or `/large?<bytes>`. It accepts
  * bodies of any size.
  */
 import { createServer } from "node:http";

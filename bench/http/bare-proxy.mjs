@@ -1,6 +1,5 @@
 /**
- * The yardstick: the least that a Node proxy can do, node:http in front and undici's dispatch behind. No routes,
- * no checks, no log, no timeouts.
+ * The baseline for HTTP: a minimal Node.js proxy with node:http and undici, without routes, checks, logs or timeouts.
  */
 import { createServer } from "node:http";
 import { Pool } from "undici";

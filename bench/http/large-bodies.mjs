@@ -1,6 +1,6 @@
 /**
- * One gigabyte down and one up through each contestant: how far its resident memory rises above what it had before,
- * looked at every 20 ms.
+ * Transfers one gigabyte in each direction through each program and measures the growth of its resident memory,
+ * sampled every 20 ms.
  */
 import { request } from "node:http";
 import { residentBytes } from "../support/cpu.mjs";

@@ -1,6 +1,6 @@
 /**
- * What a local limit costs a request: the gateway without a limit, with one for all, and with one per key; and what
- * 65,536 buckets cost: memory, a hit, and an insertion that must evict.
+ * Measures the cost of a local rate limit per request: without a limit, with one bucket for all requests, and with
+ * one bucket per key. Also measures 65,536 buckets: memory, a hit, and an insertion that evicts.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,5 +1,5 @@
 /**
- * The bucket store alone, full to its limit: in a process of its own, so that memory can be told.
+ * Measures the bucket store at its limit, in a separate process, so that its memory can be measured.
  */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -1,5 +1,5 @@
 /**
- * A chat stream of 100 events, as an OpenAI-like provider writes them: 97 words, the end, the usage and the mark behind it.
+ * A chat stream of 100 events in the format of OpenAI: 97 words, the finish reason, the usage, and the end marker.
  */
 export const usage = {
   prompt_tokens: 100,

@@ -1,6 +1,6 @@
 /**
- * Portkey's gateway, fetched from the registry into a folder outside of the project on first use. Without a network
- * the comparison goes on without it.
+ * Installs Portkey's gateway from the registry into a folder outside the project. Without a network, the comparison
+ * skips it.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * An OpenAI-like provider for measurements: a chat answer of about 1 KB, one of 20 KB (`model: large`), or a stream
- * of 100 chunks, each written by itself; `model: open` streams a chunk per second and never ends.
+ * A provider for benchmarks in the format of OpenAI. It returns a chat response of 1 KB, of 20 KB (`model: large`),
+ * or a stream of 100 chunks. `model: open` streams one chunk per second without an end.
  */
 import { createServer } from "node:http";
 import { events, usage } from "./events.mjs";

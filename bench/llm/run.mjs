@@ -1,6 +1,6 @@
 /**
- * Chat completions: the bare Node proxy, the gateway (native, and with a token limit and a guard-free rename), and
- * Portkey's gateway; 1 KB and 20 KB of JSON, a stream of 100 chunks, and the memory of open streams.
+ * Benchmarks chat completions through a minimal Node.js proxy, the gateway, and Portkey's gateway: JSON of 1 KB and
+ * 20 KB, a stream of 100 chunks, and the memory of open streams.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { request } from "node:http";

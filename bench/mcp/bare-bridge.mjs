@@ -1,6 +1,6 @@
 /**
- * The measuring stick: the least that a bridge from streamable HTTP to stdio can do in Node. One child per
- * session, lines out, lines in, no checks, no limits, no recovery.
+ * The baseline for MCP: a minimal bridge from streamable HTTP to stdio, with one child process per session and
+ * without checks or limits.
  */
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";

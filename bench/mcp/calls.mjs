@@ -1,6 +1,6 @@
 /**
- * Load for MCP: sessions are opened once, then tool calls go over keep-alive connections, each with an id of its
- * own. An answer counts only if it carries that id.
+ * Generates MCP load: opens sessions, then sends tool calls over keep-alive connections. A response counts only if it
+ * has the ID of its request.
  */
 import { connect } from "node:net";
 

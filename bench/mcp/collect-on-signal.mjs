@@ -1,2 +1,5 @@
-/** Loaded into every contestant, so that memory can be read without what waits for the collector. SIGUSR2 would start an upgrade. */
+/**
+ * Loaded into every compared program to collect garbage before memory is measured. SIGUSR2 is not used, because it
+ * starts an upgrade.
+ */
 process.on("SIGALRM", () => globalThis.gc());

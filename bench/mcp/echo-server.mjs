@@ -1,6 +1,6 @@
 /**
- * The server behind every contestant: answers `initialize`, and every tool call with a short text, as fast as
- * possible. It does nothing else, so that what is measured is in front of it.
+ * The MCP server behind every compared program. It responds to `initialize` and tool calls as fast as possible, so
+ * that the program in front dominates the measurement.
  */
 let rest = "";
 process.stdin.setEncoding("utf8").on("data", (chunk) => {

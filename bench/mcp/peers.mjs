@@ -1,6 +1,6 @@
 /**
- * The peers, fetched from the registry into a folder outside of the project on first use. Without a network the
- * comparison goes on without them.
+ * Installs the other MCP bridges from the registry into a folder outside the project. Without a network, the
+ * comparison skips them.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * MCP over stdio: tool calls through the gateway, a bare bridge, and the peers, in front of the same server. CPU of
- * the process in front per call, memory per idle session, and the time until `initialize` answers.
+ * Benchmarks tool calls over stdio through the gateway, a minimal bridge, and other bridges: CPU time per call,
+ * memory per idle session, and the time until `initialize` responds.
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

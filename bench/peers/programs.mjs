@@ -1,7 +1,7 @@
 /**
- * The programs that the gateway is compared with: how each is found, configured and started. A variable names a binary that is
- * not in the PATH; what is not there has no row. `serves` lists the kinds of work: nginx, haproxy and Envoy pass the chat
- * requests on as plain HTTP. Each gets one worker thread.
+ * Finds, configures and starts the programs that the gateway is compared with. An environment variable can name a
+ * binary that is not in PATH, and missing programs are skipped. `serves` lists the workloads; nginx, HAProxy and
+ * Envoy forward chat requests as plain HTTP. Each program has one worker thread.
  */
 import { spawnSync } from "node:child_process";
 import { ECHO } from "../support/workloads.mjs";

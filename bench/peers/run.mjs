@@ -1,7 +1,7 @@
 /**
- * The gateway beside other proxies, in interleaved rounds over the same work, one table at the end: CPU microseconds per
- * operation of each process in front. Which programs, and how they are found: programs.mjs. BENCH_NODES names other Nodes to run
- * the gateway with, separated by colons; BENCH_ROWS takes only rows whose titles begin with one of its words.
+ * Compares the gateway with other proxies in interleaved rounds: CPU microseconds per operation. BENCH_NODES selects
+ * other Node.js versions for the gateway, separated by colons, and BENCH_ROWS selects rows by the first words of
+ * their titles.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

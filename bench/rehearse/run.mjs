@@ -1,8 +1,7 @@
 /**
- * `npm run bench -- rehearse`: how long a rehearsal of 10,000 requests takes, and what it does to the latency of the traffic
- * beside it: windows of the same paced load take turns, without and with a rehearsal. Exits with 1 if the first rehearsal, which
- * starts its thread, or the median takes 2 s or more, or if the p99 of a window with a rehearsal is more than 1.5 times that of one
- * without (medians of the windows: a machine that stops for a moment spoils one window, not the run).
+ * `npm run bench -- rehearse`: measures how long a rehearsal of 10,000 requests takes and how it affects the latency
+ * of traffic. Exits with 1 if the first rehearsal or the median takes 2 s or more, or if the median p99 with a
+ * rehearsal is more than 1.5 times the median p99 without one.
  */
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -1,7 +1,6 @@
 /**
- * Threads: the same gateway with 1, 2 and 4 of them. CPU per request beside one thread, how connections are shared out,
- * and, where the machine has the cores for threads, load and backend, the throughput. Needs Linux and Node 22.12; another Node
- * than the one that runs the bench may be named: BENCH_NODE=/path/to/node.
+ * Compares the gateway with 1, 2 and 4 threads: CPU time per request, distribution of connections, and throughput if
+ * the machine has enough cores. Requires Linux and Node.js 22.12. BENCH_NODE selects another Node.js.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";

@@ -1,7 +1,6 @@
 /**
- * The method: every contestant is warmed up, then measured in interleaved rounds, so that drift of the machine
- * meets all alike; the figure is the median of CPU microseconds per request of the proxy's own process. Ratios are those of
- * the medians, of the rounds in pairs, and of the quiet rounds (the lower fifth).
+ * The measurement method: every program is warmed up, then measured in interleaved rounds, so that changes of the
+ * machine affect all of them. The result is the median of CPU microseconds per request of the proxy's process.
  */
 import { cpuMicros } from "./cpu.mjs";
 

@@ -1,6 +1,5 @@
 /**
- * CPU time of another process, all threads counted (so garbage collection and compilation are too), in
- * microseconds, and its resident memory. Linux only: that is where the figures are made.
+ * Reads the CPU time of another process, including all threads, and its resident memory. Linux only.
  */
 import { readdirSync, readFileSync } from "node:fs";
 

@@ -1,6 +1,6 @@
 /**
- * A load generator over plain sockets: a fixed number of keep-alive connections, one request at a time on each,
- * until the count is reached. It reads responses just well enough to know where they end.
+ * Generates load over plain sockets with a fixed number of keep-alive connections and one request at a time on each.
+ * Responses are parsed only to find their end.
  */
 import { connect } from "node:net";
 

@@ -1,5 +1,5 @@
 /**
- * Starts the programs that are compared, waits until they listen, and ends them by their own id.
+ * Starts the compared programs, waits until they listen, and stops them by process ID.
  */
 import { spawn } from "node:child_process";
 import { connect, createServer } from "node:net";

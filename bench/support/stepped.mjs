@@ -1,7 +1,7 @@
 /**
- * Streams whose next chunk is sent when the client has the one before: every program in front reads and writes each chunk by
- * itself, 60 streams at once. Where a backend sends as fast as it can, a program that is slower finds more chunks in each read, and
- * so does less work. Backend and client are here in one process, because one tells the other.
+ * Streams that send the next chunk only after the client has received the previous one, so that every program reads
+ * and writes each chunk separately. Otherwise, a slower program finds more chunks in each read and does less work.
+ * Backend and client run in one process to coordinate this.
  */
 import { createServer } from "node:http";
 import { connect } from "node:net";

@@ -1,6 +1,6 @@
 /**
- * The rows that builds and peers are compared by, and the configurations of the gateway behind them. One place, so that a row of
- * one table is the same work as the row of that name in another.
+ * The workloads and gateway configurations that all comparisons share, so that rows with the same name measure the
+ * same work.
  */
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,6 +1,6 @@
 /**
- * What OpenTelemetry costs on the chat row: off, 1 % of the requests, one span for each request, all spans of each, the
- * access log as OTLP, and a collector that is down.
+ * Measures the cost of OpenTelemetry for chat requests: off, 1% sampled, one span per request, all spans, the access
+ * log over OTLP, and an unavailable collector.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,6 @@
-/** A collector that takes every export and keeps nothing. */
+/**
+ * A collector that accepts every export and discards it.
+ */
 import { createServer } from "node:http";
 
 createServer((req, res) => {

@@ -1,6 +1,6 @@
 /**
- * What every request pays so that it can be explained afterwards, and what it pays while somebody waits for a request
- * like it: the functions alone, in a process of their own.
+ * Measures, in a separate process, what each request pays to be explainable later, and what it pays while a trace
+ * waits for a matching request.
  */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -1,7 +1,6 @@
 /**
- * What the trace costs the requests that are not traced: nobody watches, eight wait for a request that never comes, one
- * request after another is traced, a reader never reads, and every request is recorded in case it fails. And what
- * remembering the last requests costs each of them.
+ * Measures the cost of tracing for requests that are not traced: without a trace, with eight waiting traces, with
+ * continuous tracing, with a stalled reader, and with `keepFailed`.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { get } from "node:http";

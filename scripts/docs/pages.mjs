@@ -1,4 +1,6 @@
-/** The commands of a section of a page, as test/support/package/doc-commands.ts reads them, for plain scripts. */
+/**
+ * Reads the commands of documentation pages with test/support/package/doc-commands.ts, for plain scripts.
+ */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../steps.mjs";

@@ -1,6 +1,6 @@
 /**
- * The systemd commands of the pages, run by a real systemd: it is the first process of namespaces of its own, in which
- * /etc, /run, /tmp, /var/lib and /usr/local/bin are copies in memory. So nothing of this machine is changed.
+ * Runs the systemd commands of the pages with a real systemd in separate namespaces. /etc, /run, /tmp, /var/lib and
+ * /usr/local/bin are copies in memory, so the machine is not changed.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * `npm run test:kubernetes -- faults`: the API server away for two minutes, the controller killed, a data plane restarted
- * without a controller. Requests go on all the time; one that fails fails the run.
+ * `npm run test:kubernetes -- faults`: makes the API server unavailable for two minutes, kills the controller, and
+ * restarts a data plane without a controller. The run fails if any request fails.
  */
 import { spawn, spawnSync } from "node:child_process";
 import {

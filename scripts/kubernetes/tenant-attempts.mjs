@@ -1,5 +1,5 @@
 /**
- * The attempts of a tenant against another namespace.
+ * Attempts of a tenant to read or affect another namespace.
  */
 import {
   at,

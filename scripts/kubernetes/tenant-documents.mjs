@@ -1,5 +1,5 @@
 /**
- * Two namespaces, a tenant with all rights in one of them, and the documents that both begin with.
+ * Two namespaces, a tenant with all permissions in one of them, and the initial documents of both.
  */
 
 export const OWN = "gateway-tenant";

@@ -1,8 +1,7 @@
 /**
- * `npm run test:kubernetes -- tenants`: a table of attempts. A tenant may do everything in its own namespace and nothing in
- * another's; no document of it may read a Secret there, reach a Service or Backend there, or attach to Gateways and routes
- * there. Every attempt is made against the real API server; after all of them the other namespace must serve as before,
- * and nothing of its Secret may have left.
+ * `npm run test:kubernetes -- tenants`: checks that a tenant with all permissions in one namespace cannot read
+ * Secrets of another namespace, reach its Services or Backends, or attach to its Gateways and routes. Every attempt
+ * is made against the real API server.
  */
 import { request as httpsRequest } from "node:https";
 import {

@@ -1,5 +1,5 @@
 /**
- * The limits of MCP: sessions, servers, messages, streams. The rows are those of `scripts/limits.mjs`.
+ * The limits of MCP sessions, servers, messages and streams. The format of the rows is in `scripts/limits.mjs`.
  */
 
 export const MCP_LIMITS = {

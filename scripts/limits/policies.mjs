@@ -1,5 +1,5 @@
 /**
- * The limits of rate limits, identity and expressions. The rows are those of `scripts/limits.mjs`.
+ * The limits of rate limits, identity and expressions. The format of the rows is in `scripts/limits.mjs`.
  */
 
 export const POLICY_LIMITS = {

@@ -1,6 +1,6 @@
 /**
- * The nine clients of `npm run test:realm`: where they come from, and how each logs in and uses a tool without a person. They
- * are installed once into node_modules/.cache; the browser that they open is `visit.mjs`.
+ * The nine clients of `npm run test:realm`: how each is installed, logs in, and calls a tool without a user. They are
+ * installed into node_modules/.cache.
  */
 import { spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";

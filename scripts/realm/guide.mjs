@@ -1,5 +1,5 @@
 /**
- * The commands of docs/keycloak.md, run exactly as they are written there, so that the page cannot be wrong.
+ * Runs the commands of docs/keycloak.md exactly as written, so that the page stays correct.
  */
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";

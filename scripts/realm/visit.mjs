@@ -1,6 +1,6 @@
 /**
- * The browser that clients open during `npm run test:realm`: `node visit.mjs <URL>` logs in as the user of the guide, then
- * calls the client's redirect URI as a browser would. Clients open it themselves or print the URL: it is visited once.
+ * The browser of `npm run test:realm`: `node visit.mjs <URL>` logs in as the user of the guide and calls the client's
+ * redirect URI.
  */
 import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";

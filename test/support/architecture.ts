@@ -1,6 +1,6 @@
 /**
- * The rules of ARCHITECTURE.md as data and one checker: which folder and subfolder may import which, which file owns
- * which I/O module, and how a file must look. The checker takes files as strings, so that tests can try it on wrong code.
+ * The rules of ARCHITECTURE.md as data, and one checker: allowed imports, owners of I/O modules, and the form of
+ * files. The checker takes files as strings, so that tests can check it with invalid code.
  */
 
 export interface SourceFile {

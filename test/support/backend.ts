@@ -1,5 +1,5 @@
 /**
- * A real HTTP server for tests: it tells what it received, or does what the test says.
+ * An HTTP server for tests that returns what it received, or responds as the test specifies.
  */
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";

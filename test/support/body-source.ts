@@ -1,5 +1,5 @@
 /**
- * The body of a request as the listener hands it over, fed by a test.
+ * A request body as the listener passes it on, filled by a test.
  */
 import { RequestBodySource } from "../../src/http/h1/request-body.ts";
 

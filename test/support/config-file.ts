@@ -1,5 +1,5 @@
 /**
- * A configuration in a folder of its own, for gateways that run as processes; gone when the test ends.
+ * Writes a configuration to a temporary folder that is removed when the test ends.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,5 +1,5 @@
 /**
- * CPU time in milliseconds, for tests that something is bounded: the clock on the wall also counts other programs.
+ * CPU time in milliseconds, for tests of upper bounds. Wall-clock time would include other programs.
  */
 import { openSync, readSync } from "node:fs";
 

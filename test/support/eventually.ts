@@ -1,6 +1,6 @@
 /**
- * Waits for what no event announces: the state of another process, or of the other end of a connection. It looks again
- * and again and ends as soon as it holds, so a quick machine does not wait and a busy one has time. No test sleeps.
+ * Polls for a condition without an event, such as the state of another process. Polling ends when the condition
+ * holds, so fast machines do not wait.
  */
 
 /** Much longer than anything takes on a busy machine; whoever waits longer waits in vain. */

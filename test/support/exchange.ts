@@ -1,5 +1,5 @@
 /**
- * An exchange and a compile environment for unit tests of policies: no sockets, no other modules replaced.
+ * An exchange and a compile environment for unit tests of policies, without sockets.
  */
 
 import { systemClock } from "../../src/base/clock.ts";

@@ -1,5 +1,5 @@
 /**
- * A clock that a test advances by hand: timers run in order when their time has come.
+ * A clock that tests advance. Timers run in order when they are due.
  */
 import type { Clock, Timer } from "../../src/base/clock.ts";
 

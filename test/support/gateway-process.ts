@@ -1,6 +1,5 @@
 /**
- * The gateway as its users run it: the bundled binary in a process of its own, with its output kept. `npm test`
- * builds the bundle first.
+ * Runs the bundled gateway in a separate process and captures its output. `npm test` builds the bundle first.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";

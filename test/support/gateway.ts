@@ -1,6 +1,6 @@
 /**
- * A real gateway in this process, from YAML, on free ports, with its log kept; for scenario tests.
- * The configuration stands in a temporary folder, so that reloads and relative paths work as they do for users.
+ * Runs a gateway in this process on free ports and captures its log, for scenario tests. The configuration is in a
+ * temporary folder, so that reloads and relative paths work.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,5 @@
 /**
- * What gwctl is tried against: a gateway with a backend that answers and one that is down, a folder for its files, and
- * gwctl itself, pointed at that gateway.
+ * A gateway with one working and one unavailable backend, and a gwctl that connects to it.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

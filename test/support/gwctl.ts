@@ -1,6 +1,6 @@
 /**
- * gwctl with its output and its exit code: inside of this process, which is what most tests need and takes no quarter of
- * a second of CPU; or as a process of its own, as users run it, where a test needs its streams, signals or folder.
+ * Runs gwctl and captures its output and exit code, either in this process, which is faster, or in a separate process
+ * for tests of streams, signals and folders.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";

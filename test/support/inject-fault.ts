@@ -1,6 +1,6 @@
 /**
- * Loaded into a gateway process before the gateway (`node --import`): with each SIGWINCH the next of its stages throws
- * once, when it is reached. For tests of the last resort.
+ * Loaded into a gateway process with `node --import`: each SIGWINCH makes the next stage throw once when it is
+ * reached.
  */
 
 import { systemClock } from "../../src/base/clock.ts";

@@ -1,6 +1,6 @@
 /**
- * Loaded into a gateway process before the gateway (`node --import`): each SIGWINCH ends the thread that was started last,
- * in the middle of whatever it does. For tests of a thread's death; the gateway itself has no door for that.
+ * Loaded into a gateway process with `node --import`: each SIGWINCH terminates the worker thread that was started
+ * last.
  */
 import { isMainThread, Worker } from "node:worker_threads";
 

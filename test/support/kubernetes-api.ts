@@ -1,6 +1,6 @@
 /**
- * A stand-in for the Kubernetes API server, as far as gwctl uses it: lists pods by label and forwards ports over a
- * WebSocket (v4.channel.k8s.io) to loopback. There is no cluster behind it; a pod's ports are those of this machine.
+ * A fake Kubernetes API server for gwctl: lists pods by label and forwards ports over a WebSocket (v4.channel.k8s.io)
+ * to loopback.
  */
 import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage } from "node:http";

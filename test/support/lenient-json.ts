@@ -1,6 +1,6 @@
 /**
- * JSON as any server could read it. Libraries differ: the first or the last of repeated keys counts, keys are compared
- * with or without case, a list or a number becomes a string. All of these readings are kept.
+ * Parses JSON in all ways that servers do. Libraries differ in repeated keys, case, and conversion of lists and
+ * numbers to strings, so all interpretations are kept.
  */
 
 /** A JSON value that keeps repeated keys. */

@@ -1,5 +1,5 @@
 /**
- * Starts threads that take from the same buckets, all at once.
+ * Starts threads that take from the same buckets concurrently.
  */
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";

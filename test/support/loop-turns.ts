@@ -1,6 +1,6 @@
 /**
- * The longest time for which this process's loop did not turn, for tests that nothing blocks it. Time that other
- * programs and threads took does not count: of the clock on the wall and the thread's CPU time, the smaller one is what was really spent here.
+ * Measures the longest blocking of this process's event loop. The smaller of wall-clock time and the thread's CPU
+ * time counts, so that other programs and threads do not affect it.
  */
 import { threadCpuMs } from "./cpu-time.ts";
 

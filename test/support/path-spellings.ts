@@ -1,6 +1,5 @@
 /**
- * Other spellings of a path: the same path for RFC 3986 and for servers that merge slashes, written differently. Random
- * tests and the differential test draw from here.
+ * Generates other spellings of a path that are equal for RFC 3986 and for servers that merge slashes.
  */
 import type { Random } from "../fuzz/random.ts";
 

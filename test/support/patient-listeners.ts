@@ -1,6 +1,6 @@
 /**
- * Loaded into a gateway process before the gateway (`node --import`): clients have an hour for their heads. For a test that
- * opens so many connections that the first would be closed on a slow machine before the last is open.
+ * Loaded into a gateway process with `node --import`: extends the time limit for request heads to an hour, for a test
+ * that opens many connections on slow machines.
  */
 import { LISTENER_LIMITS } from "../../src/pipeline/listen/listener-env.ts";
 

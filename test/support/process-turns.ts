@@ -1,5 +1,5 @@
 /**
- * The longest turn of a gateway's loop in a process of its own, so that nothing but its own work is in its turns.
+ * Measures the longest event-loop iteration of a gateway in a separate process.
  */
 import { createThreadCpu } from "./cpu-time.ts";
 import type { GatewayProcess } from "./gateway-process.ts";

@@ -1,6 +1,5 @@
 /**
- * A client that writes exactly the bytes a test says and shows exactly the bytes that came back: for requests that
- * no well-behaved client would send.
+ * A client that sends and returns exact bytes, for requests that no well-behaved client sends.
  */
 import { connect, type Socket } from "node:net";
 

@@ -1,5 +1,5 @@
 /**
- * A gateway that has seen requests of users with tokens and keys, and a rehearsal of another configuration on it.
+ * A gateway that has served users with tokens and keys, and a rehearsal of another configuration on it.
  */
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";

@@ -1,5 +1,5 @@
 /**
- * What scenario tests share: a gateway in front of one backend, both closed when the test ends, and small readers.
+ * Shared helpers of scenario tests: a gateway in front of one backend, both closed when the test ends.
  */
 import type { RequestListener } from "node:http";
 import type { TestContext } from "node:test";

@@ -1,6 +1,6 @@
 /**
- * Waits until a count stands still: for streams whose buffers are full, where no event says that nothing moves any more.
- * Measured in turns of the loop, not in time: both ends and the gateway share this process, so each had its turn.
+ * Waits until a count stops changing, for streams whose buffers are full. Measured in event-loop iterations, because
+ * both ends and the gateway share this process.
  */
 const STILL_TURNS = 300;
 

@@ -1,6 +1,6 @@
 /**
- * A gateway with several threads in a process of its own. It needs a newer Node than the gateway itself: this one if it
- * is new enough, else the one that an optional dev dependency carries.
+ * Runs a gateway with several threads in a separate process. It requires a newer Node.js than the gateway, so an
+ * optional dev dependency provides one if this one is too old.
  */
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -1,6 +1,6 @@
 /**
- * Reads `/debug/trace` in tests: waits until the trace is armed, lets the test send its request, and gives back the
- * events; normalised, so that they can be compared with a golden file.
+ * Reads `/debug/trace` in tests: waits until the trace is armed, lets the test send its request, and returns the
+ * events, normalized for comparison with a golden file.
  */
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";

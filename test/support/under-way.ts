@@ -1,5 +1,5 @@
 /**
- * What a gateway has under way, from its admin interface; and a request that comes back after everything before it.
+ * Reads open connections and requests in flight from the admin interface.
  */
 import type { TestGateway } from "./gateway.ts";
 

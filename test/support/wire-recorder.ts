@@ -1,6 +1,6 @@
 /**
- * A wire between the gateway and a server that keeps every byte of both directions, and reads them as HTTP/1.1 with a
- * parser of its own: what it says of a request owes nothing to the code under test.
+ * A proxy between the gateway and a server that records all bytes of both directions and parses them as HTTP/1.1 with
+ * its own parser, independent of the code under test.
  */
 import { connect, createServer, type Socket } from "node:net";
 

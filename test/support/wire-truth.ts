@@ -1,6 +1,6 @@
 /**
- * Compares the trace of a request with what recorders saw: every `final request` must be a message that a server got, and
- * every `raw response` the head that came back for one of them, both sides redacted alike.
+ * Compares the trace of a request with recorded messages: every `final request` must have reached a server, and every
+ * `raw response` must be the head of a response, both redacted alike.
  */
 
 import type { TraceEvent } from "../../src/observe/trace/events.ts";

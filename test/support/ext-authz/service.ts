@@ -1,6 +1,5 @@
 /**
- * A small real authorization service: Envoy's check API over gRPC on a free port, with the protocol's own field numbers. What it
- * answers is up to the test.
+ * An authorization service with Envoy's check API over gRPC on a free port. The test specifies its responses.
  */
 import { resolve } from "node:path";
 import {

@@ -1,6 +1,6 @@
 /**
- * The request parser against Node's on the same bytes. They must read the same requests. Where ours refuses what Node
- * reads, the reason is one of a list; the other way round there is none: we are never the laxer one.
+ * Compares the request parser with Node's parser on the same bytes. Both must parse the same requests. The parser may
+ * reject more than Node for listed reasons, but never less.
  */
 import type { NodeReading } from "./node-requests.ts";
 import type { Reading } from "./read-requests.ts";

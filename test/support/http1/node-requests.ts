@@ -1,6 +1,6 @@
 /**
- * What Node's own parser makes of some pieces of bytes: the yardstick of the request parser. The server gets a socket
- * that was never connected, so that a case is a few function calls.
+ * Parses bytes with Node's own parser, as a reference for the request parser. The socket is never connected, so that
+ * a case costs only a few function calls.
  */
 import { createServer, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";

@@ -1,6 +1,6 @@
 /**
- * Everything that the request parser makes of some pieces of bytes, as data: the requests with their bodies, and how it
- * ends. Fed as a connection feeds it: what follows a request is read when that one is done with.
+ * Returns everything that the request parser reads from chunks of bytes: the requests, their bodies, and the end. The
+ * parser continues with the next request when the previous one is complete, as on a connection.
  */
 import { type ParsedRequest, RequestError } from "../../../src/http/h1/parse-request-head.ts";
 import { RequestParser } from "../../../src/http/h1/request-parser.ts";

@@ -1,6 +1,6 @@
 /**
- * Random byte streams for request parsers: valid requests, odd ones, hostile ones, and mutations of all of them. The same
- * seed gives the same stream.
+ * Generates random byte streams for request parsers: valid, unusual and hostile requests, and mutations of them. The
+ * same seed gives the same stream.
  */
 
 export type Random = () => number;

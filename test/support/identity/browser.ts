@@ -1,6 +1,6 @@
 /**
- * The user's browser, as far as a login needs one: follows redirects with cookies and fills the one form that the real
- * realm provider shows, until it is sent back to the client's redirect URI.
+ * A minimal browser for logins: follows redirects with cookies and fills in the form of the realm provider, until the
+ * client's redirect URI is reached.
  */
 
 export interface Browser {

@@ -1,5 +1,6 @@
 /**
- * The door to identity providers in unit tests: answers by URL, counts what was asked, and can be shut.
+ * A fake fetch for identity providers in unit tests. It responds by URL, counts requests, and can be made
+ * unavailable.
  */
 import { type Fetch, FetchError, type FetchRequest, type FetchResponse } from "../../../src/http/fetch.ts";
 import { HeaderList } from "../../../src/http/headers.ts";

@@ -1,6 +1,6 @@
 /**
- * A public address in front of the gateway that is known before the gateway starts, because the gateway's own
- * configuration names it: a plain TCP relay, like the load balancer that stands there in production.
+ * A TCP relay in front of the gateway, like a load balancer. Its address exists before the gateway starts, because
+ * the configuration contains it.
  */
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 

@@ -1,7 +1,7 @@
 /**
- * Stand-ins for both kinds of identity provider, on a real OpenID provider library: the realm (registration, `iss` in
- * the callback, no resource indicators) and the tenant (no registration, rejects `resource`, no `iss`). The user is
- * always alice and always agrees. Both can rotate keys and go down.
+ * Test versions of both kinds of identity provider, based on an OpenID provider library: the realm (registration,
+ * `iss` in the callback, no resource indicators) and the tenant (no registration, rejects `resource`, no `iss`). The
+ * user is always alice, who always consents. Both can rotate keys and become unavailable.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

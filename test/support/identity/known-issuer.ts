@@ -1,5 +1,5 @@
 /**
- * An issuer whose keys the gateway reads from a file, and its tokens: for scenarios that need no login.
+ * An issuer whose keys the gateway reads from a file, and its tokens, for scenarios without a login.
  */
 import type { TestContext } from "node:test";
 import { createSigningKey, keySetOf, signToken } from "./tokens.ts";

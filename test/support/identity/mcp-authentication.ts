@@ -1,5 +1,6 @@
 /**
- * The policy `mcpAuthentication` compiled for a realm, a tenant or a plain provider that answers as a test says.
+ * Compiles the policy `mcpAuthentication` for a realm, a tenant or a plain provider whose responses the test
+ * specifies.
  */
 import assert from "node:assert/strict";
 import type { GatewayError } from "../../../src/core/errors.ts";

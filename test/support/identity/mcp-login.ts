@@ -1,6 +1,6 @@
 /**
- * Both generations of the official MCP client, each with the same small store of what a login leaves behind, so that
- * the tests can log in, refresh and look at what the client was given.
+ * Both versions of the official MCP client, each with a store for login state, so that tests can log in, refresh and
+ * inspect the tokens.
  */
 import { Client as Client2, StreamableHTTPClientTransport as Transport2 } from "@modelcontextprotocol/client";
 import { Client as Client1 } from "@modelcontextprotocol/sdk/client/index.js";

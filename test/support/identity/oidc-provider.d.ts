@@ -1,4 +1,6 @@
-/** The few parts of oidc-provider that the stand-ins use; the package has no types of its own. */
+/**
+ * Types for the parts of oidc-provider that tests use. The package has no types.
+ */
 declare module "oidc-provider" {
   import type { IncomingMessage, ServerResponse } from "node:http";
 

@@ -1,6 +1,6 @@
 /**
- * What a policy gets in unit tests: a clock that stands still, a fetch that answers from a table, and exchanges made
- * from a few words.
+ * The environment of a policy in unit tests: a stopped clock, a fetch that responds from a table, and short ways to
+ * create exchanges.
  */
 
 import { createTasks } from "../../../src/base/tasks.ts";

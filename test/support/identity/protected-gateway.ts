@@ -1,5 +1,5 @@
 /**
- * A real gateway with protected MCP routes behind a public address, for the login scenarios.
+ * A gateway with protected MCP routes behind a public address, for the login scenarios.
  */
 import { fileURLToPath } from "node:url";
 import { startGateway, type TestGateway, type TestGatewayOptions } from "../gateway.ts";

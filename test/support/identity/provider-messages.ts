@@ -1,5 +1,5 @@
 /**
- * What the library of the identity provider wants to see of a request, and says too much in a response.
+ * Adapts requests and responses for the identity provider library.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 

@@ -1,5 +1,5 @@
 /**
- * A stand-in whose ID tokens say a name and roles, which may change from one sign-in to the next.
+ * A test provider whose ID tokens contain a name and roles, which can change between logins.
  */
 export function withRoles(roles: () => readonly string[]): object {
   return {

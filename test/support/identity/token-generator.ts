@@ -1,6 +1,6 @@
 /**
- * Tokens by the thousand, good and bad in every way that we know, from a seed: for the comparison of our verification
- * with another. Most are right but for one or two things; some are right.
+ * Generates valid and invalid tokens from a seed, to compare our verification with another library. Most tokens have
+ * one or two defects.
  */
 import { createHmac, sign } from "node:crypto";
 import { createSigningKey, encode, publicJwk, type SigningKey, START_MS, signToken } from "./tokens.ts";

@@ -1,6 +1,5 @@
 /**
- * Keys and tokens for tests, also the wrong ones: made with node's own crypto, so that a token may be broken in ways
- * that a proper library refuses to produce.
+ * Keys and tokens for tests. They are made with Node's crypto, because libraries refuse to create invalid tokens.
  */
 import { constants, createHmac, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 

@@ -1,6 +1,6 @@
 /**
- * An API server in memory, behind the interface of our client: lists in pages, watches with bookmarks, versions and
- * conflicts as the real one has them, and faults on demand.
+ * A Kubernetes API server in memory that implements our client interface: pages, watches with bookmarks, versions,
+ * conflicts, and faults on demand.
  */
 import { type ApiClient, ApiError, type ApiRequest, type WatchHandler } from "../../../src/kubernetes/api-client.ts";
 

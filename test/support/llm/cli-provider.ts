@@ -1,6 +1,6 @@
 /**
- * A provider for command-line clients, in every provider dialect, that refuses members that the real API does not know.
- * It calls a shell or file tool of the client when the prompt says so, and says in its answer what it saw of the result.
+ * A provider for command-line clients in every provider dialect. It rejects fields that the real API does not have.
+ * It calls a shell or file tool of the client if the prompt requests it, and reports the tool result.
  */
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,6 +1,6 @@
 /**
- * What the client dialects of the tests share: what a request may wish for, what a client reads from an answer, and the
- * question that all of them ask.
+ * Types that the client dialects of the tests share: the requested features, the parsed response, and the common
+ * prompt.
  */
 
 export const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";

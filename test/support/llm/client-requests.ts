@@ -1,6 +1,6 @@
 /**
- * The same wishes in the words of each client dialect, and how an answer is read in it: for tests that try every pair of
- * a client and a provider with every feature.
+ * Builds requests with the same features in each client dialect, and parses responses, for tests of every pair of
+ * client and provider.
  */
 import {
   CALLS,

@@ -1,6 +1,5 @@
 /**
- * One small request in every client dialect, and every provider that the `ai` backend knows, as configuration: for tests
- * that try all pairs of them.
+ * A small request in every client dialect, and every provider of the `ai` backend, for tests of all pairs.
  */
 
 export interface DialectCall {

@@ -1,5 +1,5 @@
 /**
- * Writes messages of the AWS binary event stream, for upstreams in tests.
+ * Encodes messages of the AWS binary event stream for test providers.
  */
 import { crc32 } from "node:zlib";
 

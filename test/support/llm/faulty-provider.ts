@@ -1,7 +1,6 @@
 /**
- * A provider on a bare socket that follows a script to the byte: it writes an answer in pieces and may stop anywhere,
- * by closing, by a reset or by silence. It remembers for each call how it went, so that tests can prove that a call
- * that nobody needs any more was closed.
+ * A provider on a plain socket that follows a script: it writes a response in pieces and can stop at any byte by
+ * closing, resetting or stalling. It records each call, so that tests can check that unneeded calls were closed.
  */
 
 import type { AddressInfo } from "node:net";

@@ -1,7 +1,6 @@
 /**
- * Requests that name a model in every way that some server reads: in the body in any encoding, case, depth and form, in the
- * path, in the query, with any method and cut into any chunks. `readsModel` is the server at the other end: it finds a
- * name in whatever arrived, as the most lenient of servers would.
+ * Requests that name a model in every way that a server might read: in the body, path or query, in any encoding,
+ * case, depth or method. `readsModel` finds a name as the most lenient server would.
  */
 import { request as httpRequest } from "node:http";
 import { parseLeniently, stringsOf } from "../lenient-json.ts";

@@ -1,6 +1,6 @@
 /**
- * Answers of an OpenAI or Anthropic provider as bytes on the wire: JSON or a stream, of any size, with a text and
- * counts of one's own, so that a test can tell which provider an answer or a charge came from.
+ * Responses of an OpenAI or Anthropic provider as bytes, as JSON or a stream, with a given text and usage, so that
+ * tests can identify the provider of a response or charge.
  */
 import { parseMembers } from "../../../src/json/json.ts";
 

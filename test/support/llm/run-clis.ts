@@ -1,6 +1,6 @@
 /**
- * The program behind `npm run clis`: Claude Code, Codex and Gemini CLI through a gateway with each of five providers'
- * stand-ins: one turn of text, one with a tool, one with an image. Prints a table; ends with 1 if a turn fails.
+ * The program behind `npm run clis`: runs Claude Code, Codex and Gemini CLI through a gateway with mocks of five
+ * providers, with text, a tool and an image. Prints a table and exits with 1 if a call fails.
  */
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -1,5 +1,5 @@
 /**
- * Every provider behind a gateway with a listener for each, as SDKs are pointed at it.
+ * A gateway with every provider, each on its own listener for an SDK.
  */
 import { startGateway, type TestGateway } from "../gateway.ts";
 import { startUpstream, type TestUpstream } from "./upstream.ts";

@@ -1,5 +1,5 @@
 /**
- * The translation between two dialects with everything that it cannot translate refused.
+ * Translates between two dialects and rejects everything that cannot be translated.
  */
 import assert from "node:assert/strict";
 import type { Members } from "../../../src/json/json.ts";

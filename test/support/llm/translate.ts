@@ -1,5 +1,5 @@
 /**
- * One request, answer or stream through the translation between two dialects.
+ * Translates one request, response or stream between two dialects.
  */
 import assert from "node:assert/strict";
 import type { Members } from "../../../src/json/json.ts";

@@ -1,5 +1,5 @@
 /**
- * The canned answers of the test provider, whole and as streams, in every provider's dialect.
+ * The responses of the test provider in every dialect, complete and as streams.
  */
 import { encodeEventStreamMessage } from "./event-stream.ts";
 

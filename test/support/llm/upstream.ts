@@ -1,7 +1,7 @@
 /**
- * Every provider's API on one loopback server, with canned answers: the model's name says what to do.
- * `cached` in it adds cached tokens to the usage, `tool` answers with a call of the first tool, `endless` never ends
- * its stream, `silent` never answers, `broken` cuts it in the middle, `fail-<status>` answers with that status, `redirect` with a redirect.
+ * All provider APIs on one loopback server. The model name selects the behavior: `cached` adds cached tokens to the
+ * usage, `tool` calls the first tool, `endless` never ends its stream, `silent` never responds, `broken` cuts off the
+ * response, `fail-<status>` responds with that status, and `redirect` with a redirect.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,5 +1,5 @@
 /**
- * MCP servers that record what reaches them, behind a gateway with rules, and every transport that a client can speak.
+ * MCP servers that record what they receive, behind a gateway with rules, and all transports that a client can use.
  */
 import assert from "node:assert/strict";
 import { eventually } from "../eventually.ts";

@@ -1,6 +1,5 @@
 /**
- * A small MCP client for tests that sees the wire: statuses, headers, event ids, raw text. The official SDKs are
- * used elsewhere; they hide what these tests are about.
+ * A small MCP client for tests that shows statuses, headers, event IDs and raw text, which the official SDKs hide.
  */
 import { createSseParser, type SseEvent } from "../../../src/http/sse.ts";
 

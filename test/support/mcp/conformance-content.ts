@@ -1,5 +1,6 @@
 /**
- * The content of the conformance fixture: blocks, resources, and the schemas that the official suite asks for by name.
+ * The content of the conformance fixture: blocks, resources, and the schemas that the official suite requires by
+ * name.
  */
 import { ProtocolError } from "@modelcontextprotocol/server";
 

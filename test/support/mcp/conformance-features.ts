@@ -1,6 +1,6 @@
 /**
- * What the official conformance suite expects of the server behind a gateway: tools, prompts and resources with
- * fixed names and behaviour, for both protocol eras. Built on the official SDK; transports are elsewhere.
+ * The tools, prompts and resources that the official conformance suite expects of a server, for both protocol
+ * versions, based on the official SDK.
  */
 import {
   inputRequired,

@@ -1,6 +1,6 @@
 /**
- * Tools of the conformance fixture that come back for more input (2026-07-28, multi round-trip requests), and what a
- * tool gets to know of its client.
+ * Tools of the conformance fixture that request more input (2026-07-28, multi round-trip requests) or report what
+ * they receive about their client.
  */
 import { CLIENT_CAPABILITIES_META_KEY, inputRequired, type ServerContext } from "@modelcontextprotocol/server";
 import { content, type Result, text } from "./conformance-content.ts";

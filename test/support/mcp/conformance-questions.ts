@@ -1,6 +1,5 @@
 /**
- * What the conformance fixture asks of its client: input in the middle of a call, the state that goes with it, and the
- * prompts, one of which asks first.
+ * Requests of the conformance fixture to its client: input during a call, its state, and prompts.
  */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { inputRequired, ProtocolError, type ServerContext } from "@modelcontextprotocol/server";

@@ -1,6 +1,6 @@
 /**
- * The fixture of the conformance suite as a process: `stdio`, or `http [port]` (prints its URL).
- * `--modern-only` and `--legacy-only` leave out one protocol era, so that the gateway has to convert.
+ * The fixture of the conformance suite as a process: `stdio`, or `http [port]`, which prints its URL. `--modern-only`
+ * and `--legacy-only` omit one protocol version, so that the gateway must convert.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,6 +1,6 @@
 /**
- * Runs the official conformance suite against a URL and reads its scores. The suite needs a newer Node than the
- * gateway: this one if it is new enough, else the one that an optional dev dependency carries.
+ * Runs the official conformance suite against a URL and reads its scores. The suite requires a newer Node.js than the
+ * gateway, so an optional dev dependency provides one if this one is too old.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";

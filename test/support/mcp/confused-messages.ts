@@ -1,6 +1,6 @@
 /**
- * Generates the text of messages that two readers could understand differently: values of another type, repeated
- * and escaped keys, keys of another case, calls without an id, odd space, other methods and batches.
+ * Generates messages that two parsers could read differently: wrong types, repeated and escaped keys, other case,
+ * calls without an ID, unusual whitespace, other methods, and batches.
  */
 import fc from "fast-check";
 import { ALLOWED, SECRET } from "./recording-server.ts";

@@ -1,5 +1,5 @@
 /**
- * Where the fixture servers are, as commands for a configuration. They run in this Node from the compiled files.
+ * Commands that start the fixture servers, for configurations. They run the compiled files with this Node.js.
  */
 import { existsSync, renameSync } from "node:fs";
 import { fileURLToPath } from "node:url";

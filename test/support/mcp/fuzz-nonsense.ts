@@ -1,7 +1,7 @@
 /**
- * Random nonsense of MCP servers, from a seed: a gateway with a few targets, some of them good, the others spoiling
- * what they send. Whatever they do, each request of a client gets one answer with its id within the time limit, the
- * good targets' items are in it, and nothing is thrown where nobody catches it.
+ * Runs a gateway with several MCP servers, some of which send random invalid data from a seed. Each client request
+ * must get one response with its ID in time, which contains the items of the working servers, and no exception may be
+ * uncaught.
  */
 import assert from "node:assert/strict";
 import { type Json, LEGACY_HEADERS, readAnswer } from "./client.ts";

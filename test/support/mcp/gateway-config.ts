@@ -1,5 +1,5 @@
 /**
- * Configurations for scenario tests with MCP targets, as YAML (which JSON is).
+ * Configurations with MCP targets for scenario tests.
  */
 import { stdioFixture } from "./fixture.ts";
 

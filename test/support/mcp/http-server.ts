@@ -1,6 +1,6 @@
 /**
- * A remote MCP server for tests, in this process: streamable HTTP of the legacy era, or the old HTTP+SSE pair, with
- * the few tools that tests need. It keeps what it was sent, and can forget its sessions.
+ * A remote MCP server for tests, in this process: legacy streamable HTTP or HTTP+SSE. It records what it receives and
+ * can drop its sessions.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,5 +1,6 @@
 /**
- * Requests of the modern era for tests that see the wire: the envelope in the body, its mirror in the headers.
+ * Sends requests of the modern protocol version, with the envelope in the body and its copy in the headers, for tests
+ * of raw messages.
  */
 import { type Answer, type Json, type OpenStream, openStream, readAnswer } from "./client.ts";
 

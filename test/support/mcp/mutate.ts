@@ -1,5 +1,5 @@
 /**
- * Nonsense from a seed: a source of random numbers that repeats, and ways to spoil a good message byte by byte.
+ * A seeded random number generator, and functions that corrupt a valid message byte by byte.
  */
 
 /** Numbers in [0, 1) that depend on the seed alone (mulberry32). */

@@ -1,6 +1,5 @@
 /**
- * What a server may do to one request that no server should do, with what the client must get: the reason that the
- * call fails with, or the good answer where the rest is only noise.
+ * Invalid behavior of a server for one request, each with the expected result for the client.
  */
 import type { Step } from "./scripted-server.ts";
 

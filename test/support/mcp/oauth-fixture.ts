@@ -1,6 +1,6 @@
 /**
- * A remote MCP server with a login of its own, and its authorization server, in one process: discovery, registration,
- * PKCE, refresh tokens that work once, revocation. It answers a call with the user that the token belongs to.
+ * A remote MCP server with its own login and authorization server: discovery, registration, PKCE, single-use refresh
+ * tokens, and revocation. Its calls return the user of the token.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { createServer } from "node:http";

@@ -1,5 +1,5 @@
 /**
- * The lines that the odd server writes: answers, notifications, and results of any size.
+ * The lines that the odd server writes: responses, notifications, and results of any size.
  */
 
 export interface Message {

@@ -1,10 +1,10 @@
 /**
- * An MCP server of the legacy era for tests, over stdio: it does what tools are called for, also what no server
- * should do (crash, be silent, flood, lie). Written by hand, so that it can.
- * Arguments: `--name=x`, `--version=2025-03-26`, `--page=2` (items per list page), `--refuse` (fails initialize),
- * `--greet` (prints a line that is no JSON first), `--stubborn` (ignores the end of stdin and TERM), `--mute` (is silent
- * about methods it does not know), `--brittle` (exits over them), `--asked=file` (writes it when it hears of one),
- * `--opened=file` (writes it when it has answered initialize), `--tools=1000` (so many tools more in its list).
+ * A legacy MCP server for tests over stdio. Tools trigger its behavior, including invalid behavior such as crashing,
+ * stalling and flooding. Arguments: `--name=x`, `--version=2025-03-26`, `--page=2` (items per list page), `--refuse`
+ * (fails initialize), `--greet` (first prints a line that is not JSON), `--stubborn` (ignores the end of stdin and
+ * SIGTERM), `--mute` (ignores unknown methods), `--brittle` (exits on unknown methods), `--asked=file` (writes the
+ * file on an unknown method), `--opened=file` (writes the file after initialize), `--tools=1000` (adds that many
+ * tools).
  */
 import { writeFileSync } from "node:fs";
 import { error, huge, type Message, notify, result, send, sleep, text } from "./odd-lines.ts";

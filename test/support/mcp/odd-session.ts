@@ -1,4 +1,6 @@
-/** Sessions with the odd server behind an MCP backend, and the texts of its calls. */
+/**
+ * Sessions with the odd server behind an MCP backend, and the texts of its calls.
+ */
 import { type Json, type RawClient, rawClient } from "./client.ts";
 import { stdioFixture } from "./fixture.ts";
 import { type ServedBackend, serveMcp } from "./serve-backend.ts";

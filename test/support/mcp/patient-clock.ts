@@ -1,6 +1,5 @@
 /**
- * The real time, except that a session waits for all its targets to start however busy the machine is. Tests of what
- * happens after that wait advance a clock of their own.
+ * The real clock, except that sessions wait for all targets to start regardless of the load of the machine.
  */
 import { type Clock, systemClock } from "../../../src/base/clock.ts";
 import { OPEN_WAIT_MS } from "../../../src/mcp/aggregation/aggregate-router.ts";

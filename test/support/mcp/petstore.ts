@@ -1,6 +1,6 @@
 /**
- * OpenAPI descriptions for tests, shaped like public ones: a small shop with every kind of parameter, and one with as
- * many operations and bytes as the largest public APIs have.
+ * OpenAPI descriptions for tests: a small shop with every kind of parameter, and one as large as the largest public
+ * APIs.
  */
 
 export const PETSTORE = {

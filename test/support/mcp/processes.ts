@@ -1,5 +1,5 @@
 /**
- * Which processes are children of another, from the system itself: what a leak test believes. Linux only.
+ * Lists the child processes of a process, for leak tests. Linux only.
  */
 import { readdirSync, readFileSync } from "node:fs";
 

@@ -1,5 +1,6 @@
 /**
- * Every call that some server could read in a message. Tests ask whether any of them is of something forbidden.
+ * Returns every call that some server could read in a message, so that tests can check whether any of them is
+ * forbidden.
  */
 import { type LenientNode, parseLeniently, stringsOf, valuesUnder } from "../lenient-json.ts";
 

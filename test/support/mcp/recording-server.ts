@@ -1,6 +1,6 @@
 /**
- * A remote MCP server for tests, in this process, that answers anything and keeps the bytes of every message. It has
- * one allowed and one secret tool, prompt and resource; tests look at what reached it.
+ * A remote MCP server in this process that responds to everything and records the bytes of every message. It has one
+ * allowed and one secret tool, prompt and resource.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,5 +1,5 @@
 /**
- * Two replicas with one Redis, and a session that was opened at one of them.
+ * Two replicas with one Redis, and a session opened at one of them.
  */
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";

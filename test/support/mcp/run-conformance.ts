@@ -1,6 +1,7 @@
 /**
- * Prints the scores of the conformance suite (`npm run conformance`): each fixture asked directly, and through the gateway in
- * several setups, for both eras. Fails if a scenario that passes directly does not pass through the gateway.
+ * Prints the scores of the conformance suite (`npm run conformance`) for each fixture, directly and through the
+ * gateway in several setups, for both protocol versions. Fails if a scenario that passes directly fails through the
+ * gateway.
  */
 import { type Revision, runSuite, type Score, startHttpFixture, suiteNode } from "./conformance.ts";
 import { type Fixture, fixturesOf } from "./suite/suite-fixtures.ts";

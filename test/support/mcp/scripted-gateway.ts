@@ -1,5 +1,6 @@
 /**
- * A gateway with scripted servers behind it, and requests of either era that look at what every answer must keep.
+ * A gateway with scripted servers, and requests of either protocol version that check the invariants of every
+ * response.
  */
 import assert from "node:assert/strict";
 import { type Json, type RawClient, rawClient } from "./client.ts";

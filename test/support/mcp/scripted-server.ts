@@ -1,7 +1,6 @@
 /**
- * An MCP server that follows a script: to the first requests of a method it does what the script says, byte for byte,
- * to all others it answers as a good server would. Over stdio (this file run as a program, the script as its
- * argument), streamable HTTP or the old HTTP+SSE pair (in this process), of either era.
+ * An MCP server that follows a script for the first requests of a method and otherwise responds correctly. It runs
+ * over stdio (this file as a program), streamable HTTP or HTTP+SSE (in this process), with either protocol version.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

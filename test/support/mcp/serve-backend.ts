@@ -1,6 +1,6 @@
 /**
- * The MCP backend alone behind a plain HTTP server: no policies, no pipeline. For tests of the backend that want
- * a clock of their own or a look inside.
+ * The MCP backend behind a plain HTTP server, without policies and pipeline, for tests that need their own clock or
+ * internal state.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

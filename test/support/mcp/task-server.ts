@@ -1,6 +1,6 @@
 /**
- * A remote MCP server for tests that runs every tool as a task, in either era. It knows one credential, so that every
- * client may read, change and list every task; each task's result names its creator.
+ * A remote MCP server for tests that runs every tool as a task, with either protocol version. All clients share one
+ * credential, so each could read every task. The result of a task names its creator.
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

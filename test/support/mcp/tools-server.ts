@@ -1,6 +1,5 @@
 /**
- * A remote MCP server for tests whose tools a test can change while it runs. It answers every call with what it was
- * sent, and keeps it.
+ * A remote MCP server whose tools a test can change while it runs. It returns and records what it receives.
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,6 +1,6 @@
 /**
- * A collector for tests: takes OTLP over HTTP (protobuf) and gRPC on free ports and decodes it with the official message
- * descriptors (`otlp.binpb`: file descriptors of opentelemetry-proto, as its Python package carries them).
+ * A collector for tests that receives OTLP over HTTP (protobuf) and gRPC, and decodes it with the official
+ * descriptors (`otlp.binpb`, from the Python package of opentelemetry-proto).
  */
 import { readFileSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders } from "node:http";

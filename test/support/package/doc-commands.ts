@@ -1,6 +1,6 @@
 /**
- * The commands of a documentation page, for running them: fenced blocks marked `sh`, one command per line, and those
- * marked `console`, where commands follow `$` or `#` (root) and need a container engine, a service manager or a cluster.
+ * Reads the commands of a documentation page: `sh` blocks with one command per line, and `console` blocks, whose
+ * commands follow `$` or `#` (root) and need a container engine, a service manager or a cluster.
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,6 +1,6 @@
 /**
- * A Dockerfile read and its steps carried out without a container engine: each stage is a folder, COPY copies, RUN runs
- * with the folder in front of every path. Base images are not there: nothing of them can be checked.
+ * Executes a Dockerfile without a container engine: each stage is a folder, COPY copies files, and RUN runs commands
+ * with the folder as a path prefix. Base images are not available, so their content is not checked.
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

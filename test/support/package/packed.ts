@@ -1,6 +1,6 @@
 /**
- * The npm package as its users get it: packed from this checkout, and for npm a home without a network, because
- * everything that the package needs is inside.
+ * The npm package, packed from this checkout, and an npm home without a network, because the package contains all
+ * dependencies.
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

@@ -1,5 +1,5 @@
 /**
- * Ends what a test started in the reverse order: gateways before what they talk to.
+ * Closes what a test started, in reverse order.
  */
 import type { TestContext } from "node:test";
 

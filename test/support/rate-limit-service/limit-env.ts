@@ -1,6 +1,6 @@
 /**
- * What a limit needs to live in a unit test: a clock that is advanced by hand, living things that survive a second
- * compilation as they survive a reload, and exchanges without a socket.
+ * The environment of a rate limit in unit tests: a fake clock, resources that survive recompilation as they survive a
+ * reload, and exchanges without a socket.
  */
 
 import type { Clock } from "../../../src/base/clock.ts";

@@ -1,5 +1,5 @@
 /**
- * Local limits in a unit test: compiled from their entries, and asked as often as the test wants.
+ * Compiles local limits and requests tokens from them, for unit tests.
  */
 import assert from "node:assert/strict";
 import type { GatewayError } from "../../../src/core/errors.ts";

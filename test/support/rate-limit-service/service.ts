@@ -1,6 +1,6 @@
 /**
- * A small real rate limit service: gRPC on a free port, one fixed window of counts per descriptor, as the reference
- * service counts them (a refused call is counted too). What it answers can be bent for fault tests.
+ * A rate limit service over gRPC on a free port, with one fixed window per descriptor. Like the reference service, it
+ * also counts rejected calls. Tests can change its responses.
  */
 import { resolve } from "node:path";
 import {

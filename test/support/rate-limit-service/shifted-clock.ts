@@ -1,6 +1,5 @@
 /**
- * A clock that only a test moves, with real timers: windows pass when the test says so, however slow the machine is. For
- * whole gateways, whose sockets need real timers.
+ * A clock that only tests advance, with real timers, for gateways whose sockets need real timers.
  */
 import { type Clock, systemClock } from "../../../src/base/clock.ts";
 

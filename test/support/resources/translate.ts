@@ -1,6 +1,5 @@
 /**
- * Resource documents in a unit test: translated beside a small standalone document, with stand-ins for the policies
- * whose own rules are tested where they live.
+ * Translates resource documents together with a small standalone document, with fake policies.
  */
 import assert from "node:assert/strict";
 import { z } from "zod";

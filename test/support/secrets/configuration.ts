@@ -1,6 +1,6 @@
 /**
- * A configuration with a secret in every place that has one: as written, from the environment, from files, in the
- * standalone document and in resources.
+ * A configuration that contains a secret in every possible field: literal, from the environment, from files, and in
+ * resources.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { fixturePath } from "../mcp/fixture.ts";

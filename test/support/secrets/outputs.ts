@@ -1,6 +1,6 @@
 /**
- * Everything that a gateway let out during a run, by where it came from: answers, streams of the admin interface,
- * and what processes printed. A source that gave nothing is a failure, because nothing was looked at then.
+ * Collects all output of a gateway during a run by source: responses, streams of the admin interface, and process
+ * output. An empty source is a failure, because nothing was checked.
  */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";

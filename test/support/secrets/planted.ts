@@ -1,6 +1,6 @@
 /**
- * Secrets that a test plants, and the search for them in whatever the gateway let out: as they are and in every
- * encoding in which a text may carry another. It knows nothing of redaction, so that it cannot share its mistakes.
+ * Secrets that a test plants, and a search for them in the gateway's output, plain and in every common encoding. The
+ * search is independent of the redaction code.
  */
 import { randomBytes } from "node:crypto";
 

@@ -1,6 +1,6 @@
 /**
- * A gateway with a secret in every place that a configuration has for one, in front of servers that take them: HTTP,
- * LLM and MCP backends, and both kinds of identity provider. The servers answer without repeating what they were sent.
+ * A gateway with a secret in every possible field, in front of HTTP, LLM and MCP servers and both kinds of identity
+ * provider. The servers do not repeat what they receive.
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

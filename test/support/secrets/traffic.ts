@@ -1,6 +1,6 @@
 /**
- * Traffic with secrets in every place that a client has for one: credentials that are good, bad and broken, cookies,
- * sensitive headers, and what clients exchange with token and registration endpoints.
+ * Traffic with secrets in every place that clients can use: valid, invalid and malformed credentials, cookies,
+ * sensitive headers, and requests to token and registration endpoints.
  */
 import { connect } from "node:net";
 import { logIn } from "../identity/mcp-login.ts";

@@ -1,6 +1,6 @@
 /**
- * A program that writes to a folder store as fast as it can, and says what has resolved: `<counter> <keys>` per line.
- * It ends by being killed. `node folder-writer.js <folder>`
+ * A program that writes to a folder store as fast as possible and prints `<counter> <keys>` for each completed write,
+ * until it is killed. Usage: `node folder-writer.js <folder>`
  */
 import { writeSync } from "node:fs";
 import { systemClock } from "../../../src/base/clock.ts";

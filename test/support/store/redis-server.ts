@@ -1,5 +1,5 @@
 /**
- * A real redis-server on a port of its own, without files. Tests that need one are skipped where it is not installed.
+ * Runs a redis-server on a free port without files. Tests that need it are skipped if it is not installed.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";

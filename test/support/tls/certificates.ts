@@ -1,6 +1,6 @@
 /**
- * Certificates for tests, signed by a root that nobody else trusts and whose key was thrown away. `server` is good
- * for localhost, 127.0.0.1 and backend.test; the keys protect nothing.
+ * Certificates for tests, signed by a root whose key was deleted. `server` is valid for localhost, 127.0.0.1 and
+ * backend.test.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 /**
- * What stands between the suite and the gateways: requests go to each of them in turn, and where several servers are one,
- * the suite's fixed names get the server's prefix on their way in and lose it on their way out.
+ * A proxy between the conformance suite and the gateways. It distributes requests to the gateways, and adds and
+ * removes the server prefix of the suite's fixed names.
  */
 import { createServer, type IncomingMessage, type ServerResponse, request as sendRequest } from "node:http";
 import type { AddressInfo } from "node:net";

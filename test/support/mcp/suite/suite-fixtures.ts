@@ -1,6 +1,6 @@
 /**
- * The servers that the conformance suite is run against: ours on the TypeScript SDK, and the official SDKs' own for Python
- * and Go, fetched from their registries into node_modules/.cache. A language that is not installed is reported, not run.
+ * The servers that the conformance suite runs against: our own on the TypeScript SDK, and the official servers for
+ * Python and Go, installed into node_modules/.cache. Missing languages are reported and skipped.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, renameSync } from "node:fs";

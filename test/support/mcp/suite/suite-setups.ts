@@ -1,6 +1,6 @@
 /**
- * The ways in which the suite reaches a fixture: directly, and through the gateway with one target, with two in each
- * `prefixMode`, and with two replicas that take requests in turn.
+ * The setups of the conformance suite: direct, through the gateway with one target, with two targets in each
+ * `prefixMode`, and with two replicas.
  */
 import { startGateway, type TestGateway } from "../../gateway.ts";
 import { startRedis } from "../../store/redis-server.ts";
