@@ -18,7 +18,7 @@ import type { Successor, SuccessorEvents } from "./upgrade/successor.ts";
 import type { UpgradeOutcome } from "./upgrade/upgrade.ts";
 
 export interface AppOptions {
-  /** Either the paths of `-f`, or the text of a built-in configuration. */
+  /** Contains the paths of `-f`, or the text of a built-in configuration. */
   readonly sources: SourceList;
   readonly environment: Environment;
   readonly clock: Clock;
@@ -45,7 +45,7 @@ export interface AppOptions {
 
 export interface App {
   topology(): Topology;
-  /** Ports by gateway name. */
+  /** The keys are gateway names. */
   ports(): ReadonlyMap<string, number>;
   readonly adminUrl: string | undefined;
   /** Starts the program from disk and hands over to it. If that fails, this process continues. */

@@ -16,7 +16,7 @@ export type Loaded = Extract<Prepared, { ok: true }>;
 
 export interface FirstLoad {
   readonly config: Loaded;
-  /** The content of all sources. A later difference triggers a reload. */
+  /** A later difference from this content triggers a reload. */
   readonly content: string;
   /** Commits the resources, once the listeners serve the configuration. */
   serves(): void;
@@ -33,7 +33,7 @@ export interface ConfigLoader {
   next(generation: ConfigGeneration, before: Loaded): Prepared;
   paths(): string[];
   content(): string;
-  /** The source texts of the last load, which worker threads compile again. */
+  /** Worker threads compile the source texts of the last load again. */
   texts(): readonly SourceText[];
 }
 

@@ -5,7 +5,7 @@ import { request } from "node:http";
 import { type AdminAddress, parseAdminAddress } from "../admin/server/address.ts";
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 
-/** Below the default timeouts of health checks in Docker and systemd. */
+/** The default timeouts of health checks in Docker and systemd are longer. */
 const TIMEOUT_MS = 2_000;
 
 export interface Health {

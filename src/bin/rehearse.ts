@@ -16,7 +16,7 @@ import { processEnvironment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
 import { connectionTo } from "./health.ts";
 
-/** Exceeds the gateway's one-minute limit for a rehearsal. */
+/** The gateway limits a rehearsal to one minute. */
 const TIMEOUT_MS = 90_000;
 
 export interface RehearseFlags {

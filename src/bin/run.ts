@@ -24,7 +24,6 @@ import { describeDefect } from "../observe/log/unexpected-errors.ts";
 import { type ClusterFlags, clusterConfig, followedCluster } from "./cluster.ts";
 import { demoProgram } from "./demo-program.ts";
 
-/** The time limit for flushing the log on exit. */
 const LAST_LINES_MS = 1_000;
 
 export interface ValidateFlags {

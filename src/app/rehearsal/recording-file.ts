@@ -9,7 +9,6 @@ import type { RecordedTraffic } from "../../pipeline/records/request-history.ts"
 /** Older lines of a longer recording are ignored. */
 const MAX_REHEARSED_LINES = 100_000;
 
-/** The maximum value of a Date. */
 const LAST_MOMENT = 8.64e15;
 
 const text = z.string();

@@ -68,7 +68,7 @@ export interface RehearsalReport {
   readonly admitted: readonly SubjectChange[];
   readonly limits: readonly LimitChange[];
   readonly routes: readonly Change[];
-  /** Changes between forwarded, answered by the gateway, and rejected. */
+  /** Lists requests whose outcome changes, for example from forwarded to rejected. */
   readonly answers: readonly Change[];
   readonly headers: readonly HeaderChange[];
   readonly unlisted: number;

@@ -22,7 +22,7 @@ import type { PipelineEnv, Served } from "../../pipeline/phases/pipeline-env.ts"
 const RETRY_SECONDS = "1";
 /** A body of known length up to this size is sent with the head in one message. */
 const SMALL_BODY_BYTES = 64 * 1024;
-/** The flow control window per body and direction. */
+/** The flow control window applies per body and direction. */
 const WINDOW_BYTES = 256 * 1024;
 /** Window updates are batched. A small body needs none. */
 const REPORT_BYTES = WINDOW_BYTES / 4;
@@ -215,7 +215,7 @@ class ThreadLink {
   }
 }
 
-/** The accepting thread's side of a forwarded request. */
+/** Represents a forwarded request in the accepting thread. */
 class ForwardedRequest {
   readonly #id: number;
   readonly #link: ThreadLink;
@@ -373,7 +373,7 @@ class ForwardedRequest {
   }
 }
 
-/** The owning thread's side of a forwarded request. */
+/** Represents a forwarded request in the owning thread. */
 class RemoteClient implements ClientSink, BodyCarrier {
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;

@@ -18,10 +18,10 @@ export interface ThreadData {
   /** The `process.hrtime` in milliseconds at which the main thread's monotonic clock was 0. */
   readonly clockStartMs: number;
   readonly sources: readonly string[];
-  /** A counter that numbers finished requests across all threads. */
+  /** Numbers finished requests across all threads. */
   readonly sequence: SharedArrayBuffer;
   readonly logFilter: string;
-  /** The heap level of the main thread, which holds the in-memory store. */
+  /** The main thread holds the in-memory store, so workers check its heap level. */
   readonly mainHeapLevel: SharedArrayBuffer;
   /** Lists the thread's child processes, which the main thread kills if the thread dies. */
   readonly children: SharedArrayBuffer;

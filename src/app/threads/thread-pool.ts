@@ -253,7 +253,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
       waiting.delete(message.id);
     }
   });
-  // The `exit` event follows.
+  // The `exit` event follows the `error` event.
   worker.on("error", (error) => {
     fault = error.message;
   });

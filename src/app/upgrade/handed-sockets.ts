@@ -8,7 +8,6 @@ import type { WrittenProcess } from "../../config/schema/schema.ts";
 import type { InheritedSocket } from "../../pipeline/listen/inherited-sockets.ts";
 import type { HandedSocket } from "./messages.ts";
 
-/** The LISTEN state in `/proc/net/tcp`. */
 const LISTENING = "0A";
 
 export interface ListeningSocket {

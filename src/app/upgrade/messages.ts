@@ -5,7 +5,7 @@ import type { UsedBucket } from "../../core/policy.ts";
 import type { StoreRequest, StoreResponse } from "../../store/remote-store.ts";
 import type { Change } from "../../store/table.ts";
 
-/** An environment variable that contains a `HandedSocket[]` as JSON. */
+/** This environment variable contains a `HandedSocket[]` as JSON. */
 export const HANDED_SOCKETS = "GATEWAY_HANDED_SOCKETS";
 
 export interface HandedSocket {

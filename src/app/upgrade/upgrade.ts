@@ -15,7 +15,7 @@ import type { Successor, SuccessorEvents } from "./successor.ts";
 const START_LIMIT_MS = 60_000;
 /** The response to the upgrade request is sent before the admin interface closes. */
 const ANSWER_MS = 200;
-/** The interval for sending local rate limit counts to the new process. */
+/** Local rate limit counts are sent to the new process at this interval. */
 const REPORT_MS = 250;
 
 export interface UpgradeEnv {

@@ -53,7 +53,7 @@ function merged(response: string, changes: readonly string[]): string {
   return [...clauses.values()].join(",");
 }
 
-/** Exceeds the 60 s after which the gateway cancels an upgrade. */
+/** The gateway cancels an upgrade after 60 s. */
 const UPGRADE_TIMEOUT_MS = 70_000;
 
 export async function upgrade(name: string | undefined, flags: TargetFlags, terminal: Terminal): Promise<void> {

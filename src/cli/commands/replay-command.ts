@@ -121,7 +121,7 @@ export interface Difference {
   readonly recorded: string;
   readonly replayed: string;
   requests: number;
-  /** The request IDs in the recording and in the replay. */
+  /** Contains the request IDs in the recording and in the replay. */
   readonly example: readonly [string, string];
 }
 
@@ -317,7 +317,7 @@ function openFile(path: string): number {
   }
 }
 
-// The format of a recording: one JSON object per line.
+// A recording contains one of these JSON objects per line.
 
 export interface RecordedLine {
   readonly id: string;

@@ -100,7 +100,7 @@ function jsonOf(data: StatusData): Fields {
   };
 }
 
-/** The maximum number of rows per table. The listed command shows all of them. */
+/** Tables show at most this many rows and name the command that shows all of them. */
 const MAX_ROWS = 8;
 
 export interface StatusData {

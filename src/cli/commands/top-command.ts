@@ -126,7 +126,7 @@ export type TopKind = "route" | "tool" | "model" | "key";
 
 export const TOP_KINDS: readonly TopKind[] = ["route", "tool", "model", "key"];
 
-/** The records of one refresh. Each record represents `weight` requests. */
+/** Each record represents `weight` requests. */
 export interface Look {
   readonly atMs: number;
   readonly weight: number;

@@ -109,7 +109,7 @@ async function show(
     },
   );
   await screen.closed;
-  // If the user quit, the gateway may still be waiting for a request.
+  // The run is not awaited, because the gateway may still wait for a request when the user quits.
   void running;
   if (failure) throw failure;
 }

@@ -1,7 +1,6 @@
 /**
- * Converts a configuration of agentgateway, in either of its layouts. Fields with another name or shape are rewritten
- * here, and drop-invalid.ts removes fields without a counterpart. In comments, "there" means agentgateway and "here"
- * means this gateway.
+ * Converts a configuration of agentgateway, in either of its layouts. Fields with another name or shape are
+ * rewritten, and drop-invalid.ts removes fields without a counterpart.
  */
 import {
   asList,
@@ -229,7 +228,7 @@ function withBraces(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, withBraces(one)]));
 }
 
-/** Reports fields that have the same name but another meaning here, and that cannot be rewritten. */
+/** Reports fields that mean something else in agentgateway and cannot be rewritten. */
 function note(conversion: Conversion, text: string): void {
   const notes: [pattern: RegExp, line: string][] = [
     [
@@ -287,7 +286,7 @@ export function convertPolicies(policies: Values, at: string, conversion: Conver
   return converted;
 }
 
-/** A rule without a keyword is an allow rule there, but a required condition here. */
+/** A rule without a keyword allows requests in agentgateway, but is a required condition in this gateway. */
 function withRules(value: unknown): unknown {
   const rules = asList(asObject(value).rules).map((rule) => (typeof rule === "string" ? { allow: rule } : rule));
   return { ...asObject(value), rules };
@@ -301,7 +300,7 @@ function withProvider(value: unknown): unknown {
   return { ...others, provider: ours === undefined ? provider : { [ours]: asObject(provider)[name ?? ""] ?? {} } };
 }
 
-/** `attempts` includes the first attempt there, but counts only retries here. */
+/** `attempts` includes the first attempt in agentgateway, but counts only retries in this gateway. */
 function withAttempts(value: unknown, at: string, conversion: Conversion): unknown {
   const { attempts, ...others } = asObject(value);
   if (attempts === undefined) return value;
@@ -319,7 +318,10 @@ function withAuthority(value: unknown): unknown {
     : { ...others, authority: isObject(authority) ? (full ?? authority) : authority };
 }
 
-/** There, a policy has one mirror with a fraction from 0 to 1. Here, it has a list with percentages. */
+/**
+ * In agentgateway, the policy has one mirror with a fraction from 0 to 1. In this gateway, it has a list with
+ * percentages.
+ */
 function withShare(value: unknown): unknown {
   const { backend, percentage } = asObject(value);
   const share = percentage === undefined ? {} : { percent: Number(percentage) * 100 };
@@ -364,7 +366,7 @@ function globalLimit(value: Values, at: string, conversion: Conversion): Values 
   return { ...others, failureMode: mode, descriptors: list };
 }
 
-/** Model fields there are policies of the model here. */
+/** Some fields of a model in agentgateway are policies of the model in this gateway. */
 export function modelPolicies(model: Values, conversion: Conversion): Values {
   const { authorization, defaults, overrides, guardrails, promptCaching, requestHeaders, responseHeaders, ...rest } =
     model;
@@ -382,7 +384,7 @@ export function modelPolicies(model: Values, conversion: Conversion): Values {
 function cachingOf(value: unknown): Values | undefined {
   if (!isObject(value)) return undefined;
   const { cacheSystem, cacheMessages, cacheTools, minTokens, ...others } = value;
-  // Tools are not cached by default there.
+  // agentgateway does not cache tools by default.
   return present({ system: cacheSystem, messages: cacheMessages, tools: cacheTools ?? false, minTokens, ...others });
 }
 
@@ -390,8 +392,8 @@ function present(values: Values): Values {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
-// Listeners that share a port become certificates that are selected by server name. Client certificates are
-// configured per port here, so listeners with conflicting settings are closed.
+// Listeners that share a port become certificates that are selected by server name. This gateway configures client
+// certificates per port, so listeners with conflicting settings are closed.
 
 const TAKEN = ["cert", "key", "root", "minTLSVersion"];
 const CLIENTS = "client certificates (`root`) differ between the listeners of a port";

@@ -7,11 +7,8 @@ export type Values = Record<string, unknown>;
 
 export interface Conversion {
   readonly config: Values;
-  /** Omitted source fields, each with the reason. */
   readonly leftOut: string[];
-  /** Fields that behave differently here. */
   readonly differs: string[];
-  /** Scopes that reject every request, each with the reason. */
   readonly closed: string[];
 }
 

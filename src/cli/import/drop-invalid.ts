@@ -5,7 +5,7 @@
 import { type Conversion, close, isObject, protectingPolicy, type Values } from "./conversion.ts";
 
 export interface Problem {
-  /** For example, `routes[0].policies.cors`. */
+  /** The format is that of the loader, for example `routes[0].policies.cors`. */
   readonly path: string;
   readonly message: string;
 }
@@ -51,7 +51,7 @@ function withItsRouting(path: Part[]): Part[] {
 interface Dropped {
   readonly path: readonly Part[];
   readonly label: string;
-  /** The path, relative to `path`, of the field that caused the removal. */
+  /** Points to the field that caused the removal, relative to `path`. */
   readonly inside: readonly Part[];
   readonly reason: string;
 }

@@ -11,7 +11,7 @@ import { CliError, printable } from "../terminal/terminal.ts";
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 
 export interface AdminAddress {
-  /** The address in messages, for example `127.0.0.1:15000`. */
+  /** Identifies the gateway in messages, for example `127.0.0.1:15000`. */
   readonly display: string;
   readonly port?: number;
   readonly socketPath?: string;
@@ -45,7 +45,7 @@ export interface AdminStream {
 export interface CallOptions {
   readonly body?: string;
   readonly timeoutMs?: number;
-  /** The name of the call in error messages, for example `cpu profile`. */
+  /** Names the call in error messages, for example `cpu profile`. */
   readonly what?: string;
 }
 

@@ -24,7 +24,6 @@ const DEFAULT_COLUMNS = 80;
 const DEFAULT_ROWS = 24;
 /** The rows of the title, the two help lines, and the pane borders. */
 const CHROME_ROWS = 5;
-/** The length of `+999.9 ms`. */
 const TIME_CHARS = 9;
 
 /** Resized terminals keep parts of the alternate screen, so it is cleared before switching back. */
@@ -363,7 +362,6 @@ export interface View {
 
 export type NamedKey = "up" | "down" | "pageUp" | "pageDown" | "tab" | "escape" | "enter" | "erase";
 
-/** A key press and the state of the screen at that time. */
 export interface Pressed {
   readonly key: NamedKey | { readonly character: string };
   readonly last: number;
