@@ -59,8 +59,8 @@ async function main(): Promise<void> {
     return;
   }
   if (first === "--health") {
-    const { askHealth } = await import("./health.ts");
-    const { isReady, message } = await askHealth(second);
+    const { checkHealth } = await import("./health.ts");
+    const { isReady, message } = await checkHealth(second);
     writeSync(isReady ? 1 : 2, `${message}\n`);
     process.exitCode = isReady ? 0 : 1;
     return;

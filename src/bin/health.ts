@@ -14,7 +14,7 @@ export interface Health {
 }
 
 /** `address` has the format and the default of `config.adminAddr`. */
-export function askHealth(address: string | undefined): Promise<Health> {
+export function checkHealth(address: string | undefined): Promise<Health> {
   const target = parseAdminAddress(address);
   if (target.kind === "off" || (target.kind === "tcp" && !(target.port > 0 && target.port < 65_536)))
     return Promise.resolve({ isReady: false, message: `${address} is no address: use ip:port or unix:/path` });

@@ -34,7 +34,8 @@ export interface RehearseFlags {
 export async function runRehearsal(flags: RehearseFlags): Promise<number> {
   const awake = keepAwake();
   try {
-    const report = flags.recording === undefined ? await asked(flags) : await recorded(flags, flags.recording);
+    const report =
+      flags.recording === undefined ? await rehearseRunning(flags) : await rehearseRecording(flags, flags.recording);
     writeSync(1, flags.format === "json" ? `${JSON.stringify(report, null, 2)}\n` : rehearsalText(report));
     return rehearsalCode(report, flags.strict);
   } catch (error) {
@@ -45,7 +46,7 @@ export async function runRehearsal(flags: RehearseFlags): Promise<number> {
   }
 }
 
-async function recorded(flags: RehearseFlags, file: string): Promise<RehearsalReport> {
+async function rehearseRecording(flags: RehearseFlags, file: string): Promise<RehearsalReport> {
   const { after, before, allowMissingEnv } = flags;
   let requests: ReturnType<typeof parseRecording>;
   try {
@@ -65,7 +66,7 @@ async function recorded(flags: RehearseFlags, file: string): Promise<RehearsalRe
   return found.report;
 }
 
-async function asked({ after, admin, readStdin }: RehearseFlags): Promise<RehearsalReport> {
+async function rehearseRunning({ after, admin, readStdin }: RehearseFlags): Promise<RehearsalReport> {
   const sources = openSources(after, readStdin)
     .read()
     .map(({ file, text }) => ({ file: after.includes(STDIN) && file.startsWith("<") ? file : resolve(file), text }));

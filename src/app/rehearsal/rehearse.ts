@@ -26,12 +26,12 @@ export type Rehearsal =
   | { readonly ok: true; readonly report: RehearsalReport }
   | { readonly ok: false; readonly problems: readonly string[] };
 
-/** `breathe` is called after each request and can yield the thread. */
+/** `yieldThread` is called after each request. */
 export async function rehearse(
   input: RehearsalInput,
   traffic: RecordedTraffic,
   clock: Clock,
-  breathe?: Breathe,
+  yieldThread?: YieldThread,
 ): Promise<Rehearsal> {
   const startedMs = clock.monotonicMs();
   const moving = movingClock(clock, traffic.firstAt ?? clock.now());
@@ -58,7 +58,7 @@ export async function rehearse(
       const was = old instanceof Promise ? await old : old;
       const is = walkRecorded(recorded, after);
       count.add(recorded, was, is instanceof Promise ? await is : is);
-      const pause = breathe?.();
+      const pause = yieldThread?.();
       if (pause) await pause;
     }
     const report = count.report(clock.monotonicMs() - startedMs, notesOn(input));
@@ -173,20 +173,20 @@ function namesIn(sources: readonly SourceText[]): Set<string> {
 }
 
 /** The clock is read only after this many work items. */
-const PIECES = 8;
+const ITEMS_PER_CHECK = 8;
 
 /** Called after each work item. Returns a promise at the end of a time slice. */
-type Breathe = () => Promise<void> | undefined;
+type YieldThread = () => Promise<void> | undefined;
 
-export function createPause(clock: Clock, workMs: number, rest: () => Promise<void>): Breathe {
-  let pieces = 0;
+export function createPause(clock: Clock, workMs: number, yieldToLoop: () => Promise<void>): YieldThread {
+  let items = 0;
   let startedMs = clock.monotonicMs();
   return () => {
-    pieces += 1;
-    if (pieces < PIECES) return undefined;
-    pieces = 0;
+    items += 1;
+    if (items < ITEMS_PER_CHECK) return undefined;
+    items = 0;
     if (clock.monotonicMs() - startedMs < workMs) return undefined;
-    return rest().then(() => {
+    return yieldToLoop().then(() => {
       startedMs = clock.monotonicMs();
     });
   };

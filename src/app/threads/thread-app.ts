@@ -185,7 +185,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     return listeners;
   }
 
-  async function carryOut(order: Order): Promise<Report> {
+  async function execute(order: Order): Promise<Report> {
     switch (order.kind) {
       case "prepare":
         return prepare(order.snapshot);
@@ -220,7 +220,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       return;
     }
     const { id, order } = message;
-    void carryOut(order)
+    void execute(order)
       .catch((error): Report => ({ problems: [(error as Error).message] }))
       .then((report) => send({ kind: "report", id, report }));
   });

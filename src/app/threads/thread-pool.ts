@@ -107,10 +107,10 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
       if (isShuttingDown || now === undefined) return;
       const thread = open(number, shortLives);
       try {
-        demand(await thread.order({ kind: "prepare", snapshot: now.snapshot }));
+        requireSuccess(await thread.order({ kind: "prepare", snapshot: now.snapshot }));
         // The thread is connected before it serves, because another thread may own the route of its first request.
         for (const [other, peer] of running) connect(number, thread, other, peer);
-        demand(await thread.order({ kind: "commit", ports: now.ports }));
+        requireSuccess(await thread.order({ kind: "commit", ports: now.ports }));
         running.set(number, thread);
         logger.info("worker thread replaced", { thread: number });
       } catch (error) {
@@ -122,7 +122,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
 
   /** Rejects if one thread fails. */
   async function orderAll(threads: readonly Thread[], order: Order): Promise<Report[]> {
-    return Promise.all(threads.map(async (thread) => demand(await thread.order(order))));
+    return Promise.all(threads.map(async (thread) => requireSuccess(await thread.order(order))));
   }
 
   /** An unresponsive thread must not block the shutdown. */
@@ -214,7 +214,7 @@ function problemOf({ problems }: Report): string | undefined {
   return problems?.join("; ");
 }
 
-function demand(report: Report): Report {
+function requireSuccess(report: Report): Report {
   const problem = problemOf(report);
   if (problem !== undefined) throw new Error(problem);
   return report;

@@ -14,7 +14,7 @@ import type { Successor, SuccessorEvents } from "./successor.ts";
 
 const START_LIMIT_MS = 60_000;
 /** The response to the upgrade request is sent before the admin interface closes. */
-const ANSWER_MS = 200;
+const RESPONSE_MS = 200;
 /** Local rate limit counts are sent to the new process at this interval. */
 const REPORT_MS = 250;
 
@@ -48,7 +48,7 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
   let running: Promise<UpgradeOutcome> | undefined;
   let reportTo: Successor | undefined;
 
-  function tellBuckets(to: Successor, since: "ever" | "last"): void {
+  function sendBuckets(to: Successor, since: "ever" | "last"): void {
     for (const limit of env.limits.handed()) {
       const buckets = limit.used(since);
       if (buckets.length > 0) to.send({ type: "buckets used", name: limit.name, buckets });
@@ -57,7 +57,7 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
 
   function report(): void {
     if (reportTo === undefined) return;
-    tellBuckets(reportTo, "last");
+    sendBuckets(reportTo, "last");
     clock.after(REPORT_MS, report);
   }
 
@@ -70,7 +70,7 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
       return outcome;
     }
     logger.info("the new process serves; this one drains", { pid: outcome.pid, version: outcome.version });
-    clock.after(ANSWER_MS, env.leave);
+    clock.after(RESPONSE_MS, env.leave);
     return outcome;
   }
 
@@ -94,13 +94,15 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
           resolve({ ok: true, pid: successor?.pid ?? 0, version: message.version });
         } else if (message.type === "buckets wanted") {
           const to = successor as Successor;
-          tellBuckets(to, "ever");
+          sendBuckets(to, "ever");
           to.send({ type: "buckets given" });
         } else {
           const to = successor as Successor;
           remote = createRemoteStore(env.store.kind, clock, (question) => to.send(question));
           before = env.store.switchTo(remote);
-          void letGo(before).then((content) => to.send({ type: "store given", ...(content ? { content } : {}) }));
+          void releaseStore(before).then((content) =>
+            to.send({ type: "store given", ...(content ? { content } : {}) }),
+          );
         }
       };
       try {
@@ -113,11 +115,11 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
     });
     if (outcome.ok) return outcome;
     successor?.kill();
-    if (before !== undefined) await takeBack(before);
+    if (before !== undefined) await restoreStore(before);
     return outcome;
   }
 
-  async function takeBack(before: Store): Promise<void> {
+  async function restoreStore(before: Store): Promise<void> {
     // An in-memory store still has its content, but other stores were closed.
     if (before.kind === "memory") env.store.switchTo(before);
     else
@@ -135,14 +137,14 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
       return running;
     },
     allRequestsEnded() {
-      if (reportTo !== undefined) tellBuckets(reportTo, "last");
+      if (reportTo !== undefined) sendBuckets(reportTo, "last");
       reportTo = undefined;
     },
   };
 }
 
 /** Returns the content of an in-memory store. Closes any other store, so that the new process can open it. */
-async function letGo(store: Store | undefined) {
+async function releaseStore(store: Store | undefined) {
   if (store !== undefined && "content" in store) return (store as unknown as { content(): [] }).content();
   await store?.close();
   return undefined;

@@ -99,7 +99,7 @@ export const a2a = defineBackend({
       }
     }
 
-    async function understand(exchange: Exchange): Promise<Reply | undefined> {
+    async function parseCall(exchange: Exchange): Promise<Reply | undefined> {
       const { request } = exchange;
       const { body } = request;
       // The agent must parse the same request from these bytes and headers as the rules.
@@ -161,7 +161,7 @@ export const a2a = defineBackend({
         if (rest !== "" && rest !== "/")
           throw new GatewayError("not_found", { detail: "an A2A agent has its card and its JSON-RPC endpoint" });
         if (method !== "POST") throw new GatewayError("method_not_allowed", { headers: { allow: "POST" } });
-        return understand(exchange);
+        return parseCall(exchange);
       },
       errorReply,
       call: (exchange, call) => sendTo(pool, url.host, scheme, exchange, call, health),

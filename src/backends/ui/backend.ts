@@ -55,10 +55,10 @@ export const ui = defineBackend({
       facts: { name: env.name, type: "internal", protocol: "http" },
       defaultTimeoutMs: TIMEOUT_MS,
       prepare: (exchange) => {
-        if (config.loopbackOnly) refuseOthers(exchange);
+        if (config.loopbackOnly) requireLoopback(exchange);
         return uiSource === undefined
           ? textReply(503, "the web UI is not available\n")
-          : quietly(exchange, uiSource, {
+          : respondQuietly(exchange, uiSource, {
               userOf,
               hasOperators: operator !== undefined,
             });
@@ -74,7 +74,7 @@ export const ui = defineBackend({
 });
 
 /** The Host header is checked too, because a website can resolve its own name to 127.0.0.1. */
-function refuseOthers({ source, request }: Exchange): void {
+function requireLoopback({ source, request }: Exchange): void {
   const isLocal = isLoopback(source.address);
   if (isLocal && isLoopbackName(request.host)) return;
   throw new GatewayError("authorization_denied", {
@@ -84,19 +84,19 @@ function refuseOthers({ source, request }: Exchange): void {
   });
 }
 
-interface Door {
+interface Access {
   userOf(exchange: Exchange): UiUser;
   /** Without operators, changes are neither possible nor shown. */
   readonly hasOperators: boolean;
 }
 
 /** Reads are not recorded. Changes and rejections are. */
-async function quietly(exchange: Exchange, source: UiSource, door: Door): Promise<Reply> {
+async function respondQuietly(exchange: Exchange, source: UiSource, access: Access): Promise<Reply> {
   const isRead = exchange.request.method !== "POST";
   // Set early, because the client may disconnect while the request is handled.
   exchange.records.isQuiet = isRead;
   try {
-    const reply = await answer(exchange, source, door);
+    const reply = await respond(exchange, source, access);
     // `healthz/ready` responds with 503 while the gateway is not ready.
     exchange.records.isQuiet = isRead && (reply.status < 400 || reply.status === 503);
     return reply;
@@ -106,13 +106,13 @@ async function quietly(exchange: Exchange, source: UiSource, door: Door): Promis
   }
 }
 
-async function answer(exchange: Exchange, source: UiSource, { userOf, hasOperators }: Door): Promise<Reply> {
+async function respond(exchange: Exchange, source: UiSource, { userOf, hasOperators }: Access): Promise<Reply> {
   const { request } = exchange;
   const isApi = request.path.startsWith(API);
   const isPost = request.method === "POST" && isApi && hasOperators;
   if (!isPost && request.method !== "GET" && request.method !== "HEAD")
     return textReply(405, "this UI is read-only\n", { allow: "GET, HEAD" });
-  if (isFromElsewhere(request)) return textReply(403, "requests from other sites are not allowed\n");
+  if (isCrossSite(request)) return textReply(403, "requests from other sites are not allowed\n");
   // A browser sends Origin with a read only if the page has another origin.
   if (isPost || (isApi && request.headers.has("origin"))) requireOwnPage(exchange);
   if (request.path === "/") return emptyReply(302, { location: `${BASE}/` });
@@ -170,7 +170,7 @@ function fileReply(request: GatewayRequest, file: UiFile | undefined): Reply {
 }
 
 /** Other sites may link to the UI, but not read or embed its data. */
-function isFromElsewhere({ headers, path }: GatewayRequest): boolean {
+function isCrossSite({ headers, path }: GatewayRequest): boolean {
   const site = headers.get("sec-fetch-site");
   if (site !== "cross-site" && site !== "same-site") return false;
   return path.startsWith(API) || headers.get("sec-fetch-mode") !== "navigate";

@@ -117,14 +117,14 @@ interface ReadOption {
 
 function longOption(word: string): ReadOption {
   const takesValue = LONG[word];
-  if (takesValue === undefined) throw refused(word);
+  if (takesValue === undefined) throw unsupportedOption(word);
   return { name: word, needsValue: takesValue, attached: undefined };
 }
 
 function shortOptions(word: string): ReadOption {
   for (let i = 1; i < word.length; i++) {
     const name = SHORT[word[i] as string];
-    if (name === undefined) throw refused(`-${word[i]}`);
+    if (name === undefined) throw unsupportedOption(`-${word[i]}`);
     if (!LONG[name]) continue;
     const attached = word.slice(i + 1);
     return attached === "" ? { name, needsValue: true, attached: undefined } : { name, needsValue: false, attached };
@@ -146,7 +146,7 @@ function onlyUrl(urls: readonly string[]): string {
   return text;
 }
 
-function refused(option: string): Error {
+function unsupportedOption(option: string): Error {
   return usageError(
     `curl option ${option} is not supported: use options that shape the request (method, headers, body, user, cookies)`,
   );

@@ -32,7 +32,7 @@ export async function makeKey(instance: string | undefined, flags: MakeFlags, te
     ...(budget === undefined ? {} : { budget }),
     metadata: Object.fromEntries((flags.metadata ?? []).map(metadataOf)),
   };
-  const { id, key } = await order(instance, flags, { make }, terminal);
+  const { id, key } = await postKeys(instance, flags, { make }, terminal);
   if (typeof key !== "string") throw new CliError("the gateway returned no key");
   terminal.err(printable(`key ${String(id)} of ${flags.name}; it is shown only now:\n`));
   terminal.out(printable(`${key}\n`));
@@ -68,11 +68,11 @@ export async function revokeKey(
   flags: TargetFlags,
   terminal: Terminal,
 ): Promise<void> {
-  await order(instance, flags, { revoke: id }, terminal);
+  await postKeys(instance, flags, { revoke: id }, terminal);
   terminal.out(printable(`revoked ${id}; it is rejected within 2 s\n`));
 }
 
-async function order(
+async function postKeys(
   instance: string | undefined,
   flags: TargetFlags,
   body: object,

@@ -46,9 +46,9 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
       await follow(admin, { limit, isShown, isJson: flags.output === "json" }, terminal);
       return;
     }
-    const asked = flags.failed ? MAX_LIMIT : limit;
+    const fetched = flags.failed ? MAX_LIMIT : limit;
     const response = await admin.json<{ requests: RequestRecord[] }>(
-      `${ADMIN_PATHS.requests}?limit=${asked}`,
+      `${ADMIN_PATHS.requests}?limit=${fetched}`,
       "requests",
     );
     const shown = response.requests.filter((record) => !flags.failed || didNotSucceed(record)).slice(0, limit);

@@ -60,7 +60,7 @@ export async function whatIf(method: string, url: string, flags: WhatIfFlags, te
       printable(
         flags.output === "json"
           ? `${JSON.stringify(report, null, 2)}\n`
-          : drawn(`${method.toUpperCase()} ${url}`, report, paintOf(terminal)),
+          : formatReport(`${method.toUpperCase()} ${url}`, report, paintOf(terminal)),
       ),
     );
   } finally {
@@ -119,9 +119,9 @@ function reportOf(text: string, display: string): Report {
   throw new CliError(`${display} did not report: is that a gateway's admin interface?`);
 }
 
-function drawn(asked: string, report: Report, paint: Paint): string {
+function formatReport(requestLine: string, report: Report, paint: Paint): string {
   const { item, reason } = report;
-  const title = `${asked} → ${report.status} ${report.outcome}`;
+  const title = `${requestLine} → ${report.status} ${report.outcome}`;
   const lines = [`${paint.columns === undefined ? title : wrapWords(title, paint.columns).join("\n")}\n\n`];
   const data = [
     ["listener", report.listener],

@@ -87,7 +87,7 @@ export function createAdminClient(address: AdminAddress): AdminClient {
     const response = await open(method, path, options);
     const body = await readWhole(response);
     const status = response.statusCode ?? 0;
-    if (status < 200 || status > 299) throw refused(options.what ?? path, response, body);
+    if (status < 200 || status > 299) throw responseError(options.what ?? path, response, body);
     return { status, body };
   }
 
@@ -112,7 +112,7 @@ export function createAdminClient(address: AdminAddress): AdminClient {
     async stream(path, onChunk) {
       const response = await open("GET", path, {});
       if (response.statusCode !== 200)
-        throw refused(path.split("?", 1)[0] ?? path, response, await readWhole(response));
+        throw responseError(path.split("?", 1)[0] ?? path, response, await readWhole(response));
       if (!/^(?:text\/event-stream|application\/jsonl)/.test(response.headers["content-type"] ?? "")) {
         response.destroy();
         throw notOurs(path);
@@ -154,11 +154,11 @@ function follow(response: IncomingMessage, onChunk: (chunk: Buffer) => void): Ad
 /** The limit is high because messages of the gateway often end with instructions for a fix. */
 const MAX_MESSAGE_CHARS = 4_000;
 
-function refused(what: string, { statusCode = 0, statusMessage = "" }: IncomingMessage, body: Buffer): CliError {
+function responseError(what: string, { statusCode = 0, statusMessage = "" }: IncomingMessage, body: Buffer): CliError {
   // Indents continuation lines, so that text from another server cannot pass for output of gwctl.
-  const said = printable(errorText(body.toString().trim())).slice(0, MAX_MESSAGE_CHARS).replaceAll("\n", "\n  ");
-  const isElsewhere = statusCode < 400 || (statusCode === 404 && !OWN_NOT_FOUND.test(said));
-  return new CliError(`${what} returned ${statusCode} ${statusMessage}: ${isElsewhere ? IS_IT_A_GATEWAY : said}`);
+  const message = printable(errorText(body.toString().trim())).slice(0, MAX_MESSAGE_CHARS).replaceAll("\n", "\n  ");
+  const isOtherServer = statusCode < 400 || (statusCode === 404 && !OWN_NOT_FOUND.test(message));
+  return new CliError(`${what} returned ${statusCode} ${statusMessage}: ${isOtherServer ? IS_IT_A_GATEWAY : message}`);
 }
 
 function errorText(text: string): string {
