@@ -63,7 +63,6 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
     const { inputTokens = 0, outputTokens = 0, cost = 0 } = exchange.facts.llm ?? {};
     const keptAtMs = clock.now();
     const entry: CachedResponse = { ...response, keptAtMs, tokens: inputTokens + outputTokens, cost };
-    // A failed write only causes a later cache miss.
     store.set(key, JSON.stringify(entry), { expiresAtMs: keptAtMs + ttl }).catch(() => undefined);
   }
 

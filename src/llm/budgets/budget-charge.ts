@@ -26,9 +26,9 @@ import type { StreamProgress } from "./stream-progress.ts";
 /** All amounts are integers in the budget's stored unit. */
 export interface Claim {
   readonly account: Account;
-  /** Reserved for the input before the call. At least 1. */
+  /** This amount is reserved for the input before the call. It is at least 1. */
   readonly estimate: number;
-  /** Price of the request's maximum output, or 0 if the request does not limit its output. */
+  /** The price of the request's maximum output, or 0 if the request does not limit its output. */
   readonly output: number;
   priceOf(tokens: number): number;
 }
@@ -44,9 +44,7 @@ export class BudgetCharge implements Charge {
   readonly #settings: ChargeSettings;
   readonly #claims: readonly Claim[];
   readonly #exchange: Exchange;
-  /** The amount in the store for each claim. */
   readonly #taken: number[];
-  /** The price of the output so far for each claim. */
   readonly #written: number[];
   #isOver = false;
 
@@ -80,7 +78,6 @@ export class BudgetCharge implements Charge {
       const before = Math.max(0, (this.#written[i] as number) - claim.output);
       const written = (this.#written[i] as number) + claim.priceOf(tokens);
       this.#written[i] = written;
-      // Consumes the output reservation first.
       const more = Math.max(0, written - claim.output) - before;
       if (more > 0) this.#add(i, more);
     }

@@ -7,14 +7,13 @@
 export interface Budget {
   readonly name: string;
   readonly unit: BudgetUnit;
-  /** In tokens or billionths of a dollar. */
+  /** The limit is in tokens or billionths of a dollar. */
   readonly limit: number;
   readonly per: PeriodUnit;
   /** A soft budget only sends alerts. */
   readonly isHard: boolean;
   /** If true, a call is admitted only if its maximum output also fits. */
   readonly reservesOutput: boolean;
-  /** Percentages in ascending order. */
   readonly alertAt: readonly number[];
 }
 
@@ -22,10 +21,8 @@ export interface Budget {
 export interface Account {
   readonly budget: Budget;
   readonly period: Period;
-  /** The key of the counter in the store. */
   readonly key: string;
   readonly expiresAtMs: number;
-  /** The display name of the key. */
   readonly owner: string;
 }
 

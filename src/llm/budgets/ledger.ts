@@ -13,11 +13,9 @@ import { BudgetAlerts } from "./budget-alerts.ts";
 import { StreamProgress } from "./stream-progress.ts";
 
 const RETRY_AFTER_MS = 1_000;
-/** Maximum number of queued counters. */
 const MAX_WAITING = 100_000;
 
 export interface SpendingCounter {
-  /** The key of the counter in the store. */
   readonly key: string;
   readonly expiresAtMs: number;
 }

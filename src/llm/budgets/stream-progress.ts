@@ -15,7 +15,6 @@ const TICK_MS = 1_000;
 /** Limits the parsed bytes of a chunk. Typical chunks are smaller. */
 const MAX_LOOK_BYTES = 64 * 1024;
 
-/** Receives the number of tokens since the previous call. */
 export type Progressed = (tokens: number) => void;
 
 export class StreamProgress {

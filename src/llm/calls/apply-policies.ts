@@ -19,7 +19,6 @@ import type { PlanOptions } from "./upstream-request.ts";
 
 export interface PreparedRequest {
   readonly llm: LlmCall;
-  /** The model after overrides and aliases. */
   readonly model: string | undefined;
   readonly rules: PromptRules;
 }

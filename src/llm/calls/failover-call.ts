@@ -47,7 +47,6 @@ interface Attempt {
   /** Undefined until the request is sent. Callbacks arrive only after that. */
   http: HttpCall | undefined;
   timer: ResponseTimer | undefined;
-  /** A response head that is not committed to the client yet. */
   held: HeldHead | undefined;
   /** Set when the response is committed to the client. */
   response: ProviderResponse | undefined;
@@ -62,9 +61,8 @@ interface HeldHead {
 }
 
 interface TargetFailure {
-  /** Appears in the log and the trace. */
   readonly reason: string;
-  /** Metric label, which is a status code or a fixed word. */
+  /** The cause is a metric label, so it is a status code or a fixed word. */
   readonly cause: string;
   readonly retryAfterSeconds?: number | undefined;
   /** False if the request caused the failure, so the target stays in rotation. */
@@ -436,7 +434,6 @@ interface PlannedTarget {
  * drops parameters come last. Targets that cannot serve the request are skipped.
  */
 class TargetQueue {
-  /** The reason why the first skipped target cannot serve the request. */
   rejection: LlmError | undefined = undefined;
   /** The shortest time until a skipped target has quota again. */
   retryAfterSeconds: number | undefined = undefined;
@@ -444,7 +441,6 @@ class TargetQueue {
   readonly #exchange: Exchange;
   readonly #candidates: readonly Candidate[];
   readonly #options: PlanOptions;
-  /** Planned targets whose translation drops parameters. */
   readonly #lossy: PlannedTarget[] = [];
   #index = 0;
   #next: PlannedTarget | undefined = undefined;

@@ -120,7 +120,6 @@ export function forwardUnread(
   };
 }
 
-/** Some providers have slashes in model names. */
 function modelName(name: string): string {
   const segment = slashedName(name, "%2F");
   if (segment === undefined) throw new GatewayError("bad_request", { message: new ModelNameError().message });

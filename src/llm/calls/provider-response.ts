@@ -135,12 +135,10 @@ const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 const MAX_RESPONSE_OBJECTS = 200_000;
 const COUNTED_BYTES = 64 * 1024;
 const OPEN_BRACE = 123;
-/** Lists the request parameters that the provider does not support. */
 const DROPPED_HEADER = "x-gateway-dropped";
 const AWS_STREAM = "application/vnd.amazon.eventstream";
 
 export interface UpstreamControl {
-  /** Aborts the upstream call when its response cannot be translated. */
   stop(): void;
   isClientGone(): boolean;
 }

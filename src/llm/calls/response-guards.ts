@@ -246,7 +246,6 @@ function* caught(steps: Steps<SseEvent[]>): Steps<{ events: SseEvent[] } | { err
   }
 }
 
-/** Maximum bytes of a stream to parse per slice. */
 const PARSED_BYTES = 16 * 1024;
 
 export class WebhookGuardedResponse extends ResponseFilter {
@@ -325,7 +324,6 @@ export class WebhookGuardedResponse extends ResponseFilter {
     return shown === body ? bytes : Buffer.from(await this.#run(stringifyInSteps(shown)));
   }
 
-  /** Checks an error body that is not JSON. */
   async #checkText(bytes: Buffer): Promise<Buffer | undefined> {
     if (isEncoded(this.#headers?.get("content-encoding"))) return undefined;
     const [checked = ""] = await this.#check([bytes.toString("utf8")]);
@@ -357,7 +355,6 @@ export class WebhookGuardedResponse extends ResponseFilter {
   }
 }
 
-/** Returns undefined if the stream is unreadable. */
 function* readStream(bytes: Buffer): Steps<StreamTexts | undefined> {
   const events: SseEvent[] = [];
   const parser = createSseParser((event) => events.push(event), MAX_EVENT_BYTES);

@@ -17,7 +17,6 @@ export interface SettlementOptions {
   readonly prices: PriceCatalogue | undefined;
 }
 
-/** Values of `gen_ai.operation.name` in the semantic conventions. */
 const OPERATIONS: Readonly<Partial<Record<Format, string>>> = {
   chat: "chat",
   responses: "chat",
@@ -46,7 +45,6 @@ export class Settlement {
   readonly #operation: string;
   readonly #startedMs: number;
   #firstByteMs: number | undefined;
-  /** The model name sent to the provider. */
   #sentModel: string | undefined;
   #settleQuota: ((usedTokens: number) => void) | undefined;
   #spent = 0;
@@ -106,7 +104,6 @@ export class Settlement {
     this.#finish(errorType);
   }
 
-  /** Settles a cached response, which is free. */
   replayed(): void {
     if (this.#settled) return;
     this.#settled = true;

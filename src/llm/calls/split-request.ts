@@ -25,10 +25,8 @@ const MAX_RESPONSES_BYTES = 15 * 1024 * 1024;
 
 export interface SplitRequest {
   readonly count: number;
-  /** Returns the signed request for one part. */
   request(at: number): OutgoingRequest | Promise<OutgoingRequest>;
   send(request: OutgoingRequest, handler: HttpResponseReceiver): HttpCall;
-  /** Returns undefined if the provider does not report the tokens. */
   tokensOf(headers: HeaderList, answer: Buffer): number | undefined;
   estimateOf(at: number): number;
   /** Writes the token total into the head of the joined response, or removes it if the count of a part is unknown. */
@@ -46,11 +44,9 @@ export class SplitCall implements HttpCall {
   #next = 0;
   #completed = 0;
   #bytes = 0;
-  /** Includes only completed parts. */
   #tokens = 0;
   #areCounted = true;
   #firstHead: HeaderList | undefined = undefined;
-  /** The failed part, whose response is forwarded. */
   #failed: Part | undefined = undefined;
   #isReported = false;
   #isOver = false;

@@ -34,7 +34,7 @@ export interface UpstreamPlan {
   readonly call: UpstreamCall;
   readonly path: string;
   readonly body: readonly Buffer[];
-  /** Bodies of further calls if the request was split. `body` is the first. */
+  /** Holds the bodies of further calls if the request was split. `body` is the first. */
   readonly more: readonly (readonly Buffer[])[];
   readonly clientFormat: Format;
   /** Undefined if the response is forwarded unchanged. */
@@ -53,7 +53,6 @@ export interface PlanOptions {
   nowSeconds(): number;
 }
 
-/** Used for native requests, which are not translated. */
 export const NO_LOSSES = new Losses("refuse");
 export const NO_TOOLS = new Set<string>();
 const NO_MORE: UpstreamPlan["more"] = [];
@@ -192,7 +191,6 @@ export function isForwarded(name: string, isReplaced: boolean): boolean {
   );
 }
 
-/** Larger bodies are streamed in chunks instead of being copied. */
 const COPIED_BYTES = 1024 * 1024;
 
 export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target }: Candidate): OutgoingRequest {
@@ -221,7 +219,7 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   if (plan.translation) {
     headers.set("content-type", "application/json");
     headers.set("accept", "*/*");
-    // Other formats have the beta names in the body.
+    // For other formats, the beta names are in the body.
     if (plan.call.format !== "messages") headers.delete("anthropic-beta");
   }
   const size = plan.body.reduce((sum, piece) => sum + piece.length, 0);
@@ -262,7 +260,6 @@ function unsupported(format: Format, provider: string): LlmRejection {
   });
 }
 
-/** Returns more than one body if the request was split. */
 export function treeBodies(
   llm: LlmCall,
   call: UpstreamCall,

@@ -8,7 +8,6 @@ import type { Members } from "../../json/json.ts";
 
 export interface EncodedData {
   readonly mediaType: string;
-  /** Base64-encoded content. */
   readonly data: string;
 }
 
@@ -54,7 +53,7 @@ export interface ToolResultPart {
   readonly cacheControl?: unknown;
 }
 
-/** Reasoning of the model, which is accepted only by the provider that signed it. */
+/** Only the provider that signed the reasoning accepts it back. */
 export interface ThoughtPart {
   readonly kind: "thought";
   readonly text: string;
@@ -180,7 +179,7 @@ export function readSignature(text: unknown, native: Signer | undefined): Signat
   return native && { signer: native, value: text };
 }
 
-/** Token budgets that Google's OpenAI-compatible API uses for these effort levels. */
+/** These budgets match those of Google's OpenAI-compatible API. */
 const BUDGETS = lookupTable<number>({
   none: 0,
   minimal: 512,
@@ -191,7 +190,6 @@ const BUDGETS = lookupTable<number>({
   max: 24_576,
 });
 
-/** Returns undefined for an unknown effort level. */
 export function thinkingBudget(thinking: Thinking): number | undefined {
   return thinking.budgetTokens ?? (thinking.effort === undefined ? undefined : BUDGETS[thinking.effort]);
 }

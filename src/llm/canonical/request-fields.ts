@@ -54,7 +54,6 @@ export function parseArguments(value: unknown, param: string): Members {
 
 const DATA_URL = /^data:([^;,]+)(?:;[^;,]*)*;base64,(.*)$/s;
 
-/** Returns undefined if the URL is not a data URL. */
 export function parseDataUrl(url: string, param: string): EncodedData | undefined {
   if (!url.startsWith("data:")) return undefined;
   const match = DATA_URL.exec(url);

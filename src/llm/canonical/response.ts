@@ -14,10 +14,9 @@ export interface ResponseSink {
   thought(choice: number, text: string): void;
   /** The signature covers the preceding reasoning if there is any, otherwise the output that follows. */
   signed(choice: number, signature: Signature): void;
-  /** Passes on encrypted reasoning that only the provider can decrypt. */
+  /** The reasoning is encrypted, and only the provider can decrypt it. */
   redacted(choice: number, signature: Signature): void;
   toolCall(choice: number, call: number, id: string | undefined, name: string, signature?: Signature): void;
-  /** `json` is a fragment of the call's arguments. */
   toolInput(choice: number, call: number, json: string): void;
   toolEnd(choice: number, call: number): void;
   finish(choice: number, finish: Finish): void;

@@ -68,7 +68,6 @@ export class ToolCallSequencer {
     this.#advance();
   }
 
-  /** Completes and writes all buffered calls. */
   flush(): void {
     for (const queued of this.#queue) queued.isOver = true;
     this.#advance();

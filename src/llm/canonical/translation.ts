@@ -11,28 +11,22 @@ import type { Losses } from "./request-fields.ts";
 import type { CompleteResponse, ResponseSink } from "./response.ts";
 
 export interface TranslationContext {
-  /** The model name that the provider uses. */
   readonly model: string;
   readonly stream: boolean;
   readonly chat: ChatVariant;
-  /** Returns a random id for responses and tool calls without an id. */
   newId(): string;
   readonly createdSeconds: number;
-  /** True if the client requested usage in its stream. */
   readonly includeUsage: boolean;
   readonly losses: Losses;
-  /** Anthropic beta features that the client requested. */
   readonly betas: readonly string[];
-  /** Names of custom tools of the Responses API, whose input is a string instead of an object. */
+  /** These are custom tools of the Responses API, whose input is a string instead of an object. */
   readonly textTools: Set<string>;
-  /** True if the client requested base64 vectors. Used by embeddings only. */
   base64Vectors?: boolean;
-  /** The number of responses to combine if the request was split. */
   parts?: number;
 }
 
 export interface Translation {
-  /** Splits a request that exceeds the provider's batch size. The resulting requests are sent sequentially. */
+  /** Splits a request that exceeds the provider's batch size into several requests. */
   parts?(body: Members, context: TranslationContext): readonly Members[] | undefined;
   /** If the request was split, `body` is `{ "parts": [ … ] }` with all responses in order. */
   response(body: Members, context: TranslationContext): Members;
@@ -40,7 +34,6 @@ export interface Translation {
   stream(context: TranslationContext): StreamTranslation;
   /** Reads and writes token counts of responses that the stream reader does not support, such as embeddings. */
   readonly counts?: {
-    /** Returns undefined if the provider does not report the count. */
     inputTokens(response: Members): number | undefined;
     withInputTokens(body: Members, tokens: number): Members;
   };
@@ -65,9 +58,7 @@ export interface ClientDialect {
 }
 
 export interface StreamWriter extends ResponseSink {
-  /** Returns and clears the pending events. */
   take(): readonly OutEvent[];
-  /** Called only if the provider's stream ended normally. */
   end(): void;
 }
 

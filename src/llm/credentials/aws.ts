@@ -47,7 +47,6 @@ function requireProfile(profile: string, variables: Variables): Lease<AwsKeys> {
   );
 }
 
-/** Returns undefined if the file or the profile does not exist, or the profile has no keys. */
 function readProfile(profile: string, variables: Variables): Lease<AwsKeys> | undefined {
   const path = sharedFile(variables);
   if (path === undefined) return undefined;
@@ -213,7 +212,6 @@ export interface SignedRequest {
   readonly protocol: "http" | "https";
   readonly hostname: string;
   readonly port: number;
-  /** Includes the query. */
   readonly path: string;
   readonly headers: HeaderList;
   readonly body: readonly Buffer[];

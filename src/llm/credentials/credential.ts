@@ -147,7 +147,6 @@ export function clientKey(exchange: Exchange, explicit: boolean): string | undef
   return header === "authorization" ? bearer(value) : value;
 }
 
-/** Google's clients may send the key as a query parameter. */
 function queryKey(query: string): string | undefined {
   return query.includes("key=") ? (new URLSearchParams(query).get("key") ?? undefined) : undefined;
 }

@@ -57,7 +57,6 @@ export function googleKeySource(text: string, options: TokenSourceOptions): Toke
   }
 }
 
-/** `host` is the value of `GCE_METADATA_HOST`. */
 export function googleMetadataSource(host: string | undefined, options: TokenSourceOptions): TokenSource {
   return () =>
     readToken(options, "the metadata server", {

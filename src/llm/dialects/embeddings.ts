@@ -17,18 +17,16 @@ import type { Format } from "../request/dialect.ts";
 interface EmbeddingInput {
   readonly texts: readonly string[];
   readonly dimensions: number | undefined;
-  /** The provider's task type. OpenAI has no equivalent, but clients may send it. */
+  /** OpenAI has no equivalent of the provider's task type, but clients may send it. */
   readonly purpose: string | undefined;
 }
 
 interface EmbeddingOutput {
   readonly vectors: readonly unknown[];
-  /** Undefined if the provider does not report the count. */
   readonly tokens: number | undefined;
 }
 
 interface EmbeddingFormat {
-  /** The request parameter that selects the task type. */
   readonly purpose?: "input_type" | "task_type";
   /** Set if the provider accepts one text per request, so that lists are split. */
   readonly acceptsOneText?: true;
@@ -41,7 +39,6 @@ const MAX_TEXTS = 2048;
 
 const KNOWN = new Set(["model", "input", "dimensions", "encoding_format", "user"]);
 
-/** Returns undefined if the format has no embeddings. */
 export function embeddingsInto(format: Format): Translation | undefined {
   if (format !== "invoke" && format !== "embedContent" && format !== "predict") return undefined;
   const formatFor = (model: string): EmbeddingFormat =>

@@ -5,9 +5,7 @@
 import { crc32 } from "node:zlib";
 
 export interface EventStreamMessage {
-  /** One of `event`, `exception`, or `error`. */
   readonly messageType: string;
-  /** The value of `:event-type`, `:exception-type`, or `:error-code`. */
   readonly type: string;
   readonly payload: Buffer;
 }
@@ -22,7 +20,7 @@ const PRELUDE_BYTES = 12;
 const CHECKSUM_BYTES = 4;
 const BYTES_HEADER = 6;
 const STRING_HEADER = 7;
-/** Value sizes of the header types with a fixed size: booleans, integers, timestamps, and UUIDs. */
+/** Other header types have a variable size. */
 const FIXED_BYTES: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16 };
 
 export function createEventStreamReader(

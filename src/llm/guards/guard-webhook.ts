@@ -29,7 +29,6 @@ export interface WebhookSettings {
 
 /** Masked texts may be as large as the originals. */
 const MAX_VERDICT_BYTES = 8 * 1024 * 1024;
-/** Allows for values other than the texts. */
 const MAX_VERDICT_TOKENS = 1_000;
 const UNAVAILABLE = { status: 503, message: "the guard of this route could not be asked" };
 

@@ -21,22 +21,21 @@ export class GuardRejection extends ExpectedError {
 /** Called for guards in shadow mode, which reject nothing. */
 export type GuardFound = (guard: TextGuard) => void;
 
-/** Longer than card numbers, email addresses, and most keys. */
+/** Card numbers, email addresses, and most keys are shorter than this. */
 const HELD_CHARACTERS = 128;
 /** A match that reaches the end of the received text may continue, so it is held back. At this size it is masked. */
 const MAX_OPEN_CHARACTERS = 4 * 1024;
 /** The time budget of a pattern applies to one chunk of this size. */
 const PIECE_CHARACTERS = 16 * 1024;
-/** Searched on both sides of a boundary between two strings. */
 const BORDER_CHARACTERS = 2 * 1024;
 
 /** Guards a text that arrives in chunks. It retains at most `MAX_OPEN_CHARACTERS + HELD_CHARACTERS` characters. */
 export class GuardedText {
   readonly #guards: readonly TextGuard[];
   readonly #verdict: Verdict;
-  /** The end of the released text, which is context for the next search. */
+  /** The next search uses the end of the released text as context. */
   #released = "";
-  /** The offset in `#released` at which a match may start. The character before it affects `^` and `\b`. */
+  /** A match may start at this offset in `#released`. The character before it affects `^` and `\b`. */
   #searchFrom = 0;
   #held = "";
 
@@ -69,7 +68,7 @@ export class GuardedText {
     const from = this.#released.length;
     if (text.length === from) return "";
     let masks: TextMatch[] = [];
-    /** Matches that reach the end of the text. More text may extend or invalidate them. */
+    /** These matches reach the end of the text, so more text may extend or invalidate them. */
     const open: TextMatch[] = [];
     let openFrom = text.length;
     let masksBefore = false;

@@ -18,7 +18,10 @@ export function mergeRules(rules: readonly PromptRules[]): PromptRules {
   return merged;
 }
 
-/** Rules for requests that are not read as LLM calls, with the outermost scope first. */
+/**
+ * Requests that are not read as LLM calls have no `LlmCall`, so their rules are stored here. The outermost scope is
+ * first.
+ */
 const rulesOfUnread = new WeakMap<Exchange, PromptRules[]>();
 
 export function noteUnreadRules(exchange: Exchange, rules: PromptRules): void {
@@ -35,7 +38,6 @@ export function hasGuards({ requestGuards, responseGuards, requestWebhooks, resp
   return [requestGuards, responseGuards, requestWebhooks, responseWebhooks].some((guards) => guards !== undefined);
 }
 
-/** True if the rules require a parsed body. */
 export function editsRequest(rules: PromptRules): boolean {
   return [rules.defaults, rules.overrides, rules.prepend, rules.append, rules.requestGuards].some(
     (rule) => rule !== undefined,

@@ -18,7 +18,6 @@ export interface StreamGuard {
    * overlap.
    */
   event(event: SseEvent): Steps<SseEvent[]>;
-  /** Returns the events that were held back. */
   end(): Steps<SseEvent[]>;
 }
 
@@ -119,13 +118,11 @@ export function createStreamGuard(guards: readonly TextGuard[], found?: GuardFou
 
 export interface StreamPlace {
   readonly text: string;
-  /** Undefined if the string is complete. */
   readonly channel: string | undefined;
   /** True if clients use each chunk immediately, so that it cannot be held back. */
   readonly isImmediate: boolean;
   /** Strings with the same value are parts of one text. */
   readonly run: string;
-  /** Returns a template for events that carry only more text of the channel. */
   template?(): ChannelTemplate;
 }
 
@@ -284,11 +281,10 @@ export interface StreamTexts {
   replaced(texts: readonly string[]): Steps<SseEvent[]>;
 }
 
-/** Throws `EventTooComplex`. */
 export function* streamTexts(events: readonly SseEvent[]): Steps<StreamTexts> {
   const runs: string[][] = [];
   const known = new Map<string, number>();
-  /** The text index of each string, in stream order. */
+  /** Maps each string to the index of its text, in stream order. */
   const order: number[] = [];
   const add = (key: string, text: string): void => {
     let index = known.get(key);

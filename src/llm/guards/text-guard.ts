@@ -17,7 +17,7 @@ interface CompiledRule {
   readonly mask: string;
   /** True if the pattern matches the empty string and therefore every text. */
   readonly matchesEmpty: boolean;
-  /** A fast native test that rules out most texts without a match. */
+  /** Must be fast, because it rules out most texts before the regular expression runs. */
   mayMatch(text: string): boolean;
 }
 
@@ -42,7 +42,6 @@ const BUILTINS: Readonly<
 /** One unit is about 0.1 µs, so one pattern takes at most 40 ms per chunk of text. */
 const BUDGET_PER_PIECE = 400_000;
 
-/** Throws an error that describes an invalid pattern. */
 export function compileTextGuard(
   action: TextGuard["action"],
   rules: readonly GuardRule[],

@@ -13,7 +13,10 @@ import { type GuardFound, guardParts, spreadText } from "./guarded-text.ts";
 export type Direction = "request" | "response";
 
 export interface TextPlace {
-  /** Names of the members that lead to the string (see `readPath`). A list item with an `index` is named by it. */
+  /**
+   * Joins the names of the members that lead to the string (see `readPath`). A list item with an `index` is named by
+   * it.
+   */
   readonly path: string;
   /** Strings with the same value are parts of one text. */
   readonly run: string;
@@ -31,7 +34,6 @@ export interface PlaceOptions {
 
 export type Resolve = (text: string, maxBytes?: number) => string;
 
-/** Returns the replacement for the text. */
 type Visit = (text: string, place: TextPlace) => string;
 
 /** These members hold identifiers and protocol keywords. A value with white space is guarded as text. */
@@ -58,7 +60,6 @@ const URL_MEMBERS: ReadonlySet<string> = new Set([
 ]);
 const REMOTE_URL = /^(?:https?|gs|s3):\/\/[^\s]+$/i;
 
-/** Objects under these names are arbitrary JSON. */
 const FREE_MEMBERS: ReadonlySet<string> = new Set([
   ...["input", "args", "arguments", "json", "structuredContent", "parsed", "metadata", "requestMetadata", "labels"],
   ...["parameters", "properties", "schema", "input_schema", "inputSchema", "output_schema", "parametersJsonSchema"],
@@ -100,7 +101,6 @@ export function labelOf(item: unknown, position: number): number {
 interface Place {
   readonly path: string;
   readonly run: string;
-  /** The media type that the nearest object declares. */
   readonly mediaType: string;
   readonly isFree: boolean;
 }
@@ -230,7 +230,7 @@ export class BodyTexts {
   readonly #body: Members;
   readonly #options: PlaceOptions;
   readonly #runs: string[][] = [];
-  /** The text index of each string, in body order. */
+  /** Maps each string to the index of its text, in body order. */
   readonly #order: number[] = [];
 
   constructor(body: Members, options: PlaceOptions) {
@@ -259,7 +259,6 @@ export class BodyTexts {
     return this.#with(this.#runs.map((parts, i) => spreadText(parts, texts[i] ?? "")));
   }
 
-  /** Throws `GuardRejection`. */
   *guarded(guards: readonly TextGuard[], found?: GuardFound): Steps<Members> {
     yield;
     let isChanged = false;

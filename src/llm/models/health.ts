@@ -17,7 +17,6 @@ export const cooldown = z
   .describe("How long a provider that failed is tried last.");
 
 export interface Cooldown {
-  /** Consecutive failures before the first ejection. */
   readonly allowedFailures: number;
   readonly initialMs: number;
   readonly maxMs: number;

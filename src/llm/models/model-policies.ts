@@ -27,7 +27,6 @@ export function innerPolicies({ models = [], virtualModels = [] }: AiConfig): re
   return [...of("model", "models", models), ...of("virtual model", "virtualModels", virtualModels)];
 }
 
-/** Returns undefined if the model has no policies. */
 export function modelScope(kind: Kind, { name, policies }: Policed, env: BackendEnv): CompiledScope | undefined {
   if (policies === undefined || Object.keys(policies).length === 0) return undefined;
   checkFields(name, policies);
@@ -73,7 +72,6 @@ interface Choice {
   readonly candidates: readonly Candidate[] | undefined;
 }
 
-/** Returns undefined if no model has policies. */
 export function createModelPolicies(
   table: ModelTable,
   modelOf: (llm: LlmCall) => string | undefined,

@@ -17,16 +17,14 @@ export interface TargetGroup {
 }
 
 export interface ModelEntry {
-  /** Either a name or a pattern with one `*`. */
   readonly name: string;
   readonly aliases: readonly string[];
   readonly isPublic: boolean;
-  /** In order of priority. */
   readonly groups: readonly TargetGroup[];
   /** One condition per group. If undefined, every group accepts every call. */
   readonly accepts?: readonly ((input: ConditionInput) => boolean)[];
   readonly isCheapestFirst?: boolean;
-  /** Policies of a virtual model, which apply in addition to those of its targets. */
+  /** These policies apply in addition to those of the targets. Only virtual models have them. */
   readonly scope?: CompiledScope | undefined;
 }
 
@@ -37,7 +35,6 @@ export interface ConditionInput {
   priceAt(candidate: Candidate): number | undefined;
 }
 
-/** `model` is the name that the provider uses. */
 export interface Candidate {
   readonly target: Target;
   readonly model: string;
@@ -57,7 +54,6 @@ export interface ModelTable {
   /** Returns the policies of the virtual model itself, without those of its targets. */
   ownScope(model: string | undefined): CompiledScope | undefined;
   readonly scopes: readonly CompiledScope[];
-  /** Public names without patterns. */
   readonly names: readonly string[];
   /** If true, the configuration lists all models, so the gateway responds to `/v1/models` itself. */
   readonly isClosed: boolean;

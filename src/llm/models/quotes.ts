@@ -42,7 +42,6 @@ export function conditionInput(exchange: Exchange, prices: PriceCatalogue | unde
   };
 }
 
-/** Returns undefined if there are no prices. */
 export function createQuotes(table: ModelTable, prices: PriceCatalogue | undefined): Quotes | undefined {
   if (prices === undefined) return undefined;
   return (requested, alternatives) => (inputTokens, outputTokens) => {

@@ -24,12 +24,10 @@ import type { ProviderConfig } from "./schema.ts";
 export interface Target {
   readonly name: string;
   readonly provider: Provider;
-  /** If set, replaces the model that the client requested. */
   readonly model: string | undefined;
   readonly upstream: Upstream;
   readonly authority: string;
   readonly address: HttpTarget;
-  /** The address in traces and logs, either `host:port` or `internal:demo`. */
   readonly display: string;
   readonly basePath: string;
   readonly pathOverride: string | undefined;
@@ -59,7 +57,6 @@ export interface TargetOptions {
   readonly timeouts: { readonly firstByte?: number | undefined; readonly idle?: number | undefined } | undefined;
   readonly cooldown: Cooldown;
   readonly perMinute?: PerMinute | undefined;
-  /** Overrides the model in the provider's settings. */
   readonly model?: string | undefined;
 }
 

@@ -176,7 +176,6 @@ export function demoInputTokens(body: Members): number {
   return estimateTextTokens(Buffer.from(typeof prompt === "string" ? prompt : lastUserText(prompt)));
 }
 
-/** Implemented by connection pools and the demo provider. */
 export interface Upstream {
   send(request: OutgoingRequest, handler: HttpResponseReceiver): HttpCall;
 }

@@ -11,7 +11,6 @@ const NATIVE = new Set<Format>(["chat", "embeddings", "opaque"]);
 export const OPENAI_CHAT: ChatVariant = { ...STANDARD_CHAT, maxTokens: "max_completion_tokens", topK: false };
 
 export interface CompatibleOptions {
-  /** If true, chat streams include usage on request. */
   readonly streamUsage: boolean;
   readonly responses: boolean;
   readonly chat: ChatVariant;

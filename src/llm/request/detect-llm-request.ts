@@ -29,7 +29,6 @@ const UNCLEAR: Detected = { facts: undefined, isUnclear: true };
 export interface RequestHead {
   readonly path: string;
   readonly query: string;
-  /** Alternates lowercase names and values. */
   readonly pairs: readonly string[];
 }
 
@@ -67,7 +66,6 @@ export function* detectLlmRequest(head: RequestHead, bytes: Buffer): Steps<Detec
   return { facts, isUnclear: false };
 }
 
-/** Some servers accept a list of requests. */
 function* detectInList(bytes: Buffer, others: readonly string[]): Steps<Detected> {
   if (bytes.includes(0) || !isUtf8(bytes)) return UNCLEAR;
   const found = new ModelNames();

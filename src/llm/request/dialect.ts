@@ -10,7 +10,7 @@ export type Format =
   | "generateContent"
   | "converse"
   | "invoke"
-  /** Embedding formats of Gemini and Vertex, which only provider requests use. */
+  /** Only requests to Gemini and Vertex use these embedding formats. */
   | "embedContent"
   | "predict"
   | "opaque";
@@ -22,12 +22,10 @@ export function isConversation(format: Format): boolean {
 
 export interface Dialect {
   readonly format: Format;
-  /** The error format that the client's SDK expects, which opaque requests have too. */
   readonly errorFormat: Format;
   /** The path after the base path, for example `/chat/completions` or `/models/gemini-2.5-pro:generateContent`. */
   readonly suffix: string;
   readonly pathModel: string | undefined;
-  /** Undefined if the body decides whether to stream. */
   readonly pathStream: boolean | undefined;
   /** True if the request generates no tokens, such as token counting, so it is not charged. */
   readonly free: boolean;
@@ -53,7 +51,6 @@ const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boole
   ["/embeddings", "embeddings"],
   ["/messages/count_tokens", "messages", true],
   ["/messages", "messages"],
-  // Opaque requests are forwarded without translation.
   ["/completions", "opaque"],
   ["/moderations", "opaque"],
   ["/v2/rerank", "opaque"],
@@ -72,7 +69,7 @@ const GEMINI =
   /\/((?:models|tunedModels)\/([^:]+)):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents|asyncBatchEmbedContent|batchGenerateContent|predict|predictLongRunning|rawPredict|streamRawPredict)$/;
 /** Matches `/model/<id>/<verb>`. The id is percent-encoded. */
 const BEDROCK = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
-/** Matches stored objects, such as files and batches. Requests for them generate no tokens. */
+/** Requests for stored objects, such as files and batches, generate no tokens. */
 const STORED =
   /\/(?:v1|v1beta)(\/(?:(?:files|uploads|batches|cachedContents|fileSearchStores|operations|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/.*)?|responses\/[^/]+\/cancel|messages\/batches(?:\/.*)?))$/;
 /** Realtime sessions name their model inside `session`. */

@@ -13,9 +13,8 @@ export interface LlmCall {
   readonly dialect: Dialect;
   readonly bytes: Buffer;
   readonly scan: RequestScan;
-  /** Set if a large request was parsed in advance. */
   readonly tree?: Skeleton | NoSkeleton;
-  /** Rules of the `ai` policies, with the outermost scope first. */
+  /** The outermost scope is first. */
   readonly rules: PromptRules[];
   readonly caching?: PromptCaching | undefined;
   /** Returns US dollars at the most expensive target, or undefined if there is no price. */
@@ -46,7 +45,6 @@ export interface PromptCaching {
   readonly system: boolean;
   readonly tools: boolean;
   readonly messages: boolean;
-  /** Shorter prompts are not marked. */
   readonly minTokens: number;
   readonly ttl: "5m" | "1h";
 }

@@ -7,7 +7,6 @@ import type { Format } from "./dialect.ts";
 export interface LlmError {
   readonly status: number;
   readonly message: string;
-  /** Machine-readable, for example `model_not_found`. */
   readonly code?: string | undefined;
   readonly param?: string | undefined;
 }

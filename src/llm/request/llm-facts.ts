@@ -25,7 +25,6 @@ export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
   #estimate = 0;
   #call: LlmCall | undefined;
   #isFree = false;
-  /** JSON that was not searched for model names yet. */
   #unsearched: Buffer | undefined;
   readonly #others: readonly string[];
   #models: readonly string[] | undefined;
@@ -69,7 +68,6 @@ export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
     return this.#maximum;
   }
 
-  /** Computes the estimate and the output limit in steps. */
   *count(): Steps<void> {
     if (this.#unread !== undefined) this.estimatedTokens = yield* estimateSteps(this.#unread);
     if (this.#maximumSource === undefined) return;

@@ -16,7 +16,6 @@ const CLOSE_BRACKET = 93;
 const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
 
-/** Requests with more distinct names are rejected. */
 const MAX_NAMES = 64;
 /** No known server has longer keys, even with every letter escaped. */
 const MAX_KEY_BYTES = 400;
@@ -53,7 +52,6 @@ export function isContent(key: string): boolean {
   return CONTENT.has(key) || CONTENT_LISTS.has(key);
 }
 
-/** Keeps distinct names in the order in which they were found. */
 export class ModelNames {
   readonly names: string[] = [];
 
@@ -72,7 +70,7 @@ export class ModelNames {
  * The JSON must be balanced.
  */
 export function* modelsInJson(bytes: Buffer, isCall: boolean, found: ModelNames): Steps<void> {
-  /** `objects` and `naming` are stacks with one entry per open container. */
+  /** Both arrays are stacks with one entry per open container. */
   const objects: boolean[] = [];
   const naming: boolean[] = [];
   let depth = 0;
@@ -171,7 +169,6 @@ function classifyKey(key: string): MemberKind {
   return namesModel(key) ? "names" : "other";
 }
 
-/** Returns the offset of the bracket that closes the bracket at `start`. */
 function* endOfValue(bytes: Buffer, start: number): Steps<number> {
   let open = 0;
   let pausedAt = start;

@@ -12,13 +12,11 @@ export type CredentialForm = "bearer" | "x-api-key" | "api-key" | "x-goog-api-ke
 
 export interface UpstreamCall {
   readonly format: Format;
-  /** The client's path after the base path. */
   readonly suffix: string;
   readonly model: string;
   readonly stream: boolean;
-  /** True if the request counts tokens instead of generating output. */
   readonly counts: boolean;
-  /** The client's query, which only untranslated requests forward. */
+  /** Only untranslated requests forward the client's query. */
   readonly query: string;
 }
 
@@ -28,7 +26,6 @@ export interface ChatVariant {
   readonly topK: boolean;
   readonly user: boolean;
   readonly seed: "seed" | "random_seed";
-  /** The `tool_choice` value that requires a tool call. */
   readonly required: "required" | "any";
 }
 
@@ -41,28 +38,21 @@ export const STANDARD_CHAT: ChatVariant = {
 };
 
 export interface Provider {
-  /** Used in telemetry (`gen_ai.provider.name`) and price catalogs. */
+  /** Telemetry (`gen_ai.provider.name`) and price catalogs use this name. */
   readonly name: string;
-  /** Consists of the scheme and the authority. */
   readonly origin: string;
   readonly basePath: string;
   readonly credential: CredentialForm;
-  /** Sent unless the client sets them. */
+  /** A header is omitted if the client sets it. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Returns undefined if the provider does not support the client's format. */
   upstreamFormat(client: Format, model: string): Format | undefined;
-  /** Returns the path and query, starting with `basePath`. */
   path(call: UpstreamCall, basePath: string): string;
-  /** If false, the model is in the path. */
   readonly modelInBody: boolean;
-  /** If true, usage in chat streams must be requested. */
   readonly asksForStreamUsage: boolean;
   readonly chat: ChatVariant;
   /** Set if the path names the model of multipart forms too, so the gateway must parse them. */
   readonly readsForms?: true;
-  /** True if the provider accepts WebSocket connections at the client's path. */
   upgrades?(path: string): boolean;
-  /** Makes changes that the provider requires in a native body. */
   adaptBody?(body: Members, call: UpstreamCall): Members;
   needsAdapting?(call: Pick<UpstreamCall, "format">): boolean;
 }

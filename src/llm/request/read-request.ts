@@ -17,14 +17,13 @@ export interface RequestScan {
   readonly modelSpan: Span | undefined;
   readonly streamSpan: Span | undefined;
   readonly streamOptionsSpan: Span | undefined;
-  /** The offset after the opening brace. */
   readonly bodyStart: number;
   readonly isEmpty: boolean;
   /** Set for multipart forms, of which only `model` and `stream` are read. */
   readonly isForm?: true;
   /** True if a top-level member may make the provider use another model. */
   readonly hasAlternatives?: boolean;
-  /** Models that form fields other than `model` name. */
+  /** Excludes the model in the form's `model` field. */
   readonly formModels?: readonly string[];
 }
 
@@ -247,7 +246,6 @@ function endsHere(bytes: Buffer, at: number): boolean {
   return at === bytes.length || (isLineEnd(bytes, at) && at + 2 === bytes.length);
 }
 
-/** Returns undefined if a header is not in the accepted form. */
 function readHead(head: string): Part | undefined {
   const lines = new Map<string, string>();
   for (const line of head.split("\r\n")) {

@@ -128,7 +128,7 @@ function addJsonCosts(bytes: Uint8Array, start: number, end: number, before: num
   return thousandths;
 }
 
-/** Returns the first UTF-8 byte of a `\u` escape, which determines the cost of the character. */
+/** The first UTF-8 byte of a character determines its cost. */
 function leadByte(bytes: Uint8Array, at: number): number {
   let code = 0;
   for (let i = at; i < at + 4; i++) code = (code << 4) | hexValue(bytes[i] ?? 0);
@@ -233,7 +233,7 @@ const MESSAGE_TOKENS = 4;
 /** Corresponds to an image of ordinary size. Providers charge 85 to 1,600 tokens. */
 const MEDIA_TOKENS = 1000;
 const BASE_TOKENS = 3;
-/** Cost of a property name in a definition. Longer names cost one token more per 16 bytes. */
+/** Longer property names cost one token more per 16 bytes. */
 const KEY_TOKENS = 2;
 /** After this many bytes, only a twelfth of each string is sampled. */
 const READ_WHOLE_BYTES = 1024;
@@ -279,7 +279,6 @@ interface Reading {
   top: number;
   key: number;
   readBytes: number;
-  /** Flags of the last key at each depth. */
   readonly names: Uint8Array;
 }
 

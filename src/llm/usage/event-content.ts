@@ -4,7 +4,6 @@
  */
 import { isMembers, type Members } from "../../json/json.ts";
 
-/** Avoids parsing events without usage. */
 const MAY_HOLD_USAGE = /"(?:usage|usageMetadata|amazon-bedrock-invocationMetrics)"\s*:\s*\{/;
 
 export function mayHoldUsage(data: string): boolean {
@@ -19,10 +18,9 @@ const CLOSE_BRACE = 125;
 const COMMA = 44;
 const LF = 10;
 const CR = 13;
-/** Covers the rest of the name, the quote, the colon, and white space. */
+/** This distance covers the rest of the name, the quote, the colon, and white space. */
 const NAME_TO_BRACE_BYTES = 24;
 
-/** Other line endings are valid too, but rare. */
 const BLANK_LINE = Buffer.from("\n\n");
 
 /**

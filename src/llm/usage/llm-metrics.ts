@@ -8,15 +8,13 @@ import type { Histogram, Metrics } from "../../observe/log/metrics.ts";
 export interface LlmTimes {
   readonly durationMs: number;
   readonly firstByteMs: number | undefined;
-  /** A status code or an error code. Undefined if the call succeeded. */
+  /** Undefined if the call succeeded. */
   readonly errorType: string | undefined;
-  /** One of `chat`, `embeddings`, `generate_content`, or `other`. */
   readonly operation: string;
 }
 
 export interface LlmMetrics {
   record(facts: LlmFacts, times: LlmTimes): void;
-  /** `cause` is a status code or an error code. */
   failover(provider: string, cause: string): void;
 }
 

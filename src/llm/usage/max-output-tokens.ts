@@ -21,7 +21,6 @@ const MAX_OUTPUT_TOKENS = 1_000_000_000;
 /** Scanning this many bytes takes about 0.5 ms. */
 const STEP_BYTES = 64 * 1024;
 
-/** Returns undefined if the request sets no maximum. */
 export function maxOutputTokens(bytes: Buffer): number | undefined {
   return finish(maxOutputTokensSteps(bytes));
 }

@@ -61,7 +61,6 @@ export interface WrittenRates {
 }
 
 export interface PriceCatalogue {
-  /** Returns the prices of the first name that has an entry. */
   prices(provider: string, models: readonly string[]): ModelPrices | undefined;
 }
 
@@ -168,7 +167,6 @@ export function shippedPrices(): PriceCatalogue {
   return read;
 }
 
-/** `price-list.ts` describes the format. */
 export function readPriceList(text: string): Map<string, ModelPrices> {
   const byName = new Map<string, ModelPrices>();
   for (const line of text.split("\n")) {

@@ -11,7 +11,6 @@ import { parseEvent } from "../encoding/stream-events.ts";
 import { findOutputText } from "./event-content.ts";
 import { awsEventText } from "./response-usage.ts";
 
-/** Larger JSON or compressed responses are skipped. */
 const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 const MAX_CONTENT_EVENT_BYTES = 2 * 1024 * 1024;
 /** Parsing a response with this many tokens (see `parse-cost.ts`) takes up to 40 ms. */
@@ -30,7 +29,6 @@ export interface ContentReader {
 }
 
 export interface ContentReport {
-  /** The provider's own value, for example `stop`, `end_turn`, or `MAX_TOKENS`. */
   readonly finish: string | undefined;
   /** False if some content was too large to be read. */
   readonly isWhole: boolean;
@@ -98,7 +96,6 @@ function createAws(onText: ((text: string) => void) | undefined): ContentReader 
   );
 }
 
-/** Stops reading after the first error. */
 function readable(push: (chunk: Buffer) => void, end: () => ContentReport, failed: () => void): ContentReader {
   let isReadable = true;
   return {

@@ -107,10 +107,9 @@ function createSseReader(): UsageReader {
   let atBoundary = true;
   let bytesSeen = 0;
   let bytesLooked = 0;
-  /** Complete events, which are read only if the stream ends without usage. */
+  /** Samples hold complete events, which are read only if the stream ends without usage. */
   let samples: Buffer[] = [];
   let sampledBytes = 0;
-  /** The number of samples already searched for the model name. */
   let namedSamples = 0;
   const take = (data: string): void => {
     // The first model name in the stream counts, and it may be in a sample.
@@ -134,7 +133,6 @@ function createSseReader(): UsageReader {
     }
   }
 
-  /** Selects which chunks of complete events without usage to keep. */
   function isSampled(bytes: number): boolean {
     return bytesLooked <= FIRST_BYTES + (bytesSeen + bytes) / SAMPLE_EVERY;
   }
@@ -411,7 +409,6 @@ export function createLargeEvent(): LargeEvent {
   };
 }
 
-/** Reads the usage of an event that is too complex to parse. */
 export function usageAtEnd(data: string): Members | undefined {
   return usageIn(Buffer.from(data.slice(-TAIL_BYTES)));
 }
@@ -444,7 +441,6 @@ const SPACE = 32;
 /** Bounds the distance of the usage from the end, and of the model from the start. */
 const MAX_LOOKED_AT = 1024;
 
-/** Returns undefined if the response must be parsed. */
 export function quickUsage(bytes: Buffer): QuickUsage | undefined {
   const at = bytes.lastIndexOf(USAGE);
   if (at < 0 || bytes.length - at > MAX_LOOKED_AT || bytes[0] !== OPEN_BRACE) return undefined;

@@ -9,20 +9,17 @@ import type { HeaderList } from "../../http/headers.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 
 export interface Usage {
-  /** Includes cached tokens. */
   readonly inputTokens: number;
   readonly outputTokens: number;
   readonly totalTokens: number;
   readonly cachedInputTokens?: number;
   readonly cacheCreationInputTokens?: number;
-  /** Included in the output. */
   readonly reasoningTokens?: number;
 }
 
 /** Larger counts are clamped. No model reads or generates more tokens. */
 const MAX_TOKENS = 1_000_000_000;
 
-/** Returns undefined if the object contains no count. */
 export function readUsage(value: unknown): Usage | undefined {
   if (!isMembers(value)) return undefined;
   if ("prompt_tokens" in value || "completion_tokens" in value) return openAiChat(value);
@@ -199,7 +196,6 @@ export function estimatedTokens(llm: LlmFacts | undefined): number {
   return Math.max(1, clampCount(llm?.estimatedTokens) ?? 1);
 }
 
-/** Returns 0 if the request sets no output limit. */
 export function outputTokens(llm: LlmFacts | undefined): number {
   return clampCount(llm?.maxOutputTokens) ?? 0;
 }

@@ -3,7 +3,6 @@
  * unknown beta name, so only supported names are forwarded.
  */
 
-/** The names that Bedrock accepts in `anthropic_beta`. */
 const BEDROCK = new Set([
   ...["computer-use-2024-10-22", "computer-use-2025-01-24", "computer-use-2025-11-24", "output-128k-2025-02-19"],
   ...["token-efficient-tools-2025-02-19", "interleaved-thinking-2025-05-14", "dev-full-thinking-2025-05-14"],
@@ -11,7 +10,6 @@ const BEDROCK = new Set([
   ...["effort-2025-11-24", "tool-search-tool-2025-10-19", "tool-examples-2025-10-29"],
 ]);
 
-/** Request members that require a beta feature. */
 const MEMBERS: readonly (readonly [member: string, beta: string])[] = [
   ["context_management", "context-management-2025-06-27"],
 ];
@@ -29,7 +27,6 @@ export function bedrockBetas(betas: readonly string[]): readonly string[] {
   return betas.filter((name) => BEDROCK.has(name));
 }
 
-/** Returns the members to drop because their beta feature is not enabled. */
 export function membersWithoutBeta(betas: readonly string[]): readonly string[] {
   return MEMBERS.filter(([, beta]) => !betas.includes(beta)).map(([member]) => member);
 }

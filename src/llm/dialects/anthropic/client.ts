@@ -38,7 +38,6 @@ const KNOWN = new Set([
   ...["model", "messages", "system", "max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences"],
   ...["tools", "tool_choice", "metadata", "thinking", "output_config", "output_format"],
 ]);
-/** These hints do not affect the response. */
 const WITHOUT_EFFECT = new Set(["cache_control", "service_tier"]);
 const TOOL_KNOWN = new Set(["type", "name", "description", "input_schema", "strict", "cache_control"]);
 /** Other providers ignore these streaming hints for tool input. */

@@ -182,13 +182,11 @@ const EFFORTS: Readonly<Record<string, string>> = {
   max: "max",
 };
 const MIN_BUDGET = 1024;
-/** Reserved for the output after the reasoning. */
 const OUTPUT_TOKENS = 1024;
 
 export interface ClaudeThinking {
   readonly thinking: Members | undefined;
   readonly effort: string | undefined;
-  /** The minimum value of `max_tokens`. */
   readonly minTokens: number;
 }
 

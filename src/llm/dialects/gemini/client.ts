@@ -204,7 +204,6 @@ export function readContents(contents: readonly unknown[]): Turn[] {
   return turns.turns;
 }
 
-/** Tracks tool calls without a result so far. */
 class OpenCalls {
   readonly #open: { readonly id: string; readonly name: string }[] = [];
   #count = 0;
@@ -215,7 +214,6 @@ class OpenCalls {
     return known;
   }
 
-  /** Returns the id of the call that the result belongs to. */
   answered(id: string | undefined, name: string): string {
     const at = this.#open.findIndex((one) => (id === undefined ? one.name === name : one.id === id));
     const [found] = at < 0 ? [] : this.#open.splice(at, 1);

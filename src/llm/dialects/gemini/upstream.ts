@@ -204,7 +204,6 @@ export function readGeminiResponse(body: Members, sink: ResponseSink): void {
 export function openGeminiReader(sink: ResponseSink): StreamReader {
   let usage: unknown;
   let finished = false;
-  /** The number of tool calls per candidate. */
   const calls: number[] = [];
   return {
     event(_name, data) {
@@ -233,7 +232,6 @@ export function openGeminiReader(sink: ResponseSink): StreamReader {
   };
 }
 
-/** Returns the number of tool calls so far. */
 function readParts(candidate: Members, choice: number, callsBefore: number, sink: ResponseSink): number {
   let calls = callsBefore;
   const { content } = candidate;

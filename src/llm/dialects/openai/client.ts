@@ -69,7 +69,6 @@ const KNOWN = new Set([
   "verbosity",
   "service_tier",
 ]);
-/** These bookkeeping and caching parameters do not affect the response. */
 const WITHOUT_EFFECT = new Set([
   "metadata",
   "store",

@@ -35,7 +35,6 @@ const KNOWN = new Set([
   ...["model", "input", "instructions", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls"],
   ...["max_output_tokens", "temperature", "top_p", "reasoning", "text", "user", "service_tier"],
 ]);
-/** These parameters do not affect the generated text. */
 const WITHOUT_EFFECT = new Set([
   ...["metadata", "store", "include", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "truncation"],
   ...["client_metadata"],

@@ -24,7 +24,6 @@ export interface ResponseState {
   readonly id: string;
   readonly model: string | undefined;
   readonly output: readonly Members[];
-  /** Undefined while the response is in progress. */
   readonly finish: Finish | undefined;
   readonly usage: Usage | undefined;
 }
