@@ -70,8 +70,8 @@ function Providers({ backends }: { backends: readonly DumpBackend[] }) {
                 <td class="mono">{visible(textOf(target.name ?? target.provider))}</td>
                 <td class="mono wrap">{visible(textOf(target.target))}</td>
                 <td>
-                  <Status level={target.ejected === true || target.healthy === false ? "bad" : "ok"}>
-                    {target.ejected === true || target.healthy === false ? "paused after failures" : "active"}
+                  <Status level={target.resting === true ? "bad" : "ok"}>
+                    {target.resting === true ? "paused after failures" : "active"}
                   </Status>
                 </td>
               </tr>
