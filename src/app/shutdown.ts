@@ -23,7 +23,7 @@ export const SHUTDOWN_STEPS = [
 ] as const;
 export type ShutdownStep = (typeof SHUTDOWN_STEPS)[number];
 
-/** The grace period of child processes is shorter. */
+/** Must exceed the grace period of child processes. */
 const CLOSE_LIMIT_MS = 8_000;
 
 type Close = (drainMs: number) => void | Promise<void>;

@@ -44,7 +44,7 @@ export function importAgentgateway(source: unknown): Conversion {
   return conversion;
 }
 
-/** Listeners of one bind share its port and differ by host name. Here, routes have the host names. */
+/** Listeners of one bind share its port and differ by host name. In this gateway, routes have the host names. */
 function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[], conversion: Conversion): void {
   for (const [index, bind] of binds.entries()) {
     const { port, listeners: list, ...others } = asObject(bind);
