@@ -1,7 +1,7 @@
 /**
- * Explains the result of an expression by the values of its parts. Parts are planned for the first explanation and
- * evaluated one by one, including parts that `&&` or `||` skipped, so that one explanation shows all missing values.
- * Constants and the bodies of loops are omitted.
+ * Explains the result of an expression by the values of its subexpressions. Subexpressions are planned on the first
+ * explanation and evaluated one by one, including operands that `&&` or `||` skipped, so that one explanation shows
+ * every missing value. Constants and loop bodies are omitted.
  */
 import { type CelResult, isCelError, unparse } from "@bufbuild/cel";
 import { type Budget, COST_EXCEEDED, MAX_COST } from "./functions/budget.ts";
@@ -10,19 +10,17 @@ import { AND, childrenOf, INDEX, type Node, OR, type ParsedExpression, stringCon
 import type { AttributeSource } from "./values/activation.ts";
 import { type CelOutput, fromCel } from "./values/values.ts";
 
-/** Parts per explanation; the outermost are kept. */
+/** The innermost clauses are dropped if an expression has more. */
 export const MAX_CLAUSES = 64;
-/** The total size of all values, so that explaining a denial never copies a large body. */
+/** Bounds the total size of all values, so that explaining a denial never copies a large body. */
 const MAX_VALUES = 4096;
 
 export type ExplainedClause = {
-  /** The part, printed from the syntax tree: spacing and quotes may differ from the source. */
+  /** The source is printed from the syntax tree, so spacing and quotes may differ from the configuration. */
   readonly source: string;
-  /** 0 for the whole expression, one more for each level below. */
   readonly depth: number;
 } & ({ readonly value: CelOutput } | { readonly error: string });
 
-/** A planned part of the expression. */
 export type Program = (attributes: AttributeSource) => CelResult;
 
 interface Clause {
@@ -64,7 +62,7 @@ export function createExplanation(
   };
 }
 
-/** Breadth first, so that the innermost parts are dropped if there are too many. */
+/** Walks breadth first, so that the innermost subexpressions are dropped if there are too many. */
 function clausesOf(parsed: ParsedExpression): { source: string; depth: number; node: Node }[] {
   const clauses: { source: string; depth: number; node: Node }[] = [];
   const seen = new Set<string>();
@@ -87,7 +85,7 @@ function partsOf(node: Node): Node[] {
   switch (kind.case) {
     case "callExpr": {
       const { function: name, args } = kind.value;
-      // The parser nests `a && b && c` in pairs; the explanation shows three parts.
+      // The parser nests `a && b && c` in pairs, but the explanation lists three operands.
       if (name === AND || name === OR) return args.flatMap((argument) => operandsOf(argument, name));
       if (name === INDEX && stringConstant(args[1]) !== undefined) return partsOfOwner(args[0]);
       return namespacedName(kind.value) === undefined ? childrenOf(node) : args;
@@ -101,7 +99,7 @@ function partsOf(node: Node): Node[] {
   }
 }
 
-/** Skips the steps of `jwt.realm_access.roles`, but includes the call in `json(request.body).id`. */
+/** Skips the intermediate fields of `jwt.realm_access.roles`, but includes the call in `json(request.body).id`. */
 function partsOfOwner(owner: Node | undefined): Node[] {
   if (owner === undefined || owner.exprKind.case === "identExpr") return [];
   const isStep =

@@ -1,7 +1,7 @@
 /**
- * CEL expressions; the only module that other folders use for CEL. An expression is compiled once per configuration
- * load, which rejects sources that are too long, deep or large, unknown names, and invalid patterns. Evaluation returns
- * a result and never throws, even if an attribute's getter does.
+ * Compiles and evaluates CEL expressions. An expression is compiled once per configuration load, which rejects sources
+ * that are too long, too deep, or too large, unknown names, and invalid patterns. Evaluation returns a result and never
+ * throws, even if an attribute's getter does.
  */
 import { isCelError, parse, plan } from "@bufbuild/cel";
 import { analyze, offsetOf } from "./analysis/analyze.ts";
@@ -25,23 +25,26 @@ export type EvaluationResult = { ok: true; value: CelOutput } | { ok: false; err
 export interface Expression {
   readonly source: string;
   /**
-   * Top-level attributes that it reads, for example `{"jwt", "request"}`; not the variables of `all`, `map` and others.
+   * Names the top-level attributes that the expression reads, for example `{"jwt", "request"}`, without loop variables.
    */
   readonly attributes: ReadonlySet<string>;
   /**
-   * The constant parts of the paths that it reads, for example `{"request.headers.x-id", "jwt.realm_access.roles"}`.
+   * Lists the constant prefixes of the paths that the expression reads, for example `{"request.headers.x-id",
+   * "jwt.realm_access.roles"}`.
    */
   readonly paths: ReadonlySet<string>;
-  /** Whether it reads this path or something below it, or may do so (`request`, `request[x]`). */
+  /**
+   * Returns whether the expression reads this path or a field below it, or may do so through a computed key
+   * (`request[x]`).
+   */
   reads(path: string): boolean;
-  /** Its comparisons and `has()` tests, for checks at load. */
   readings(): Readings;
   /**
-   * With `shared`, consecutive evaluations use one budget, so that a list of rules cannot block the event loop longer
-   * than a single rule.
+   * Consecutive evaluations can share a budget, so that a list of rules cannot block the event loop longer than one
+   * rule.
    */
   evaluate(attributes: AttributeSource, shared?: Budget): EvaluationResult;
-  /** Every part with its value or error, outermost first; for denials and testing rules, not for the hot path. */
+  /** Returns every subexpression with its value or error, outermost first. It is too slow for the hot path. */
   explain(attributes: AttributeSource): ExplainedClause[];
 }
 
@@ -60,7 +63,7 @@ export function compileExpression(source: string): Expression {
     };
     const program = plan(environment, rewrite(node, { budget, refuse }));
     return (attributes) => {
-      // The library creates an Error for a missing claim; without a stack trace that is ten times cheaper.
+      // The library creates an Error for a missing claim, which is ten times cheaper without a stack trace.
       const { stackTraceLimit } = Error;
       Error.stackTraceLimit = 0;
       try {
@@ -85,7 +88,7 @@ export function compileExpression(source: string): Expression {
         const answer = quick?.(attributes);
         if (answer !== undefined) return answer ? TRUE : FALSE;
       } catch {
-        // If an attribute throws, the library reports the error.
+        // The library evaluates the expression again and reports the attribute's error.
       }
       try {
         const value = run(attributes);
@@ -118,13 +121,16 @@ function parseSource(source: string): ParsedExpression {
     const offset = Math.min(errorOffset(error), source.length);
     const rest = source.slice(offset).trim();
     if (rest === "") throw new ExpressionError(source, offset, "syntax error: the expression ends too early");
-    // The parser backtracks to the last complete expression, so the error is here or later.
+    // The parser backtracks to the last complete expression, so the mistake is at this offset or later.
     const near = rest.length > 20 ? `${rest.slice(0, 20)}…` : rest;
     throw new ExpressionError(source, offset, `syntax error at \`${near.replace(/\s+/g, " ")}\``);
   }
 }
 
-/** Converts a stack overflow to an error: parser and planner recurse even without brackets (`a ? b : c ? d : …`). */
+/**
+ * Converts a stack overflow to an error, because the parser and the planner recurse even without brackets (`a ? b : c ?
+ * d : …`).
+ */
 function withinStack<T>(source: string, action: () => T): T {
   try {
     return action();

@@ -1,14 +1,15 @@
 /**
- * Evaluates the `key` of a limit or budget for one request. Requests whose key is empty, fails, or is not a scalar
- * share one bucket and are not exempt. Long values are hashed, so that clients cannot increase the memory of a bucket.
+ * Evaluates the `key` of a limit or budget for one request. Requests whose key fails, is empty, or is not a scalar
+ * share one bucket instead of being exempt. Long values are hashed, so that clients cannot inflate the memory of a
+ * bucket.
  */
 import { createHash } from "node:crypto";
 import type { AttributeSource, Expression } from "./expression.ts";
 
-/** 65,536 keys of this length stay far below 40 MB, even with two bytes per character. */
+/** With two bytes per character, 65,536 keys of this length take 17 MB. */
 export const MAX_KEY_LENGTH = 128;
 
-/** Parts of a request that may contain credentials, which the name of a bucket must not show. */
+/** These attributes may contain credentials, so keys that read them are hashed for display. */
 const MAY_BE_SECRET = [
   "request.headers",
   "request.body",
@@ -19,7 +20,7 @@ const MAY_BE_SECRET = [
   "llm.prompt",
 ];
 
-/** Returns undefined for the shared bucket. */
+/** Returns undefined if the request uses the shared bucket. */
 export function keyOf(expression: Expression, attributes: AttributeSource): string | undefined {
   const result = expression.evaluate(attributes);
   if (!result.ok) return undefined;
@@ -29,17 +30,15 @@ export function keyOf(expression: Expression, attributes: AttributeSource): stri
   return boundedKey(value);
 }
 
-/** Returns the value, or its hash if it is too long. */
 export function boundedKey(value: string): string {
   return value.length > MAX_KEY_LENGTH ? `sha256:${createHash("sha256").update(value).digest("base64url")}` : value;
 }
 
-/** Whether values of the expression may be credentials. */
 export function mayBeSecret(expression: Expression): boolean {
   return MAY_BE_SECRET.some((path) => expression.reads(path));
 }
 
-/** Returns a function that formats keys for logs, traces and the admin interface. */
+/** Returns a function that formats keys for logs, traces, and the admin interface. */
 export function keyDisplay(expression: Expression): (key: string) => string {
   if (!mayBeSecret(expression)) return (key) => key;
   return (key) => `#${createHash("sha256").update(key).digest("hex").slice(0, 12)}`;

@@ -1,15 +1,14 @@
 /**
  * A fast path for common rules: comparisons of string attributes with constants (`==`, `!=`, `in`, `startsWith`,
- * `endsWith`, `contains`), combined with `&&`, `||` and `!`. It returns a result only if it is certain. For a missing
- * field, another type, or a long string or list it returns undefined, and the library evaluates the expression, with
- * its errors and budget.
+ * `endsWith`, `contains`), combined with `&&`, `||`, and `!`. If a field is missing, has another type, or is too long,
+ * the rule returns undefined and the library evaluates the expression with its own errors and budget.
  */
 import { type CelList, type CelMap, isCelList, isCelMap } from "@bufbuild/cel";
 import { AND, INDEX, type Node, OR, stringConstant } from "./syntax/syntax-tree.ts";
 import type { AttributeSource } from "./values/activation.ts";
 import { toCel } from "./values/values.ts";
 
-/** Returns undefined if the library must evaluate the expression. Throws what an attribute's getter throws. */
+/** Returns undefined if the library must evaluate the expression. Exceptions from attribute getters propagate. */
 export type QuickRule = (source: AttributeSource) => boolean | undefined;
 
 type Reader = (source: AttributeSource) => unknown;
@@ -24,7 +23,7 @@ const METHODS: ReadonlyMap<string, TextTest> = new Map<string, TextTest>([
   ["contains", (text, other) => text.includes(other)],
 ]);
 
-/** Returns undefined if the expression has unsupported parts. */
+/** Returns undefined if the expression contains anything that the fast path does not support. */
 export function quickRule(node: Node): QuickRule | undefined {
   if (node.exprKind.case !== "callExpr") return undefined;
   const { function: name, target, args } = node.exprKind.value;
@@ -56,12 +55,13 @@ function negated(rule: QuickRule | undefined): QuickRule | undefined {
   };
 }
 
-/** `decides` is the value of the first operand that decides the result (false for `&&`, true for `||`). */
+/** `decides` is the operand value that determines the result: false for `&&`, true for `||`. */
 function both(a: QuickRule | undefined, b: QuickRule | undefined, decides: boolean): QuickRule | undefined {
   if (a === undefined || b === undefined) return undefined;
   return (source) => {
     const answer = a(source);
-    // The library handles an uncertain operand, because the other operand may absorb its error.
+    // If the first operand is undecided, the library evaluates both, because the second may absorb an error of the
+    // first.
     return answer === undefined || answer === decides ? answer : b(source);
   };
 }
@@ -103,14 +103,13 @@ function isMember(text: string, group: unknown): boolean | undefined {
   return typeof found === "boolean" ? found : undefined;
 }
 
-/** Returns undefined unless the node is a list of string constants, such as `["a", "b"]`. */
 function constantsOf(node: Node): ReadonlySet<string> | undefined {
   if (node.exprKind.case !== "listExpr") return undefined;
   const texts = node.exprKind.value.elements.map(stringConstant);
   return texts.every((text) => text !== undefined) ? new Set(texts) : undefined;
 }
 
-/** Reads a constant, or an attribute and its fields: `jwt.sub`, `request.headers["x-id"]`. */
+/** Supports string constants and attribute paths, such as `jwt.sub` or `request.headers["x-id"]`. */
 function readerOf(node: Node): Reader | undefined {
   const constant = stringConstant(node);
   if (constant !== undefined) return () => constant;

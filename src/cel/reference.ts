@@ -1,10 +1,9 @@
 /**
- * The functions and macros of expressions, for the generated reference. A test checks that this list and the names that
- * load accepts are the same.
+ * The functions and macros of the generated CEL reference. A test checks that the list matches the names that the
+ * analyzer accepts.
  */
 export interface FunctionDoc {
   readonly name: string;
-  /** Every supported call form, for example `string.contains(string) -> bool`. */
   readonly signatures: readonly string[];
   readonly doc: string;
 }

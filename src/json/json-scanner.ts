@@ -1,8 +1,8 @@
 /**
- * Finds the values of a few keys in a JSON object without building its tree, in bytes (`Buffer`) that may arrive in
- * chunks, and replaces them in place. A chat request can carry 30 MB of images, and `JSON.parse` of 10 MB blocks the
- * process for a third of a second; the scanner skips strings at memory speed and keeps only the requested values. It
- * checks structure (strings closed, brackets balanced, depth), not grammar, because the receiver parses the bytes.
+ * Finds the values of a few keys in a JSON object (a `Buffer`, possibly in chunks) without building its tree, and
+ * replaces them in place. A chat request can carry 30 MB of images, and `JSON.parse` of 10 MB blocks the process for a
+ * third of a second. The scanner checks structure (closed strings, balanced brackets, depth) but not grammar, because
+ * the upstream parses the bytes.
  */
 
 import {
@@ -23,14 +23,14 @@ import {
 } from "./syntax.ts";
 
 const [TAB, LF, CR] = [9, 10, 13];
-/** Allowed at the start, and skipped by most servers. */
+/** A byte order mark is allowed at the start, because most servers skip it. */
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 /** A native search pays off only for longer strings. */
 const SHORT_STRING_BYTES = 96;
 
 export interface JsonScannerOptions {
   readonly keys: JsonKeys;
-  /** Called when a value is complete. `bytes` is undefined if it was larger than `maxValueBytes`. */
+  /** Called when a value is complete. `bytes` is undefined if the value is larger than `maxValueBytes`. */
   value(key: string, span: Span, bytes: Buffer | undefined): void;
   readonly maxValueBytes: number;
   /** Deeper nesting makes the scan invalid. */
@@ -38,14 +38,13 @@ export interface JsonScannerOptions {
 }
 
 export class JsonScanner {
-  /** The offset after the opening brace of the outermost object, where a member can be inserted. */
+  /** The offset after the opening brace of the outermost object, at which a member can be inserted. */
   bodyStart = -1;
-  /** The outermost value is complete (for an object or array: balanced). */
   complete = false;
   invalid: string | undefined = undefined;
-  /** A key that matched only without regard to case, as written in the input. */
+  /** The first key that matched only when case was ignored, as written in the input. */
   otherCase: string | undefined = undefined;
-  /** Data other than white space follows the outermost value. */
+  /** True if data other than white space follows the outermost value. */
   trailing = false;
   readonly #options: JsonScannerOptions;
   readonly #wanted: ReadonlySet<string>;
@@ -53,7 +52,7 @@ export class JsonScanner {
   readonly #mayBegin: Uint8Array;
   #offset = 0;
   #depth = 0;
-  /** The depth at which keys are read: 1, or 2 inside a parent; one more if the outermost value is an array. */
+  /** Keys are read at depth 1, or 2 inside a parent. An outermost array adds one level. */
   #keyDepth = 0;
   #rootDepth = 0;
   #parent = "";
@@ -136,14 +135,12 @@ export class JsonScanner {
     this.#offset += length;
   }
 
-  /**
-   * The number of bytes outside strings so far. Each is examined individually, so they determine the cost of the scan.
-   */
+  /** Counts the bytes outside strings. The scanner examines them one at a time, so they determine its cost. */
   get syntaxBytes(): number {
     return this.#offset - this.#stringBytes;
   }
 
-  /** Valid after the last chunk: true if the outermost value was complete and only white space followed. */
+  /** Valid after the last chunk. */
   get wellFormed(): boolean {
     return this.complete && !this.trailing && this.invalid === undefined && !this.#inString;
   }
@@ -241,7 +238,7 @@ export class JsonScanner {
     this.#options.value(key, span, bytes);
   }
 
-  /** Keeps the parts of a requested value or key at the end of the chunk for the next chunk. */
+  /** Saves the start of a requested value or key that continues in the next chunk. */
   #keepPieces(chunk: Buffer): void {
     if (this.#capture.key !== undefined) this.#capture.keep(chunk, this.#offset);
     if (this.#inString && this.#stringIsKey) {
@@ -317,20 +314,19 @@ export class JsonScanner {
 
 /** The first byte of U+017F, which matches `s` when case is ignored. */
 const LONG_S_LEAD = 0xc5;
-/** A key that was not requested. */
 export const OTHER_KEY = "";
 
-/** The requested keys, built once and shared by all scans. */
+/** Built once and shared by all scans. */
 export interface JsonKeys {
   readonly wanted: ReadonlySet<string>;
   readonly parents: ReadonlySet<string>;
-  /** By byte: whether a key that starts with this byte may be a requested key. */
+  /** The entry of a byte is 1 if a requested key may start with it. */
   readonly mayBegin: Uint8Array;
-  /** Keys by their case-folded form, if keys in a different case also match. */
+  /** Maps case-folded keys to the requested keys, if keys in a different case also match. */
   readonly withoutCase?: ReadonlyMap<string, string>;
 }
 
-/** Keys of the outermost object, or `parent.key` one level below. */
+/** Each key belongs to the outermost object, or to a nested object if it is written as `parent.key`. */
 export function jsonKeys(...keys: readonly string[]): JsonKeys {
   const nested = keys.filter((key) => key.includes("."));
   const parents = new Set(nested.map((key) => key.slice(0, key.indexOf("."))));
@@ -351,7 +347,6 @@ export function jsonKeysOfAnyCase(...keys: readonly string[]): JsonKeys {
 }
 
 export class JsonCapture {
-  /** The key of the value that is being read. */
   key: string | undefined = undefined;
   readonly #maxBytes: number;
   #start = -1;
@@ -369,7 +364,7 @@ export class JsonCapture {
     this.#bytes = 0;
   }
 
-  /** Keeps the part of the value in the chunk at this offset. */
+  /** Saves the bytes of the value in the chunk at this offset. */
   keep(chunk: Buffer, offset: number): void {
     const piece = this.#start > offset ? chunk.subarray(this.#start - offset) : chunk;
     this.#bytes += piece.length;
@@ -379,7 +374,7 @@ export class JsonCapture {
   /** Ends the value before `end`, inside the chunk at this offset. */
   end(chunk: Buffer, offset: number, end: number): { span: Span; bytes: Buffer | undefined } {
     this.key = undefined;
-    // In invalid JSON the value may be empty.
+    // In invalid JSON, the value may be empty.
     const span = { start: this.#start, end: Math.max(this.#start, end) };
     const bytes = this.#valueOf(chunk, offset, span);
     this.#pieces = [];

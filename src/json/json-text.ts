@@ -1,9 +1,8 @@
 /**
- * Finds and replaces values in JSON text (a `string`) without building a tree. Messages stay as their sender wrote them
- * (numbers above 2^53, key order, unknown members), and a result of ten megabytes is skipped instead of parsed.
- *
- * These functions expect text that passed `validate-json.ts`. On other text they return meaningless spans, but they
- * terminate and stay within the text. The `...InSteps` variants give the same result in slices, for large text.
+ * Finds and replaces values in JSON strings without building a tree. This preserves the sender's numbers above 2^53,
+ * key order, and unknown members, and it skips large results instead of parsing them. The input must have passed
+ * validate-json.ts. For other input, the functions terminate and stay within the string, but return meaningless spans.
+ * The `...InSteps` variants yield between slices of a large string.
  */
 
 import type { Steps } from "../base/sliced-work.ts";
@@ -25,11 +24,11 @@ import {
 
 export interface Member extends Span {
   readonly key: string;
-  /** The offset of the key's opening quote; `start` and `end` are those of the value. */
+  /** The offset of the key's opening quote. `start` and `end` are the offsets of the value. */
   readonly keyStart: number;
 }
 
-/** Returns the offset after the value that begins at `at`; -1 if its end is not before `until`. */
+/** Returns the offset after the value that begins at `at`, or -1 if the value does not end before `until`. */
 export function valueEnd(text: string, at: number, until = text.length): number {
   const first = text.charCodeAt(at);
   if (first === QUOTE) return stringEnd(text, at);
@@ -52,7 +51,7 @@ export function valueEnd(text: string, at: number, until = text.length): number 
   return i >= until && until < text.length ? -1 : i;
 }
 
-/** Returns the members of the object that begins at `at`; empty if there is no object. */
+/** Returns an empty list if there is no object at `at`. */
 export function members(text: string, at: number): Member[] {
   const found: Member[] = [];
   let i = skipSpace(text, at);
@@ -74,7 +73,7 @@ export function members(text: string, at: number): Member[] {
   return found;
 }
 
-/** Returns the elements of the array that begins at `at`; empty if there is no array. */
+/** Returns an empty list if there is no array at `at`. */
 export function elements(text: string, at: number): Span[] {
   const found: Span[] = [];
   let i = skipSpace(text, at);
@@ -95,7 +94,6 @@ export function member(text: string, at: number, key: string): Member | undefine
   return members(text, at).find((one) => one.key === key);
 }
 
-/** Finds the value below `at` along these keys. */
 export function find(text: string, at: number, ...path: readonly string[]): Span | undefined {
   let span: Span | undefined = { start: skipSpace(text, at), end: text.length };
   for (const key of path) {
@@ -109,12 +107,12 @@ export function slice(text: string, span: Span): string {
   return text.slice(span.start, span.end);
 }
 
-/** Line breaks that some line readers recognize in addition to CR and LF: Node's readline, Python's splitlines. */
+/** Some line readers also split at these characters, for example Node's readline and Python's splitlines. */
 const OTHER_BREAKS = /[\u0085\u2028\u2029]/g;
 
 /**
- * Converts JSON to a single line for every reader. CR and LF can occur only between tokens, where they are white space;
- * the other line breaks can occur only inside strings, where they are escaped.
+ * Converts JSON to a single line for every reader. CR and LF occur only between tokens, where they become spaces. The
+ * other line breaks occur only inside strings, where they are escaped.
  */
 export function singleLine(text: string): string {
   const plain = text.includes("\n") || text.includes("\r") ? text.replace(/[\r\n]/g, " ") : text;
@@ -122,7 +120,7 @@ export function singleLine(text: string): string {
   return plain.replace(OTHER_BREAKS, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** Applies edits that do not overlap, in any order. */
+/** Applies edits in any order. The edits must not overlap. */
 export function splice(text: string, edits: readonly Edit[]): string {
   if (edits.length === 0) return text;
   const sorted = edits.length === 1 ? edits : [...edits].sort((a, b) => a.start - b.start);
@@ -136,8 +134,8 @@ export function splice(text: string, edits: readonly Edit[]): string {
 }
 
 /**
- * Inserts members at the front of the object that begins at `at`. A value that is not an object is replaced by an
- * object. `added` is `"key":value` pairs joined by commas.
+ * Inserts members at the front of the object at `at`, or replaces a value that is not an object. `added` is a list of
+ * `"key":value` pairs joined by commas.
  */
 export function insertMembers(text: string, at: number, added: string): Edit {
   const open = skipSpace(text, at);
@@ -147,7 +145,6 @@ export function insertMembers(text: string, at: number, added: string): Edit {
   return { start: open + 1, end: open + 1, text: isEmpty ? added : `${added},` };
 }
 
-/** Removes members from the object that begins at `at`, with one comma each. */
 export function removeMembers(text: string, at: number, isUnwanted: (key: string) => boolean): Edit[] {
   const all = members(text, at);
   const kept = all.filter((one) => !isUnwanted(one.key));
@@ -159,11 +156,10 @@ export function removeMembers(text: string, at: number, isUnwanted: (key: string
   return [{ start: first.keyStart, end: last.end, text: body }];
 }
 
-/** The number of characters processed in one step, which takes up to 1 ms. */
+/** Processing this many characters takes up to 1 ms. */
 const STEP_CHARS = 64 * 1024;
 const STEP_MEMBERS = 1_000;
 
-/** Finds the value below `at` along these keys. */
 export function* findInSteps(text: string, at: number, ...path: readonly string[]): Steps<Span | undefined> {
   let span: Span | undefined = { start: skipSpace(text, at), end: text.length };
   for (const key of path) {
@@ -173,7 +169,6 @@ export function* findInSteps(text: string, at: number, ...path: readonly string[
   return span;
 }
 
-/** Returns the elements of the array that begins at `at`; empty if there is no array. */
 export function* elementsInSteps(text: string, at: number): Steps<Span[]> {
   const found: Span[] = [];
   let i = skipSpace(text, at);
@@ -196,7 +191,6 @@ export function* elementsInSteps(text: string, at: number): Steps<Span[]> {
   return found;
 }
 
-/** Finds a member of an object whose span is known. */
 export function* memberOf(text: string, object: Span, key: string): Steps<Span | undefined> {
   return object.end - object.start <= STEP_CHARS
     ? member(text, object.start, key)
@@ -207,7 +201,7 @@ function* memberInSteps(text: string, at: number, wanted: string): Steps<Span | 
   return (yield* membersInSteps(text, at, wanted)).find(({ key }) => key === wanted);
 }
 
-/** Returns the members of the object that begins at `at`, up to `wanted` if given. */
+/** Stops after the member `wanted`, if given. */
 export function* membersInSteps(text: string, at: number, wanted?: string): Steps<(Span & { readonly key: string })[]> {
   const found: (Span & { readonly key: string })[] = [];
   if (text.charCodeAt(at) !== OPEN_BRACE) return found;
@@ -222,7 +216,6 @@ export function* membersInSteps(text: string, at: number, wanted?: string): Step
     if (key === wanted) break;
     i = skipSpace(text, end);
     if (text.charCodeAt(i) === COMMA) i = skipSpace(text, i + 1);
-    // Yields between groups of small members.
     if (found.length % STEP_MEMBERS === 0) yield;
   }
   return found;
@@ -254,7 +247,7 @@ function* valueEndInSteps(text: string, at: number): Steps<number> {
   return i;
 }
 
-/** Whether the pattern occurs. Its matches must not be longer than `longest`. */
+/** Returns whether the pattern occurs. Its matches must not be longer than `longest`. */
 export function* occursInSteps(text: string, pattern: RegExp, longest: number): Steps<boolean> {
   for (let i = 0; i < text.length; i += STEP_CHARS) {
     if (pattern.test(text.slice(i, i + STEP_CHARS + longest))) return true;
@@ -263,11 +256,10 @@ export function* occursInSteps(text: string, pattern: RegExp, longest: number): 
   return false;
 }
 
-/** Encodes a JSON text as one line; see `singleLine`. */
 export function* lineBytesInSteps(text: string, into: Buffer[]): Steps<void> {
   for (let i = 0; i < text.length; ) {
     let end = Math.min(text.length, i + STEP_CHARS);
-    // Does not split a surrogate pair.
+    // The slice must not split a surrogate pair.
     if (end < text.length && isHighSurrogate(text.charCodeAt(end - 1))) end += 1;
     into.push(Buffer.from(singleLine(text.slice(i, end))));
     i = end;
@@ -279,10 +271,10 @@ function isHighSurrogate(code: number): boolean {
   return code >= 0xd800 && code <= 0xdbff;
 }
 
-/** The JSON text of a value; undefined removes the member. */
+/** Maps keys to JSON strings. An undefined value removes the member. */
 export type MemberChanges = ReadonlyMap<string, string | undefined>;
 
-/** Returns the object at `span` with the changes applied. A value that is not an object counts as an empty one. */
+/** Returns the object at `span` with the changes applied. A value that is not an object counts as an empty object. */
 export function withMembers(text: string, span: Span | undefined, changes: MemberChanges): string {
   const parts: string[] = [];
   const left = new Map(changes);

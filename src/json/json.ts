@@ -1,6 +1,6 @@
 /**
- * Parses JSON of unknown content into `Members`, with optional limits. Do not spread parsed members into objects that
- * control behavior: a `__proto__` member would come along.
+ * Parses arbitrary JSON into `Members`, with optional limits. Do not spread parsed members into objects that control
+ * behavior, because the JSON may have a `__proto__` member.
  */
 
 import { exceedsTokens } from "./parse-cost.ts";
@@ -12,9 +12,9 @@ export function isMembers(value: unknown): value is Members {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Returns the members of a JSON object, or undefined if the text is anything else. */
+/** Returns undefined if the string is not a JSON object. */
 export function parseMembers(text: string): Members | undefined {
-  // Rejects other text, such as the `[DONE]` of a stream, without the cost of an exception.
+  // Rejects other strings, such as the `[DONE]` of a stream, without the cost of an exception.
   if (!beginsObject(text)) return undefined;
   try {
     const value: unknown = JSON.parse(text);
@@ -30,7 +30,7 @@ function beginsObject(text: string): boolean {
   return text.charCodeAt(at) === OPEN_BRACE;
 }
 
-/** Undefined if the bytes are absent or not JSON. */
+/** Returns undefined if the bytes are absent or not JSON. */
 export function parseValue(bytes: Buffer | undefined): unknown {
   if (bytes === undefined) return undefined;
   try {
@@ -46,7 +46,7 @@ export function putMember(object: Record<string, unknown>, name: string, value: 
   else object[name] = value;
 }
 
-/** Parsing a document with this many tokens (`parse-cost.ts`) takes about 20 ms. */
+/** Parsing a document with this many tokens (see parse-cost.ts) takes about 20 ms. */
 export const MAX_DOCUMENT_TOKENS = 50_000;
 
 /** Throws an Error whose message completes "the document …". */

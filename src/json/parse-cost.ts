@@ -1,14 +1,13 @@
 /**
- * Estimates how long `JSON.parse` takes, without parsing. The time depends on the number of values, not of bytes: a
- * megabyte that is one string takes a millisecond or two, a megabyte of small objects a hundred. Callers reject or skip
- * JSON above a limit because parsing it would block the event loop.
- *
- * A token is a comma or an opening bracket; a colon counts twice because a name costs more than a value.
+ * Estimates how long `JSON.parse` takes, without parsing. The time depends on the number of tokens: a megabyte in one
+ * string takes 1 to 2 ms, but a megabyte of small objects takes 100 ms. Callers reject or skip JSON above a limit,
+ * because parsing it would block the event loop. Commas and opening brackets count as one token, and a colon counts as
+ * two, because a name costs more than a value.
  */
 import type { Steps } from "../base/sliced-work.ts";
 import { COLON, COMMA, endOfString, OPEN_BRACE, OPEN_BRACKET, QUOTE, stringEnd } from "./syntax.ts";
 
-/** The number of bytes counted in one step, which takes about 0.3 ms. */
+/** Counting this many bytes takes about 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
 
 export function exceedsTokens(text: string, max: number): boolean {
@@ -24,7 +23,7 @@ export function exceedsTokens(text: string, max: number): boolean {
 }
 
 export function* exceedsTokensInSteps(bytes: Buffer, max: number): Steps<boolean> {
-  // In valid JSON a colon follows two quotes, so there are at most as many tokens as bytes.
+  // In valid JSON, a colon follows two quotes, so there are at most as many tokens as bytes.
   if (bytes.length <= max) return false;
   let tokens = 0;
   let i = 0;

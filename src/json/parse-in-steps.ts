@@ -1,22 +1,22 @@
 /**
- * Parses and writes large JSON in steps, with `JSON.parse` and `JSON.stringify` on a few kilobytes at a time. The
- * result is the same as that of one call on the whole.
+ * Parses and serializes large JSON in steps, with `JSON.parse` and `JSON.stringify` on a few kilobytes at a time. The
+ * result is the same as that of a single call.
  */
 
 import type { Steps } from "../base/sliced-work.ts";
 import { isMembers, type Members, putMember } from "./json.ts";
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, endOfString, isSpace, OPEN_BRACE, OPEN_BRACKET, QUOTE } from "./syntax.ts";
 
-/** The number of bytes parsed at once, which takes about 0.3 ms. */
+/** Parsing this many bytes takes about 0.3 ms. */
 const GROUP_BYTES = 16 * 1024;
-/** The number of values written at once, which takes about 0.3 ms. */
+/** Serializing this many values takes about 0.3 ms. */
 const GROUP_VALUES = 2_000;
 /** A string counts as one additional value per this many characters. */
 const CHARACTERS_PER_VALUE = 64;
-/** Deeper values are parsed at once, because each level scans everything below it. */
+/** Deeper values are parsed in one step, because each level scans everything below it. */
 const SPLIT_DEPTH = 32;
 
-/** Returns the members of a JSON object, or undefined if the bytes are anything else. */
+/** Returns undefined if the bytes are not a JSON object. */
 export function* parseMembersInSteps(bytes: Buffer): Steps<Members | undefined> {
   try {
     const value = yield* parse(bytes, 0, bytes.length, 0);
@@ -27,7 +27,6 @@ export function* parseMembersInSteps(bytes: Buffer): Steps<Members | undefined> 
   }
 }
 
-/** Serializes a value that was parsed from JSON. */
 export function* stringifyInSteps(value: unknown): Steps<string> {
   const parts: string[] = [];
   yield* write(value, parts);
@@ -45,7 +44,7 @@ function* parse(bytes: Buffer, from: number, to: number, depth: number): Steps<u
   if (bytes[end - 1] !== (isList ? CLOSE_BRACKET : CLOSE_BRACE)) throw new SyntaxError();
   const whole = isList ? new ListParts() : new ObjectParts();
   const last = end - 1;
-  /** `group` is the start of the items that were not parsed yet; `item` is the start of the current one. */
+  /** `group` is the start of the items that were not parsed yet, and `item` is the start of the current item. */
   let group = start + 1;
   let item = group;
   let open = 0;
@@ -64,7 +63,7 @@ function* parse(bytes: Buffer, from: number, to: number, depth: number): Steps<u
         if (item > group) whole.add(bytes.toString("utf8", group, item - 1));
         const name = bytes.toString("utf8", item, child);
         whole.addOne(name, yield* parse(bytes, child, i + 1, depth + 1));
-        // Only a comma may follow, before the next item.
+        // Only a comma may follow before the next item.
         i += 1;
         while (i < last && isSpace(bytes[i])) i += 1;
         if (i < last && bytes[i] !== COMMA) throw new SyntaxError();
@@ -86,7 +85,7 @@ function* parse(bytes: Buffer, from: number, to: number, depth: number): Steps<u
   }
   if (open !== 0) throw new SyntaxError();
   if (group === start + 1) return JSON.parse(bytes.toString("utf8", start, end));
-  // After a comma there must be an item. After a large item at the end there is neither comma nor item.
+  // An item must follow a comma. If the last item was large, there is neither a comma nor another item.
   if (group <= last) whole.add(bytes.toString("utf8", group, last));
   return whole.value;
 }
@@ -96,7 +95,7 @@ class ListParts {
 
   add(text: string): void {
     const items = JSON.parse(`[${text}]`) as unknown[];
-    // A comma was not followed by an item.
+    // No item follows the comma.
     if (items.length === 0) throw new SyntaxError();
     for (const item of items) this.value.push(item);
   }
@@ -141,7 +140,7 @@ function* write(value: unknown, parts: string[]): Steps<void> {
   const flush = (): void => {
     if (weight === 0) return;
     const text = JSON.stringify(isList ? list : object);
-    // Undefined members are not written.
+    // `JSON.stringify` omits undefined members, so the group may be empty.
     if (text.length > 2) {
       comma();
       parts.push(text.slice(1, -1));
@@ -171,7 +170,7 @@ function* write(value: unknown, parts: string[]): Steps<void> {
   parts.push(isList ? "]" : "}");
 }
 
-/** Counts the values, up to `limit`. */
+/** Stops counting values at `limit`. */
 function weightOf(value: unknown, limit: number): number {
   if (typeof value === "string") return 1 + Math.floor(value.length / CHARACTERS_PER_VALUE);
   if (typeof value !== "object" || value === null) return 1;

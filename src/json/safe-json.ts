@@ -1,9 +1,8 @@
 /**
- * JSON that people look at in a terminal. `JSON.stringify` escapes the control characters below space only; the others
- * (DEL, the C1 range, line and paragraph separators) could move a cursor or begin a line, and what is shown here comes
- * from requests and child processes.
+ * JSON for display in a terminal. `JSON.stringify` escapes only control characters below space. The values come from
+ * requests and child processes, so DEL, the C1 range, and the line and paragraph separators are also escaped, because
+ * they could move the cursor or start a line.
  */
-/** The steps that `base/sliced-work.ts` runs. */
 type Steps = Generator<undefined, string, undefined>;
 
 const UNSAFE = /[\u007f-\u009f\u2028\u2029]/g;
@@ -13,7 +12,7 @@ export function safeJson(value: unknown, indent?: number): string {
 }
 
 /**
- * Produces the same text as `safeJson(value, 2)` in steps, so that a large object does not block the event loop.
+ * Produces the same string as `safeJson(value, 2)` in steps, so that a large object does not block the event loop.
  * Iterables are written as arrays.
  */
 export function* safeJsonInSteps(value: Readonly<Record<string, unknown>>): Steps {

@@ -1,7 +1,7 @@
 /**
- * A request as a tree without its encoded images and files. Each is replaced by a short placeholder while the tree is
- * changed or translated, and restored when the tree is written. The tree of a 20 MB request is then as small as its
- * text.
+ * A request as a tree without its encoded images and files. Short placeholders replace the encoded data while the tree
+ * is changed or translated, and writing the tree restores the data. The tree of a 20 MB request is then as small as its
+ * messages.
  */
 
 import { finish, type Steps } from "../base/sliced-work.ts";
@@ -12,11 +12,10 @@ import { BACKSLASH, COMMA, endOfString, QUOTE } from "./syntax.ts";
 
 export interface Skeleton {
   readonly value: Members;
-  /** Serializes the value in chunks. Every placeholder in it is replaced by its encoded data. */
+  /** Serializes the value in chunks and replaces every placeholder with its encoded data. */
   write(value: Members): readonly Buffer[];
   /**
-   * Returns a string of the tree with its placeholder replaced by the encoded data; only the beginning if `maxBytes` is
-   * given.
+   * Returns a string of the tree with its placeholder replaced by the encoded data, or by its first `maxBytes` bytes.
    */
   resolve(text: string, maxBytes?: number): string;
 }
@@ -25,23 +24,22 @@ export interface Skeleton {
 const MIN_BLOB_BYTES = 16 * 1024;
 const SAMPLE_BYTES = 64;
 /**
- * Counts commas, opening brackets and, twice, colons, because a name costs more. 100,000 of them took 102 ms of CPU
- * time to parse, translate and write; the tools and messages of a large request have about 10,000.
+ * Commas and opening brackets count once, and colons count twice. Parsing, translating, and writing 100,000 tokens
+ * takes 102 ms of CPU time. The tools and messages of a large request have about 10,000 tokens.
  */
 const MAX_TREE_TOKENS = 60_000;
 
-/** Takes about 0.3 ms. */
+/** Scanning this many bytes takes about 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
 
-/** Why there is no tree, worded to follow "a request". */
+/** The reason completes a message that begins with "a request". */
 export type NoSkeleton = { readonly tooLarge: string } | "not JSON";
 
-/** `nonce` must be unknown to the client. */
+/** `nonce` must be unknown to the client, so that the client cannot forge a placeholder. */
 export function readSkeleton(bytes: Buffer, maxTreeBytes: number, nonce: string): Skeleton | NoSkeleton {
   return finish(skeletonSteps(bytes, maxTreeBytes, nonce));
 }
 
-/** Like `readSkeleton`, in steps. */
 export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: string): Steps<Skeleton | NoSkeleton> {
   const tooLarge = { tooLarge: `of more than ${maxTreeBytes} bytes besides images` };
   const pieces: Buffer[] = [];
@@ -65,7 +63,7 @@ export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: strin
         from = end;
       }
     }
-    // Already too large, so the rest is not scanned.
+    // The tree is already too large, so scanning the rest is unnecessary.
     if (size + end - from > maxTreeBytes) return tooLarge;
     quote = bytes.indexOf(QUOTE, end + 1);
     if (end - pausedAt > STEP_BYTES) {
@@ -96,7 +94,7 @@ function restore(text: string, nonce: string, blobs: readonly Buffer[]): readonl
   if (blobs.length === 0) return [Buffer.from(text)];
   const pieces: Buffer[] = [];
   for (const [i, part] of text.split(new RegExp(`@blob-${nonce}-(\\d+)@`)).entries()) {
-    // `split` with a group alternates between text and the group.
+    // `split` with a capturing group alternates between text and group matches.
     const piece = i % 2 === 0 ? Buffer.from(part) : blobs[Number(part)];
     if (piece && piece.length > 0) pieces.push(piece);
   }
@@ -107,10 +105,7 @@ function markOf(nonce: string, index: number): string {
   return `@blob-${nonce}-${index}@`;
 }
 
-/**
- * Returns where the encoded data begins: after the comma of a data URL, or at the start if the string looks like
- * base64.
- */
+/** Returns the offset after the comma of a data URL, or `start` if the string looks like base64. */
 function startOfBlob(bytes: Buffer, start: number, end: number): number | undefined {
   if (bytes.toString("latin1", start, start + 5) === "data:") {
     const comma = bytes.indexOf(COMMA, start);
@@ -120,8 +115,8 @@ function startOfBlob(bytes: Buffer, start: number, end: number): number | undefi
 }
 
 /**
- * Decides by samples, because text of that size has spaces throughout. A backslash starts an escape, which is not
- * base64 either.
+ * Checks samples only, because prose of that size has spaces throughout. A backslash starts an escape, which is not
+ * valid in base64.
  */
 function isBase64(bytes: Buffer, start: number, end: number): boolean {
   const middle = start + ((end - start) >> 1);

@@ -1,6 +1,6 @@
 /**
- * The lexical rules that every JSON scanner in this package shares: character codes, white space, where a string ends,
- * and how a key is decoded. The same codes serve bytes (`Buffer`) and text (`string`).
+ * Lexical rules that all JSON scanners in this folder share: character codes, white space, the end of a string, and the
+ * decoding of keys. The same codes apply to bytes (`Buffer`) and to strings.
  */
 
 export const SPACE = 32;
@@ -13,19 +13,21 @@ export const CLOSE_BRACKET = 93;
 export const OPEN_BRACE = 123;
 export const CLOSE_BRACE = 125;
 
-/** The place of a value, without surrounding white space: byte offsets in a `Buffer`, character offsets in a string. */
+/**
+ * The position of a value without surrounding white space, as byte offsets in a `Buffer` or character offsets in a
+ * string.
+ */
 export interface Span {
   readonly start: number;
   /** The offset after the last byte or character. */
   readonly end: number;
 }
 
-/** Replaces the content of the span with `text`. */
 export interface Edit extends Span {
   readonly text: string;
 }
 
-/** White space by RFC 8259 section 2. */
+/** RFC 8259 section 2 defines these as white space. */
 export function isSpace(code: number | undefined): boolean {
   return code === SPACE || code === 10 || code === 13 || code === 9;
 }
@@ -39,7 +41,7 @@ export function skipSpace(text: string, at: number): number {
   return i;
 }
 
-/** Skips white space before `end`, from the end backwards. */
+/** Returns the end of the value without its trailing white space. */
 export function trimmedEnd(text: string, start: number, end: number): number {
   let at = end;
   while (at > start && text.charCodeAt(at - 1) <= 32) at -= 1;
@@ -47,10 +49,13 @@ export function trimmedEnd(text: string, start: number, end: number): number {
 }
 
 const SHORT_STRING_BYTES = 32;
-/** The number of bytes after an escaped quote to scan one at a time, because escaped quotes tend to cluster. */
+/** Escaped quotes tend to cluster, so this many bytes after one are scanned one at a time. */
 const NEIGHBORHOOD_BYTES = 12;
 
-/** The offset of the closing quote (or the end of the bytes) of the string whose first character is at `start`. */
+/**
+ * Returns the offset of the closing quote, or the end of the bytes. `start` is the offset of the string's first
+ * character.
+ */
 export function endOfString(bytes: Buffer, start: number): number {
   let i = start;
   let looks = SHORT_STRING_BYTES;
@@ -72,7 +77,7 @@ export function endOfString(bytes: Buffer, start: number): number {
   }
 }
 
-/** After the closing quote of the string that opens at `open`. */
+/** Returns the offset after the closing quote of the string that opens at `open`. */
 export function stringEnd(text: string, open: number): number {
   let at = text.indexOf('"', open + 1);
   for (let escaped = 0; at >= 0; escaped++) {
@@ -99,14 +104,14 @@ function escapedStringEnd(text: string, from: number): number {
   return text.length;
 }
 
-/** The key whose opening quote is at `start`; `end` is the offset after the closing quote. */
+/** `start` is the offset of the opening quote, and `end` is the offset after the closing quote. */
 export function keyAt(text: string, start: number, end: number): string {
   return decodeKey(text.slice(start + 1, end - 1));
 }
 
 /**
- * Decodes the escapes of a key (`"m\u006fdel"`). A JSON parser reads the plain word, so the gateway must as well.
- * Invalid escapes are left in place.
+ * Decodes the escapes of a key (`"m\u006fdel"`), because JSON parsers also decode them. Invalid escapes are left in
+ * place.
  */
 export function decodeKey(raw: string): string {
   if (!raw.includes("\\")) return raw;

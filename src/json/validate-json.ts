@@ -1,7 +1,7 @@
 /**
- * Checks that a server's text is JSON that every parser reads alike: the grammar of RFC 8259, no repeated keys, bounded
- * nesting. It is one pass without allocating a tree, because every response is checked and most are only forwarded.
- * Valid text gives the same result with `JSON.parse` and with `json-text.ts`.
+ * Checks that a server's response is JSON that all parsers interpret the same way: RFC 8259 grammar, no repeated keys,
+ * and bounded nesting. It takes one pass and allocates no tree, because every response is checked and most are only
+ * forwarded. After this check, `JSON.parse` and json-text.ts give the same result.
  */
 
 import { randomInt } from "node:crypto";
@@ -22,7 +22,7 @@ import {
   trimmedEnd,
 } from "./syntax.ts";
 
-/** Deeper than any real message, and far below the depth at which `JSON.stringify` and recursion fail. */
+/** Real messages are shallower, and `JSON.stringify` and recursion fail only at a much greater depth. */
 export const MAX_SERVER_DEPTH = 256;
 
 const PLUS = 43;
@@ -33,38 +33,37 @@ const NINE = 57;
 const LOWER_E = 101;
 const LOWER_U = 117;
 
-/** The number of characters (strings, numbers and names) read in one step, which takes about 0.3 ms. */
+/** Reading this many characters of strings, numbers, and names takes about 0.3 ms. */
 const STEP_CHARS = 8 * 1024;
-/** The same within one string. */
+/** Long strings are read faster, so their steps are larger. */
 const STRING_STEP_CHARS = 64 * 1024;
-/** Longer names and numbers are rejected, because no step ends within them. */
+/** Longer names and numbers are rejected, because a step cannot end within them. */
 const MAX_ATOM_CHARS = 64 * 1024;
 /**
- * The limit of names in an object and those that contain it. They are retained until their object ends, and the garbage
- * collector visits all of them.
+ * Bounds the names of an object and its ancestors. They are retained until their object ends, and the garbage collector
+ * visits all of them.
  */
 const MAX_OPEN_NAMES = 200_000;
 
-/** Runs `jsonProblemInSteps` at once. */
 export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH, top?: Member[]): string | undefined {
   return finish(jsonProblemInSteps(text, maxDepth, top));
 }
 
 /**
- * Returns what is wrong with the text, worded to follow "its answer is not valid JSON: ", or undefined if it is valid.
- * `top` receives the members of the top-level object, so that a large text is not scanned again to find them.
+ * Returns what is wrong with the string, worded to follow "its answer is not valid JSON: ", or undefined if it is
+ * valid. `top` receives the members of the top-level object, so that a large string is not scanned again to find them.
  */
 export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member[]): Steps<string | undefined> {
-  /** The keys of all open objects, outermost first. */
+  /** Holds the keys of all open objects, outermost first. */
   const keys: string[] = [];
-  /** For each open object the number of keys before it; -1 for an array. */
+  /** Holds the number of keys before each open object, or -1 for an array. */
   const frames: number[] = [];
   let large: LargeObjectKeys | undefined;
   let frame = -1;
   let i = skipSpace(text, 0);
   let key = "";
   let keyStart = 0;
-  /** The start of the current top-level member's value; 0 for none. */
+  /** The start of the current top-level member's value, or 0 if there is none. */
   let valueStart = 0;
   let pauseAt = STEP_CHARS;
   for (;;) {
@@ -122,7 +121,7 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
     i = at;
   }
 
-  /** Returns where the value of the key at `i` begins, or a description of what is wrong with the key. */
+  /** Returns the offset of the value, or a description of what is wrong with the key at `i`. */
   function afterKey(): number | string {
     const end = text.charCodeAt(i) === QUOTE ? checkedStringEnd(text, i + 1) : NO_STRING;
     if (end < NO_STRING) return TOO_LONG;
@@ -162,7 +161,7 @@ function checkedStringEnd(text: string, from: number): number {
       if (plain < LONG_RUN) continue;
       plain = 0;
       const found = text.slice(i, pauseAt).search(SPECIAL);
-      // One before the match, because the loop increments `i`.
+      // The loop increments `i`, so it must point before the match.
       i = (found < 0 ? Math.min(pauseAt, text.length) : i + found) - 1;
       continue;
     }
@@ -180,19 +179,21 @@ function checkedStringEnd(text: string, from: number): number {
 
 const NO_STRING = -1;
 const TOO_LONG = `it has a name or a number of more than ${MAX_ATOM_CHARS} characters`;
-/** After this many plain characters, native search is faster than the loop: four times for a megabyte. */
+/**
+ * After this many plain characters, native search is faster than the loop, for example four times faster for a
+ * megabyte.
+ */
 const LONG_RUN = 32;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these must not occur in a string
 const SPECIAL = /["\\\u0000-\u001f]/;
 
-/** `"`, `\`, `/`, b, f, n, r, t. */
 const ESCAPES: ReadonlySet<number> = new Set([...'"\\/bfnrt'].map((one) => one.charCodeAt(0)));
 
 function isHexDigit(code: number): boolean {
   return (code >= ZERO && code <= NINE) || (code >= 65 && code <= 70) || (code >= 97 && code <= 102);
 }
 
-/** Returns the offset after the number or literal that begins at `at`; -1 if it is invalid. */
+/** Returns the offset after the number or literal that begins at `at`, or -1 if it is invalid. */
 function scalarEnd(text: string, at: number, first: number): number {
   if (first === MINUS || isDigit(first)) return numberEnd(text, at);
   for (const literal of ["true", "false", "null"]) if (text.startsWith(literal, at)) return at + literal.length;
@@ -202,7 +203,7 @@ function scalarEnd(text: string, at: number, first: number): number {
 function numberEnd(text: string, at: number): number {
   let i = text.charCodeAt(at) === MINUS ? at + 1 : at;
   const whole = digitsEnd(text, i);
-  // No digits, or a leading zero.
+  // A number must have digits and no leading zero.
   if (whole === i || (text.charCodeAt(i) === ZERO && whole > i + 1)) return -1;
   i = whole;
   if (text.charCodeAt(i) === DOT) {
@@ -234,27 +235,26 @@ function unexpected(text: string, at: number): string {
 }
 
 export interface Inspection {
-  /** The members of the top-level object; empty if there is none. */
+  /** Empty if the top-level value is not an object. */
   readonly top: readonly Member[];
   readonly problem: string | undefined;
 }
 
 /**
- * Counts commas, opening brackets and, twice, names. Each takes up to 0.5 µs to parse, so the limit blocks the event
- * loop for 30 ms, and recording them takes as long again.
+ * Commas and opening brackets count once, and names count twice. Parsing a token takes up to 0.5 µs, so the limit
+ * blocks the event loop for 30 ms. Recording the tokens takes the same time again.
  */
 const MAX_TOKENS = 60_000;
 
 /**
- * Inspects arbitrary text in one pass. It rejects nesting that would make the parser slow or the serializer throw, more
- * values than may be parsed at once, and repeated keys, which parsers may interpret differently. The findings are valid
- * only if the text then also parses. The keys of all open objects are in one array, so that nothing is allocated per
- * object.
+ * Inspects arbitrary text in one pass. It rejects nesting that would make the parser slow or the serializer throw, too
+ * many values, and repeated keys, which parsers may interpret differently. The findings are valid only if the text then
+ * also parses. All open objects share one array of keys to avoid an allocation per object.
  */
 export function inspectDocument(text: string, maxDepth: number): Inspection {
   const top: Member[] = [];
   const keys: string[] = [];
-  /** For each open object the number of keys before it; -1 for an array. */
+  /** Holds the number of keys before each open object, or -1 for an array. */
   const frames: number[] = [];
   const large = new LargeObjectKeys();
   let frame = -1;
@@ -318,7 +318,7 @@ export function isAmong(keys: readonly string[], from: number, name: string): bo
   return false;
 }
 
-/** Sets for the few objects with many keys, by depth. */
+/** Keeps sets for the few objects with many keys, by depth. */
 export class LargeObjectKeys {
   #sets: Map<number, { readonly keys: NameSet; taken: number }> | undefined = undefined;
 
@@ -333,7 +333,7 @@ export class LargeObjectKeys {
     return set.keys.has(name);
   }
 
-  /** The object at this depth has ended; the next object there starts with an empty set. */
+  /** Call this when the object at this depth ends, so that the next object starts with an empty set. */
   ended(depth: number): void {
     this.#sets?.delete(depth);
   }
@@ -345,8 +345,8 @@ const FEW = 4_096;
 const SEED = randomInt(2 ** 31);
 
 /**
- * A set of names that may have hundreds of thousands of members. It is split into shards, so that growing one table
- * does not block the event loop; the seed makes collisions unpredictable.
+ * A set for up to hundreds of thousands of names. Shards prevent the growth of a single table from blocking the event
+ * loop, and the seed makes collisions unpredictable.
  */
 export class NameSet {
   readonly #few = new Set<string>();

@@ -1,7 +1,7 @@
 /**
  * A small Kubernetes API client: JSON requests and line-based watches. The official client would add 83 MB in 65
- * packages. Credentials come from the pod's ServiceAccount, whose token is renewed in place, or from a kubeconfig, whose
- * credential plugins run again when the server rejects their result.
+ * packages. Credentials come from the pod's ServiceAccount, whose token is renewed in place, or from a kubeconfig,
+ * whose credential plugins run again after the server rejects their result.
  */
 
 import { readFileSync } from "node:fs";
@@ -13,9 +13,9 @@ import { HeaderList } from "../http/headers.ts";
 import type { HttpPool, TlsOptions } from "../http/http-client.ts";
 import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
 
-/** Far above the size of a page of 500 objects. */
+/** A page of 500 objects is far smaller. */
 const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
-/** etcd limits an object to 1.5 MiB; this leaves room for the JSON encoding. */
+/** etcd limits an object to 1.5 MiB, so this leaves room for the JSON encoding. */
 const MAX_LINE_BYTES = 16 * 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 30_000;
 
@@ -29,16 +29,19 @@ export interface ApiRequest {
 }
 
 export interface WatchHandler {
-  /** One event: an object with `type` and `object`. */
+  /** `value` is an object with `type` and `object`. */
   event(value: unknown): void;
-  /** Called last; undefined if the server ended the watch after the requested time. */
+  /** Called last. `error` is undefined if the server ended the watch after the requested time. */
   end(error: Error | undefined): void;
 }
 
 export interface ApiClient {
   /** Rejects with an ApiError for a status other than 2xx, and with another Error if there was no response. */
   request(request: ApiRequest): Promise<unknown>;
-  /** The returned function stops the watch, and no callback runs after it. The watch also ends after `idleMs` without data. */
+  /**
+   * Returns a function that stops the watch, after which no callback runs. The watch also ends after `idleMs` without
+   * data.
+   */
   watch(path: string, handler: WatchHandler, idleMs: number): () => void;
   close(): void;
 }
@@ -50,7 +53,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
     const key = `${server} ${JSON.stringify(tls)}`;
     const known = pools.get(key);
     if (known) return known;
-    // The certificates changed: later requests use a new pool.
+    // The certificates changed, so later requests use a new pool.
     for (const pool of pools.values()) pool.close();
     pools.clear();
     const url = new URL(server);
@@ -88,7 +91,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
         let size = 0;
         const timer = clock.after(REQUEST_TIMEOUT_MS, () => {
           call.abort();
-          reject(new Error(`no answer of the API server within ${REQUEST_TIMEOUT_MS} ms`));
+          reject(new Error(`no response from the API server within ${REQUEST_TIMEOUT_MS} ms`));
         });
         const call = poolOf(credentials).send(
           { method, path: pathOf(credentials, path), headers, body: bytes },
@@ -101,7 +104,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
               if (size <= MAX_ANSWER_BYTES) return chunks.push(chunk) > 0;
               timer.cancel();
               call.abort();
-              reject(new Error("the answer of the API server is too large"));
+              reject(new Error("the response of the API server is too large"));
               return false;
             },
             end() {
@@ -177,7 +180,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
   };
 }
 
-/** Splits at line feeds; returns false if a line exceeds the limit. */
+/** Returns false if a line exceeds the limit. */
 function createLineReader(onLine: (line: string) => void): (chunk: Buffer) => boolean {
   let held: Buffer[] = [];
   let size = 0;
@@ -204,8 +207,6 @@ function parsed(text: string): unknown {
     return undefined;
   }
 }
-
-// An error response of the API server.
 
 export class ApiError extends Error {
   readonly status: number;
@@ -244,7 +245,7 @@ export interface ClusterAccess {
   /** The namespace of the pod, or of the kubeconfig's context. */
   readonly namespace: string;
   credentials(): Promise<Credentials>;
-  /** The server rejected the credential; the next request obtains a new one. */
+  /** Call this after the server rejected the credential, so that the next request obtains a new one. */
   refused(): void;
 }
 
@@ -252,7 +253,6 @@ const ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 export interface AccessOptions extends PluginHost {
   readonly flags: KubeconfigFlags;
-  /** For tests. */
   readonly accountFolder?: string;
 }
 
@@ -296,7 +296,7 @@ async function kubeconfigAccess(flags: KubeconfigFlags, host: PluginHost): Promi
       if (isRefused) {
         isRefused = false;
         const before = loading;
-        // The plugin failed, but its previous credential may still be valid.
+        // If the plugin fails, its previous credential may still be valid.
         loading = loadCluster(flags, host).catch(() => before);
       }
       return loading;

@@ -1,6 +1,6 @@
 /**
- * A local cache of all watched kinds. It counts as synced only after every kind was listed once, because a partial cache
- * would look like deleted routes. Only the fields in use are kept, to bound memory in large clusters.
+ * A local cache of all watched kinds. It counts as synced only after every kind was listed once, because a partial
+ * cache would look like deleted routes. It keeps only the fields in use, to bound memory in large clusters.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import {
@@ -17,7 +17,7 @@ import { type ApiClient, ApiError, apiError } from "./api-client.ts";
 
 interface ClusterCache {
   isSynced(): boolean;
-  /** Kinds whose first list is pending. */
+  /** Returns the kinds whose first list is pending. */
   waitingFor(): string[];
   all(): KubernetesObject[];
   of(kind: string): KubernetesObject[];
@@ -29,9 +29,7 @@ interface CacheParts {
   readonly clock: Clock;
   readonly logger: Logger;
   random(): number;
-  /** An object changed; called often. */
   changed(): void;
-  /** Only the status of an object changed. */
   statusChanged(): void;
 }
 
@@ -48,7 +46,7 @@ export function openClusterCache(kinds: readonly WatchedKind[], parts: CachePart
   };
 }
 
-// Lists one kind in pages and then watches it. A watch that ends resumes at its last version, with backoff; a 410
+// Lists one kind in pages and then watches it. A watch that ends resumes at its last version, with backoff, and a 410
 // starts a new list. The objects stay cached while the server is unavailable.
 
 const PAGE = 500;
@@ -56,7 +54,7 @@ const PAGE = 500;
 const WATCH_SECONDS = 240;
 /** Bookmarks arrive about once a minute, so a watch without data for longer than its lifetime is dead. */
 const SILENT_MS = (WATCH_SECONDS + 30) * 1000;
-/** Short, because changes made during an outage must arrive within seconds after it. */
+/** The pause is short, because changes made during an outage must arrive within seconds after it. */
 const MAX_PAUSE_MS = 2_000;
 const FIRST_PAUSE_MS = 200;
 /** The retry interval for a kind whose CRD is not installed. */
@@ -76,7 +74,7 @@ interface KindWatchParts {
   readonly logger: Logger;
   random(): number;
   changed(): void;
-  /** Only the status changed; the cached object already has it. */
+  /** Called when only the status changed. The cached object already has the new status. */
   statusChanged(): void;
 }
 
@@ -145,14 +143,14 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
     const key = keyOf(metadata.namespace ?? "", metadata.name);
     const before = objects.get(key);
     if (before && known && kind.isReported === true && isSameButStatus(before, known)) {
-      // Updates the object in place: holders see the new status, and results derived from its spec stay valid.
+      // Updates the object in place, so that holders see the new status and results derived from its spec stay valid.
       Object.assign(before, { status: undefined }, known);
       parts.statusChanged();
       return;
     }
     if (known === undefined) objects.delete(key);
     else if (isKubernetesObject(known)) objects.set(key, known);
-    // Most updates change only fields that are not kept.
+    // Most updates change only fields that the cache drops.
     const isNews = kind.used === undefined || JSON.stringify(before?.data) !== JSON.stringify(known?.data);
     if (isNews) parts.changed();
   }
@@ -207,13 +205,13 @@ export interface WatchedKind {
   readonly kind: string;
   readonly apiVersion: string;
   readonly plural: string;
-  /** The CRD of this kind may be missing. */
+  /** True if the cluster may lack the CRD of this kind. */
   readonly isOptional?: boolean;
-  /** The controller writes this status often, and nothing is derived from it. */
+  /** True if the controller often writes the status of this kind and derives nothing from it. */
   readonly isReported?: boolean;
-  /** Additional query parameters of list and watch. */
+  /** Additional query parameters for lists and watches. */
   readonly query?: string;
-  /** Selects the fields in use; undefined drops the object. */
+  /** Selects the fields in use. Undefined drops the object. */
   readonly used?: (object: KubernetesObject) => Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -245,7 +243,7 @@ export const KINDS: readonly WatchedKind[] = [
   { kind: "EndpointSlice", apiVersion: "discovery.k8s.io/v1", plural: "endpointslices" },
 ];
 
-/** Deployments of data planes, watched so that deleted ones are recreated. */
+/** The controller watches the Deployments of data planes to recreate deleted ones. */
 export const DEPLOYMENTS: WatchedKind = {
   kind: "Deployment",
   apiVersion: "apps/v1",
@@ -257,7 +255,6 @@ export function pathOfKind({ apiVersion, plural }: WatchedKind): string {
   return `/${apiVersion.includes("/") ? "apis" : "api"}/${apiVersion}/${plural}`;
 }
 
-/** The path of an object, or of its `status` subresource. */
 export function pathOfObject(kind: WatchedKind, namespace: string, name: string, status?: "status"): string {
   const { apiVersion, plural } = kind;
   const group = `/${apiVersion.includes("/") ? "apis" : "api"}/${apiVersion}`;
@@ -265,7 +262,7 @@ export function pathOfObject(kind: WatchedKind, namespace: string, name: string,
   return `${group}${within}/${plural}/${encodeURIComponent(name)}${status === undefined ? "" : "/status"}`;
 }
 
-/** Adds the kind, which list items lack. Undefined if the object is not used. */
+/** Adds the kind, which list items lack. Returns undefined if the object is not used. */
 export function keptParts(
   object: KubernetesObject,
   { kind, apiVersion, used }: WatchedKind,
@@ -277,13 +274,13 @@ export function keptParts(
   return fields && { kind, apiVersion, metadata: { name, namespace, resourceVersion } as ObjectMetadata, ...fields };
 }
 
-/** Keeps only the certificates of a ConfigMap (BackendTLSPolicy). */
+/** BackendTLSPolicy reads only the certificates of a ConfigMap. */
 function certificatesOf({ data }: KubernetesObject): Readonly<Record<string, unknown>> | undefined {
   const text = fieldsOf(data)["ca.crt"];
   return typeof text === "string" ? { data: { "ca.crt": text } } : undefined;
 }
 
-/** True if two versions of an object differ only in status and resourceVersion. */
+/** The resourceVersion may also differ. */
 export function isSameButStatus(one: KubernetesObject, other: KubernetesObject): boolean {
   return withoutStatus(one) === withoutStatus(other);
 }

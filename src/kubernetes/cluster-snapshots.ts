@@ -1,7 +1,7 @@
 /**
  * Computes the desired state from all objects of a cluster: the outcome of each Gateway and route, the status of each
- * policy, and one snapshot per Gateway. A pure function that runs again after every change; only differences are written
- * to the cluster or sent to data planes.
+ * policy, and one snapshot per Gateway. This is a pure function that runs after every change, and only differences are
+ * written to the cluster or sent to data planes.
  */
 import {
   allEndpoints,
@@ -26,16 +26,16 @@ import { listOf, textOf } from "../config/text/value-shapes.ts";
 import { policies } from "../policies/index.ts";
 
 export interface ClusterView {
-  /** GatewayClasses that name this controller. */
+  /** Contains the GatewayClasses that name this controller. */
   readonly classes: readonly KubernetesObject[];
-  /** Gateways of these classes. */
+  /** Contains the Gateways of these classes. */
   readonly gateways: readonly KubernetesObject[];
   readonly result: ResourceResult;
   readonly snapshots: ReadonlyMap<string, Snapshot>;
-  /** GatewayPolicies as they are in the cluster, by `namespace/name`. */
+  /** Maps `namespace/name` to the GatewayPolicy in the cluster. */
   readonly policyObjects: ReadonlyMap<string, KubernetesObject>;
   readonly cluster: Cluster;
-  /** All routes, including those of other controllers. */
+  /** Includes the routes of other controllers. */
   readonly routes: readonly KubernetesObject[];
 }
 
@@ -52,7 +52,7 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
   const ownPolicies = objects.filter(({ kind }) => kind === "GatewayPolicy");
   const backends = objects.filter(({ kind }) => kind === "Backend");
   const documents = [...gateways, ...routes, ...ownPolicies, ...backends].map(clusterDocument);
-  /** The objects that each document is allowed to use. */
+  /** Records the objects that each document is allowed to use. */
   const recordings = new Map<unknown, ReturnType<typeof recordingCluster>>();
   const result = translateResources({
     documents,
@@ -90,7 +90,7 @@ function inOrder(objects: readonly KubernetesObject[]): KubernetesObject[] {
   return [...byName].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
 }
 
-/** The current status of a policy, so that unchanged conditions keep their transition time. */
+/** Includes the current status of the policy, so that unchanged conditions keep their transition time. */
 function asResource(policy: KubernetesObject): PolicyResource {
   const status = policy.status as { ancestors?: unknown } | undefined;
   const ancestors = listOf(status?.ancestors).filter(

@@ -34,7 +34,7 @@ export async function controllerCertificate(
     else await client.request({ method: "POST", path, body });
     return made;
   } catch (error) {
-    // Another replica created it first.
+    // Another replica created the Secret first.
     const other = error instanceof ApiError && error.status === 409 ? await read(client, `${path}/${NAME}`) : undefined;
     if (other) return other.certificate;
     throw error;
@@ -86,7 +86,7 @@ const OID = {
   serverAuth: "2b06010505070301",
 } as const;
 
-/** `names` are the host names and addresses for which the certificate is valid. */
+/** The certificate is valid for `names`, which are host names and addresses. */
 export function selfSignedCertificate(names: readonly string[], nowMs: number, days: number): Certificate {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const algorithm = der(SEQUENCE, oid(OID.ecdsaWithSha256));
@@ -110,7 +110,7 @@ export function selfSignedCertificate(names: readonly string[], nowMs: number, d
       der(
         SEQUENCE,
         extension(OID.basicConstraints, true, der(SEQUENCE, der(0x01, Buffer.of(0xff)))),
-        // digitalSignature and keyCertSign
+        // The bits are digitalSignature and keyCertSign.
         extension(OID.keyUsage, true, der(0x03, Buffer.of(2, 0x84))),
         extension(OID.extendedKeyUsage, false, der(SEQUENCE, oid(OID.serverAuth))),
         extension(OID.subjectAltName, false, der(SEQUENCE, ...names.map(alternativeName))),
@@ -146,7 +146,7 @@ function extension(id: string, isCritical: boolean, value: Buffer): Buffer {
   return der(SEQUENCE, oid(id), ...(isCritical ? [der(0x01, Buffer.of(0xff))] : []), der(0x04, value));
 }
 
-/** GeneralizedTime; before 2050 a UTCTime is required. */
+/** X.509 requires UTCTime for dates before 2050 and GeneralizedTime from then on. */
 function time(ms: number): Buffer {
   const digits = new Date(ms).toISOString().replace(/[-:T]|\.\d+/g, "");
   return Number(digits.slice(0, 4)) < 2050 ? der(0x17, Buffer.from(digits.slice(2))) : der(0x18, Buffer.from(digits));

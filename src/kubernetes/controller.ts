@@ -1,5 +1,5 @@
 /**
- * `gateway controller`: watches the cluster, deploys data planes, publishes snapshots to them, and writes the status of
+ * `gateway controller` watches the cluster, deploys data planes, publishes snapshots to them, and writes the status of
  * each resource. Every reconcile computes its result from the cache alone, so a restart loses nothing.
  */
 
@@ -28,7 +28,7 @@ import { createStatusWriter, desiredStatuses, type GatewayState } from "./status
 const QUIET_MS = 50;
 const LONGEST_MS = 500;
 const RETRY_MS = 2_000;
-/** How long data planes have to acknowledge a new version before the Gateway status reflects a missing acknowledgement. */
+/** Data planes have this long to acknowledge a new version before the Gateway status shows a missing acknowledgment. */
 const SETTLING_MS = 2_000;
 const LEASE_NAME = "gateway-controller";
 
@@ -37,11 +37,11 @@ export interface ControllerOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   random(): number;
-  /** The controller's own namespace, which holds its Lease and its certificate. */
+  /** The controller's own namespace contains its Lease and its certificate. */
   readonly namespace: string;
   readonly identity: string;
   readonly listen: { readonly host: string; readonly port: number };
-  /** The URL by which data planes reach the controller. */
+  /** Data planes reach the controller at this URL. */
   readonly url: string;
   /** Undefined if the controller does not deploy data planes. */
   readonly deploy: Pick<DeployOptions, "image" | "replicas" | "serviceType"> | undefined;
@@ -49,7 +49,6 @@ export interface ControllerOptions {
 
 export interface Controller {
   isReady(): boolean;
-  /** For metrics and the log. */
   state(): Record<string, unknown>;
   stop(): Promise<void>;
 }
@@ -65,7 +64,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   let gateways: ReadonlyMap<string, KubernetesObject> = new Map();
   let reconcileMs = 0;
   let retry: Timer | undefined;
-  /** Computed from the cache; reset when a watched object changes, but not for status changes or acknowledgements. */
+  /** The view is reset when a watched object changes, but not after status changes or acknowledgments. */
   let view: ClusterView | undefined;
 
   const reconciles = debounce(clock, QUIET_MS, LONGEST_MS, reconcile, (error) =>
@@ -140,7 +139,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     else if (settling.size > 0) retryAfter(SETTLING_MS);
   }
 
-  /** True if a new version was published recently and not every data plane has acknowledged it. */
+  /** Returns true if a new version was published recently and a data plane has not acknowledged it. */
   function isSettling(key: string): boolean {
     const current = versions.get(key);
     if (current === undefined || clock.monotonicMs() - current.sinceMs > SETTLING_MS) return false;
@@ -180,7 +179,7 @@ function isAccepted(gateway: KubernetesObject, view: ClusterView): boolean {
   return view.result.gatewayOutcomes.some(({ document, accepted }) => document.value === gateway && accepted.isTrue);
 }
 
-/** Returns undefined for kinds that are not watched; the deployer then applies only changed manifests. */
+/** Returns undefined for kinds that are not watched, for which the deployer applies only changed manifests. */
 function existsIn(objects: readonly KubernetesObject[]): (kind: string, key: string) => boolean | undefined {
   const known = new Set(
     objects
@@ -209,7 +208,9 @@ function programmedOf(
   return { isTrue: true, reason: "Programmed", message: "Served" };
 }
 
-/** The addresses of the Service: from its load balancer, its cluster IP, or the pods of a headless Service. */
+/**
+ * Returns the addresses of the Service: those of its load balancer, its cluster IP, or the pods of a headless Service.
+ */
 function addressesOf(
   gateway: KubernetesObject,
   services: readonly KubernetesObject[],

@@ -1,7 +1,7 @@
 /**
- * Deploys the data plane of a Gateway by server-side apply: a ServiceAccount without permissions, a Deployment, a Service
- * and a disruption budget. All are owned by the Gateway and deleted with it. Manifests are applied when they change or
- * are missing from the cluster.
+ * Deploys the data plane of a Gateway by server-side apply: a ServiceAccount without permissions, a Deployment, a
+ * Service, and a disruption budget. The Gateway owns these objects, so they are deleted with it. Manifests are applied
+ * when they change or are missing from the cluster.
  */
 
 import { createHash } from "node:crypto";
@@ -23,9 +23,8 @@ const STATE_FOLDER = "/var/lib/gateway";
 export interface DeployOptions {
   readonly image: string;
   readonly replicas: number;
-  /** `None` is a headless Service: the Gateway has the addresses of its pods. */
+  /** `None` creates a headless Service, so the Gateway has the addresses of its pods. */
   readonly serviceType: "LoadBalancer" | "NodePort" | "ClusterIP" | "None";
-  /** The URL of the controller, and the certificate that data planes trust. */
   readonly controllerUrl: string;
   readonly certificate: string;
 }
@@ -35,7 +34,7 @@ export function deployedName(gateway: KubernetesObject): string {
   return name.length <= 63 ? name : name.slice(0, 63).replace(/[^a-z0-9]+$/, "");
 }
 
-/** The user name of the ServiceAccount of the Gateway's data plane. */
+/** Returns the user name of the ServiceAccount of the Gateway's data plane. */
 export function accountOf(gateway: KubernetesObject): string {
   return `system:serviceaccount:${gateway.metadata.namespace ?? ""}:${deployedName(gateway)}`;
 }
@@ -122,7 +121,7 @@ function podSpec(
       runAsNonRoot: true,
       runAsUser: 65532,
       seccompProfile: { type: "RuntimeDefault" },
-      // Listeners use the ports of the Gateway, including those below 1024.
+      // Listeners use the ports of the Gateway, including ports below 1024.
       sysctls: [{ name: "net.ipv4.ip_unprivileged_port_start", value: "0" }],
     },
     topologySpreadConstraints: ["kubernetes.io/hostname", "topology.kubernetes.io/zone"].map((topologyKey) => ({
@@ -155,7 +154,7 @@ function podSpec(
         ],
         readinessProbe: { ...probe("/healthz/ready"), periodSeconds: 5 },
         livenessProbe: { ...probe("/healthz/live"), periodSeconds: 10, failureThreshold: 6 },
-        // Nothing listens before the first snapshot arrives.
+        // No port is open before the first snapshot arrives.
         startupProbe: { ...probe("/healthz/live"), periodSeconds: 2, failureThreshold: 150 },
         resources: { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "1Gi" } },
         securityContext: {
@@ -191,7 +190,7 @@ const PATHS: Readonly<Record<string, string>> = {
 };
 
 export interface Deployer {
-  /** Returns true if an apply failed and must be retried. `exists` tells whether the cluster has the object. */
+  /** Returns true if an apply failed and must be retried. `exists` returns whether the cluster has the object. */
   apply(
     manifests: readonly KubernetesObject[],
     exists: (kind: string, key: string) => boolean | undefined,

@@ -1,11 +1,10 @@
 /**
- * Coalesces changes into one run of an action: it starts after a quiet interval, at the latest after `longestMs`, and never
- * overlaps with itself.
+ * Coalesces changes into one run of an action. A run starts after a quiet interval, or after `longestMs` at the latest,
+ * and never overlaps with another run.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 
 export interface Debounced {
-  /** Schedules a run. */
   soon(): void;
   stop(): void;
 }

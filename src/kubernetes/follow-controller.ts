@@ -1,8 +1,8 @@
 /**
- * The data plane's client of the controller. Receives snapshots over one event stream, which it reopens whenever it
- * ends, and acknowledges each. Saves the last snapshot that was served to disk, so that a data plane can start while the
- * controller is unavailable. `SnapshotSource` turns the latest snapshot into configuration documents; endpoint addresses
- * change inside running backends without a reload.
+ * The data plane's client of the controller. It receives snapshots over one event stream, reopens the stream whenever
+ * it ends, and acknowledges each snapshot. It saves the last served snapshot to disk, so that a data plane can start
+ * while the controller is unavailable. `SnapshotSource` turns the latest snapshot into configuration documents, and
+ * endpoint addresses change inside running backends without a reload.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,14 +23,14 @@ const MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024;
 const IDLE_MS = 45_000;
 const FIRST_PAUSE_MS = 200;
 const MAX_PAUSE_MS = 2_000;
-/** How long a start waits for the controller before it falls back to the saved snapshot, which may be older. */
+/** The saved snapshot may be older, so a start waits this long for the controller before it uses the file. */
 const DISK_AFTER_MS = 5_000;
 const ACK_RETRY_MS = 1_000;
 
 export interface FollowOptions {
   readonly url: string;
   readonly certificate: string | undefined;
-  /** `namespace/name`. */
+  /** The format is `namespace/name`. */
   readonly gateway: string;
   readonly instance: string;
   readonly tokenFile: string;
@@ -58,7 +58,7 @@ export function followController(options: FollowOptions): Following {
   let isStopped = false;
   let failures = 0;
   let timer: Timer | undefined;
-  /** The latest acknowledgement; an older one is not retried. */
+  /** Older acknowledgments are not retried. */
   let latestAck: Buffer | undefined;
   let ackRetry: Timer | undefined;
   let abort = (): void => undefined;
@@ -92,7 +92,7 @@ export function followController(options: FollowOptions): Following {
     return HeaderList.of({ host: url.host, authorization: `Bearer ${token}`, accept: "text/event-stream" });
   }
 
-  /** Retries until the controller accepts it: only then does the Gateway become Programmed. */
+  /** Retries until the controller accepts the acknowledgment, because the Gateway is not Programmed before. */
   function acknowledge({ version }: Snapshot, { isServed, problems, failures: failed }: Applied): void {
     const refused = failed.map(({ document, message }) => ({ policy: documentKey(document), message }));
     latestAck = Buffer.from(JSON.stringify({ version, isServed, problems, refused }));
@@ -102,7 +102,7 @@ export function followController(options: FollowOptions): Following {
   function sendAck(body: Buffer): void {
     ackRetry?.cancel();
     const fail = (reason: string): void => {
-      logger.debug("acknowledgement failed; retrying", { reason });
+      logger.debug("acknowledgment failed; retrying", { reason });
       if (!isStopped && latestAck === body) ackRetry = clock.after(ACK_RETRY_MS, () => sendAck(body));
     };
     try {
@@ -131,7 +131,7 @@ export function followController(options: FollowOptions): Following {
     failures = 0;
     const isKnown = source.snapshot()?.version === snapshot.version;
     source.take(snapshot);
-    // After a restart, the controller sends a version that is already applied and needs its acknowledgement again.
+    // A restarted controller sends a version that is already applied and needs its acknowledgment again.
     if (isKnown && lastApplied?.version === snapshot.version) acknowledge(snapshot, lastApplied.outcome);
     arrived();
   }
@@ -219,14 +219,12 @@ export function followController(options: FollowOptions): Following {
 export interface Applied {
   readonly isServed: boolean;
   readonly problems: readonly string[];
-  /** Documents that failed to compile. */
   readonly failures: readonly { readonly document: unknown; readonly message: string }[];
 }
 
-/** The source of configuration documents for the composition root. */
 export interface ClusterSource {
   readonly endpoints: EndpointDirectory;
-  /** The documents to load, and the version to pass to `applied`. */
+  /** Returns the documents to load, and the version to pass to `applied`. */
   current(): { readonly input: ClusterInput; readonly version: string } | undefined;
   /** Called for each new version of the documents. */
   onChange(callback: () => void): void;
@@ -248,7 +246,7 @@ export function createSnapshotSource(onApplied: (snapshot: Snapshot, outcome: Ap
   function takeEndpoints({ endpoints }: Snapshot): void {
     for (const [name, addresses] of Object.entries(endpoints)) {
       const before = lists.get(name);
-      // Keeps the object of an unchanged list, because backends keep their connections by identity.
+      // Keeps the object of an unchanged list, because backends compare lists by identity to keep their connections.
       if (before === undefined || before.join() !== addresses.join()) lists.set(name, addresses);
     }
     for (const name of lists.keys()) if (!Object.hasOwn(endpoints, name)) lists.delete(name);
@@ -276,7 +274,7 @@ export function createSnapshotSource(onApplied: (snapshot: Snapshot, outcome: Ap
   };
 }
 
-/** `namespace/name` of a document. */
+/** Returns `namespace/name`. */
 export function documentKey(document: unknown): string {
   const { metadata } = (document ?? {}) as { metadata?: { namespace?: string; name?: string } };
   return keyOf(metadata?.namespace ?? "", metadata?.name ?? "");

@@ -1,7 +1,7 @@
 /**
- * Reads a kubeconfig like kubectl: merges several files and resolves a context, its cluster and its user's credentials.
- * Rejects settings that are not supported (proxies, built-in auth providers) by name, because ignoring them would only
- * show as a 401 or a timeout. Loaded only for targets in a cluster.
+ * Reads a kubeconfig like kubectl: merges several files and resolves a context, its cluster, and its user's
+ * credentials. Settings that are not supported (proxies, built-in auth providers) are rejected by name, because
+ * ignoring them would cause a 401 or a timeout. This module is loaded only for targets in a cluster.
  */
 import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
@@ -68,7 +68,7 @@ function readKubeconfig(file: string, mayBeAbsent: boolean): Entry[] {
   return [{ title: file, folder: dirname(resolve(file)), fields: fields as Fields }];
 }
 
-/** The first file that defines a name wins. */
+/** The first file that defines a name takes precedence. */
 function find(documents: readonly Entry[], kind: "context" | "cluster" | "user", name: string): Entry {
   const names: string[] = [];
   for (const { folder, fields } of documents) {
@@ -113,9 +113,6 @@ function serverTls(cluster: Entry): TlsOptions {
 function isPrivate({ protocol, hostname }: URL): boolean {
   return protocol === "https:" || /^(?:localhost|\[::1\]|127(?:\.\d{1,3}){3})$/.test(hostname);
 }
-
-// Credentials of a kubeconfig user: a token or a password, a client certificate in addition, the result of a
-// credential plugin, and impersonation headers.
 
 async function userCredentials(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Credentials> {
   const { title, fields } = user;
@@ -177,11 +174,11 @@ function providerMend(fields: Entry["fields"]): string {
   return `the auth-provider ${String(name)} is not supported; use a credential plugin (exec), as newer versions of kubectl do`;
 }
 
-// Credential plugins (client.authentication.k8s.io): programs of cloud providers that print a token or a certificate.
-// Their prompts go to standard error while they run, as with kubectl.
+// Credential plugins (client.authentication.k8s.io) are programs of cloud providers that print a token or a
+// certificate. Like kubectl, gwctl forwards their prompts to standard error while they run.
 
 const VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
-/** The cluster extension with settings for credential plugins. */
+/** The cluster extension that contains settings for credential plugins. */
 const PLUGIN_EXTENSION = "client.authentication.k8s.io/exec";
 
 async function runCredentialPlugin(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Credentials> {
@@ -269,29 +266,28 @@ function clusterInfo(cluster: Entry): Record<string, unknown> {
   };
 }
 
-/** Removes control characters except line breaks and tabs, so that a plugin cannot move the cursor. */
+/** Escapes control characters except line breaks and tabs, so that a plugin cannot move the cursor. */
 function printable(said: string): string {
   return said.split("\n").map(escapeControls).join("\n");
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A context, cluster or user of a kubeconfig. */
+/** A context, cluster, or user of a kubeconfig. */
 interface Entry {
-  /** The name in error messages, for example `user admin`. */
+  /** Error messages use this name, for example `user admin`. */
   readonly title: string;
-  /** The folder of the file; paths in the entry are relative to it. */
+  /** Paths in the entry are relative to this folder, which contains the kubeconfig. */
   readonly folder: string;
   readonly fields: Fields;
 }
 
-/** The credentials to send to the cluster. */
 interface Credentials {
   readonly headers: Readonly<Record<string, string>>;
   readonly tls: TlsOptions;
 }
 
-/** `<name>-data` holds base64 of the PEM and takes precedence over the file `<name>`. */
+/** `<name>-data` contains base64 of the PEM and takes precedence over the file `<name>`. */
 function pem(owner: Entry, name: string): string | undefined {
   const data = text(owner.fields[`${name}-data`]);
   const file = text(owner.fields[name]);
@@ -315,7 +311,7 @@ function text(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-// The kubeconfig cannot be used; the message is one line and says how to fix it.
+// The message is one line and tells how to fix the kubeconfig.
 
 export class KubeconfigError extends Error {
   constructor(message: string) {
@@ -324,10 +320,9 @@ export class KubeconfigError extends Error {
   }
 }
 
-/** The process in which plugins run, and where their prompts go. */
 export interface PluginHost {
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** A person can answer a prompt. */
+  /** True if a user can respond to a prompt. */
   readonly isInteractive: boolean;
   err(text: string): void;
 }

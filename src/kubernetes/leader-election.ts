@@ -1,6 +1,6 @@
 /**
- * Elects the controller replica that writes, by a Lease (coordination.k8s.io). Expiry is measured with the local clock
- * from the last observed change, never by comparing the clocks of two machines.
+ * Elects the controller replica that writes, with a Lease (coordination.k8s.io). Expiry is measured with the local
+ * clock from the last observed change, never by comparing the clocks of two machines.
  */
 
 import type { Clock, Timer } from "../base/clock.ts";
@@ -9,13 +9,13 @@ import type { Logger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 
 const LEASE_SECONDS = 15;
-/** A leader that cannot renew for this long stops writing, before another replica can take over. */
+/** A leader that cannot renew for this long stops writing before another replica can take over. */
 const GIVE_UP_MS = 10_000;
 const LOOK_EVERY_MS = 3_000;
 
 export interface Leader {
   isLeader(): boolean;
-  /** Releases the Lease, so that another replica takes over at once. */
+  /** Releases the Lease, so that another replica takes over immediately. */
   stop(): Promise<void>;
 }
 
@@ -124,7 +124,7 @@ export function electLeader(parts: LeaderParts): Leader {
           body: { ...lease, spec: { ...held, holderIdentity: "" } },
         });
       } catch {
-        // The Lease expires by itself.
+        // The Lease expires even without a release.
       }
     },
   };

@@ -1,7 +1,7 @@
 /**
  * Streams snapshots to data planes over TLS. Each data plane receives the complete snapshot of its own Gateway whenever
- * it changes, and acknowledges it. Only the leader serves them, because only the leader writes statuses. A data plane
- * authenticates with a ServiceAccount token made for this controller, which the API server reviews.
+ * it changes, and acknowledges it. Only the leader serves data planes, because only the leader writes statuses. A data
+ * plane authenticates with a ServiceAccount token for this controller, which the API server reviews.
  */
 
 import { createHash } from "node:crypto";
@@ -21,7 +21,6 @@ const MAX_STREAMS = 4096;
 const MAX_BEHIND_BYTES = 64 * 1024 * 1024;
 const HEARTBEAT_MS = 15_000;
 
-/** A data plane's acknowledgement of a version. */
 export interface Ack {
   readonly version: string;
   readonly isServed: boolean;
@@ -36,9 +35,8 @@ export interface Instance {
 
 export interface SnapshotServer {
   readonly port: number;
-  /** Sends changed snapshots. */
   publish(snapshots: ReadonlyMap<string, Snapshot>): void;
-  /** The connected data planes of a Gateway. */
+  /** Returns the connected data planes of a Gateway. */
   instances(gateway: string): readonly Instance[];
   close(): void;
 }
@@ -51,9 +49,9 @@ export interface SnapshotServerOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   isLeader(): boolean;
-  /** The user allowed to read the snapshot of a Gateway; undefined if the Gateway does not exist. */
+  /** Returns the user allowed to read the snapshot of a Gateway, or undefined if the Gateway does not exist. */
   accountOf(gateway: string): string | undefined;
-  /** A data plane connected, disconnected, or sent an acknowledgement. */
+  /** Called after a data plane connected, disconnected, or sent an acknowledgment. */
   changed(): void;
 }
 
@@ -186,7 +184,7 @@ function readAck(body: Buffer): Ack {
   };
 }
 
-/** `[address]:port`, `address:port` or `:port`. */
+/** Accepts `[address]:port`, `address:port`, and `:port`. */
 export function listenAddress(text: string): { readonly host: string; readonly port: number } | undefined {
   const found = /^(?:\[(?<six>[^\]]+)\]|(?<four>[^:]*)):(?<port>\d{1,5})$/.exec(text)?.groups;
   const host = found?.six ?? found?.four ?? "";
@@ -194,14 +192,17 @@ export function listenAddress(text: string): { readonly host: string; readonly p
   return { host, port: Number(found.port) };
 }
 
-/** The required audience: a token for the API server or another service is rejected. */
+/** Tokens for another audience, such as the API server, are rejected. */
 export const TOKEN_AUDIENCE = "gateway-controller";
 const FRESH_MS = 60_000;
 const STALE_MS = 600_000;
 const MAX_KNOWN = 10_000;
 
 export interface TokenReviews {
-  /** The user name, or undefined if the token is invalid. Rejects if the API server is unavailable and no recent result exists. */
+  /**
+   * Resolves to undefined if the token is invalid. Rejects if the API server is unavailable and no recent result
+   * exists.
+   */
   userOf(token: string): Promise<string | undefined>;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Computes the status of each resource this controller owns and writes those that changed, a few in parallel. Entries of
- * other controllers stay untouched. After a conflict or a failed write, the next reconcile computes the status again.
- * The writer remembers each write until the watch returns it, so nothing is written twice.
+ * Computes the status of each resource that this controller owns and writes changed statuses, a few in parallel.
+ * Entries of other controllers stay untouched. After a conflict or a failed write, the next reconcile computes the
+ * status again. The writer remembers each write until the watch returns it, so that no status is written twice.
  */
 
 import { isTlsPolicyConflicted, readTlsPolicy } from "../config/documents/backend-document.ts";
@@ -29,11 +29,10 @@ import { type ApiClient, ApiError } from "./api-client.ts";
 import { KINDS, pathOfObject } from "./cluster-cache.ts";
 import type { ClusterView } from "./cluster-snapshots.ts";
 
-/** The acknowledgements of a Gateway's data planes, and its addresses. */
 export interface GatewayState {
   readonly programmed: Verdict;
   readonly addresses: readonly { readonly type: "IPAddress" | "Hostname"; readonly value: string }[];
-  /** Policies that a data plane rejected, by `namespace/name`. */
+  /** Maps `namespace/name` of each policy that a data plane rejected to the error message. */
   readonly refused: ReadonlyMap<string, string>;
 }
 
@@ -196,7 +195,7 @@ function policyStatus(
     };
   });
   const isOurs = own.some(({ ancestorRef }) => reaches(fieldsOf(ancestorRef), view));
-  // A policy without a target of this controller is left alone.
+  // Policies without a target of this controller are not modified.
   if (!isOurs && others.length === before.length) return [];
   return [{ object: current, status: { ancestors: [...others, ...(isOurs ? own : [])].slice(0, 16) } }];
 }
@@ -204,11 +203,11 @@ function policyStatus(
 function reaches({ kind, namespace, name }: Fields, { gateways, result }: ClusterView): boolean {
   if (kind === "Gateway")
     return gateways.some(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
-  // Reports unserved routes, missing targets and policies without a target to their author.
+  // Reports unserved routes, missing targets, and policies without a target to their author.
   return gateways.length > 0 || result.gatewayOutcomes.length > 0;
 }
 
-/** The maximum number of ancestors in the Gateway API. */
+/** The Gateway API allows at most 16 ancestors. */
 const MOST_ANCESTORS = 16;
 const CONFLICTED: Verdict = {
   isTrue: false,
@@ -262,7 +261,7 @@ function tlsPolicyStatuses(
   });
 }
 
-/** `namespace/name` of a Service → the Gateways whose routes name it. */
+/** Maps `namespace/name` of a Service to the Gateways whose routes refer to it. */
 function usersOfServices(
   gateways: readonly KubernetesObject[],
   routes: readonly KubernetesObject[],
@@ -286,8 +285,8 @@ function usersOfServices(
   return users;
 }
 
-// The Gateway API features in the status of GatewayClasses, sorted. Each passes its conformance tests
-// (docs/kubernetes.md).
+// GatewayClass statuses list these features, which must be sorted. Each feature passes its Gateway API conformance
+// tests (see docs/kubernetes.md).
 
 const SUPPORTED_FEATURES: readonly string[] = [
   "BackendTLSPolicy",
@@ -336,7 +335,7 @@ export interface StatusCondition {
 export interface ConditionContext {
   readonly generation: number;
   readonly nowMs: number;
-  /** The current conditions, not validated. */
+  /** The current conditions are not validated. */
   readonly before: unknown;
 }
 
@@ -357,7 +356,7 @@ export function conditionOf(type: string, verdict: Verdict, context: ConditionCo
   };
 }
 
-/** Compares two values regardless of field order. */
+/** Ignores the order of fields. */
 export function isSame(one: unknown, other: unknown): boolean {
   return canonical(one) === canonical(other);
 }
@@ -383,14 +382,14 @@ function sortedText(value: object): string {
 const PARALLEL = 8;
 
 export interface StatusWriter {
-  /** Resolves after all writes; true if some failed and must be retried. */
+  /** Resolves after all writes, to true if some failed and must be retried. */
   write(statuses: readonly DesiredStatus[]): Promise<boolean>;
-  /** The number of successful writes. */
+  /** Returns the number of successful writes. */
   written(): number;
 }
 
 export function createStatusWriter(client: ApiClient, logger: Logger): StatusWriter {
-  /** Object → its version and status at the last write, because the watch may lag behind. */
+  /** Maps objects to their version and status at the last write, because the watch may lag behind. */
   const sent = new Map<string, { readonly version: string | undefined; readonly text: string }>();
   let written = 0;
 
@@ -414,7 +413,7 @@ export function createStatusWriter(client: ApiClient, logger: Logger): StatusWri
       written += 1;
       return false;
     } catch (error) {
-      // The object changed or was deleted; the watch reports it.
+      // The object changed or was deleted, which the watch reports.
       if (error instanceof ApiError && (error.status === 409 || error.status === 404)) return false;
       logger.warn("status update failed", { object: key, reason: (error as Error).message });
       return true;

@@ -1,5 +1,5 @@
 /**
- * Serves one Gateway of a cluster without a controller, for development. Reads the cluster and writes nothing to it.
+ * Serves one Gateway of a cluster without a controller, for development. It never writes to the cluster.
  */
 
 import type { Clock } from "../base/clock.ts";
@@ -18,7 +18,7 @@ export interface WatchGatewayOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   random(): number;
-  /** `namespace/name`. */
+  /** The format is `namespace/name`. */
   readonly gateway: string;
 }
 

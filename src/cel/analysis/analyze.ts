@@ -1,6 +1,6 @@
 /**
- * Analyzes a parsed expression at load: which attributes and paths it reads, and whether every name exists. A
- * misspelled attribute or function would otherwise fail every request.
+ * Analyzes a parsed expression at load. It collects the attributes and paths that the expression reads and rejects
+ * unknown names, because a misspelled attribute or function would fail every request.
  */
 
 import { namespacedName, type Signature, signatures } from "../functions/functions.ts";
@@ -17,7 +17,7 @@ import {
 import { ATTRIBUTE_NAMES } from "../values/attributes.ts";
 import { suggestion } from "../values/nearest-name.ts";
 
-/** 16 KiB of source can hold about 8,000 nodes; a rule has fewer than 50. */
+/** A 16 KiB source can hold about 8,000 nodes, but real rules have fewer than 50. */
 export const MAX_NODES = 4096;
 /** The planner recurses over chains such as `a + b + …`, which nest without brackets. */
 export const MAX_DEPTH = 256;
@@ -27,7 +27,7 @@ const TYPE_NAMES: ReadonlySet<string> = new Set([
   ...["google.protobuf.Timestamp", "google.protobuf.Duration"],
 ]);
 const INT64_LIMIT = 2n ** 63n;
-/** Longer than any valid name plus a few extra characters for a typo. */
+/** Covers every valid name plus a few extra characters for a typo. */
 const LONGEST_NAME = 24;
 
 export interface Analysis {
@@ -80,7 +80,7 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
     for (const child of childrenOf(node)) visit(child, variables, depth + 1);
   }
 
-  /** Collects the constant names and keys from the root, as in `jwt.realm_access["roles"]`. */
+  /** Collects the constant names and keys of a path such as `jwt.realm_access["roles"]`. */
   function visitChain(node: Node, variables: ReadonlySet<string>, depth: number): void {
     let segments: string[] = [];
     let current = node;
@@ -123,7 +123,7 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
   function visitCall(node: Node, call: CallNode, variables: ReadonlySet<string>, depth: number): void {
     const namespaced = namespacedName(call);
     const target = namespaced === undefined ? call.target : undefined;
-    // Operators have internal names that a source cannot contain.
+    // Operators have internal names that a CEL source cannot contain.
     if (/^[A-Za-z_]\w*$/.test(call.function)) checkCall(node, call, namespaced ?? call.function, target !== undefined);
     if (target !== undefined) visit(target, variables, depth + 1);
     for (const argument of call.args) visit(argument, variables, depth + 1);
@@ -171,7 +171,7 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
   return { attributes, paths };
 }
 
-/** The position of a node in the source; for method calls the parser reports the dot before the name. */
+/** Returns the position of a node in the source. For method calls, the parser reports the dot before the name. */
 export function offsetOf(source: string, parsed: ParsedExpression, node: Node): number {
   const offset = parsed.sourceInfo?.positions[node.id.toString()] ?? 0;
   return offset + (/^[\s.]*/.exec(source.slice(offset))?.[0].length ?? 0);
@@ -194,7 +194,7 @@ function countText(counts: ReadonlySet<number>, signature: Signature): string {
   return `${sorted.join(" or ")} ${plural}`;
 }
 
-/** An unquoted key is an identifier to the parser and may be a secret, so messages do not repeat it. */
+/** An unquoted API key parses as an identifier, so messages do not repeat long names. */
 function quoted(name: string): string {
   if (name.length <= LONGEST_NAME) return JSON.stringify(name);
   return `of ${name.length} characters (a fixed text needs quotes inside the expression)`;

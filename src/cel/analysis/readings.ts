@@ -1,10 +1,12 @@
 /**
- * Collects how an expression uses attributes: comparisons with string constants, and `has()` tests. The result is
- * derived from the source alone and serves checks at load; evaluation does not use it.
+ * Collects how an expression uses attributes: comparisons with string constants, and `has()` tests. Only checks at load
+ * use the result.
  */
 import { childrenOf, INDEX, type Node, type ParsedExpression, stringConstant } from "../syntax/syntax-tree.ts";
 
-/** `path == "a"`, `path in ["a", "b"]`, or a string method called on the path, for which `values` is empty. */
+/**
+ * Describes `path == "a"`, `path in ["a", "b"]`, or a string method called on the path, for which `values` is empty.
+ */
 export interface Comparison {
   readonly path: string;
   readonly values: readonly string[];
@@ -12,7 +14,7 @@ export interface Comparison {
 
 export interface Readings {
   readonly comparisons: readonly Comparison[];
-  /** Paths in `has()`, which may be absent. */
+  /** Contains the paths inside `has()`, which may be absent. */
   readonly tested: ReadonlySet<string>;
 }
 
@@ -60,9 +62,7 @@ export function readingsOf(parsed: ParsedExpression): Readings {
   return { comparisons, tested };
 }
 
-/**
- * Returns `mcp.tool.name` for `mcp.tool["name"]`, or undefined if the path has a computed key or starts at a variable.
- */
+/** Returns undefined if the path has a computed key or starts at a loop variable. */
 function fixedPath(node: Node, variables: ReadonlySet<string>): string | undefined {
   const kind = node.exprKind;
   if (kind.case === "identExpr") {

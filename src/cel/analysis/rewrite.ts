@@ -1,7 +1,7 @@
 /**
- * Rewrites an analyzed tree for the planner. It expands `default()` and `coalesce()`, which need the errors that a
- * library function never receives, compiles constant patterns, and adds the cost accounting of budget.ts. The input
- * tree is not modified, because explain.ts prints from it.
+ * Rewrites an analyzed tree for the planner. It expands `default()` and `coalesce()`, because the library never passes
+ * errors to functions, compiles constant patterns, and adds the cost accounting of budget.ts. The input tree is not
+ * modified, because explain.ts prints from it.
  */
 import type { Budget, Loop } from "../functions/budget.ts";
 import { namespacedName } from "../functions/functions.ts";
@@ -37,16 +37,16 @@ import {
   stringConstant,
 } from "../syntax/syntax-tree.ts";
 
-/** Functions that take constant time, or that read only input that was already charged to the budget. */
+/** These functions take constant time, or read only input that was already charged to the budget. */
 const CHEAP: ReadonlySet<string> = new Set([
   ...[AND, OR, CONDITIONAL, INDEX, NOT_STRICTLY_FALSE, "!_", "type", "dyn"],
   ...["-_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_"],
 ]);
 
-/** The accumulator variable of the parser's expansion of `map` and `filter`. */
+/** The parser uses this accumulator variable in its expansion of `map` and `filter`. */
 const RESULT = "@result";
 
-/** The measured cost of slow calls, in average nodes. */
+/** Slow calls with their measured cost, as a multiple of an average node. */
 const SLOW_CALLS: ReadonlyMap<string, number> = new Map([
   ["ip", 10],
   ["cidr", 10],
@@ -60,7 +60,6 @@ const ZONE_NODES = 300;
 
 export interface RewriteOptions {
   readonly budget: Budget;
-  /** Rejects the expression with an error at the position of this node. */
   readonly refuse: (node: Node, problem: string) => never;
 }
 
@@ -144,7 +143,7 @@ export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
     return withCall(node, call, args.map(paid), target === undefined ? undefined : paid(target));
   }
 
-  /** `operands` are the string, the pattern, and any further arguments, for both the function and the method form. */
+  /** `operands` holds the string, the pattern, and any further arguments, for both the function and the method form. */
   function withPattern(operands: Node[], bound: string, computed: string): Node {
     const [text, pattern, ...rest] = operands;
     if (text === undefined || pattern === undefined) return nullNode();
@@ -182,7 +181,8 @@ function fallback(first: Node, second: Node): Node {
 }
 
 /**
- * Builds a node that returns the first operand that is neither an error nor null. If all are, null wins over an error.
+ * Builds a node that returns the first operand that is neither an error nor null. If there is none, null takes
+ * precedence over an error.
  */
 function coalesce(operands: readonly Node[], index: number): Node {
   const operand = operands[index];
@@ -197,7 +197,8 @@ function coalesce(operands: readonly Node[], index: number): Node {
 }
 
 /**
- * Evaluates to true if any operand was null. Otherwise it is an error, because only `true` absorbs an error in `||`.
+ * Builds a node that is true if any operand was null. Otherwise it is an error, because in `||` only `true` absorbs an
+ * error.
  */
 function anyNull(count: number): Node {
   return Array.from({ length: count }, (_, index) => callNode(IS_NULL, identNode(`@value${index}`))).reduce(
@@ -228,7 +229,7 @@ function onlyElement(node: Node): Node | undefined {
   return elements.length === 1 ? elements[0] : undefined;
 }
 
-/** Excludes the bodies of nested loops, which are charged when those loops run. */
+/** Excludes the bodies of nested loops, because those loops pay for them when they run. */
 function countNodes(node: Node): number {
   if (node.exprKind.case === "callExpr") {
     const { function: name, args } = node.exprKind.value;

@@ -1,13 +1,13 @@
 /**
- * The cost budget of an evaluation. The CEL library has no cost hook, so rewrite.ts adds the accounting to the tree: a
+ * The cost budget of an evaluation. The CEL library has no cost hook, so rewrite.ts adds the accounting to the tree. A
  * loop pays for all iterations in advance, calls inside a loop pay for the size of their input, and regular expressions
- * pay for their steps. An exhausted budget fails the whole evaluation, even inside `||` or `default()`.
+ * pay per step. An exhausted budget fails the whole evaluation, even inside `||` or `default()`.
  */
 import { type CelValue, isCelList, isCelMap } from "@bufbuild/cel";
 
 /** One unit is about 0.1 µs, so the worst expression blocks the event loop for about 40 ms. */
 export const MAX_COST = 400_000;
-/** Measured: one node of a loop body takes 0.1 to 0.3 µs. */
+/** One node of a loop body takes 0.1 to 0.3 µs. */
 const COST_PER_NODE = 2;
 /** String functions read about 3 ns per character. */
 export const CHARACTERS_PER_UNIT = 32;
@@ -15,7 +15,7 @@ export const CHARACTERS_PER_UNIT = 32;
 export const COST_EXCEEDED = "the expression costs too much on these values";
 
 export interface Budget {
-  /** Negative after the budget was exceeded, until the next evaluation. */
+  /** The value is negative after the budget was exceeded, until the next evaluation. */
   left: number;
 }
 
@@ -34,8 +34,8 @@ export function spend(budget: Budget, cost: number): void {
 }
 
 /**
- * Charges for all iterations in advance, including iterations that `exists` would skip, so that the cost of an
- * expression depends on the size of its input and not on the order of elements.
+ * Charges for all iterations in advance, even if `exists` would stop early, so that the cost depends on the size of the
+ * input and not on its order.
  */
 export function payForLoop(loop: Loop, range: CelValue): CelValue {
   const rounds = isCelList(range) || isCelMap(range) ? range.size : 0;
@@ -43,7 +43,7 @@ export function payForLoop(loop: Loop, range: CelValue): CelValue {
   return range;
 }
 
-/** Charges for a deep traversal, as by equality or conversion; the traversal is bounded by the budget. */
+/** Charges for a deep traversal, for example by an equality test. The budget also bounds this traversal. */
 export function payForValue(budget: Budget, value: CelValue): CelValue {
   if (typeof value === "string") spend(budget, 1 + value.length / CHARACTERS_PER_UNIT);
   else if (value instanceof Uint8Array) spend(budget, 1 + value.length / CHARACTERS_PER_UNIT);

@@ -1,15 +1,18 @@
 /**
- * Conversions between strings, bytes and JSON, digests, and the random functions `uuid` and `random`.
- * Error messages never contain the input, because it may be a credential.
+ * Conversions between strings, bytes, and JSON, digests, and the random functions `uuid` and `random`. Error messages
+ * never contain the input, because it may be a credential.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import { fromCel, toCel } from "../values/values.ts";
 
-/** In characters: twice the largest body that expressions can read. */
+/** The limit is twice the largest body that expressions can read, in characters. */
 const MAX_JSON_TEXT = 4 * 1024 * 1024;
-/** Commas and opening brackets count once, colons twice. Parsing this many blocks the event loop for up to 40 ms. */
+/**
+ * Commas and opening brackets count once, and colons count twice. Parsing this many tokens blocks the event loop for up
+ * to 40 ms.
+ */
 const MAX_JSON_TOKENS = 100_000;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
 
@@ -53,7 +56,7 @@ function parseJson(text: string): CelValue {
   return toCel(value);
 }
 
-/** Accepts both alphabets and missing padding. Other characters are an error, although Node.js would skip them. */
+/** Accepts both alphabets and missing padding. Other characters are an error, although Node.js skips them. */
 function decodeBase64(text: string): Uint8Array {
   if (!BASE64.test(text)) throw new Error("base64.decode: the text is not base64");
   return new Uint8Array(Buffer.from(text, "base64"));

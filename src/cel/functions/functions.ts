@@ -1,7 +1,7 @@
 /**
  * The CEL environment: the library's standard functions, its strings extension, and the gateway's functions. A later
- * function replaces an earlier one with the same name and types. Built once per process and never changed.
- * `signatures` lists the names and argument counts, so that a misspelled function fails at load instead of per request.
+ * function replaces an earlier one with the same name and types. `signatures` lists the names and argument counts, so
+ * that a misspelled function fails at load instead of on every request.
  */
 import { type CelEnv, celEnv } from "@bufbuild/cel";
 import { strings } from "@bufbuild/cel/ext";
@@ -25,15 +25,18 @@ export const environment: CelEnv = celEnv({
   ],
 });
 
-/** The argument counts with which a name can be called as `f(a, b)` or as `a.f(b)`, without the method's target. */
+/** Lists the argument counts of a name called as `f(a, b)` or as `a.f(b)`. The method's target is not counted. */
 export interface Signature {
   readonly asFunction: ReadonlySet<number>;
   readonly asMethod: ReadonlySet<number>;
-  /** The minimum number of arguments of a variadic function. */
+  /** Variadic functions set the minimum number of arguments. */
   readonly atLeast?: number;
 }
 
-/** Signatures that override the environment's: the parser expands the macros, and rewrite.ts replaces the other calls. */
+/**
+ * Overrides signatures of the environment, because the parser expands the macros and rewrite.ts replaces the other
+ * calls.
+ */
 const SPECIAL: readonly (readonly [name: string, signature: Signature])[] = [
   ["has", functionWith(1)],
   ["all", methodWith(2)],
@@ -50,7 +53,6 @@ const SPECIAL: readonly (readonly [name: string, signature: Signature])[] = [
   ["regexReplace", { asFunction: new Set([3]), asMethod: new Set([2]) }],
 ];
 
-/** All names that a source can call, without operators. */
 export const signatures: ReadonlyMap<string, Signature> = collectSignatures();
 
 /**

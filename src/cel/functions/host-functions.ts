@@ -1,6 +1,7 @@
 /**
- * Internal functions that rewrite.ts adds to the tree. Their names begin with `@`, which is not valid in a CEL source.
- * Some take a host object (a budget, a loop, a compiled pattern) as the first argument, embedded with `hostNode`.
+ * Internal functions that rewrite.ts adds to the tree. Their names start with `@`, which is not valid in a CEL source.
+ * Some functions take a host object (a budget, a loop, or a compiled pattern) as the first argument, embedded with
+ * `hostNode`.
  */
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
 import { GrowingList } from "../values/values.ts";
@@ -17,7 +18,6 @@ export const MATCHES_COMPUTED = "@matchesComputed";
 export const REGEX_REPLACE = "@regexReplace";
 export const REGEX_REPLACE_COMPUTED = "@regexReplaceComputed";
 
-/** A pattern compiled at load, with the budget of its expression. */
 export interface BoundRegex {
   readonly regex: Regex;
   readonly budget: Budget;
@@ -28,7 +28,7 @@ const { BOOL, DYN, STRING } = CelScalar;
 export const hostFunctions: CelFunc[] = [
   celFunc(APPEND, [DYN, DYN], DYN, (list, item) => GrowingList.append(list, item)),
   celFunc(IS_NULL, [DYN], BOOL, (value) => value === null),
-  // Returns false for every value. An error as argument makes the call an error, so `default()` can detect it.
+  // Returns false for every value. If the argument is an error, the call is an error too, which `default()` detects.
   celFunc(IS_NOTHING, [DYN], BOOL, () => false),
   celFunc(PAY_FOR_LOOP, [DYN, DYN], DYN, (loop, range) => payForLoop(host<Loop>(loop), range)),
   celFunc(PAY_FOR_VALUE, [DYN, DYN], DYN, (budget, value) => payForValue(host<Budget>(budget), value)),

@@ -1,7 +1,7 @@
 /**
- * `ip()` and `cidr()` as in the Kubernetes CEL library, but with canonical strings instead of opaque values:
- * `ip("::ffff:10.0.0.1")` returns the string "10.0.0.1", so results can be compared, logged, and used as keys.
- * An invalid address is an evaluation error.
+ * `ip()` and `cidr()` follow the Kubernetes CEL library, but return canonical strings instead of opaque values. For
+ * example, `ip("::ffff:10.0.0.1")` returns "10.0.0.1", so results can be compared, logged, and used as keys. An invalid
+ * address is an evaluation error.
  */
 import { isIP } from "node:net";
 import { type CelFunc, CelScalar, celFunc, celMethod } from "@bufbuild/cel";
@@ -81,7 +81,7 @@ function network(text: string): Network {
 function readAddress(text: string): Address | undefined {
   const family = isIP(text);
   if (family === 4) return { family, bits: bitsOf4(text) };
-  // A zone (`fe80::1%eth0`) names an interface of one machine, so such addresses cannot be compared.
+  // A zone (`fe80::1%eth0`) names an interface of one machine, so addresses with a zone cannot be compared.
   if (family !== 6 || text.includes("%")) return undefined;
   const bits = bitsOf6(text);
   // A dual-stack socket reports IPv4 peers as mapped addresses, but rules use the IPv4 form.
@@ -130,7 +130,7 @@ function networkText(range: Network): string {
 function addressText({ family, bits }: Address): string {
   if (family === 4) return [24n, 16n, 8n, 0n].map((shift) => (bits >> shift) & 0xffn).join(".");
   const groups = Array.from({ length: 8 }, (_, index) => ((bits >> BigInt(112 - 16 * index)) & 0xffffn).toString(16));
-  // RFC 5952 section 4.2: the first of the longest runs of two or more zero groups is shortened to `::`.
+  // RFC 5952 section 4.2 shortens the first of the longest runs of two or more zero groups to `::`.
   const runs = [...groups.join(":").matchAll(/\b0(?::0)+\b/g)].sort((a, b) => b[0].length - a[0].length);
   const longest = runs[0];
   if (longest === undefined) return groups.join(":");

@@ -1,46 +1,47 @@
 /**
- * A lazily built DFA for a pattern. Each character costs one table lookup, about 30 times less than the Pike VM threads
- * of `regex.ts`. The automaton finds whether a string matches, but not where the match begins: for that, the threads
- * run from the last position without a partial match (`idleAt`). Patterns that need too many states use the threads
- * only.
+ * A lazily built DFA for a pattern. Each character costs one table lookup, about 30 times less than the Pike VM in
+ * regex.ts. The DFA finds whether a string matches, but not where a match begins, so the VM searches from the last
+ * position without a partial match (`idleAt`). Patterns that need too many states use only the VM.
  */
 import { type Budget, spend } from "./budget.ts";
 
-/** The compiled program of the engine, as far as the automaton needs it; see `regex.ts`. */
 export interface PatternProgram {
   readonly start: number;
   readonly prefix: string;
-  /** Whether it has zero-width assertions (`^`, `$`, `\b`), which depend on the characters around a position. */
+  /** True if the pattern has zero-width assertions (`^`, `$`, `\b`), which depend on adjacent characters. */
   readonly hasConditions: boolean;
-  /** Whether a match can begin only at the start of the string. */
+  /** True if a match can begin only at the start of the string. */
   readonly onlyAtStart: boolean;
   /**
    * Returns the instructions that consume a character and are reachable from `from` without consuming one. `before` and
-   * `behind` are the codes of the adjacent characters, -1 at the ends of the string. `matched` is true if the end of
+   * `behind` are the codes of the adjacent characters, or -1 at the ends of the string. `matched` is true if the end of
    * the pattern is reachable.
    */
   reach(from: readonly number[], before: number, behind: number): { waiting: readonly number[]; matched: boolean };
-  /** Returns the next instruction if this one accepts the character, otherwise -1. */
+  /** Returns the next instruction if the instruction at `pc` accepts the character, otherwise -1. */
   taken(pc: number, rune: number): number;
 }
 
 export interface Scan {
-  /** Whether a match begins at or after the start of the scan. */
+  /** True if a match begins at or after the start of the scan. */
   readonly matched: boolean;
-  /** A position before which no match begins. */
+  /** No match begins before this position. */
   readonly idleAt: number;
 }
 
 /** A state takes 256 bytes. Patterns for identifiers and words have 5 to 60 states. */
 const MAX_STATES = 400;
-/** The maximum number of cached transitions on characters outside ASCII, over all states. */
+/** Bounds the cached transitions on characters outside ASCII, over all states. */
 const WIDE_STEPS_KEPT = 8192;
-/** A power of two, so that table indexes can be computed with shifts. */
+/** A power of two allows table indexes to be computed with shifts. */
 const ASCII = 128;
-/** The fixed cost of a transition that is not in the table yet; measured at 2 to 4 µs. */
+/** Computing a new transition takes 2 to 4 µs. */
 const UNITS_PER_STEP = 30;
 const UNITS_PER_INSTRUCTION = 3;
-/** States that every pattern can have. More are added only if enough characters were read to make up for their cost. */
+/**
+ * Every pattern may have this many states. More are added only if the pattern has read enough characters to amortize
+ * them.
+ */
 const FREE_STATES = 40;
 const CHARACTERS_PER_STATE = 32;
 /** A table lookup takes 7 to 15 ns per character. */
@@ -53,7 +54,7 @@ const SHORT_LEAPS_MADE = 16;
 const UNKNOWN = -1;
 const MATCHED = 0;
 
-/** One representative code per class of preceding character that assertions distinguish. */
+/** Assertions distinguish these classes of preceding characters, and one code represents each class. */
 const CODES_BEFORE = { begin: -1, lineBreak: 10, word: 97, other: 32 } as const;
 
 const LAST_IDLE = Object.keys(CODES_BEFORE).length;
@@ -75,7 +76,7 @@ export class RegexAutomaton {
 
   constructor(program: PatternProgram) {
     this.#program = program;
-    // State 0 is the completed match and has no transitions. The idle states, without a partial match, follow it.
+    // State 0 is the completed match and has no transitions. The idle states, which have no partial match, follow it.
     this.#add("", [], CODES_BEFORE.other);
     for (const before of Object.values(CODES_BEFORE)) this.#add(`${before}:`, [], before);
   }

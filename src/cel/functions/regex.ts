@@ -1,9 +1,9 @@
 /**
- * Regular expressions in linear time. Patterns are parsed and compiled by the CEL library's RE2 engine, but its matcher
- * reports only whether a string matches, and it takes a slow path (measured at 75 µs per character) for patterns with
- * many states. Instead, this file runs the compiled program in a Pike VM, which visits each instruction at most once
- * per character, tracks groups, and charges every visit to the budget. A lazily built DFA (`regex-automaton.ts`) reads
- * most of the string, and the VM runs only to locate a match.
+ * Regular expressions in linear time. The CEL library's RE2 engine parses and compiles patterns, but its matcher
+ * reports only whether a string matches and takes a slow path (75 µs per character) for patterns with many states. This
+ * file runs the compiled program in a Pike VM, which visits each instruction at most once per character, tracks groups,
+ * and charges every visit to the budget. A lazily built DFA (regex-automaton.ts) reads most of the string, and the VM
+ * only locates matches.
  */
 import { RE2JS } from "@bufbuild/re2";
 import { finish, type Steps } from "../../base/sliced-work.ts";
@@ -12,15 +12,18 @@ import { isWord, RegexAutomaton, type Scan } from "./regex-automaton.ts";
 
 /** One visit of an instruction takes 40 to 100 ns. */
 const VISITS_PER_UNIT = 1.25;
-/** The fixed cost of a search that reports where groups matched: about 6 µs. */
+/** A search that reports where groups matched has a fixed cost of about 6 µs. */
 const SEARCH_VISITS = 60;
-/** Characters to read before the DFA is built; a new table entry costs as much as about 50 characters in the VM. */
+/**
+ * The DFA is built after this many characters, because a new table entry costs as much as about 50 characters in the
+ * VM.
+ */
 const WORTH_CHARACTERS = 512;
 const MAX_GENERATION = 0xffffffff;
-/** In characters. Constant patterns are already bounded by the length of the source. */
+/** The limit is in characters. Constant patterns need no limit, because the length of the source bounds them. */
 export const MAX_COMPUTED_PATTERN = 512;
 
-/** Instruction codes of the engine, the same set as in Go's regexp/syntax. */
+/** The engine has the same instruction set as Go's regexp/syntax. */
 const ALT = 1;
 const ALT_MATCH = 2;
 const CAPTURE = 3;
@@ -37,11 +40,14 @@ const WORD_BOUNDARY = 16;
 const NO_WORD_BOUNDARY = 32;
 
 export interface Regex {
-  /** Whether it has zero-width assertions (`^`, `$`, `\b`), so that a match can depend on the characters around it. */
+  /**
+   * True if the pattern has zero-width assertions (`^`, `$`, `\b`), so that a match can depend on the characters around
+   * it.
+   */
   readonly hasConditions: boolean;
   test(text: string, budget: Budget): boolean;
   replaceAll(text: string, replacement: string, budget: Budget): string;
-  /** Does the same as `replaceAll`, but yields after each match. */
+  /** Works like `replaceAll`, but yields after each match. */
   replacing(text: string, replacement: string, budget: Budget): Steps<string>;
   /** Finds the non-empty, non-overlapping matches at or after `from`, leftmost first. Yields after each match. */
   finding(text: string, from: number, budget: Budget): Steps<TextSpan[]>;
@@ -56,7 +62,7 @@ type Wanted = "whether" | "bounds" | "groups";
 type Captures = readonly number[];
 const NO_CAPTURES: Captures = [];
 
-/** Threads in order of preference. `mark[pc] === generation` means that the list already has a thread at `pc`. */
+/** Threads are in order of preference. `mark[pc] === generation` means that the list already has a thread at `pc`. */
 interface Threads {
   readonly pcs: number[];
   readonly captures: Captures[];
@@ -78,7 +84,10 @@ export function compileRegex(pattern: string): Regex {
   const stackPcs: number[] = [];
   const stackCaptures: Captures[] = [];
 
-  /** Adds the instructions that consume a character and are reachable from `start` without one. Returns the visits. */
+  /**
+   * Adds the instructions that consume a character and are reachable from `start` without consuming one. Returns the
+   * number of visits.
+   */
   function addThreads(list: Threads, start: number, conditions: number, position: number, from: Captures): number {
     // Skipping the capture stack halves the work if no captures are tracked.
     const tracking = from.length > 0;
@@ -165,7 +174,7 @@ export function compileRegex(pattern: string): Regex {
             return noCaptures;
           }
           found = captures.with(1, position);
-          // The remaining threads have lower preference, so their matches do not count.
+          // The remaining threads have lower preference, so their matches are ignored.
           break;
         }
         if (rune >= 0 && instruction?.matchRune(rune)) {
@@ -184,7 +193,7 @@ export function compileRegex(pattern: string): Regex {
   let automaton: RegexAutomaton | undefined;
   let hasAutomaton = true;
   let readCharacters = 0;
-  /** Returns undefined if there is no automaton and the caller must use `search`. */
+  /** Returns undefined if the caller must use `search`. */
   function scan(text: string, from: number, budget: Budget): Scan | undefined {
     if (!hasAutomaton) return undefined;
     // Building a table does not pay off for a pattern that reads only a few short strings.
@@ -255,7 +264,7 @@ export function compileRegex(pattern: string): Regex {
       const match = search(text, scanned?.idleAt ?? from, replacement.includes("$") ? "groups" : "bounds", budget);
       if (match === undefined) break;
       const [start = 0, end = 0] = match;
-      // As in RE2, an empty match directly after the previous match does not count.
+      // As in RE2, an empty match directly after the previous match is ignored.
       if (end > start || start > copied || copied === 0) {
         result += text.slice(copied, start) + expand(replacement, text, match, groupNames);
         copied = end;
@@ -268,7 +277,6 @@ export function compileRegex(pattern: string): Regex {
   }
 }
 
-/** Compiles a pattern that is computed during evaluation and charges the cost to the budget. */
 export function compileComputedRegex(pattern: string, budget: Budget): Regex {
   if (pattern.length > MAX_COMPUTED_PATTERN) {
     throw new Error(`a computed pattern may have at most ${MAX_COMPUTED_PATTERN} characters`);
@@ -298,7 +306,7 @@ function conditionsAt(text: string, position: number): number {
   return conditionsBetween(before, after);
 }
 
-/** Takes the codes of the characters before and after a position, -1 at the ends of the string. */
+/** `before` and `after` are the codes of the adjacent characters, or -1 at the ends of the string. */
 function conditionsBetween(before: number, after: number): number {
   let conditions = isWord(before) === isWord(after) ? NO_WORD_BOUNDARY : WORD_BOUNDARY;
   if (before < 0) conditions |= BEGIN_TEXT | BEGIN_LINE;
@@ -315,7 +323,7 @@ function createThreads(size: number): Threads {
 function clear(list: Threads): Threads {
   list.pcs.length = 0;
   list.captures.length = 0;
-  // The generation counter of a frequently used pattern can overflow the marks.
+  // A frequently used pattern can exhaust the 32-bit generation counter.
   if (++list.generation > MAX_GENERATION) {
     list.mark.fill(0);
     list.generation = 1;

@@ -1,11 +1,11 @@
 /**
  * String functions that the library lacks, and replacements for library functions that take quadratic time or too much
- * memory on a large body (`replace` copies the whole string per match). All are linear and bound the length of the
- * result.
+ * memory on a large body (`replace` copies the whole string per match). The functions in this file take linear time and
+ * bound the length of their results.
  */
 import { type CelFunc, type CelList, CelScalar, celFunc, celMethod, listType } from "@bufbuild/cel";
 
-/** The maximum length of a result, in characters: twice the largest readable body, plus encoding overhead. */
+/** The limit is twice the largest readable body plus encoding overhead, in characters. */
 const MAX_TEXT = 8 * 1024 * 1024;
 
 const { DOUBLE, DYN, INT, STRING } = CelScalar;
@@ -40,7 +40,7 @@ export const stringFunctions: CelFunc[] = [
   celMethod("stripSuffix", STRING, [STRING], STRING, function (suffix) {
     return this.endsWith(suffix) ? this.slice(0, this.length - suffix.length) : this;
   }),
-  // The library converts as JavaScript does: "" to 0 and "abc" to NaN.
+  // The library converts like JavaScript, which turns "" into 0 and "abc" into NaN.
   celFunc("double", [STRING], DOUBLE, (text) => {
     const trimmed = text.trim();
     const number = Number(trimmed);

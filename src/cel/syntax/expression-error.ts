@@ -1,6 +1,6 @@
 /**
- * The error for a CEL source that is rejected at load. It has a 1-based position inside the source, which the
- * configuration loader adds to the position of the YAML scalar.
+ * The error for a CEL source that is rejected at load. Its 1-based position is relative to the source, and the
+ * configuration loader adds the position of the YAML scalar.
  */
 export class ExpressionError extends Error {
   readonly line: number;

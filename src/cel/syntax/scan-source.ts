@@ -1,13 +1,13 @@
 /**
- * A cheap check of a CEL source before the library parses it: length, nesting, brackets and quotes. The library's
- * parser recurses per bracket and reports unbalanced brackets imprecisely, so this check handles both hostile sources
- * (`((((…`) and common typos.
+ * Checks the length, nesting, brackets, and quotes of a CEL source before the library parses it. The library's parser
+ * recurses per bracket and reports unbalanced brackets imprecisely, so this check catches hostile sources (`((((…`) and
+ * common typos.
  */
 import { ExpressionError } from "./expression-error.ts";
 
-/** Far longer than a rule; it also bounds the parse time to about 0.2 s. */
+/** Real rules are far shorter. The limit bounds the parse time to about 0.2 s. */
 export const MAX_SOURCE_BYTES = 16 * 1024;
-/** Far deeper than real rules, and far below the depth at which the recursive parser overflows the stack. */
+/** Real rules are far shallower, and the parser overflows the stack only at a much greater depth. */
 export const MAX_NESTING = 64;
 
 const CLOSING: Readonly<Record<string, string>> = { "(": ")", "[": "]", "{": "}" };
@@ -56,7 +56,9 @@ export function scanSource(source: string): void {
   }
 }
 
-/** The offset after the string literal that begins at `start` (its quote). Raw literals (`r"\"`) have no escapes. */
+/**
+ * Returns the offset after the string literal whose opening quote is at `start`. Raw literals (`r"\"`) have no escapes.
+ */
 function endOfString(source: string, start: number): number {
   const quote = source.charAt(start);
   const triple = source.startsWith(quote.repeat(3), start);

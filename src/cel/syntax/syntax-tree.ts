@@ -1,6 +1,6 @@
 /**
  * The library's syntax tree, and constructors for the nodes that rewrite.ts adds. The types are derived from the
- * library's public signatures, so that no internal package has to be imported.
+ * library's public signatures to avoid importing an internal package.
  */
 import type { parse } from "@bufbuild/cel";
 
@@ -15,7 +15,6 @@ export const AND = "_&&_";
 export const OR = "_||_";
 export const NOT_STRICTLY_FALSE = "@not_strictly_false";
 
-/** Returns the direct subexpressions in source order. */
 export function childrenOf(node: Node): Node[] {
   const kind = node.exprKind;
   switch (kind.case) {
@@ -87,8 +86,8 @@ export function trueNode(): Node {
 
 /**
  * Embeds a host object in the tree as a constant, so that a function receives the budget of its expression without
- * shared state. The planner passes constants through unread, and only `@` functions, which a CEL source cannot call,
- * receive one.
+ * shared state. The planner passes constants through without reading them, and only `@` functions, which a CEL source
+ * cannot call, receive them.
  */
 export function hostNode(value: object): Node {
   return constantNode({ case: "bytesValue", value: value as unknown as Uint8Array<ArrayBuffer> });

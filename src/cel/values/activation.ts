@@ -1,6 +1,6 @@
 /**
- * The variables of one evaluation: exactly the names in the table of attributes, each read lazily from the source. The
- * object has no prototype, so no other name resolves.
+ * The variables of one evaluation. Only the names in the attribute table resolve, because the object has no prototype,
+ * and each attribute is read lazily.
  */
 import { type CelError, type CelValue, celError } from "@bufbuild/cel";
 import { ATTRIBUTE_NAMES } from "./attributes.ts";

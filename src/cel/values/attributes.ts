@@ -1,7 +1,6 @@
 /**
- * The attributes that expressions can read: the single source for the names that load accepts and for the generated
- * reference. A field that is not available yet, or never on this route, is absent: reading it is an error, and `has()`
- * is false.
+ * The attributes that expressions can read. The analyzer and the generated reference both use this table. A field that
+ * is not available yet, or never on a route, is absent: reading it is an error, and `has()` is false.
  */
 export type AttributeType =
   | "bool"
@@ -16,11 +15,13 @@ export type AttributeType =
   | "timestamp";
 
 export interface AttributeField {
-  /** The path as written in an expression; `<name>` is a placeholder for a key chosen by the operator or the peer. */
+  /**
+   * The path as written in an expression. `<name>` is a placeholder for a key that the operator or the peer chooses.
+   */
   readonly path: string;
   readonly type: AttributeType;
   readonly doc: string;
-  /** The requests, and the point in their processing, for which the field is available. */
+  /** Describes which requests have the field and when it becomes available. */
   readonly when: string;
 }
 

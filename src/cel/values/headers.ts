@@ -1,17 +1,18 @@
 /**
- * HTTP headers as a CEL map with case-insensitive names: `request.headers["X-Id"]` is one string. Nothing is copied
- * until it is read. Repeated headers are joined with `, `, by the HeaderSource or, for plain pairs, here.
+ * HTTP headers as a CEL map with case-insensitive names, such as `request.headers["X-Id"]`. Values are read from the
+ * source on demand. Repeated headers are joined with `, `, either by the HeaderSource or, for plain pairs, in this
+ * file.
  */
 import { MAP_MARK } from "./values.ts";
 
 export interface HeaderSource {
   /** `name` is in lower case. */
   get(name: string): string | undefined;
-  /** Lower-case names, each once. */
+  /** Returns each name once, in lower case. */
   names(): Iterable<string>;
 }
 
-/** Opaque outside this folder. Attributes can contain it in place of any JSON value. */
+/** The type is opaque outside this folder. Attributes can contain a view in place of a JSON value. */
 export type HeaderView = object;
 
 export function celHeaders(headers: HeaderSource | Iterable<readonly [string, string]>): HeaderView {

@@ -4,10 +4,10 @@
 import { type CelError, type CelValue, celError, isCelError } from "@bufbuild/cel";
 import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
 
-/** Computes each field from the subject; undefined if the field is absent. */
+/** Computes each field from the subject, or returns undefined if the field is absent. */
 export type LazyFields<Subject> = ReadonlyMap<string, (subject: Subject) => unknown>;
 
-/** Opaque outside this folder. Attributes can contain it in place of any JSON value. */
+/** The result is opaque outside this folder. Attributes can contain it in place of a JSON value. */
 export function celFields<Subject>(subject: Subject, fields: LazyFields<Subject>): object {
   return new LazyMap(subject, fields);
 }

@@ -1,15 +1,13 @@
 /**
- * Wraps a JSON object from a client as a CEL map with unambiguous members. The receiving server may ignore the case of
- * keys and read `Path` where a rule reads `path`. Reading a member that exists in another spelling, or in several,
- * fails the whole evaluation, even inside `has()`, `default()` or `||`.
+ * Wraps a JSON object from a client as a CEL map with unambiguous keys. The upstream server may ignore the case of keys
+ * and read `Path` where a rule reads `path`. Therefore, reading a key that exists in another spelling, or in several,
+ * fails the whole evaluation, even inside `has()`, `default()`, or `||`.
  */
 import type { CelError, CelValue } from "@bufbuild/cel";
 import { foldCase } from "../../json/syntax.ts";
 import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
 
-/**
- * Converts objects to such maps, also inside lists, and returns any other value unchanged. Opaque outside this folder.
- */
+/** Wraps objects, also inside lists, and returns other values unchanged. The result is opaque outside this folder. */
 export function celMembers(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   return Array.isArray(value) ? value.map(celMembers) : new MemberMap(value as Readonly<Record<string, unknown>>);
@@ -17,7 +15,7 @@ export function celMembers(value: unknown): unknown {
 
 class MemberMap {
   readonly #members: Readonly<Record<string, unknown>>;
-  /** The spellings of each key, by its case-folded form. */
+  /** Maps each case-folded key to its spellings. */
   #spellings: Map<string, string[]> | undefined;
 
   constructor(members: Readonly<Record<string, unknown>>) {

@@ -5,7 +5,7 @@
 export function nearestName(name: string, known: Iterable<string>): string | undefined {
   const candidates = [...known];
   let best: string | undefined;
-  // At most a third of the letters can differ, so `baz` is not a misspelling of `has`.
+  // At most a third of the letters may differ, so `baz` is not a misspelling of `has`.
   let bestDistance = Math.max(1, Math.floor(name.length / 3)) + 1;
   for (const candidate of candidates) {
     const distance = sameWord(name, candidate) ? 0 : editDistance(name.toLowerCase(), candidate.toLowerCase());
@@ -14,7 +14,7 @@ export function nearestName(name: string, known: Iterable<string>): string | und
       bestDistance = distance;
     }
   }
-  // A long name can also match by its first letters, as `lowercase` does for `lowerAscii`.
+  // A long name can also match by its first five letters, as `lowercase` matches `lowerAscii`.
   return best ?? candidates.find((candidate) => name.length >= 8 && candidate.startsWith(name.slice(0, 5)));
 }
 
@@ -24,7 +24,6 @@ export function suggestion(name: string, known: Iterable<string>): string {
   return nearest === undefined ? "" : `, did you mean "${nearest}"?`;
 }
 
-/** Whether the names differ only in case and separators, as `api_key` and `apiKey` do. */
 function sameWord(name: string, candidate: string): boolean {
   const plain = (text: string) => text.replace(/[._-]/g, "").toLowerCase();
   return plain(name) === plain(candidate);

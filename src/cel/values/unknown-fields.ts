@@ -1,19 +1,18 @@
 /**
- * Finds fields that an expression reads but that no attribute has, such as `request.headerz`. Reading one always fails,
- * so they are worth a warning. They are not errors, because a rule can test with `has()` for fields of another version.
+ * Finds fields that an expression reads but that no attribute has, such as `request.headerz`. They are warnings and not
+ * errors, because a rule can test fields of another version with `has()`.
  */
 import { ATTRIBUTES } from "./attributes.ts";
 import { suggestion } from "./nearest-name.ts";
 
 interface Known {
   readonly fields: Map<string, Known>;
-  /** Whether the operator or the peer chooses the names of the fields, as for claims and headers. */
+  /** True if the operator or the peer chooses the field names, as for claims and headers. */
   isOpen: boolean;
 }
 
 const KNOWN = knownFields();
 
-/** Returns one message per unknown field. `paths` is in the format of `Expression.paths`. */
 export function unknownFields(paths: Iterable<string>): string[] {
   return [...paths].flatMap((path) => {
     const [root = "", ...segments] = path.split(".");
@@ -22,7 +21,7 @@ export function unknownFields(paths: Iterable<string>): string[] {
     for (const segment of segments) {
       if (known === undefined || known.isOpen) return [];
       const next = known.fields.get(segment);
-      // The table does not list fields below a scalar or list, for example the index of a list.
+      // The table does not list fields below scalars and lists, for example list indexes.
       if (next === undefined && known.fields.size === 0 && read !== root) return [];
       if (next === undefined)
         return [`${read} has no field ${JSON.stringify(segment)}${suggestion(segment, known.fields.keys())}`];

@@ -1,7 +1,7 @@
 /**
- * Converts between JavaScript values and the CEL library's. `toCel` wraps JSON trees instead of copying them and
- * converts values lazily, so a rule on one claim costs the same for large and small tokens. Only own properties are
- * visible, never a prototype or a method. `fromCel` converts everything to plain JSON.
+ * Converts between JavaScript values and CEL values. `toCel` wraps JSON trees lazily instead of copying them, so a rule
+ * on one claim costs the same for large and small tokens. Only own properties are visible, never a prototype or a
+ * method. `fromCel` converts everything to plain JSON.
  */
 import {
   type CelError,
@@ -19,26 +19,21 @@ import { isMessage, toJson } from "@bufbuild/protobuf";
 import { isReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
 import { DurationSchema, TimestampSchema, timestampFromDate } from "@bufbuild/protobuf/wkt";
 
-/** The result of an evaluation: plain JSON. */
 export type CelOutput = null | boolean | number | string | CelOutput[] | { [key: string]: CelOutput };
 
-/** Deeper than any body that the gateway accepts. It also stops the conversion of circular structures. */
+/** No body that the gateway accepts is this deep. The limit also stops the conversion of circular structures. */
 const MAX_OUTPUT_DEPTH = 128;
 /** A 2 MiB body has at most about this many values. */
 export const MAX_OUTPUT_VALUES = 1_000_000;
 
 /**
- * The library identifies its maps and lists by these symbols. Its wrapper for native maps is not used, because it
- * reports keys with a null value as absent, and there is no lazy list. A test checks that the library still accepts the
- * symbols.
+ * The library identifies its maps and lists by these symbols, and a test checks that it still does. The library's own
+ * wrapper for native maps reports keys with a null value as absent, and it has no lazy list.
  */
 export const MAP_MARK: unique symbol = Symbol.for("@bufbuild/cel/map");
 const LIST_MARK: unique symbol = Symbol.for("@bufbuild/cel/list");
 
-/**
- * Converts JSON-like values: whole numbers to ints, other numbers to doubles, dates to timestamps, byte arrays to
- * bytes.
- */
+/** Converts whole numbers to ints, other numbers to doubles, dates to timestamps, and byte arrays to bytes. */
 export function toCel(value: unknown): CelValue {
   switch (typeof value) {
     case "string":
@@ -74,10 +69,10 @@ function jsonList(value: readonly unknown[]): CelList {
   return new JsonList(value) as unknown as CelList;
 }
 
-/** Thrown by an ambiguous value. It fails the whole evaluation, even inside `||` or `default()`. */
+/** Thrown for ambiguous values. It fails the whole evaluation, even inside `||` or `default()`. */
 export class UnreadableValue extends Error {}
 
-/** Converts an exception of a getter to an evaluation error, so that `default()` can handle it. */
+/** Converts an exception from a getter to an evaluation error, so that `default()` can handle it. */
 function readProperty(owner: Record<string, unknown>, key: string): CelValue | CelError | undefined {
   try {
     if (!Object.hasOwn(owner, key)) return undefined;
@@ -154,7 +149,7 @@ class JsonList {
   }
 
   get(index: number): CelValue | undefined {
-    // A hole or `undefined` is read as null, as in JSON.
+    // JSON represents holes and `undefined` in lists as null.
     return Number.isInteger(index) && index >= 0 && index < this.size ? toCel(this.#items[index] ?? null) : undefined;
   }
 
@@ -168,8 +163,8 @@ class JsonList {
 }
 
 /**
- * The result list of `map` and `filter`. The library concatenates in each iteration, which builds a chain as deep as
- * the list is long. No other code sees the unfinished result, so it grows in place.
+ * Holds the result of `map` and `filter`. The library concatenates in each iteration, which builds a chain as deep as
+ * the list is long. This list grows in place, because no other code sees the unfinished result.
  */
 export class GrowingList {
   readonly #items: CelValue[] = [];
@@ -201,7 +196,10 @@ export class GrowingList {
   }
 }
 
-/** Throws if the value is too large (a string counts as one per 64 characters) or too deep. */
+/**
+ * Throws if the value is nested too deeply or has too many values, where a string counts as one value per 64
+ * characters.
+ */
 export function fromCel(value: CelValue, maxValues: number = MAX_OUTPUT_VALUES): CelOutput {
   let left = maxValues;
 
@@ -250,7 +248,7 @@ function keyText(key: unknown): string {
 
 function messageText(message: unknown): string {
   if (isMessage(message, TimestampSchema)) return toJson(TimestampSchema, message);
-  // The protobuf format always has 0, 3, 6 or 9 decimals ("1.500s"), so trailing zeros are removed.
+  // The protobuf format has 0, 3, 6, or 9 decimals ("1.500s"), so trailing zeros are removed.
   if (isMessage(message, DurationSchema)) return toJson(DurationSchema, message).replace(/(\.\d*?)0+s$/, "$1s");
   throw new Error("the value has no JSON form");
 }
