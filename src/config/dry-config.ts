@@ -1,6 +1,6 @@
 /**
- * Compiles a configuration without serving it, for validation, `--test`, what-if, rehearsals and the UI's preview. All
- * I/O interfaces are inert: nothing is fetched, stored or scheduled.
+ * Compiles a configuration without serving it, for validation, `--test`, what-if, rehearsals, and the UI's preview. All
+ * I/O interfaces are inert: nothing is fetched, stored, or scheduled.
  */
 import type { Clock } from "../base/clock.ts";
 import { createMemoryBudget } from "../base/memory-budget.ts";
@@ -18,7 +18,7 @@ import type { Environment } from "./text/env.ts";
 export interface DryConfigOptions {
   readonly environment: Environment;
   readonly clock: Clock;
-  /** Report unset variables as notes instead of errors. */
+  /** Reports unset variables as notes instead of errors. */
   readonly allowMissingEnv?: boolean;
 }
 
@@ -56,7 +56,7 @@ export function openDryConfig(sources: readonly SourceText[], options: DryConfig
   }
 }
 
-/** Timers never fire, so nothing retries or refreshes. */
+/** Timers never fire, so that nothing retries or refreshes. */
 function withoutTimers(clock: Clock): Clock {
   const never = { cancel: () => undefined };
   return {

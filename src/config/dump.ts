@@ -1,6 +1,6 @@
 /**
- * The loaded configuration for `/config_dump` (spec 4.2): binds, listeners, routes, backends and policies with secrets
- * redacted, and the state of the last reload.
+ * The loaded configuration for `/config_dump` (spec 4.2): binds, listeners, routes, backends, and policies with
+ * redacted secrets, and the state of the last reload.
  */
 import { z } from "zod";
 import type { Topology } from "../core/topology.ts";
@@ -10,15 +10,15 @@ import { configSchema, type WrittenProcess } from "./schema/schema.ts";
 import { shownConfig } from "./schema/shown-config.ts";
 
 export interface ReloadState {
-  /** RFC 3339. */
+  /** The time is in RFC 3339 format. */
   readonly loadedAt: string;
-  /** The number of successful loads, including the first. */
+  /** Counts successful loads, including the first. */
   readonly generation: number;
-  /** The last attempt, if it was rejected. */
+  /** Set if the last reload was rejected. */
   readonly refused?: { readonly at: string; readonly problems: readonly string[] };
   readonly warnings: readonly string[];
   readonly sources: readonly string[];
-  /** Changes in `config:` that need a restart. */
+  /** Lists changes in `config:` that need a restart. */
   readonly needsRestart: readonly string[];
 }
 
@@ -30,17 +30,16 @@ export interface DumpInput {
   readonly redaction: Redaction;
   readonly version: string;
   readonly reload: ReloadState;
-  /** The actual ports, by listener name. */
+  /** Maps listener names to the ports that they actually use. */
   readonly ports: ReadonlyMap<string, number>;
 }
 
-/** The complete dump. */
 export function configDump(input: DumpInput): Record<string, unknown> {
   const parts = Object.entries(configDumpInParts(input));
   return Object.fromEntries(parts.map(([name, part]) => [name, isIterable(part) ? [...part] : part]));
 }
 
-/** Like `configDump`, with lazy lists, so that a large configuration can be written in slices. */
+/** Returns lazy lists, so that a large configuration can be written in slices. */
 export function configDumpInParts({
   topology,
   process,
@@ -109,7 +108,7 @@ function isIterable(part: unknown): part is Iterable<unknown> {
 
 type ShownRoute = ReturnType<typeof uniqueRoutes>[number];
 
-/** A route on several gateways is compiled for each, and listed once. */
+/** A route on several gateways is compiled for each of them, but listed once. */
 function uniqueRoutes(topology: Topology) {
   const routes = new Map<string, { route: Topology["listeners"][number]["routes"][number]; gateways: string[] }>();
   for (const listener of topology.listeners) {

@@ -1,6 +1,6 @@
 /**
- * Prepares a configuration: loads it, attaches resource documents, and compiles it. Opens nothing, so that a reload can
- * be prepared next to the running configuration and discarded.
+ * Prepares a configuration: loads it, attaches resource documents, and compiles it. It opens no listener, so that a
+ * reload can be prepared next to the running configuration and discarded.
  */
 import { dirname, resolve } from "node:path";
 import { ConfigError } from "../core/config-error.ts";
@@ -27,7 +27,6 @@ const EMPTY = "the configuration is empty";
 /** A shorter environment value may be an ordinary word. */
 const MIN_KEY_CHARS = 12;
 
-/** A problem found at load, with its position. */
 export interface Finding {
   readonly severity: "error" | "warning" | "note";
   readonly problem: ConfigError;
@@ -38,23 +37,24 @@ export type Prepared =
       readonly ok: true;
       readonly topology: Topology;
       readonly process: WrittenProcess;
-      /** The position of a process address; only its path if it is not in the file. */
+      /** Returns the position of a process address, or only its path if the file does not contain it. */
       processWrittenAt(field: "adminAddr" | "statsAddr" | "store"): string;
       /** Resolves a path of the process section relative to its file. */
       processPath(path: string): string;
       /** Includes the headers and parameters in which this configuration reads and adds credentials. */
       readonly redaction: Redaction;
       readonly resources: readonly PolicyResource[];
-      /** Policies of documents that failed to compile, by document. */
+      /** Lists the documents whose policies failed to compile. */
       readonly failures?: readonly { readonly document: unknown; readonly message: string }[];
       readonly services: Readonly<Record<string, unknown>>;
       readonly warnings: readonly string[];
-      /** Warnings with positions, and notes, which only validation shows. */
+      /** Contains warnings with positions, and notes, which only validation shows. */
       readonly findings: readonly Finding[];
-      /** Security policies, for example `route tools: mcpAuthentication`, to detect their removal by a reload. */
+      /**
+       * Names the security policies, for example `route tools: mcpAuthentication`, to detect their removal by a reload.
+       */
       readonly security: readonly string[];
       readonly tests: readonly PlacedTest[];
-      /** The source texts. */
       readonly sources: readonly SourceText[];
     }
   | { readonly ok: false; readonly problems: readonly string[]; readonly findings?: readonly Finding[] };
@@ -66,11 +66,12 @@ export interface ClusterInput {
 
 export interface PrepareContext extends Omit<CompileContext, "redaction"> {
   readonly environment: Environment;
-  /** The redaction of the running process; undefined at the start, which uses the sensitive headers of the file. */
+  /**
+   * The redaction of the running process. It is undefined at the start, when the sensitive headers of the file apply.
+   */
   readonly redaction: Redaction | undefined;
-  /** The documents of the Kubernetes cluster, if there is one. */
   readonly cluster?: ClusterInput | undefined;
-  /** For validation only: notes unset variables and uses placeholders. */
+  /** For validation only. Unset variables become notes, and placeholders replace their values. */
   readonly allowUnset?: boolean;
 }
 
@@ -112,7 +113,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
   const { adminAddr, statsAddr } = config.process;
   if (servesNothing && before === undefined && adminAddr === "off" && statsAddr === undefined) {
     const at = loaded.standalone.position(["config", "adminAddr"]);
-    // Without a listener the process would exit at once.
+    // Without a listener, the process would exit immediately.
     return refused([new ConfigError(at, "config.adminAddr", `${NOTHING_SERVED}, and the admin interface is off`)]);
   }
   const checked = checkConfig(config);
@@ -169,7 +170,7 @@ function nothingServed(sources: readonly SourceText[], isEmpty: boolean): Config
   return new ConfigError({ file: first.file, line: 1, column: 1 }, "", `${EMPTY}, so nothing is served`);
 }
 
-/** The problem is at a placeholder or at a value that contains one. */
+/** Returns whether the problem is at a placeholder or at a value that contains one. */
 function isUnset({ position, path }: ConfigError, unset: readonly UnsetPlace[]): boolean {
   const field = path.replace(/^\S+ \S+: /, "");
   return unset.some(({ document, path: at }) => {
@@ -196,7 +197,7 @@ function securityOf(config: NormalConfig): string[] {
   const kinds = new Set(policies.filter(({ role }) => role === "security").map(({ kind }) => kind));
   return [...config.gateways, ...config.routes].flatMap(({ policies: placed }) =>
     placed
-      // In shadow mode a policy protects nothing, so it does not count.
+      // A policy in shadow mode protects nothing, so it does not count.
       .filter(({ kind, config: written }) => kinds.has(kind) && (written as { mode?: unknown }).mode !== "shadow")
       .map(({ kind, owner }) => `${owner}: ${kind}`),
   );

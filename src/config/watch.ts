@@ -15,17 +15,17 @@ export interface Watch {
 
 export interface WatchOptions {
   readonly clock: Clock;
-  /** All paths to watch; the files of a directory can change. */
+  /** Returns all paths to watch. The files of a directory can change. */
   paths(): readonly string[];
-  /** Reads the content; throws if it cannot be read. */
+  /** Throws if the content cannot be read. */
   read(): string;
   /** The content of the running configuration, to detect changes made since it was read. */
   readonly loaded: string;
-  /** The content changed. The next change waits for the promise. */
+  /** The next change waits for the promise. */
   onChange(): Promise<void>;
-  /** The files cannot be read; called once until they can. */
+  /** Called once when the files become unreadable. */
   onUnreadable(error: Error): void;
-  /** The files are readable again and unchanged. */
+  /** Called when the files are readable again and unchanged. */
   onRestored(): void;
 }
 
@@ -79,7 +79,7 @@ export function watchFiles(options: WatchOptions): Watch {
     // Loading may have read other files (keys, certificates), which are watched from now on.
     const after = contentOf(options);
     inUse = "digest" in after ? after.digest : undefined;
-    // Changed during the load: the content in use is unknown, so the next poll must see a change.
+    // If a file changed during the load, the content in use is unknown, so the next poll must detect a change.
     const isUndisturbed = look(paths) === lastLook;
     if (!isUndisturbed) inUse = undefined;
     lastLook = isUndisturbed ? look(pathsOf(options)) : "disturbed";
@@ -106,7 +106,7 @@ function hash(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Undefined while a directory cannot be listed. */
+/** Returns undefined while a directory cannot be listed. */
 function pathsOf({ paths }: WatchOptions): readonly string[] | undefined {
   try {
     return paths();
@@ -115,7 +115,9 @@ function pathsOf({ paths }: WatchOptions): readonly string[] | undefined {
   }
 }
 
-/** A cheap fingerprint of every file: a swapped link changes the inode, a rewrite changes the time or size. */
+/**
+ * Returns a cheap fingerprint of every file. A swapped link changes the inode, and a rewrite changes the time or size.
+ */
 function look(paths: readonly string[] | undefined): string {
   if (paths === undefined) return "unreadable";
   let marks = "";

@@ -1,6 +1,6 @@
 /**
  * Checks a valid configuration for settings that cannot work or are probably unintended. Warnings do not prevent the
- * start; with `--strict` they fail validation. Notes are informational.
+ * start, but `--strict` validation fails on them. Notes are informational.
  */
 
 import { existsSync } from "node:fs";
@@ -34,7 +34,7 @@ export function checkConfig(config: NormalConfig): Checked {
   return { warnings: unique(warnings).sort(byPlace), notes };
 }
 
-/** Removes duplicates of a document attached to two targets. */
+/** Removes duplicates, which occur if a document is attached to two targets. */
 function unique(list: readonly ConfigError[]): ConfigError[] {
   const lines = list.map((one) => one.toLine());
   return list.filter((_, i) => lines.indexOf(lines[i] as string) === i);
@@ -54,7 +54,7 @@ function checkCommands(config: NormalConfig, warn: Warn): void {
     for (const [i, { stdio }] of (written as Targets).targets.entries()) {
       if (stdio === undefined || !/\s/.test(stdio.cmd.trim()) || isFile(stdio, place.document.file)) continue;
       const [program = ""] = stdio.cmd.trim().split(/\s/, 1);
-      // `KEY=secret npx` is not quoted in the warning.
+      // The warning must not quote a secret such as `KEY=secret npx`.
       const example = /^[\w./@-]+$/.test(program) ? `\`cmd: ${program}\`` : "the program alone";
       warn(
         warningAt(
@@ -75,7 +75,7 @@ function isFile({ cmd, cwd }: { readonly cmd: string; readonly cwd?: string }, f
 // Warns about MCP and LLM routes that other machines reach without authentication, and notes the extra ports of the
 // sections `mcp` and `llm`.
 
-/** Backends that act or spend money for their clients. A plain proxy is often public on purpose. */
+/** These backends act or spend money for their clients, but a plain proxy is often public on purpose. */
 const GUARDED_BACKENDS: ReadonlySet<string> = new Set(["mcp", "ai"]);
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/;
 
@@ -96,7 +96,7 @@ function checkOpenListeners(config: NormalConfig, warn: Warn): void {
   }
 }
 
-/** Notes that a section without a gateway opens its own port in addition to `gateways`. */
+/** A section without a gateway opens its own port in addition to `gateways`. */
 function noteSectionPorts(config: NormalConfig, note: Warn): void {
   const isSection = ({ place }: NormalGateway): boolean => place.path[0] !== "gateways" && place.path.length === 1;
   if (config.gateways.every(isSection)) return;
@@ -124,19 +124,19 @@ function isOpen(route: NormalRoute): boolean {
   );
 }
 
-/** The policy authenticates or authorizes clients. */
+/** Returns whether the policy authenticates or authorizes clients. */
 function asksWho({ kind, config }: PlacedPolicy): boolean {
   if (kind === "authorization") return true;
   return policies.find((policy) => policy.kind === kind)?.requiresCredential?.(config) === true;
 }
 
-// Warns about policies without effect: a token limit for MCP backends only, or tool rules without tools.
+// Warns about policies without effect, such as a token limit for MCP backends only, or tool rules without tools.
 
 interface Idle {
   readonly policy: string;
-  /** The backend kinds that the policy applies to. */
+  /** The policy applies only to these kinds of backends. */
   readonly backends: readonly string[];
-  /** The fields of the policy that the check applies to. */
+  /** Returns the fields of the policy that the warning points to. */
   places(config: unknown): readonly Path[];
   readonly message: string;
 }
@@ -179,7 +179,10 @@ const IDLE: readonly Idle[] = [
   },
 ];
 
-/** Only headers of `accept` are removed from every request, so without it a client can send what the service did not set. */
+/**
+ * Only headers in `accept` are removed from every request. Without `accept`, a client can send headers that the service
+ * did not set.
+ */
 function checkAcceptedHeaders({ policy }: SitedPolicy, warn: Warn): void {
   if (policy.kind !== "extAuthz") return;
   const { host, accept } = policy.config as { readonly host?: string; readonly accept?: readonly string[] };

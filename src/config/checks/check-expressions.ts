@@ -1,7 +1,7 @@
 /**
- * Warns about expressions that cannot work: an attribute that is never set at this point, an object compared with a
- * string, a name that does not exist in this configuration. A table lists where policies hold expressions and in which
- * phase each is evaluated.
+ * Warns about expressions that cannot work: attributes that are never set at this point, objects compared with a
+ * string, and names that do not exist in this configuration. A table lists the fields of policies that contain
+ * expressions and the phase in which each is evaluated.
  */
 import { compileExpression, type Expression } from "../../cel/expression.ts";
 import { ATTRIBUTES } from "../../cel/values/attributes.ts";
@@ -24,7 +24,7 @@ export function checkExpressions({ policy, site }: SitedPolicy, warn: Warn): voi
 
 function absent(expression: Expression, moment: Moment, site: Site): string[] {
   const { tested } = expression.readings();
-  // The rate limit policy reports this itself, because its buckets depend on it (spec 8).
+  // The rate limit policy reports this case, because its buckets depend on it (spec 8).
   const paths = [...expression.paths].filter((path) => moment !== "requestLimit" || !/^llm\b/.test(path));
   const reasons = new Map<string, string[]>();
   for (const path of paths) {
@@ -38,14 +38,14 @@ function absent(expression: Expression, moment: Moment, site: Site): string[] {
   );
 }
 
-/** The expression guards the attribute or its parent with `has()`. */
+/** Returns whether the expression guards the attribute or its parent with `has()`. */
 function isTested(path: string, tested: ReadonlySet<string>): boolean {
   return [...tested].some((one) => path === one || path.startsWith(`${one}.`) || one.startsWith(`${path}.`));
 }
 
 const FIELDS = ATTRIBUTES.flatMap(({ fields }) => fields);
 
-/** For example `mcp.tool == "echo"`, which is never true and never an error. */
+/** Finds comparisons such as `mcp.tool == "echo"`, which are never true and never an error. */
 function objects(expression: Expression): string[] {
   const paths = new Set(expression.readings().comparisons.map(({ path }) => path));
   return [...paths].flatMap((path) => {
@@ -58,7 +58,7 @@ function objects(expression: Expression): string[] {
   });
 }
 
-/** Attributes whose values the configuration defines. */
+/** The configuration defines the values of these attributes. */
 const NAMES: readonly { path: string; noun: string; of(site: Site): readonly string[] | undefined }[] = [
   ...["mcp.target", "mcp.tool.target", "mcp.prompt.target", "mcp.resource.target"].map((path) => ({
     path,
@@ -88,7 +88,7 @@ function unknownNames(expression: Expression, site: Site): string[] {
   return [...new Set(said)];
 }
 
-/** Undefined without MCP backends; another check reports that. */
+/** Returns undefined without MCP backends, which another check reports. */
 function targetNames({ backends }: Site): readonly string[] | undefined {
   const names = backends
     .filter(({ key }) => key === "mcp")
@@ -96,18 +96,21 @@ function targetNames({ backends }: Site): readonly string[] | undefined {
   return names.length === 0 ? undefined : names;
 }
 
-// When attributes are available: by phase, scope, earlier policies and backend kinds. The first row that excludes an
+// Availability depends on the phase, the scope, earlier policies, and backend kinds. The first row that excludes an
 // attribute gives the reason. An attribute that some requests have counts as available.
 
 interface Availability {
-  /** The attribute, including its fields. */
+  /** The row also applies to the fields of the attribute. */
   readonly path: string;
-  /** Never set in these phases, optionally only at some scopes. */
+  /** The attribute is never set in these phases, optionally only at some scopes. */
   readonly neverAt?: readonly Moment[];
   readonly scopes?: readonly Scope[];
-  /** Set only after one of these policies. */
+  /** The attribute is set only after one of these policies. */
   readonly setBy?: readonly string[];
-  /** Set only if requests can reach such a backend, or a host backend whose LLM tokens are counted. */
+  /**
+   * The attribute is set only if requests can reach one of these backends, or a host backend whose LLM tokens are
+   * counted.
+   */
   readonly backends?: readonly string[];
   readonly reason: string;
 }
@@ -152,7 +155,7 @@ const AVAILABILITY: readonly Availability[] = [
   },
 ];
 
-/** Why an attribute is never set there; undefined if it can be. */
+/** Returns why an attribute is never set at this point, or undefined if it can be set. */
 function neverThere(path: string, moment: Moment, site: Site): string | undefined {
   return AVAILABILITY.find((row) => isWithin(path, row.path) && excludes(row, moment, site))?.reason;
 }
@@ -161,7 +164,7 @@ function excludes({ neverAt, scopes, setBy, backends }: Availability, moment: Mo
   if (scopes !== undefined && !scopes.includes(site.scope)) return false;
   if (neverAt?.includes(moment)) return true;
   if (setBy !== undefined) {
-    // Gateway limits run after the policies of the route; other gateway policies run before them.
+    // Gateway limits run after the policies of the route, but other gateway policies run before them.
     const ran = moment === "access" || moment === "request" ? site.before : site.all;
     return !setBy.some((kind) => ran.has(kind));
   }
@@ -177,8 +180,9 @@ function isWithin(path: string, parent: string): boolean {
 }
 
 /**
- * `access`: authentication and authorization. `requestLimit`: admission. `tokenLimit`: after the body was parsed as an
- * LLM request. `request` and `response`: transformations. `item`: for each tool, prompt and resource of an MCP server.
+ * `access` is authentication and authorization, `requestLimit` is admission, and `tokenLimit` runs after the body was
+ * parsed as an LLM request. `request` and `response` are transformations, and `item` runs for each tool, prompt, and
+ * resource of an MCP server.
  */
 export type Moment = "access" | "requestLimit" | "tokenLimit" | "request" | "response" | "item";
 
@@ -187,7 +191,7 @@ export interface ExpressionPlace {
   /** `*` matches every element or entry. */
   readonly at: readonly string[];
   readonly moment: Moment | ((beside: Readonly<Record<string, unknown>>) => Moment);
-  /** The object whose fields determine the phase, as a prefix of `at`. */
+  /** The length of the prefix of `at` that leads to the object whose fields determine the phase. */
   readonly decidedBy?: number;
 }
 
@@ -221,12 +225,11 @@ export const EXPRESSION_PLACES: readonly ExpressionPlace[] = [
 
 export interface PlacedExpression {
   readonly source: string;
-  /** The path below the policy. */
+  /** The path is relative to the policy. */
   readonly path: Path;
   readonly moment: Moment;
 }
 
-/** All expressions in the configuration of a policy. */
 export function expressionsOf(policy: string, config: unknown): PlacedExpression[] {
   return EXPRESSION_PLACES.filter((place) => place.policy === policy).flatMap((place) =>
     found(config, place.at).map(({ source, path }) => ({ source, path, moment: momentOf(place, config, path) })),

@@ -1,6 +1,6 @@
 /**
- * The context of a policy, for the checks: the backends that its requests can reach, and the policies that ran before
- * it. And a warning with its position.
+ * The context of a policy for the checks: the backends that its requests can reach, and the policies that ran before
+ * it.
  */
 
 import { ConfigError } from "../../core/config-error.ts";
@@ -17,13 +17,13 @@ import { type Path, pathText } from "../text/value-path.ts";
 
 export interface Site {
   readonly scope: Scope;
-  /** The routes whose requests pass the policy. */
+  /** Contains the routes whose requests pass the policy. */
   readonly routes: readonly NormalRoute[];
-  /** The backends of these routes; for a backend policy, that backend. */
+  /** Contains the backends of these routes, or the backend of a backend policy. */
   readonly backends: readonly NormalBackend[];
-  /** The policy kinds that run in the same or an earlier request phase. */
+  /** Contains the policy kinds that run in the same or an earlier request phase. */
   readonly before: ReadonlySet<string>;
-  /** The policy kinds of this and all inner scopes. */
+  /** Contains the policy kinds of this scope and of all inner scopes. */
   readonly all: ReadonlySet<string>;
   readonly config: NormalConfig;
 }
@@ -33,7 +33,6 @@ export interface SitedPolicy {
   readonly site: Site;
 }
 
-/** All policies of the configuration with their context. */
 export function sitedPolicies(config: NormalConfig): SitedPolicy[] {
   return [
     ...config.gateways.flatMap((gateway) => {

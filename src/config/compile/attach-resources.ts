@@ -1,6 +1,6 @@
 /**
  * Attaches resource documents (GatewayPolicy, Gateway, HTTPRoute) to the standalone configuration. An invalid document
- * gets a status and a warning and never prevents the start; an invalid security policy closes its targets.
+ * gets a status and a warning and never prevents the start, but an invalid security policy closes its targets.
  */
 import type { z } from "zod";
 import type { ConfigError } from "../../core/config-error.ts";
@@ -19,7 +19,6 @@ import type { ResourceFailure } from "./compile.ts";
 
 export interface AttachedResources {
   readonly resources: readonly PolicyResource[];
-  /** Warnings to log. */
   readonly problems: readonly ConfigError[];
 }
 
@@ -47,7 +46,7 @@ export function attachResources(
     config.gateways.push({ name, port, address: undefined, protocol, tls, policies: [], place: { document, path } });
   }
   for (const { route, closed, closedBackends, except, document, path } of result.routes) {
-    // Translated routes are valid; parsing them again fills in defaults.
+    // Translated routes are valid, and parsing them again fills in defaults.
     const parsed: z.output<typeof routeSchema> = routeSchema.parse(route);
     const normal = normalRoute(route.name, route.gateways, parsed, { document, path });
     for (const [i, reason] of closedBackends ?? []) {
@@ -93,7 +92,7 @@ function standaloneOf(config: NormalConfig): ResourceInput["standalone"] {
   };
 }
 
-/** A valid policy that failed to compile becomes not accepted, with the reason as its message. */
+/** Marks valid policies that failed to compile as not accepted, with the reason as their message. */
 export function withFailures(
   resources: readonly PolicyResource[],
   failures: readonly ResourceFailure[],

@@ -1,8 +1,8 @@
 /**
- * A canary backend gets a share of a route's requests, or those that match a condition. If too many fail or are slow,
- * it is withdrawn, and the other backends serve all requests. Only a changed configuration or a restart brings it back.
- * Worker threads count in shared memory under a lock, so that the decision is the same for all; the main thread
- * releases the lock of a thread that died.
+ * A canary backend receives a share of a route's requests, or the requests that match a condition. If too many fail or
+ * are slow, the canary is withdrawn and the other backends serve all requests. Only a changed configuration or a
+ * restart activates it again. Worker threads count in shared memory under a lock, so that all threads share one
+ * decision. The main thread releases the lock of a thread that died.
  */
 import { createHash } from "node:crypto";
 import type { Duplex } from "node:stream";
@@ -16,13 +16,13 @@ import type { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import type { CanaryConfig } from "../schema/schema.ts";
 
-/** The share of slow requests that raises the 95th percentile above the limit. */
+/** A larger share of slow requests means that the 95th percentile is above the limit. */
 const SLOW_PERCENT = 5;
 /** Without a latency limit, a call that the client canceled after this time counts as failed. */
 const HANGS_MS = 30_000;
 
 export interface CompiledCanary extends Canary {
-  /** Wraps the backend to count its calls, and adds the trial to the dump. */
+  /** Wraps the backend to count its calls, and adds the trial to the configuration dump. */
   watched(backend: Backend): Backend;
 }
 
@@ -161,12 +161,12 @@ class WatchedAttempt implements ResponseReceiver {
   }
 }
 
-/** 8 bytes each. */
+/** These are indexes of 8-byte numbers in the shared memory. */
 const START_MS = 0;
 const REQUESTS = 1;
 const FAILED = 2;
 const SLOW = 3;
-/** 0 while active, followed by the counts at withdrawal. */
+/** The value is 0 while the canary is active. The counts at withdrawal follow it. */
 const WITHDRAWN_AT = 4;
 const AT_REQUESTS = 5;
 const AT_FAILED = 6;
@@ -185,7 +185,7 @@ export interface TrialCounts {
 }
 
 export interface Withdrawal extends TrialCounts {
-  /** Milliseconds since 1970. */
+  /** The time is in milliseconds since 1970. */
   readonly at: number;
 }
 
@@ -233,7 +233,7 @@ export class CanaryTrial {
     return { at, requests: requests ?? 0, failed: failed ?? 0, slow: slow ?? 0 };
   }
 
-  /** Counts a finished request. Returns true if it causes the withdrawal, once across all threads. */
+  /** Returns true if this request causes the withdrawal, once across all threads. */
   count(
     result: { readonly hasFailed: boolean; readonly isSlow: boolean },
     { nowMs, wallMs, windowMs }: TrialTimes,

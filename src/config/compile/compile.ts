@@ -1,6 +1,6 @@
 /**
- * Compiles a configuration to a Topology: compiles every policy and backend once, sorts their hooks into the lists that
- * the pipeline runs, and applies the inheritable policies of a gateway to its routes. Errors keep their source
+ * Compiles a configuration to a Topology. It compiles every policy and backend once, sorts their hooks into the lists
+ * that the pipeline runs, and applies the inheritable policies of a gateway to its routes. Errors keep their source
  * position.
  */
 
@@ -35,10 +35,9 @@ import { readListenerTls } from "./listener-tls.ts";
 import type { ConfigGeneration } from "./resource-registry.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
-/** A file with a single word contains a key; certificates, key sets and API descriptions are longer. */
+/** A file with a single word contains a key, because certificates, key sets, and API descriptions are longer. */
 const KEY_FILE = /^\s*\S{8,512}\s*$/;
 
-/** The environment of policies, and what only the compiler needs. */
 export interface CompileContext
   extends Pick<
     CompileEnv,
@@ -48,13 +47,13 @@ export interface CompileContext
   readonly redaction: Redaction;
   readonly generation: ConfigGeneration;
   readonly environment: Environment;
-  /** Additional dependencies of built-in backends (the web UI). */
+  /** Passed to built-in backends, such as the web UI. */
   readonly internals?: Readonly<Record<string, unknown>>;
-  /** Called for each file read while compiling, so that it is watched. */
+  /** Called for each file that is read while compiling, so that it is watched. */
   fileRead(path: string): void;
 }
 
-/** Reports a policy of a resource document that failed to compile; does not prevent the start. */
+/** A failed policy of a resource document does not prevent the start. */
 export interface ResourceFailure {
   readonly policy: PlacedPolicy;
   readonly message: string;
@@ -80,7 +79,7 @@ function createCompiler(context: CompileContext) {
   const failures: ResourceFailure[] = [];
   const warnings: ConfigError[] = [];
   const complained = new Set<string>();
-  /** The failure in the current route, if it is from a cluster; the route is then closed. */
+  /** Set if the current route comes from a cluster and failed to compile. The route is then closed. */
   let confinedFault: string | undefined;
 
   function listener(gateway: NormalGateway, routes: readonly NormalRoute[]): Listener {
@@ -194,7 +193,7 @@ function createCompiler(context: CompileContext) {
         const shown = rememberReplaced(hooks, context.redaction);
         compiled.set(policy, { kind: policy.kind, hooks: shown, ...(of === undefined ? {} : { of }) });
       }
-      // Fails closed: an invalid security policy must not leave its target open.
+      // Fails closed, because an invalid security policy must not leave its target open.
       else if (policy.isResource && definitionOf(policy.kind).role === "security")
         closedBy ??= `${policy.owner}: ${policy.kind}`;
     }
@@ -259,20 +258,20 @@ function createCompiler(context: CompileContext) {
     }
   }
 
-  /** Runs a part of the compilation; reports a failure once, with its position. */
+  /** Reports a failure once, with its position. */
   function guarded<Result>({ place }: { place: PlacedPolicy["place"] }, compile: () => Result): Result | undefined {
     try {
       return compile();
     } catch (error) {
       const path = error instanceof ConfigError && error.path !== "" ? [...place.path, error.path] : place.path;
       const problem = new ConfigError(place.document.position(path), pathText(path), (error as Error).message);
-      // An invalid document of a cluster must not affect the others.
+      // An invalid document of a cluster must not affect other documents.
       if (place.document.confined) {
         confinedFault ??= problem.toLine();
         warnings.push(problem);
         return undefined;
       }
-      // A route on two gateways is compiled twice; its error is reported once.
+      // A route on two gateways is compiled twice, but its error is reported once.
       if (!complained.has(problem.toLine())) problems.push(problem);
       complained.add(problem.toLine());
       return undefined;
@@ -301,8 +300,8 @@ function policiesOf({ policies, inner = [] }: NormalBackend): readonly PlacedPol
 }
 
 /**
- * Key files, certificates and price lists are small, so a larger file is rejected. Only regular files are read, because
- * a pipe or device could block the start.
+ * Key files, certificates, and price lists are small, so larger files are rejected. Only regular files are read,
+ * because a pipe or device could block the start.
  */
 const MAX_FILE_BYTES = 1024 * 1024;
 

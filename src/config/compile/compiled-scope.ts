@@ -1,7 +1,7 @@
 /**
- * The compiled policies of a scope, sorted into the lists that the pipeline runs, for requests and for responses. A
- * closed scope rejects every request. Policies appear in `/config_dump` as written, with secrets redacted. If a policy
- * replaces a sensitive header, the old value is recorded with the exchange, so that copies of it stay hidden.
+ * The compiled policies of a scope, sorted into the lists that the pipeline runs for requests and responses. A closed
+ * scope rejects every request. Policies appear in `/config_dump` as written, with redacted secrets. If a policy
+ * replaces a sensitive header, the exchange records the old value, so that copies of it stay hidden.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { CompiledPolicy, CompiledScope, Hooks, PolicyDefinition } from "../../core/policy.ts";
@@ -11,7 +11,7 @@ import { accessPolicies, policies, shapePolicies } from "../../policies/index.ts
 import type { PlacedPolicy } from "../load/normal-config.ts";
 import { shownConfig } from "../schema/shown-config.ts";
 
-/** `closedBy` is the invalid security policy, if there is one. */
+/** `closedBy` names the invalid security policy, if there is one. */
 export function scopeOf(
   phase: Phase,
   placed: readonly PlacedPolicy[],
@@ -20,7 +20,7 @@ export function scopeOf(
   effectivePolicy: Readonly<Record<string, unknown>>,
 ): CompiledScope {
   const inOrder = (list: readonly PolicyDefinition[]): CompiledPolicy[] =>
-    // Shared, because most scopes of a large configuration are empty.
+    // Most scopes of a large configuration are empty.
     placed.length === 0
       ? []
       : list.flatMap(({ kind }) =>
@@ -54,7 +54,7 @@ export function scopeOf(
   return preface ? { ...scope, preface } : scope;
 }
 
-/** The access policies that a route inherits from its gateway. */
+/** Contains the access policies that a route inherits from its gateway. */
 function prefaceOf(scope: CompiledScope): CompiledScope | undefined {
   const access = scope.access.filter(({ kind }) =>
     policies.some((one) => one.kind === kind && one.merge === "innermost"),
@@ -65,7 +65,6 @@ function prefaceOf(scope: CompiledScope): CompiledScope | undefined {
   return { ...scope, access, response, ...none };
 }
 
-/** Rejects every request, because a security policy of the target is invalid. */
 function closedPolicy(reason: string): CompiledPolicy {
   return {
     kind: "closed",
@@ -77,7 +76,7 @@ function closedPolicy(reason: string): CompiledPolicy {
   };
 }
 
-/** Includes policies that only need the body, which their response hook reads. */
+/** Includes policies without a request hook whose response hook reads the request body. */
 function isOnTheWayIn({ hooks }: CompiledPolicy): boolean {
   return hooks.request !== undefined || hooks.reads?.requestBody === true;
 }
@@ -93,7 +92,7 @@ export function shownPolicies(placed: readonly PlacedPolicy[], redaction: Redact
   for (const { kind, place, config, written } of placed) {
     const { schema } = definitionOf(kind);
     const value = shownConfig(schema, written ?? writtenAt(place) ?? config, redaction);
-    // Resource documents can put the same kind on a scope twice; both are shown.
+    // Resource documents can put the same kind on a scope twice, so the dump shows both.
     shown[kind] = shown[kind] === undefined ? value : [shown[kind], value].flat();
   }
   return shown;

@@ -1,5 +1,5 @@
 /**
- * Additional paths of a route, served by one of its policies or its backend.
+ * Additional paths of a route, which one of its policies or its backend serves.
  */
 import { backends } from "../../backends/index.ts";
 import type { ExtraMatch } from "../../core/policy.ts";
@@ -8,9 +8,9 @@ import { pathMatch } from "../load/normalize.ts";
 import { definitionOf } from "./compiled-scope.ts";
 
 /**
- * Adds the paths that policies serve in addition (well-known documents). If several routes of a gateway would serve the
- * same path, it belongs to the route whose resource it names, otherwise to the route at `/mcp`, otherwise to the first
- * in the file.
+ * Adds the paths that policies serve in addition, such as well-known documents. If several routes of a gateway would
+ * serve the same path, the route whose resource the path names gets it, otherwise the route at `/mcp`, otherwise the
+ * first route in the file.
  */
 export function claimExtraMatches(config: NormalConfig): void {
   const claimed = new Set<string>();
@@ -25,7 +25,7 @@ export function claimExtraMatches(config: NormalConfig): void {
   }
 }
 
-/** Whether the policy reads a credential of the request. */
+/** Returns whether the policy reads a credential of the request. */
 export function readsCredential({ kind }: Pick<PlacedPolicy, "kind">): boolean {
   return definitionOf(kind).requiresCredential !== undefined;
 }
@@ -56,7 +56,6 @@ function isAtMcp({ matches }: NormalRoute): boolean {
   );
 }
 
-/** The host names of the route. */
 export function trustedHosts(route: NormalRoute): string[] {
   return [
     ...route.hostnames,

@@ -1,5 +1,5 @@
 /**
- * The registry of rate limit rules: the admin interface lists their buckets, and an upgrade transfers them to the new
+ * The registry of rate limit rules. The admin interface lists their buckets, and an upgrade transfers them to the new
  * process.
  */
 import type { BudgetView, HandedLimit, LimitRegistry, LimitView } from "../../core/policy.ts";

@@ -15,12 +15,12 @@ import type { WrittenTls } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";
 
 export interface TlsReader {
-  /** Runs an action and reports its error at the field; undefined if it threw. */
+  /** Reports an error of `read` at the field and returns undefined. */
   at<Value>(field: Path, read: () => Value): Value | undefined;
   readFile(path: string): string;
 }
 
-/** Undefined if invalid; `at` has reported the problem. */
+/** Returns undefined if the settings are invalid, after `at` has reported the problem. */
 export function readListenerTls(tls: WrittenTls, reader: TlsReader): ListenerTls | undefined {
   const { cert, key, minVersion = "TLSv1.2", ciphers } = tls;
   const written = [

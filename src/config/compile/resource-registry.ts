@@ -1,7 +1,7 @@
 /**
- * Long-lived resources that survive a reload: connection pools, key sets, rate limit buckets, sessions with their child
- * processes. A new configuration acquires each resource it needs by key and definition. When it starts to serve, the
- * registry retires or closes the resources that it did not acquire.
+ * Long-lived resources that survive a reload: connection pools, key sets, rate limit buckets, and sessions with their
+ * child processes. A new configuration acquires each resource it needs by key and definition. When it starts to serve,
+ * the registry retires or closes the resources that it did not acquire.
  */
 
 export interface ConfigGeneration {
@@ -14,9 +14,9 @@ export interface ConfigGeneration {
   ): Resource;
   /** Runs `action` on `commit`. */
   serving(action: () => void): void;
-  /** The new configuration serves. Retires or closes the resources that only the old one used. */
+  /** Call this when the new configuration serves. Retires or closes the resources that only the old one used. */
   commit(): void;
-  /** The new configuration was rejected. Closes the resources that were opened for it. */
+  /** Call this when the new configuration was rejected. Closes the resources that were opened for it. */
   discard(): void;
 }
 
@@ -34,7 +34,7 @@ interface Entry {
 
 export function createResourceRegistry(onCloseError: (key: string, error: unknown) => void): ResourceRegistry {
   let current = new Map<string, Entry>();
-  /** Resources that finish their work before they close. */
+  /** These resources finish their work before they close. */
   const retiring = new Map<Entry, string>();
 
   async function retire(key: string, entry: Entry): Promise<void> {

@@ -1,16 +1,15 @@
 /**
  * Adds the evaluations of an expression to the trace of the request. Expressions that set or read a sensitive header
- * are redacted. The result for the policy does not change.
+ * are redacted. The policy receives the unchanged result.
  */
 import type { EvaluationResult, Expression } from "../../cel/expression.ts";
 import { Attributes } from "../../core/attributes.ts";
 import type { CelOutcome } from "../../observe/trace/events.ts";
 import { REDACTED, type Redaction, withoutCopies } from "../../observe/trace/redact.ts";
 
-/** Attributes with raw client input, which may contain credentials. */
+/** These attributes contain raw client input, which may include credentials. */
 const CARRIERS = ["request.uri", "request.pathAndQuery", "request.body", "response.body"];
 const HEADERS = /^(?:request|response)\.headers\.(.+)$/;
-/** The maximum length of a value in the trace. */
 const MAX_SHOWN_CHARS = 2048;
 
 export function tracedExpression(expression: Expression, redaction: Redaction, isHidden: boolean): Expression {
@@ -26,7 +25,7 @@ export function tracedExpression(expression: Expression, redaction: Redaction, i
 
   return {
     ...expression,
-    /** For messages only. */
+    /** The source is redacted, so it is suitable only for messages. */
     get source() {
       return shownSource();
     },
@@ -57,7 +56,7 @@ function isCopy(result: EvaluationResult, secrets: readonly string[]): boolean {
   return withoutCopies(text, secrets) !== text;
 }
 
-/** Reads all headers, or a sensitive one in any case. */
+/** Returns true for a path to all headers, or to a sensitive header in any case. */
 function readsSensitiveHeader(path: string, redaction: Redaction): boolean {
   const name = HEADERS.exec(path)?.[1];
   if (name !== undefined) return redaction.isSensitive(name);
@@ -74,7 +73,7 @@ function outcomeOf(result: EvaluationResult, isHidden: boolean, mayCarrySecrets:
   return text.length <= MAX_SHOWN_CHARS ? { value } : { value: `${text.slice(0, MAX_SHOWN_CHARS)}…` };
 }
 
-/** The expressions of a policy under the name of a sensitive header. */
+/** Collects the expressions of a policy under the name of a sensitive header. */
 export function hiddenSources(config: unknown, redaction: Redaction, found = new Set<string>()): Set<string> {
   if (typeof config !== "object" || config === null) return found;
   for (const [key, value] of Object.entries(config)) {
