@@ -32,10 +32,10 @@ export interface Attribute {
 }
 
 const ALWAYS = "always";
-const RESPONSE = "once the response head has arrived";
+const RESPONSE = "once the response headers have arrived";
 const LLM_REQUEST = "LLM requests, once the body has been read; `authorization` waits for it";
 const LLM_RESPONSE = "LLM requests, once the response has ended";
-const A2A_REQUEST = "calls of A2A agents, once the body has been read; `authorization` and limits wait for it";
+const A2A_REQUEST = "calls to A2A agents, once the body has been read; `authorization` and limits wait for it";
 const MCP_REQUEST = "MCP requests, once the body has been read; `authorization` and limits wait for it";
 
 export const ATTRIBUTES: readonly Attribute[] = [
@@ -46,7 +46,7 @@ export const ATTRIBUTES: readonly Attribute[] = [
       field("request.method", "string", "`GET`, `POST`, …", ALWAYS),
       field("request.uri", "string", "Scheme, host, canonical path and query.", ALWAYS),
       field("request.scheme", "string", "`http` or `https`.", ALWAYS),
-      field("request.host", "string", "The host that the client asked for, with its port if it gave one.", ALWAYS),
+      field("request.host", "string", "The host of the request, with the port if the client sent one.", ALWAYS),
       field(
         "request.path",
         "string",
@@ -56,12 +56,17 @@ export const ATTRIBUTES: readonly Attribute[] = [
       field("request.rawPath", "string", "The path as received. Do not use it in rules that deny.", ALWAYS),
       field("request.pathAndQuery", "string", "The canonical path with the query as received.", ALWAYS),
       field("request.version", "string", "`HTTP/1.1` or `HTTP/1.0`.", ALWAYS),
-      field("request.headers", "map", "Names in any case; repeated headers are joined by `, `.", ALWAYS),
+      field(
+        "request.headers",
+        "map",
+        "All headers. Names are case-insensitive, and repeated headers are joined with `, `.",
+        ALWAYS,
+      ),
       field("request.headers.<name>", "string", 'One header, usually as `request.headers["x-id"]`.', ALWAYS),
       field(
         "request.body",
         "string",
-        "The body as text, up to 2 MiB; reading it makes the gateway wait for it.",
+        "The body as a string, up to 2 MiB. The gateway buffers the body if an expression reads it.",
         ALWAYS,
       ),
       field("request.startTime", "timestamp", "When the request arrived.", ALWAYS),
@@ -72,9 +77,19 @@ export const ATTRIBUTES: readonly Attribute[] = [
     doc: "The response as it came from the backend, with the changes that earlier policies made.",
     fields: [
       field("response.code", "int", "The status code.", RESPONSE),
-      field("response.headers", "map", "Names in any case; repeated headers are joined by `, `.", RESPONSE),
+      field(
+        "response.headers",
+        "map",
+        "All headers. Names are case-insensitive, and repeated headers are joined with `, `.",
+        RESPONSE,
+      ),
       field("response.headers.<name>", "string", "One header.", RESPONSE),
-      field("response.body", "string", "The body as text, up to 2 MiB; an error on event streams.", RESPONSE),
+      field(
+        "response.body",
+        "string",
+        "The body as a string, up to 2 MiB. Reading it is an error on event streams.",
+        RESPONSE,
+      ),
     ],
   },
   {
@@ -84,26 +99,26 @@ export const ATTRIBUTES: readonly Attribute[] = [
       field(
         "source.address",
         "string",
-        "The IP address of the socket's peer: behind a proxy, that of the proxy.",
+        "The IP address of the connection's peer. Behind a proxy, this is the address of the proxy.",
         ALWAYS,
       ),
-      field("source.port", "int", "Its port.", ALWAYS),
+      field("source.port", "int", "The port of the connection's peer.", ALWAYS),
       field(
         "source.identity",
         "string",
         "The subject of the verified client certificate, for example `CN=alice,O=Example`.",
-        "the client showed a certificate",
+        "the client presented a certificate",
       ),
     ],
   },
   {
     name: "client",
-    doc: "The client, also behind proxies.",
+    doc: "The client, even behind trusted proxies.",
     fields: [
       field(
         "client.address",
         "string",
-        "The client's IP address: that of the socket's peer, or, if the peer is in `config.trustedProxies`, the last address in `x-forwarded-for` that is not a trusted proxy.",
+        "The client's IP address: the address of the connection's peer or, if the peer is in `config.trustedProxies`, the last address in `x-forwarded-for` that is not a trusted proxy.",
         ALWAYS,
       ),
     ],
@@ -116,20 +131,25 @@ export const ATTRIBUTES: readonly Attribute[] = [
         "jwt.<claim>",
         "dyn",
         "Any claim, for example `jwt.sub` or `jwt.realm_access.roles`.",
-        "a valid token came",
+        "requests with a valid token",
       ),
-      field("jwt.iss", "string", "The issuer.", "a valid token came"),
-      field("jwt.sub", "string", "The subject.", "a valid token came, and it has one"),
-      field("jwt.aud", "dyn", "The audience: a string or a list of strings.", "a valid token came, and it has one"),
-      field("jwt.exp", "int", "The expiry in seconds since 1970: `timestamp(jwt.exp)`.", "a valid token came"),
+      field("jwt.iss", "string", "The issuer.", "requests with a valid token"),
+      field("jwt.sub", "string", "The subject.", "requests with a valid token that has this claim"),
+      field(
+        "jwt.aud",
+        "dyn",
+        "The audience: a string or a list of strings.",
+        "requests with a valid token that has this claim",
+      ),
+      field("jwt.exp", "int", "The expiry in seconds since 1970: `timestamp(jwt.exp)`.", "requests with a valid token"),
     ],
   },
   {
     name: "apiKey",
-    doc: "The metadata of the API key that was accepted; never the key itself.",
+    doc: "The metadata of the accepted API key, without the key itself.",
     fields: [
-      field("apiKey.user_id", "string", "Whom the key belongs to.", "an API key was accepted, and its entry says so"),
-      field("apiKey.<name>", "dyn", "Whatever the key's entry holds beside it.", "an API key was accepted"),
+      field("apiKey.user_id", "string", "The user that owns the key.", "an API key with this metadata was accepted"),
+      field("apiKey.<name>", "dyn", "Any other metadata of the key.", "an API key was accepted"),
     ],
   },
   {
@@ -139,84 +159,99 @@ export const ATTRIBUTES: readonly Attribute[] = [
   },
   {
     name: "llm",
-    doc: "What is known of a call to a language model.",
+    doc: "A call to a language model.",
     fields: [
-      field("llm.provider", "string", "The provider that answers.", "LLM requests, once it was chosen"),
-      field("llm.requestModel", "string", "The model that the client asked for.", LLM_REQUEST),
-      field("llm.responseModel", "string", "The model that answered.", LLM_RESPONSE),
-      field("llm.streaming", "bool", "Whether the client asked for an event stream.", LLM_REQUEST),
-      field("llm.inputTokens", "int", "Tokens of the prompt, cached ones included.", LLM_RESPONSE),
-      field("llm.outputTokens", "int", "Tokens of the answer.", LLM_RESPONSE),
-      field("llm.totalTokens", "int", "Both together.", LLM_RESPONSE),
-      field("llm.cachedInputTokens", "int", "Tokens of the prompt that the provider had cached.", LLM_RESPONSE),
-      field("llm.cacheCreationInputTokens", "int", "Tokens of the prompt that went into its cache.", LLM_RESPONSE),
+      field(
+        "llm.provider",
+        "string",
+        "The provider that handles the call.",
+        "LLM requests, once the provider was chosen",
+      ),
+      field("llm.requestModel", "string", "The model that the client requested.", LLM_REQUEST),
+      field("llm.responseModel", "string", "The model that produced the response.", LLM_RESPONSE),
+      field("llm.streaming", "bool", "Whether the client requested an event stream.", LLM_REQUEST),
+      field("llm.inputTokens", "int", "Tokens of the prompt, including cached tokens.", LLM_RESPONSE),
+      field("llm.outputTokens", "int", "Tokens of the response.", LLM_RESPONSE),
+      field("llm.totalTokens", "int", "The sum of input and output tokens.", LLM_RESPONSE),
+      field(
+        "llm.cachedInputTokens",
+        "int",
+        "Tokens of the prompt that the provider read from its cache.",
+        LLM_RESPONSE,
+      ),
+      field(
+        "llm.cacheCreationInputTokens",
+        "int",
+        "Tokens of the prompt that the provider wrote to its cache.",
+        LLM_RESPONSE,
+      ),
       field("llm.reasoningTokens", "int", "Tokens that the model spent on reasoning.", LLM_RESPONSE),
-      field("llm.cost", "double", "What the call cost, where a price list knows the model.", LLM_RESPONSE),
+      field("llm.cost", "double", "The cost of the call, if a price list contains the model.", LLM_RESPONSE),
     ],
   },
   {
     name: "mcp",
-    doc: "What is known of a message to an MCP server.",
+    doc: "A message to an MCP server.",
     fields: [
       field("mcp.methodName", "string", "The JSON-RPC method, for example `tools/call`.", MCP_REQUEST),
-      field("mcp.sessionId", "string", "The session that the client named.", "MCP requests within a session"),
-      field("mcp.target", "string", "The target that is addressed.", "MCP requests that address one target"),
+      field("mcp.sessionId", "string", "The ID of the session.", "MCP requests within a session"),
+      field("mcp.target", "string", "The target of the request.", "MCP requests that address one target"),
       field(
         "mcp.tool.name",
         "string",
-        "The tool, without the target's prefix.",
-        "`tools/call`, and each tool of a list",
+        "The name of the tool, without the target's prefix.",
+        "`tools/call`, and each tool in a list",
       ),
       field(
         "mcp.tool.arguments.<name>",
         "dyn",
-        "An argument of the call as the client sent it: up to 64 KiB, 5,000 values and 16 levels in all; reading more is an error.",
-        "`tools/call`; not for tools of a list",
+        "An argument of the call as the client sent it. Reading it is an error if the arguments exceed 64 KiB, 5,000 values, or 16 levels in total.",
+        "`tools/call`, but not for tools in a list",
       ),
-      field("mcp.tool.target", "string", "The tool's target.", "`tools/call`, and each tool of a list"),
+      field("mcp.tool.target", "string", "The tool's target.", "`tools/call`, and each tool in a list"),
       field(
         "mcp.prompt.name",
         "string",
-        "The prompt, without the target's prefix.",
-        "`prompts/get`, and each prompt of a list",
+        "The name of the prompt, without the target's prefix.",
+        "`prompts/get`, and each prompt in a list",
       ),
-      field("mcp.prompt.target", "string", "The prompt's target.", "`prompts/get`, and each prompt of a list"),
-      field("mcp.resource.uri", "string", "The resource.", "`resources/read`, and each resource of a list"),
-      field("mcp.resource.target", "string", "The resource's target.", "`resources/read`, and each resource of a list"),
+      field("mcp.prompt.target", "string", "The prompt's target.", "`prompts/get`, and each prompt in a list"),
+      field("mcp.resource.uri", "string", "The URI of the resource.", "`resources/read`, and each resource in a list"),
+      field("mcp.resource.target", "string", "The resource's target.", "`resources/read`, and each resource in a list"),
     ],
   },
   {
     name: "a2a",
-    doc: "What is known of a call of an A2A agent.",
+    doc: "A call to an A2A agent.",
     fields: [
       field("a2a.method", "string", "The JSON-RPC method, for example `message/send`.", A2A_REQUEST),
-      field("a2a.taskId", "string", "The task that is meant.", "A2A calls about a task"),
-      field("a2a.contextId", "string", "The conversation that a message belongs to.", "A2A messages with one"),
-      field("a2a.skill", "string", "The skill that `metadata.skillId` of the message names.", "A2A messages with one"),
+      field("a2a.taskId", "string", "The ID of the task.", "A2A calls about a task"),
+      field("a2a.contextId", "string", "The ID of the conversation.", "A2A messages with this field"),
+      field("a2a.skill", "string", "The skill in `metadata.skillId` of the message.", "A2A messages with this field"),
       field("a2a.agent", "string", "The agent's name.", "agents with a card"),
-      field("a2a.skills", "list", "The ids of the agent's skills.", "agents with a card"),
+      field("a2a.skills", "list", "The IDs of the agent's skills.", "agents with a card"),
     ],
   },
   {
     name: "backend",
-    doc: "The backend that was chosen.",
+    doc: "The selected backend.",
     fields: [
-      field("backend.name", "string", "Its name.", "backend policies and later"),
+      field("backend.name", "string", "The name of the backend.", "backend policies and later"),
       field("backend.type", "string", "`static`, `mcp`, `ai` or `internal`.", "backend policies and later"),
       field("backend.protocol", "string", "`http`, `mcp` or `llm`.", "backend policies and later"),
     ],
   },
   {
     name: "proxy",
-    doc: "The gateway's own view of the request.",
+    doc: "The listener and the route of the request.",
     fields: [
-      field("proxy.listener.name", "string", "The gateway that received it, by its name.", ALWAYS),
-      field("proxy.route.name", "string", "The route that matched.", "route policies and later"),
+      field("proxy.listener.name", "string", "The name of the gateway that received the request.", ALWAYS),
+      field("proxy.route.name", "string", "The name of the route that matched.", "route policies and later"),
     ],
   },
   {
     name: "env",
-    doc: "Where the gateway runs. It has no fields in this version.",
+    doc: "The environment of the gateway. It has no fields in this version.",
     fields: [],
   },
 ];

@@ -1,8 +1,8 @@
 /**
- * Generates the CRD manifests in kubernetes/; a test compares the files. Zod schemas are converted to structural
- * schemas. Constraints that these cannot express (unions, key patterns) are checked by the gateway and reported in the
- * status. An API server drops unknown fields and nulls, which could remove a misspelled security setting before the
- * gateway sees it, so `isOpen` marks where these are preserved.
+ * Generates the CRD manifests in kubernetes/, and a test compares the files. Zod schemas are converted to structural
+ * schemas. The gateway checks constraints that structural schemas cannot express (unions, key patterns) and reports
+ * violations in the status. An API server drops unknown fields and nulls, which could remove a misspelled security
+ * setting before the gateway reads it, so `isOpen` selects the fields that preserve them.
  */
 import { stringify } from "yaml";
 import { z } from "zod";
@@ -16,7 +16,7 @@ import { partsOf, specSchema } from "./policy-spec.ts";
 
 const HEADER = "# Generated from the schemas in src by `npm run generate`: do not edit.\n";
 
-/** Maps file names to texts. */
+/** Maps file names to contents. */
 export function crdManifests(): Readonly<Record<string, string>> {
   return {
     "gatewaypolicy-crd.yaml": manifestOf(gatewayPolicyCrd(policies)),
@@ -28,8 +28,8 @@ function manifestOf(crd: Schema): string {
   return HEADER + stringify(crd, { lineWidth: 120, aliasDuplicateObjects: false });
 }
 
-// The CRD of Backend, from the schemas of `backends[]`. Unknown fields and nulls are preserved everywhere, because
-// dropping a misspelled credential or filter would leave the backend open.
+// The CRD of Backend, generated from the schemas of `backends[]`. Unknown fields and nulls are preserved everywhere,
+// because dropping a misspelled credential or filter would leave the backend open.
 
 export function backendCrd(): Schema {
   const condition = (field: string): string => `.status.conditions[?(@.type=="Accepted")].${field}`;
@@ -55,7 +55,7 @@ export function backendCrd(): Schema {
           subresources: { status: {} },
           additionalPrinterColumns: [
             column("Accepted", "Whether the backend is valid.", condition("status")),
-            column("Message", "Why not.", condition("message")),
+            column("Message", "The reason if the backend is not valid.", condition("message")),
             { ...column("Age", "Time since creation.", ".metadata.creationTimestamp"), type: "date" },
           ],
           schema: {
@@ -78,9 +78,9 @@ export function backendCrd(): Schema {
   };
 }
 
-// The CRD of GatewayPolicy, from the schemas of its parts. Constraints across fields become validation rules.
+// The CRD of GatewayPolicy, generated from the schemas of its parts. Constraints across fields become validation rules.
 
-/** Additional paths where the API server would drop a misspelled or empty security setting. */
+/** At these paths, the API server would drop a misspelled or empty security setting. */
 const OPEN = new Set(["", "traffic", "backend", "backend.mcp", "targetRefs[]"]);
 
 const EXTRA: StructuralOptions["extra"] = {
@@ -139,15 +139,19 @@ export function gatewayPolicyCrd(policies: readonly PolicyDefinition[]): Schema 
           served: true,
           storage: true,
           subresources: { status: {} },
-          // The column shows the first ancestor, and the status lists failed ones first.
+          // The column shows the first ancestor, and the status lists failed ancestors first.
           additionalPrinterColumns: [
             column(
               "Accepted",
               "Whether the policy is valid, for all its targets.",
               conditionPath("Accepted", "status"),
             ),
-            column("Attached", "Whether all its targets are reached.", conditionPath("Attached", "status")),
-            column("Reason", "Why, in one word.", conditionPath("Attached", "reason")),
+            column(
+              "Attached",
+              "Whether the policy is attached to all its targets.",
+              conditionPath("Attached", "status"),
+            ),
+            column("Reason", "The reason for the status.", conditionPath("Attached", "reason")),
             { ...column("Age", "Time since creation.", ".metadata.creationTimestamp"), type: "date" },
           ],
           schema: {
@@ -171,7 +175,7 @@ export function gatewayPolicyCrd(policies: readonly PolicyDefinition[]): Schema 
   };
 }
 
-/** The rest of a path below a prefix; empty if it is not below it. */
+/** Returns the rest of a path below a prefix, or an empty string if the path is not below it. */
 function after(path: string, above: string): string {
   return path.startsWith(above) ? path.slice(above.length) : "";
 }
@@ -184,7 +188,7 @@ function conditionPath(type: string, field: string): string {
   return `.status.ancestors[0].conditions[?(@.type=="${type}")].${field}`;
 }
 
-// The status schema of our own kinds, following the Gateway API.
+// The status schema of our own kinds follows the Gateway API.
 
 const CONDITIONS = {
   type: "array",
@@ -223,7 +227,7 @@ const BACKEND_STATUS = {
 };
 
 const POLICY_STATUS = {
-  description: "For every Gateway that the policy reaches: whether it was accepted and attached.",
+  description: "Whether the policy was accepted and attached, for every Gateway that it reaches.",
   type: "object",
   required: ["ancestors"],
   properties: {
@@ -247,13 +251,13 @@ export interface Rule {
 }
 
 export interface StructuralOptions {
-  /** Whether unknown fields and nulls at this path must be preserved. */
+  /** Returns whether unknown fields and nulls at this path must be preserved. */
   isOpen(path: string): boolean;
-  /** Additional keywords of the object at a path, for example validation rules. */
+  /** Maps paths to additional keywords of the object, for example validation rules. */
   readonly extra: Readonly<Record<string, Schema>>;
 }
 
-/** Keywords that mean the same in JSON schema and in a structural schema. */
+/** These keywords have the same meaning in JSON Schema and in structural schemas. */
 const KEPT = [
   "description",
   "type",
@@ -276,7 +280,7 @@ const SECRET_REF = {
   required: ["secretRef"],
   properties: {
     secretRef: {
-      description: "A key of a Secret; one of another namespace needs a ReferenceGrant there.",
+      description: "A key of a Secret. A Secret in another namespace requires a ReferenceGrant in that namespace.",
       type: "object",
       required: ["name", "key"],
       properties: {
@@ -313,8 +317,8 @@ function structural(schema: Schema, path: string, options: StructuralOptions): S
     ...(options.isOpen(path) && path !== "" && !path.endsWith("[]") ? { nullable: true } : {}),
     ...options.extra[path],
   };
-  // A string or a reference to one has no structural type.
-  if (schema.isSecret === true) return { ...described(schema, "A text, or `{secretRef}`."), ...ANYTHING, ...extra };
+  // A field that accepts a string or a reference has no structural type.
+  if (schema.isSecret === true) return { ...described(schema, "A string or `{secretRef}`."), ...ANYTHING, ...extra };
   if (schema.isReadable === true) return { ...described(schema, ""), ...SECRET_REF, ...extra };
   const union = [schema.anyOf, schema.oneOf].find(Array.isArray) as Schema[] | undefined;
   if (union) return { ...kept(schema), ...structuralUnion(union), ...extra };
@@ -335,7 +339,7 @@ function objectSchema(schema: Schema, path: string, options: StructuralOptions):
   const below = (name: string): string => (path === "" ? name : `${path}.${name}`);
   const properties =
     named && Object.fromEntries(named.map(([name, field]) => [name, structural(field, below(name), options)]));
-  // A structural schema allows either named fields or a map, not both.
+  // A structural schema allows either named fields or a map, but not both.
   const isMap = isObject(additionalProperties);
   return {
     ...kept(schema),
@@ -349,8 +353,8 @@ function objectSchema(schema: Schema, path: string, options: StructuralOptions):
 }
 
 /**
- * "Exactly one of": as a rule with a message between two fields that have a type, by the plain keyword elsewhere. A rule
- * over more of them costs more than an API server grants inside of lists.
+ * Uses a rule with a message for two typed fields, and the `oneOf` keyword otherwise, because the API server's cost
+ * limit rejects larger rules inside lists.
  */
 function choice(exactlyOne: unknown, properties: Readonly<Record<string, Schema>>): Schema {
   if (!Array.isArray(exactlyOne)) return {};
@@ -366,7 +370,7 @@ export function validations(...rules: readonly Rule[]): Schema {
   return { "x-kubernetes-validations": rules };
 }
 
-/** A choice between fixed values of one type stays a choice; any other union is checked by the gateway only. */
+/** An enumeration of values of one type is preserved. Only the gateway checks other unions. */
 function structuralUnion(options: readonly Schema[]): Schema {
   const values = options.flatMap((option) =>
     "const" in option ? [option.const] : Array.isArray(option.enum) ? option.enum : [undefined],
@@ -392,7 +396,7 @@ function kept(schema: Schema): Schema {
   return result;
 }
 
-/** Omits the range of safe integers, which tells the reader nothing. */
+/** The range of safe integers tells the reader nothing. */
 function isSafeBound(value: unknown): boolean {
   return value === Number.MAX_SAFE_INTEGER || value === Number.MIN_SAFE_INTEGER;
 }

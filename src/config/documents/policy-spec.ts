@@ -1,7 +1,7 @@
 /**
- * The parts of a GatewayPolicy spec and their policies. `spec.traffic` accepts every policy of gateways and routes,
- * under its own name or the name used by the Gateway API; `spec.backend.mcp` accepts the two MCP policies. Derived from
- * the list of policies.
+ * The parts of a GatewayPolicy spec and their policies, derived from the list of policies. `spec.traffic` accepts every
+ * policy of gateways and routes, under its own name or the name used by the Gateway API. `spec.backend.mcp` accepts the
+ * two MCP policies.
  */
 
 import { z } from "zod";
@@ -12,17 +12,17 @@ import type { Path } from "../text/value-path.ts";
 import { isObject } from "../text/value-shapes.ts";
 
 export interface Part {
-  /** Below `spec`. */
+  /** The path is relative to `spec`. */
   readonly field: readonly string[];
   readonly schema: z.ZodType;
   readonly doc: string;
-  /** Authentication or authorization: if it cannot be attached, its targets are closed. */
+  /** True for authentication and authorization. If such a part cannot be attached, its targets are closed. */
   readonly isSecurity: boolean;
-  /** The policies of the part, as written in the standalone configuration. */
+  /** Returns the policies of the part, as written in the standalone configuration. */
   toPolicies(value: unknown): readonly { readonly definition: PolicyDefinition; readonly written: unknown }[];
 }
 
-/** Names that differ from the standalone configuration. */
+/** These names differ from the standalone configuration. */
 const FIELDS = lookupTable<readonly string[]>({
   jwtAuth: ["traffic", "jwtAuthentication"],
   apiKey: ["traffic", "apiKeyAuthentication"],
@@ -32,8 +32,10 @@ const FIELDS = lookupTable<readonly string[]>({
 });
 
 const TIMEOUTS = z.strictObject({
-  request: duration().optional().describe("From the request's arrival to the response head, over all attempts."),
-  backendRequest: duration().optional().describe("The same for each attempt."),
+  request: duration()
+    .optional()
+    .describe("The time from the arrival of the request to the response headers, over all attempts."),
+  backendRequest: duration().optional().describe("The same limit for each attempt."),
 });
 
 /** Cached per list of policies, because a cluster may have thousands of documents. */
@@ -114,11 +116,14 @@ function createParts(policies: readonly PolicyDefinition[]): Part[] {
   return parts;
 }
 
-/** Policy kinds that may occur several times on a target. */
+/**
+ * These policy kinds may occur several times on a target. Rate limits and budgets apply separately, and every
+ * authorization must admit the request.
+ */
 export const STACKING_KINDS: ReadonlySet<string> = new Set([
-  "rateLimit", // each has its own buckets
-  "budgets", // each is asked
-  "authorization", // all must admit
+  "rateLimit",
+  "budgets",
+  "authorization",
   "requestHeaderModifier",
   "responseHeaderModifier",
   "transformations",
@@ -126,7 +131,7 @@ export const STACKING_KINDS: ReadonlySet<string> = new Set([
 
 const targetRef = z.strictObject({
   group: z.literal("gateway.networking.k8s.io").describe("The group of Gateway and HTTPRoute."),
-  kind: z.enum(["Gateway", "HTTPRoute"]).describe("What the policy applies to."),
+  kind: z.enum(["Gateway", "HTTPRoute"]).describe("The kind of the target."),
   name: z.string().min(1).max(253).describe("The name of the Gateway or HTTPRoute, in the policy's namespace."),
   sectionName: z
     .string()
@@ -149,7 +154,7 @@ function createSpecSchema(policies: readonly PolicyDefinition[]) {
         .array(targetRef)
         .min(1)
         .max(16)
-        .describe("What the policy applies to. Each target has its own budgets."),
+        .describe("The targets of the policy. Each target has its own budgets."),
       traffic: z.strictObject(below("traffic")).optional().describe("Policies for the requests of the targets."),
       backend: z
         .strictObject({
@@ -173,11 +178,10 @@ export interface FoundPart {
 export interface UnknownField {
   readonly path: Path;
   readonly value: unknown;
-  /** What may stand beside it. */
+  /** The names that are valid at this level, for suggestions. */
   readonly known: readonly string[];
 }
 
-/** Splits the fields of a spec into known parts and unknown fields. */
 export function findParts(
   spec: Readonly<Record<string, unknown>>,
   parts: readonly Part[],

@@ -1,7 +1,6 @@
 /**
- * The schema of the configuration file (spec 2.1), derived from the lists of policies and backends: listeners with TLS
- * and HTTP versions, routes with matches, backends with canaries, the process section with its store, and both layouts.
- * Rejects unknown fields everywhere, and regular expressions that cannot be matched in linear time.
+ * The schema of the configuration file (spec 2.1), derived from the lists of policies and backends. It rejects unknown
+ * fields everywhere, and regular expressions that cannot be matched in linear time.
  */
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";
@@ -26,25 +25,29 @@ export const canarySchema = exactlyOneOf(
       .gt(0)
       .max(100)
       .optional()
-      .describe("Percent of the route's requests, for example 5. Exactly one of `share` and `when`."),
+      .describe("Percentage of the route's requests, for example 5. Set exactly one of `share` and `when`."),
     when: celSource()
       .optional()
-      .describe('CEL: the requests for which it is true, for example `request.headers["x-canary"] == "1"`.'),
+      .describe('A CEL expression that selects requests, for example `request.headers["x-canary"] == "1"`.'),
     maxErrors: z
       .number()
       .min(0)
       .max(100)
       .default(5)
-      .describe("Withdrawn if more than this percent of its requests in the window fail (5xx, no answer). Default: 5."),
+      .describe(
+        "Withdraws the canary if more than this percentage of its requests in the window fail (5xx or no response). Default: 5.",
+      ),
     maxLatency: duration()
       .optional()
-      .describe("Withdrawn if more than 5 percent of its requests in the window take longer to a response head."),
+      .describe(
+        "Withdraws the canary if more than 5% of its requests in the window take longer to return response headers.",
+      ),
     minRequests: z
       .int()
       .min(1)
       .max(100_000)
       .default(20)
-      .describe("Nothing is decided before so many requests in the window. Default: 20."),
+      .describe("The canary is not withdrawn before it has received this many requests in the window. Default: 20."),
     window: duration()
       .refine((ms) => ms >= 1000 && ms <= MAX_CANARY_WINDOW_MS, "from 1s to 1h")
       .default(60_000)
@@ -71,15 +74,16 @@ export const hasOther: Check<readonly object[]> = [
 export const acceptsHttp2 = z
   .boolean()
   .default(true)
-  .describe("Accepts HTTP/2: by ALPN over TLS, with prior knowledge (h2c) without. `false`: HTTP/1.1 only.");
+  .describe(
+    "Accepts HTTP/2: by ALPN over TLS, and with prior knowledge (h2c) without TLS. `false` allows only HTTP/1.1.",
+  );
 
 export const backendProtocol = z
   .enum(["http1", "h2", "h2c", "auto"])
   .describe(
-    "Of `host` and `service`: `h2` is HTTP/2 over TLS, `h2c` without, `auto` HTTP/2 where the server chooses it by ALPN. Default: `http1`.",
+    "The protocol for `host` and `service` backends: `h2` is HTTP/2 over TLS, `h2c` is HTTP/2 without TLS, and `auto` uses HTTP/2 if the server selects it by ALPN. Default: `http1`.",
   );
 
-/** The arguments of `refine` for an entry of `backends`. */
 export const onlyHttpBackends: [check: (value: object) => boolean, problem: { message: string; path: string[] }] = [
   (value) => !("protocol" in value) || value.protocol === undefined || "host" in value || "service" in value,
   { message: "only `host` and `service` backends have a protocol", path: ["protocol"] },
@@ -102,24 +106,31 @@ export const listenerTls = z
             .array(z.string().regex(SERVER_NAME, "expected a host name, or `*.` and a host name"))
             .min(1)
             .optional()
-            .describe("Server names (SNI) that get this certificate, also `*.example.com`. Default: those in it."),
+            .describe(
+              "Server names (SNI) that use this certificate, including wildcards such as `*.example.com`. Default: the names in the certificate.",
+            ),
         }),
       )
       .min(1)
       .optional()
-      .describe("Several certificates, chosen by server name. `cert`, else the first one, where no name fits."),
-    minVersion: z.enum(["TLSv1.2", "TLSv1.3"]).default("TLSv1.2").describe("The lowest version that is spoken."),
-    ciphers: z.string().min(1).optional().describe("Cipher suites as an OpenSSL list. Default: those of Node.js."),
+      .describe(
+        "Several certificates, selected by server name. If no name matches, `cert` is used, or the first certificate of the list.",
+      ),
+    minVersion: z.enum(["TLSv1.2", "TLSv1.3"]).default("TLSv1.2").describe("The minimum TLS version."),
+    ciphers: z.string().min(1).optional().describe("Cipher suites as an OpenSSL list. Default: the Node.js defaults."),
     clientAuth: z
       .strictObject({
-        ca: z.string().min(1).describe("A PEM file with the certificates that sign those of clients, or the PEM text."),
+        ca: z
+          .string()
+          .min(1)
+          .describe("A PEM file with the CA certificates that sign client certificates, or the PEM text itself."),
         mode: z
           .enum(["require", "optional"])
           .default("require")
-          .describe("`optional`: clients without a certificate pass. One that does not verify never does."),
+          .describe("`optional` also accepts clients without a certificate. Invalid certificates are always rejected."),
       })
       .optional()
-      .describe("Asks clients for certificates; the subject is readable in CEL as `source.identity`."),
+      .describe("Requests client certificates. CEL expressions read the subject as `source.identity`."),
   })
   .refine((value) => (value.cert === undefined) === (value.key === undefined), {
     message: "`cert` and `key` must be set together",
@@ -173,7 +184,7 @@ export const routeMatch = z.strictObject({
     .string()
     .regex(/^[A-Z]+$/, "write methods in upper case")
     .optional()
-    .describe("The request's method, for example `POST`."),
+    .describe("The request method, for example `POST`."),
   headers: z.array(valueMatch).optional().describe("Required headers; all must match."),
   query: z.array(valueMatch).optional().describe("Required query parameters; all must match."),
 });
@@ -182,7 +193,7 @@ const folder = z.strictObject({
   folder: z
     .string()
     .min(1)
-    .describe("A folder that the gateway writes to, relative to this file. One gateway at a time uses it."),
+    .describe("A folder that the gateway writes to, relative to this file. Only one gateway at a time can use it."),
 });
 
 const redis = z.strictObject({
@@ -195,11 +206,11 @@ const redis = z.strictObject({
       description:
         "`redis://[user:password@]host[:port][/database]`, or `rediss://` for TLS. Redis 6.2 or newer. Replicas that share it share sessions and budgets.",
     }),
-  prefix: z.string().max(64).default("gateway:").describe("Stands before every key. Default: `gateway:`."),
+  prefix: z.string().max(64).default("gateway:").describe("The prefix of every key. Default: `gateway:`."),
   timeout: duration()
     .default(1_000)
     .describe("How long one operation may take before the store counts as unavailable. Default: 1s."),
-  ca: z.string().min(1).optional().describe("With `rediss://`: a PEM file with the authorities to trust."),
+  ca: z.string().min(1).optional().describe("A PEM file with the CA certificates to trust for `rediss://`."),
 });
 
 export const storeSchema = z.union([z.literal("memory"), folder, redis]);
@@ -215,10 +226,10 @@ function isRedisUrl(text: string): boolean {
 }
 
 const DEFAULT_DRAIN = "30s";
-/** Longer than any reasonable ping interval, and short enough to release abandoned connections. */
+/** The default is longer than any reasonable ping interval, and short enough to release abandoned connections. */
 const DEFAULT_TUNNEL_IDLE = "1h";
 
-/** Above any useful thread count. */
+/** More threads are not useful. */
 const MAX_WORKERS = 128;
 
 const backend = exactlyOneOf(
@@ -226,12 +237,19 @@ const backend = exactlyOneOf(
     ...Object.fromEntries(
       backends.map((definition) => [definition.key, backendSchema(definition).optional().describe(definition.doc)]),
     ),
-    weight: z.int().min(0).max(1_000_000).optional().describe("Share of the route's requests. Default: 1."),
+    weight: z
+      .int()
+      .min(0)
+      .max(1_000_000)
+      .optional()
+      .describe("The backend's share of the route's requests, relative to the other weights. Default: 1."),
     protocol: backendProtocol.optional(),
     canary: canarySchema
       .optional()
-      .describe("The backend is on trial: it gets some requests, and none when too many fail. It has no `weight`."),
-    policies: policiesOf("backend").optional().describe("Policies of this backend; they run for each attempt."),
+      .describe(
+        "Makes the backend a canary: it receives some requests, and none after too many fail. A canary has no `weight`.",
+      ),
+    policies: policiesOf("backend").optional().describe("Policies of this backend, which run for each attempt."),
   }),
   backends.map(({ key }) => key),
 )
@@ -241,13 +259,13 @@ const backend = exactlyOneOf(
 const gateway = z
   .strictObject({
     port: port().describe("Listener port; 0 selects a free port."),
-    protocol: z.enum(["HTTP", "HTTPS"]).default("HTTP").describe("`HTTPS` needs `tls`."),
+    protocol: z.enum(["HTTP", "HTTPS"]).default("HTTP").describe("`HTTPS` requires `tls`."),
     address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
-    tls: listenerTls.optional().describe("Certificates and TLS settings of the listener; with `protocol: HTTPS`."),
+    tls: listenerTls.optional().describe("Certificates and TLS settings of the listener. Requires `protocol: HTTPS`."),
     http2: acceptsHttp2,
     policies: policiesOf("gateway")
       .optional()
-      .describe("Policies of every request of this listener; routes add their own."),
+      .describe("Policies for all requests of this listener. Routes add their own."),
   })
   .refine((value) => (value.protocol === "HTTPS") === (value.tls !== undefined), {
     message: "`protocol: HTTPS` and `tls` must be set together",
@@ -260,18 +278,23 @@ export const routeSchema = z.strictObject({
   name: z.string().min(1).max(253).optional().describe("Default: `route<index>`."),
   gateways: gatewayNames
     .optional()
-    .describe("The gateways that serve it. Default: the one named `default`, or the only one."),
-  hostnames: z.array(z.string().min(1)).optional().describe("Host names, also `*.example.com`. Default: any."),
+    .describe("The gateways that serve it. Default: the gateway named `default`, or the only gateway."),
+  hostnames: z
+    .array(z.string().min(1))
+    .optional()
+    .describe("Host names, including wildcards such as `*.example.com`. Default: any."),
   matches: z
     .array(routeMatch)
     .min(1)
     .optional()
-    .describe("One of these must match. Default: every path; for MCP backends `/mcp` and `/sse`."),
+    .describe(
+      "The conditions of the route, one of which must match. Default: every path, or `/mcp` and `/sse` for MCP backends.",
+    ),
   backends: z
     .array(backend)
     .refine(...hasOther)
     .optional()
-    .describe("The backends; several share the requests by weight."),
+    .describe("The backends, which share the requests by weight."),
   policies: policiesOf("route").optional().describe("Policies of this route."),
 });
 
@@ -287,12 +310,12 @@ const processSection = z.strictObject({
     .string()
     .refine(isAdminAddress, "expected ip:port, localhost:port, unix:/path/to/socket, or off")
     .optional()
-    .describe("Serves /metrics and /healthz here too. Read at startup only."),
+    .describe("An additional address for /metrics and /healthz. Read at startup only."),
   sensitiveHeaders: z
     .array(headerName())
     .optional()
     .describe(
-      "Header names redacted in trace and debug output, besides the always redacted ones. Read at startup only.",
+      "Header names to redact in traces and debug output, in addition to the built-in list. Read at startup only.",
     ),
   trustedProxies: z
     .array(z.string().refine(isAddressRange, "expected an IP address or a CIDR range such as 10.0.0.0/8"))
@@ -302,40 +325,40 @@ const processSection = z.strictObject({
     .boolean()
     .optional()
     .describe(
-      "Whether the web UI on the admin address may write the configuration file, and operators of the UI the lock files of tools. Default: false. Read at startup only.",
+      "Allows the web UI on the admin address to write the configuration file, and operators of the UI to write the lock files of tools. Default: false. Read at startup only.",
     ),
   store: storeSchema
     .optional()
     .describe(
-      "Where data lives that outlives the process: `memory` (lost at a restart), `{ folder }` or `{ redis }`. Default: memory. Read at startup only.",
+      "Where the gateway stores sessions, budgets, and other state: `memory` (lost at a restart), `{ folder }`, or `{ redis }`. Default: memory. Read at startup only.",
     ),
   cacheMaxBytes: z
     .int()
     .min(0)
     .optional()
     .describe(
-      "Bytes for the response cache of `ai` backends in a store in memory or in a folder; responses that were used longest ago are evicted. Default: 64 MiB, or a twentieth of the memory if that is less. Read at startup only.",
+      "The size of the response cache of `ai` backends in bytes, for a store in memory or in a folder. The least recently used responses are evicted. Default: 64 MiB, or 5% of the memory if that is less. Read at startup only.",
     ),
   sessionKey: z
     .union([secret().min(32), z.array(secret().min(32)).min(1)])
     .transform((given) => (typeof given === "string" ? [given] : given))
     .optional()
     .describe(
-      "Signs the ids of MCP sessions: at least 32 characters, the same for all replicas; of a list, the first signs and all are accepted. Default: made by itself and kept in the store. Read at startup only.",
+      "The key that signs MCP session IDs: at least 32 characters, the same for all replicas. In a list, the first key signs and all keys are accepted. Default: generated and saved in the store. Read at startup only.",
     ),
   drainTimeout: duration()
     .default(durationOf(DEFAULT_DRAIN))
-    .describe("How long a shutdown waits for requests in flight. Default: 30s."),
+    .describe("How long a shutdown waits for in-flight requests. Default: 30s."),
   tunnelIdleTimeout: duration()
     .default(durationOf(DEFAULT_TUNNEL_IDLE))
     .describe(
-      "How long an upgraded connection (WebSocket) may be idle in both directions before it is closed; 0s: no limit. Default: 1h. Read at startup only.",
+      "How long an upgraded connection (WebSocket) may be idle in both directions before it is closed. `0s` disables the limit. Default: 1h. Read at startup only.",
     ),
   workers: z
     .union([z.literal("auto"), z.int().min(1).max(MAX_WORKERS)], `expected auto or a number from 1 to ${MAX_WORKERS}`)
     .optional()
     .describe(
-      "How many threads serve requests: a number, or `auto` for one per processor core. Needs Linux and Node 22.12 or newer. Default: 1. Read at startup only.",
+      "The number of threads that serve requests, or `auto` for one per processor core. Requires Linux and Node.js 22.12 or newer. Default: 1. Read at startup only.",
     ),
   logging: z
     .strictObject({
@@ -346,27 +369,25 @@ const processSection = z.strictObject({
           if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.error });
         })
         .optional()
-        .describe(
-          "A log filter, for example `info,mcp=trace`; `access=off` turns the line per request off. Default: info.",
-        ),
+        .describe("A log filter, for example `info,mcp=trace`. `access=off` disables the access log. Default: info."),
       format: z.enum(["text", "json"]).optional().describe("Default: text."),
       access: z
         .strictObject({
           fields: z
             .record(z.string().min(1).max(100), celSource())
             .optional()
-            .describe("More fields of each access log line: name and CEL expression. Redacted like the trace."),
+            .describe(
+              "Additional fields of each access log line, as names and CEL expressions. They are redacted like traces.",
+            ),
           filter: celSource()
             .optional()
-            .describe(
-              "A CEL expression: only requests for which it is true get a line, for example `response.code >= 400`.",
-            ),
+            .describe("A CEL expression that selects the requests to log, for example `response.code >= 400`."),
         })
         .optional()
         .describe("The access log: one line per request."),
     })
     .optional()
-    .describe("Read at startup only; the admin interface changes the level at run time."),
+    .describe("Log settings. Read at startup only, but the admin interface can change the level at run time."),
   tracing: z
     .strictObject({
       keepFailed: z
@@ -376,13 +397,13 @@ const processSection = z.strictObject({
             .min(64 * 1024)
             .max(1024 * 1024 * 1024)
             .default(16 * 1024 * 1024)
-            .describe("Memory for kept traces; the oldest go first. Default: 16777216."),
+            .describe("The memory for kept traces in bytes. The oldest traces are removed first. Default: 16777216."),
         })
         .optional()
         .describe("Keeps the full trace of failed and rejected requests for `gwctl explain` and the UI."),
     })
     .optional()
-    .describe("Read at startup only. Tracing every request costs time: off unless set."),
+    .describe("Trace settings. Read at startup only."),
   audit: auditSchema
     .optional()
     .describe("Records who called which tool or model with which arguments. Read at startup only."),
@@ -394,7 +415,7 @@ const processSection = z.strictObject({
 /** The target of a backendRef to a Service in an HTTPRoute document. */
 const services = z.record(z.string().min(1), z.union([z.string(), backend]));
 
-/** `mcp` and `llm`: the fields of one backend, on its own port or on one of `gateways`. */
+/** The sections `mcp` and `llm` have the fields of one backend, on its own port or on one of `gateways`. */
 const sections = Object.fromEntries(
   backends.flatMap((definition) => {
     const { section, doc } = definition;
@@ -406,7 +427,7 @@ const sections = Object.fromEntries(
           .string()
           .min(1)
           .optional()
-          .describe("One of `gateways` that serves it. Default: a listener of its own."),
+          .describe("The name of the gateway under `gateways` that serves this section. Default: a separate listener."),
         port: port().optional().describe(`Listener port. Default: ${section.defaultPort}.`),
         address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
         policies: policiesOf("route").optional(),
@@ -420,31 +441,33 @@ const sections = Object.fromEntries(
               message: `with \`gateway\` it listens where that gateway does: leave \`${field}\` out`,
             });
       });
-    return [[section.name, fields.optional().describe(`A listener of its own, or \`gateway\`. ${doc}`)]];
+    return [
+      [section.name, fields.optional().describe(`Uses a separate listener, or the one that \`gateway\` names. ${doc}`)],
+    ];
   }),
 );
 
 const ui = z.strictObject({
   gateways: gatewayNames
     .optional()
-    .describe("The gateways that serve it. Default: the one named `default`, or the only one."),
+    .describe("The gateways that serve it. Default: the gateway named `default`, or the only gateway."),
   policies: policiesOf("route").optional().describe("Without policies, only loopback clients are accepted."),
   operator: celSource()
     .optional()
     .describe(
-      "Who may change something: a CEL expression that is true for operators, for example `'operator' in jwt.roles`. All others only see. Default: nobody.",
+      "A CEL expression that is true for operators, who may make changes, for example `'operator' in jwt.roles`. Other users have read-only access. Default: no operators.",
     ),
 });
 
 export const configSchema = z.strictObject({
   config: processSection.optional().describe("Settings of the process."),
   gateways: z.record(z.string().min(1), gateway).optional().describe("Listeners by name."),
-  routes: z.array(routeSchema).optional().describe("Routes: which requests go to which backends."),
+  routes: z.array(routeSchema).optional().describe("Routes, which select the backends for requests."),
   services: services
     .optional()
-    .describe("Targets of Service references in HTTPRoute documents: `host:port`, or a backend."),
-  ui: ui.optional().describe("Attaches the web UI to gateways under `/ui`, read-only but for operators."),
-  tests: configTests.optional().describe("Tests of this configuration, run by `gateway --test`."),
+    .describe("The targets of Service references in HTTPRoute documents: `host:port` or a backend."),
+  ui: ui.optional().describe("Serves the web UI on gateways under `/ui`. It is read-only except for operators."),
+  tests: configTests.optional().describe("Tests of this configuration, which `gateway --test` runs."),
   ...sections,
 });
 
@@ -454,7 +477,7 @@ export type WrittenGateway = z.output<typeof gateway>;
 export type WrittenBackend = z.output<typeof backend>;
 export type WrittenProcess = z.output<typeof processSection>;
 
-/** The `policies` object of a scope, with every policy kind allowed there. */
+/** Accepts every policy kind that is allowed in the scope. */
 export function policiesOf(scope: Scope) {
   return z.strictObject(
     Object.fromEntries(policies.filter((policy) => policy.scopes.includes(scope)).map(policyEntry)),

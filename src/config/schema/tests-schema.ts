@@ -1,11 +1,11 @@
 /**
- * `tests`: requests with their expected results, run by `gateway --test`, in the configuration or in separate
- * documents. A running gateway ignores them.
+ * `tests` contains requests with their expected results, in the configuration or in separate documents. `gateway
+ * --test` runs them, and a running gateway ignores them.
  */
 import { z } from "zod";
 import { headerName } from "../../core/schema.ts";
 
-/** Enough to empty any rate limit bucket under test. */
+/** This is enough to exhaust any rate limit under test. */
 const MAX_REPEATS = 10_000;
 
 const message = z.strictObject({
@@ -13,11 +13,11 @@ const message = z.strictObject({
     .string()
     .min(1)
     .optional()
-    .describe("The MCP method. Default: what fits the other fields, for example `tools/call` with `tool`."),
-  tool: z.string().min(1).optional().describe("The tool that is called, under the name that clients use."),
+    .describe("The MCP method. Default: derived from the other fields, for example `tools/call` with `tool`."),
+  tool: z.string().min(1).optional().describe("The tool to call, under the name that clients use."),
   arguments: z.record(z.string(), z.unknown()).optional().describe("The arguments of the call."),
-  prompt: z.string().min(1).optional().describe("The prompt that is read."),
-  resource: z.string().min(1).optional().describe("The URI of the resource that is read."),
+  prompt: z.string().min(1).optional().describe("The prompt to get."),
+  resource: z.string().min(1).optional().describe("The URI of the resource to read."),
 });
 
 export const describedRequest = z.strictObject({
@@ -25,19 +25,19 @@ export const describedRequest = z.strictObject({
     .string()
     .regex(/^[A-Z]+$/, "methods are written in capitals")
     .optional()
-    .describe("Default: `POST` with `mcp`, `model` or `body`, else `GET`."),
+    .describe("The request method. Default: `POST` with `mcp`, `model`, or `body`, otherwise `GET`."),
   url: z
     .string()
     .regex(/^(?:https?:\/\/[^/?#]+|\/)/, "expected a path or an http URL")
-    .describe("A URL, or a path. With several listeners, its port chooses one."),
-  listener: z.string().min(1).optional().describe("The name of the listener, if the URL does not choose it."),
+    .describe("A URL or a path. With several listeners, the port of the URL selects one."),
+  listener: z.string().min(1).optional().describe("The name of the listener, if the URL does not select it."),
   headers: z.record(headerName(), z.string()).optional().describe("Request headers."),
   source: z
     .string()
     .min(1)
     .optional()
     .describe(
-      "The address of the connection's peer. If it is in `config.trustedProxies`, the header `x-forwarded-for` counts. Default: 127.0.0.1.",
+      "The address of the connection's peer. If it is in `config.trustedProxies`, the header `x-forwarded-for` applies. Default: 127.0.0.1.",
     ),
   body: z.string().optional().describe("The request body."),
   mcp: message.optional().describe("An MCP message instead of `body`."),
@@ -57,18 +57,18 @@ const expectation = z
       .optional()
       .describe("`forwarded` to a backend, `answered` by the gateway (for example a redirect), or `refused`."),
     route: z.string().nullable().optional().describe("The name of the route; null if no route matches."),
-    backend: z.string().optional().describe("The name of a backend of the route to which the request goes."),
-    reason: z.string().min(1).optional().describe("The error code, or a part of the reason."),
-    subject: z.string().optional().describe("The authenticated client, as in the access log, or a part of it."),
+    backend: z.string().optional().describe("The name of the backend that receives the request."),
+    reason: z.string().min(1).optional().describe("The error code, or a substring of the reason."),
+    subject: z.string().optional().describe("The authenticated client, as in the access log, or a substring of it."),
     visible: z.array(z.string().min(1)).optional().describe("MCP tools that the client can see and call."),
     hidden: z.array(z.string().min(1)).optional().describe("MCP tools that the client cannot see or call."),
-    headers: z.record(headerName(), z.string()).optional().describe("Response headers, each with its whole value."),
+    headers: z.record(headerName(), z.string()).optional().describe("Response headers with their complete values."),
   })
   .refine((expect) => Object.keys(expect).length > 0, "expected at least one field");
 
 export const configTest = z.strictObject({
-  name: z.string().min(1).max(200).describe("What the test says about the configuration."),
-  request: describedRequest.describe("The request. Nothing is sent."),
+  name: z.string().min(1).max(200).describe("A sentence that describes the expected behavior."),
+  request: describedRequest.describe("The request, which is not sent to a backend."),
   claims: z
     .record(z.string(), z.unknown())
     .optional()
@@ -78,8 +78,10 @@ export const configTest = z.strictObject({
     .min(1)
     .max(MAX_REPEATS)
     .optional()
-    .describe("How often the request is sent, starting with full limits; the last one is checked. Default: 1."),
-  expect: expectation.describe("What must become of it."),
+    .describe(
+      "How many times the request is sent, starting with unused limits. The last result is checked. Default: 1.",
+    ),
+  expect: expectation.describe("The expected result."),
 });
 
 export const configTests = z.array(configTest);
