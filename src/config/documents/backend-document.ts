@@ -1,10 +1,10 @@
 /**
- * Backends of routes in resource documents. A Backend document (our own group) describes MCP servers, an LLM provider
- * or an HTTP server outside the cluster. A backendRef names a Backend or a Service (in files, an entry of `services`).
- * A BackendTLSPolicy sets the TLS of a Service; of two for the same port, the older applies. In a cluster, a Backend
- * reads no file, starts no process and reaches no unix socket; secrets are named by `secretRef`. An invalid reference
- * keeps its share of the requests, which get 500, because giving its share to the others would hide the mistake. A
- * Service whose TLS policy is invalid is closed rather than reached without TLS.
+ * Backends of routes in resource documents. A Backend document (our own API group) describes MCP servers, an LLM
+ * provider, or an HTTP server outside the cluster. A backendRef names a Backend or a Service (in files, an entry of
+ * `services`), and a BackendTLSPolicy sets the TLS of a Service. In a cluster, a Backend cannot read files, start
+ * processes, or use unix sockets, and `secretRef` names its secrets. An invalid reference keeps its share of the
+ * requests, which fail with 500, because redistributing them would hide the mistake. A Service with an invalid TLS
+ * policy is closed rather than used without TLS.
  */
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";
@@ -35,7 +35,7 @@ import {
   type Verdict,
 } from "./documents.ts";
 
-/** The kinds of `backends[]` that a Backend document supports. */
+/** A Backend document supports these kinds of `backends[]`. */
 const KINDS = ["mcp", "ai", "host"];
 
 export const backendSpecSchema = exactlyOneOf(
@@ -76,7 +76,6 @@ export function readBackend(
   return { path: ["spec", ...(issue?.path ?? []).map(asPart)], message: issue?.message ?? "not valid" };
 }
 
-/** The status of the Backend. */
 export function backendOutcome(document: ResourceDocument, problems: ProblemList, cluster?: Cluster): BackendOutcome {
   const read = readBackend(document.value, identityOf(document).namespace, document, cluster);
   if ("backend" in read)
@@ -93,7 +92,7 @@ function asPart(part: PropertyKey): string | number {
 export interface ReadTlsPolicy {
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
-  /** The fields of `backendTLS`; `root` is PEM text. */
+  /** Contains the fields of `backendTLS`, with `root` in PEM. */
   readonly tls: BackendTls | undefined;
 }
 
@@ -145,7 +144,7 @@ function readRoot({ group = "", kind, name }: Fields, namespace: string, cluster
   }
 }
 
-/** Undefined if a policy is invalid, because it could have been the one that applies. */
+/** Returns undefined if any name is invalid, because it could have been the matching one. */
 function readNames(written: unknown): string[] | undefined {
   const names = listOf(written).map((one) => {
     const { type, hostname, uri } = fieldsOf(one);
@@ -155,7 +154,7 @@ function readNames(written: unknown): string[] | undefined {
   return names.includes(undefined) ? undefined : (names as string[]);
 }
 
-/** Whether an older policy has one of the same targets. */
+/** Returns whether an older policy has one of the same targets. */
 export function isTlsPolicyConflicted(policy: KubernetesObject, cluster: Cluster): boolean {
   const namespace = policy.metadata.namespace ?? "";
   return targetedServices(policy).some(({ name, sectionName }) => {
@@ -164,7 +163,7 @@ export function isTlsPolicyConflicted(policy: KubernetesObject, cluster: Cluster
   });
 }
 
-/** The policy for this port; one that names the port takes precedence. */
+/** A policy that names the port takes precedence over a policy for the whole Service. */
 export function tlsPolicyOf(
   cluster: Cluster,
   namespace: string,
@@ -189,7 +188,7 @@ function inOrder(policies: readonly KubernetesObject[]): KubernetesObject[] {
   return [...policies].sort((one, other) => (key(one) < key(other) ? -1 : 1));
 }
 
-/** The TLS settings of a Service, with the certificates as a text that `document` may read. */
+/** Returns the TLS settings of a Service, with certificates that `document` may read. */
 export function tlsOfService(
   cluster: Cluster,
   document: ResourceDocument,
@@ -208,7 +207,7 @@ export function tlsOfService(
 export type FoundBackend =
   | {
       readonly backend: Readonly<Record<string, unknown>>;
-      /** Why the backend must not be used, although the reference is valid. */
+      /** The reason why the backend must not be used, although the reference is valid. */
       readonly closed?: string;
     }
   | {
@@ -218,7 +217,7 @@ export type FoundBackend =
 
 export type FindBackend = (reference: Fields, namespace: string) => FoundBackend;
 
-/** The `appProtocol` of a Service port with HTTP/2 over cleartext. */
+/** This `appProtocol` of a Service port selects HTTP/2 over cleartext. */
 const H2C = "kubernetes.io/h2c";
 
 type Services = ResourceInput["standalone"]["services"];
@@ -257,12 +256,12 @@ export function backendsOfFiles(
   };
 }
 
-/** The name in `namespace/name:port`. */
+/** Extracts the name from `namespace/name:port`. */
 function serviceName(key: string): string {
   return key.slice(key.indexOf("/") + 1).replace(/:\d+$/, "");
 }
 
-/** `route` is the document with the backendRefs. */
+/** `route` is the document that contains the backendRefs. */
 export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): FindBackend {
   const { kind: routeKind } = identityOf(route);
   const isGrpc = routeKind === "GRPCRoute";
@@ -307,7 +306,7 @@ export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): Fi
 interface Place {
   readonly namespace: string;
   readonly name: string;
-  /** `namespace/name`. */
+  /** The format is `namespace/name`. */
   readonly key: string;
 }
 

@@ -11,14 +11,12 @@ interface ClusterService {
 }
 
 export interface Cluster {
-  /** Undefined if the Service does not exist. */
+  /** Returns undefined if the Service does not exist. */
   service(namespace: string, name: string, port: unknown): ClusterService | undefined;
-  /** Finds an object by kind and name. */
   object(kind: string, namespace: string, name: string): KubernetesObject | undefined;
   objects(kind: string): readonly KubernetesObject[];
-  /** The BackendTLSPolicies in the namespace that target this Service. */
+  /** Returns the BackendTLSPolicies in the namespace that target this Service. */
   tlsPolicies(namespace: string, service: string): readonly KubernetesObject[];
-  /** The values of a Secret. */
   secret(namespace: string, name: string): ReadonlyMap<string, string> | undefined;
   mayRefer(from: Referrer, to: Referent): boolean;
   namespaceFits(namespace: string, selector: unknown): boolean;
@@ -66,11 +64,11 @@ export function createCluster(objects: readonly KubernetesObject[]): Cluster {
 
 export interface TargetedService {
   readonly name: string;
-  /** The name of a port; undefined for all ports. */
+  /** The name of a port, or undefined for all ports. */
   readonly sectionName: string | undefined;
 }
 
-/** The Services that a BackendTLSPolicy targets. */
+/** Returns the Services that a BackendTLSPolicy targets. */
 export function targetedServices(policy: KubernetesObject): TargetedService[] {
   return listOf(specOf(policy).targetRefs).flatMap((reference) => {
     const { group = "", kind, name, sectionName } = fieldsOf(reference);
@@ -79,7 +77,7 @@ export function targetedServices(policy: KubernetesObject): TargetedService[] {
   });
 }
 
-/** The endpoints of all Service ports: `namespace/name:port` → addresses. They change more often than other objects. */
+/** Maps `namespace/name:port` of all Service ports to their addresses, which change more often than other objects. */
 export function allEndpoints(objects: readonly KubernetesObject[]): ReadonlyMap<string, readonly string[]> {
   const slices = new Map<string, KubernetesObject[]>();
   for (const object of objects) {
@@ -108,7 +106,7 @@ function textsOf({ data }: KubernetesObject): ReadonlyMap<string, string> {
   );
 }
 
-// Kubernetes label selectors. An invalid selector selects nothing.
+// An invalid label selector selects nothing.
 
 type Labels = Readonly<Record<string, string>>;
 
@@ -142,9 +140,6 @@ function holds(expression: unknown, labels: ReadonlyMap<string, string>): boolea
   }
 }
 
-// The addresses of the ready pods of a Service port, from its EndpointSlices.
-
-/** The label with the Service of a slice. */
 const SERVICE_LABEL = "kubernetes.io/service-name";
 
 interface ServicePort {
@@ -164,7 +159,7 @@ function portOf(service: KubernetesObject, port: unknown): ServicePort | undefin
   return undefined;
 }
 
-/** `address:port`, sorted, each once. */
+/** Returns the sorted `address:port` of each ready pod, without duplicates. */
 function endpointsOf(slices: readonly KubernetesObject[], port: ServicePort): readonly string[] {
   const ready = new Set<string>();
   // If no pod is ready, pods that are terminating but still serving are used.
@@ -205,7 +200,7 @@ export interface ObjectMetadata {
   readonly [field: string]: unknown;
 }
 
-/** `namespace/name`, or `/name` for cluster-scoped objects. */
+/** Returns `namespace/name`, or `/name` for cluster-scoped objects. */
 export function objectKey(object: KubernetesObject): string {
   return keyOf(object.metadata.namespace ?? "", object.metadata.name);
 }
@@ -218,13 +213,12 @@ export function specOf(object: KubernetesObject | undefined): Fields {
   return fieldsOf(object?.spec);
 }
 
-/** The group of an apiVersion: empty for `v1`. */
+/** Returns an empty group for `v1`. */
 export function groupOf(apiVersion: string): string {
   const slash = apiVersion.indexOf("/");
   return slash < 0 ? "" : apiVersion.slice(0, slash);
 }
 
-/** Whether a value is a Kubernetes object with a kind and a name. */
 export function isKubernetesObject(value: unknown): value is KubernetesObject {
   const { apiVersion, kind, metadata } = fieldsOf(value);
   return (
@@ -256,7 +250,7 @@ function says(grant: KubernetesObject, from: Referrer, to: Referent): boolean {
     const { group, kind, namespace } = fieldsOf(one);
     return group === from.group && kind === from.kind && namespace === from.namespace;
   });
-  // Without a name, grants all objects of the kind. A name that is not a string grants nothing.
+  // A grant without a name applies to all objects of the kind. A name that is not a string grants nothing.
   const isTo = listOf(spec.to).some(
     (one) =>
       isObject(one) &&

@@ -1,7 +1,7 @@
 /**
- * Prepares values of a cluster document for validation: replaces each `{ secretRef: { name, key } }` by the text of the
- * Secret, and rejects values that would access this machine (a file, a process, a unix socket, its credentials). The
- * schema marks both kinds of fields.
+ * Prepares values of a cluster document for validation. It replaces each `{ secretRef: { name, key } }` with the value
+ * of the Secret, and rejects values that would access this machine (a file, a process, a unix socket, its credentials).
+ * The schema marks both kinds of fields.
  */
 import type { z } from "zod";
 import { isSecretSchema, localUseOf } from "../../core/schema.ts";
@@ -19,7 +19,7 @@ export interface Confined {
 export interface ConfinedContext {
   readonly cluster: Cluster;
   readonly document: SourceDocument;
-  /** The referring document. Secrets are read from its namespace; those of another namespace need a grant. */
+  /** Secrets are read from the namespace of the referring document. Secrets of another namespace need a grant. */
   readonly referrer: Referrer;
 }
 

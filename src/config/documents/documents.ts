@@ -1,7 +1,8 @@
 /**
  * The input and output of the translation of resource documents (GatewayPolicy, Gateway, HTTPRoute). The functions in
  * this folder are pure: documents come from files or from a cluster, and the caller writes the statuses. An invalid
- * document never throws; it gets a status and a problem with its position and name, and does not affect the others.
+ * document never throws. It gets a status and a problem with its position and name, and it does not affect other
+ * documents.
  */
 import type { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";
@@ -16,22 +17,22 @@ import type { Cluster } from "./cluster.ts";
 export const POLICY_API_GROUP = "policy.gateway.internal";
 export const POLICY_API_VERSION = `${POLICY_API_GROUP}/v1alpha1`;
 export const GATEWAY_API_GROUP = "gateway.networking.k8s.io";
-/** The controller name in statuses; other controllers write their own entries. */
+/** Statuses contain this name, because other controllers write their own entries. */
 export const CONTROLLER_NAME = `${POLICY_API_GROUP}/gateway`;
-/** The namespace of standalone gateways and routes, and of documents without one. */
+/** The namespace of standalone gateways and routes, and of documents without a namespace. */
 export const DEFAULT_NAMESPACE = "default";
 
-/** One parsed document that has a `kind`; for documents of a cluster, `file` says where they came from. */
+/** A parsed document that has a `kind`. For documents of a cluster, `file` names the object. */
 export type ResourceDocument = SourceDocument;
 
 /** A gateway or route of the standalone configuration that policies may target. */
 export interface StandaloneTarget {
   readonly name: string;
-  /** Its own policy kinds, which take precedence over those of documents. */
+  /** These kinds take precedence over policies of documents. */
   readonly policyKinds: readonly string[];
-  /** For routes: the gateways that serve it. */
+  /** The gateways that serve a route. */
   readonly gateways?: readonly string[];
-  /** For gateways: ports that a Gateway document cannot use. */
+  /** A Gateway document cannot use this port of a standalone gateway. */
   readonly port?: number;
 }
 
@@ -41,65 +42,66 @@ export interface ResourceInput {
     readonly gateways: readonly StandaloneTarget[];
     readonly routes: readonly StandaloneTarget[];
     /**
-     * `services` of the standalone document: what stands behind a backend reference to a Service. The key is
-     * `name`, `name:port`, `namespace/name` or `namespace/name:port`; the value `host:port` or a backend as written.
+     * Maps Services to `host:port` or to a backend as written in the configuration. The key is `name`, `name:port`,
+     * `namespace/name`, or `namespace/name:port`.
      */
     readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
   };
-  /** The list of all policies, for their schemas and roles. */
   readonly policies: readonly PolicyDefinition[];
-  /** The schema of an entry of `routes[]`, which validates translated routes. */
+  /** Validates translated routes as entries of `routes[]`. */
   readonly routeSchema: z.ZodType;
-  /** Which headers are sensitive besides the usual ones: the specs that come back are to be shown. */
+  /** Redacts the specs in the result, which are displayed. */
   readonly redaction?: Redaction;
-  /** Wall clock, for lastTransitionTime. */
+  /** The wall clock, for lastTransitionTime. */
   readonly nowMs: number;
-  /** Set if the documents come from a cluster; they cannot access this machine. */
+  /** Set if the documents come from a cluster, which cannot access this machine. */
   readonly cluster?: Cluster;
   /** Returns the cluster for one document, to record the objects that it uses. */
   recorded?(document: ResourceDocument, cluster: Cluster): Cluster;
-  /** The result of the last load: unchanged conditions keep their time. */
+  /** The result of the last load, so that unchanged conditions keep their time. */
   readonly previous?: readonly PolicyResource[];
 }
 
 export interface ResourceResult {
-  /** From Gateway documents: gateways in the written form of the standalone configuration. */
+  /** Contains the gateways of Gateway documents, in the form of the standalone configuration. */
   readonly gateways: readonly WrittenGateway[];
-  /** From HTTPRoute documents, one for each rule. */
+  /** Contains one route for each rule of an HTTPRoute. */
   readonly routes: readonly WrittenRoute[];
-  /** Policies to compile on a gateway or route besides its own, in this order. They are valid by their schemas. */
+  /**
+   * Contains policies to compile on a gateway or route in addition to its own, in this order. Their schemas have
+   * validated them.
+   */
   readonly attachments: readonly Attachment[];
-  /** Targets that reject every request with `policy_invalid` until the document is fixed. */
+  /** These targets reject every request with `policy_invalid` until the document is fixed. */
   readonly closures: readonly Closure[];
-  /** The outcome of each Gateway and HTTPRoute, for its status. */
   readonly gatewayOutcomes: readonly GatewayOutcome[];
   readonly routeOutcomes: readonly RouteOutcome[];
   readonly backendOutcomes: readonly BackendOutcome[];
-  /** Every GatewayPolicy with its status, in the order of the documents. */
+  /** Contains every GatewayPolicy with its status, in the order of the documents. */
   readonly policies: readonly PolicyResource[];
-  /** Problems in documents, logged as warnings; they never prevent the start. */
+  /** Problems are logged as warnings and never prevent the start. */
   readonly problems: readonly ConfigError[];
 }
 
 export interface WrittenGateway {
-  /** The key under `gateways`: the document's name, or `name/listener` where it has several ports. */
+  /** The key under `gateways`: the document's name, or `name/listener` if it has several ports. */
   readonly name: string;
   readonly port: number;
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls?: {
     readonly certificates: readonly ListenerCertificate[];
-    /** Host names of listeners on the same port: a connection for one is not used for another. */
+    /** Host names of listeners on the same port. A connection for one host name cannot be used for another. */
     readonly parts?: readonly string[];
   };
   readonly document: ResourceDocument;
-  /** The listener in its document. */
+  /** The path of the listener in its document. */
   readonly path: Path;
 }
 
 export interface ListenerCertificate {
   readonly cert: string;
   readonly key: string;
-  /** The host names of the certificate; if absent, those in it. */
+  /** The host names for which the certificate is used. If absent, the names in the certificate apply. */
   readonly hosts?: readonly string[];
 }
 
@@ -113,14 +115,14 @@ export interface WrittenRoute {
     readonly policies?: Readonly<Record<string, unknown>>;
     readonly backends?: readonly Record<string, unknown>[];
   };
-  /** Why every request is rejected, if a part of the rule is not supported. */
+  /** The reason why every request is rejected, if a part of the rule is not supported. */
   readonly closed?: string;
-  /** Host names that belong to other listeners of the same port. */
+  /** Other listeners of the same port handle these host names. */
   readonly except?: readonly string[];
-  /** Unresolved backend references by index, with the reason. */
+  /** Maps the index of each unresolved backend reference to the reason. */
   readonly closedBackends?: ReadonlyMap<number, string>;
   readonly document: ResourceDocument;
-  /** The rule in its document. */
+  /** The path of the rule in its document. */
   readonly path: Path;
 }
 
@@ -143,7 +145,7 @@ export interface ListenerOutcome {
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
   readonly conflicted: Verdict;
-  /** The routes that it serves. */
+  /** Counts the routes that the listener serves. */
   attachedRoutes: number;
 }
 
@@ -153,7 +155,7 @@ export interface RouteOutcome {
 }
 
 export interface ParentOutcome {
-  /** The route's parentRef, unmodified. The route status must echo it. */
+  /** The route's unmodified parentRef, which the route status must echo. */
   readonly parentRef: Readonly<Record<string, unknown>>;
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
@@ -177,22 +179,22 @@ export interface Attachment {
   readonly kind: string;
   /** The validated configuration for `PolicyDefinition.compile`. */
   readonly config: unknown;
-  /** The same as it would be written under `policies`: for dumps, where the schema says what is secret. */
+  /** The same configuration as written under `policies`, for dumps, because the schema marks its secrets. */
   readonly written: unknown;
   /**
-   * To be passed as `CompileEnv.owner`. Equal for all listeners of one Gateway and all rules of one HTTPRoute, so
-   * that they share one set of buckets, and different from the target's own policies.
+   * The value of `CompileEnv.owner`. All listeners of a Gateway and all rules of an HTTPRoute have the same owner, so
+   * that they share one set of buckets, separate from the target's own policies.
    */
   readonly owner: string;
   readonly document: ResourceDocument;
-  /** The part in its document, for example `spec.traffic.rateLimit`. */
+  /** The path of the part in its document, for example `spec.traffic.rateLimit`. */
   readonly path: Path;
 }
 
 export interface Closure {
   readonly target: TargetName;
   readonly document: ResourceDocument;
-  /** Names the policy and the field: for the log and the trace, not for clients. */
+  /** Names the policy and the field, for the log and the trace but not for clients. */
   readonly reason: string;
 }
 
@@ -200,7 +202,7 @@ export interface PolicyResource {
   readonly apiVersion: string;
   readonly kind: string;
   readonly metadata: ResourceMetadata;
-  /** As written, with secrets replaced. */
+  /** The spec as written, with redacted secrets. */
   readonly spec: unknown;
   readonly status: { readonly ancestors: readonly AncestorStatus[] };
 }
@@ -231,7 +233,7 @@ export interface Condition {
   readonly reason: string;
   readonly message: string;
   readonly observedGeneration: number;
-  /** RFC 3339; changes only when `status` does. */
+  /** The time is in RFC 3339 format and changes only when `status` does. */
   readonly lastTransitionTime: string;
 }
 
@@ -261,7 +263,7 @@ export interface Identity {
   readonly apiVersion: string;
   readonly kind: string;
   readonly namespace: string;
-  /** Empty if there is none. */
+  /** Empty if the document has no name. */
   readonly name: string;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Translates a Gateway document (gateway.networking.k8s.io) to gateways of the standalone configuration, one per port,
  * because listeners on the same port differ only in their host names. Listeners that cannot be served (other protocols,
- * ports in use, HTTPS without a certificate, conflicts) are reported and skipped; the others are served.
+ * ports in use, HTTPS without a certificate, conflicts) are reported and skipped.
  */
 
 import { checkCertificates } from "../../http/certificates.ts";
@@ -102,10 +102,7 @@ function shortName(namespace: string, name: string): string {
   return namespace === DEFAULT_NAMESPACE ? name : `${namespace}/${name}`;
 }
 
-/**
- * The key under `gateways` for each port. In a cluster it contains the port, which does not change when listeners are
- * renamed.
- */
+/** In a cluster, the key under `gateways` contains the port, so that renaming a listener does not change it. */
 function namesOfPorts(
   read: readonly ReadListener[],
   prefix: string,
@@ -125,7 +122,7 @@ function writtenGateway(
   sharing: readonly ReadListener[],
 ): WrittenGateway {
   if (protocol !== "HTTPS") return { name, port, protocol: "HTTP", document, path };
-  // Each listener of the port shows its own to whoever asks for its host name.
+  // Each listener on the port presents its own certificate for its host name.
   const certificates = sharing.flatMap(({ tls = [], hostname }) =>
     tls.map((certificate) => ({ ...certificate, ...(hostname === undefined ? {} : { hosts: [hostname] }) })),
   );
@@ -138,11 +135,11 @@ function acceptance(listeners: readonly ListenerOutcome[]): Verdict {
   const bad = listeners.filter(({ accepted, resolvedRefs }) => !accepted.isTrue || !resolvedRefs.isTrue);
   if (bad.length === 0 && listeners.length > 0) return ACCEPTED;
   const message = `Listeners that are not valid: ${bad.map(({ name }) => name).join(", ") || "there are none"}`;
-  // Valid certificates are still served.
+  // Listeners with valid certificates are still served.
   return { isTrue: listeners.some(({ accepted }) => accepted.isTrue), reason: "ListenersNotValid", message };
 }
 
-/** Listeners on a port must use one protocol and different host names; conflicting listeners are all rejected. */
+/** Listeners on a port must use one protocol and different host names. All conflicting listeners are rejected. */
 function conflictsOf(read: readonly ReadListener[]): Map<ReadListener, Verdict> {
   const conflicts = new Map<ReadListener, Verdict>();
   for (const one of read) {
@@ -162,10 +159,9 @@ function conflictsOf(read: readonly ReadListener[]): Map<ReadListener, Verdict> 
   return conflicts;
 }
 
-// A listener of a Gateway document and whether it can be served. A rejected listener is kept by name, because routes
-// may refer to it and its status shows the problem.
+// A rejected listener is kept by name, because routes may refer to it and its status shows the problem.
 
-/** In files no Secret is read: the files of an HTTPS listener are named by these keys of `tls.options`. */
+/** Files cannot refer to Secrets, so these keys of `tls.options` name the certificate files of an HTTPS listener. */
 const CERT_OPTION = `${POLICY_API_GROUP}/cert`;
 const KEY_OPTION = `${POLICY_API_GROUP}/key`;
 
@@ -183,12 +179,12 @@ interface ReadListener {
   readonly port: number;
   readonly protocol: string;
   readonly hostname: string | undefined;
-  /** Of an HTTPS listener whose certificates are all there. */
+  /** Set for an HTTPS listener whose certificates all exist. */
   readonly tls: readonly Certificate[] | undefined;
   readonly supportedKinds: readonly { readonly group: string; readonly kind: string }[];
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
-  /** Whether routes of this kind and namespace may be served. */
+  /** Returns whether the listener may serve routes of this kind and namespace. */
   admits(namespace: string, kind: string): boolean;
 }
 
@@ -199,7 +195,7 @@ interface ListenerContext {
   readonly problems: ProblemList;
 }
 
-/** Undefined if it has no name or no port. */
+/** Returns undefined if the listener has no name or no port. */
 function readListener(written: unknown, path: Path, context: ListenerContext): ReadListener | undefined {
   const { problems } = context;
   if (!isObject(written)) {
@@ -250,7 +246,7 @@ function readKinds(written: Fields, path: Path, { problems }: ListenerContext) {
   return { supported, verdict: { isTrue: false, reason: "InvalidRouteKinds", message } };
 }
 
-/** Whether routes of a namespace may be served. */
+/** Returns a function that decides whether the listener may serve routes of a namespace. */
 function readAdmission(
   written: Fields,
   path: Path,

@@ -1,7 +1,7 @@
 /**
- * Translates a GatewayPolicy document to policies on gateways and routes, and computes its status. Parts are
- * independent: an invalid part does not affect the others. An authentication or authorization part that is invalid or
- * cannot be attached closes its targets (500 `policy_invalid`) and never leaves them open.
+ * Translates a GatewayPolicy document to policies on gateways and routes, and computes its status. An invalid part does
+ * not affect the other parts. An authentication or authorization part that is invalid or cannot be attached closes its
+ * targets (500 `policy_invalid`) and never leaves them open.
  */
 
 import { nearestName, suggestion } from "../../cel/values/nearest-name.ts";
@@ -35,14 +35,14 @@ import type { GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
 
 interface PolicyContext extends Targets {
   readonly parts: readonly Part[];
-  /** The policy kinds already on a target, with their source. */
+  /** Maps the policy kinds already on a target to their source. */
   takenKinds(target: TargetName): Map<string, string>;
   readonly nowMs: number;
   readonly previous: PolicyResource | undefined;
   readonly cluster: Cluster | undefined;
-  /** The redacted spec. */
+  /** Redacts the spec. */
   shown(spec: unknown): unknown;
-  /** Another document has the same name, so this one is ignored. */
+  /** True if another document has the same name, so that this one is ignored. */
   readonly isDuplicate: boolean;
 }
 
@@ -125,7 +125,7 @@ export function translatePolicy(
 
   const shownSpec = context.shown(value.spec);
   const metadata = metadataOf(value, { namespace, name }, shownSpec, context.previous);
-  // A policy without targets is an error; targets that do not exist yet may appear later.
+  // A policy without targets is an error, but targets that do not exist yet may appear later.
   const hasValidPart =
     !isRefused && outcomes.length > 0 && (targets.length === 0 ? validParts.length > 0 : attachments.length > 0);
   const accepted = withNotes(acceptance(faults, hasValidPart, closures.length > 0), repeated);
@@ -151,7 +151,7 @@ function closuresOf(targets: readonly ResolvedTarget[], document: ResourceDocume
 
 function acceptance(faults: readonly ConfigError[], hasValidPart: boolean, isClosed: boolean): Verdict {
   if (faults.length === 0) return ACCEPTED;
-  // Paths carry the document's name for the log; a status stands on the document itself.
+  // In the log, paths start with the document's name, which a status does not need.
   const lines = faults.map(({ path, message }) => `${path.slice(path.indexOf(": ") + 2)}: ${message}`);
   const message = `${lines.join("; ")}${isClosed ? "; the targets are blocked until this is fixed" : ""}`;
   if (hasValidPart) return { isTrue: true, reason: "PartiallyValid", message };
@@ -163,7 +163,7 @@ function withNotes(verdict: Verdict, notes: readonly string[]): Verdict {
   return notes.length === 0 ? verdict : { ...verdict, message: [verdict.message, ...notes].join("; ") };
 }
 
-/** An API server counts generations; for files they are counted here, by changes of the spec. */
+/** An API server counts generations. For documents in files, each change of the spec counts. */
 function metadataOf(
   value: Readonly<Record<string, unknown>>,
   identity: { readonly namespace: string; readonly name: string },
@@ -176,9 +176,8 @@ function metadataOf(
   return { ...written, ...identity, generation: typeof written.generation === "number" ? written.generation : counted };
 }
 
-// Validates the parts of a spec. An unknown field may be a misspelled security setting and is treated as one.
+// An unknown field may be a misspelled security setting and is treated as one.
 
-/** A valid part with its policies. */
 interface ValidPart {
   readonly path: Path;
   readonly isSecurity: boolean;
@@ -229,7 +228,7 @@ function checkParts(
   return valid;
 }
 
-/** The validator names the whole path as a text; below the part it is kept as one last step. */
+/** The validator reports the whole path as a string, so the steps below the part are parsed from it. */
 function pathBelow(path: Path, text: string): Path {
   const prefix = pathText(path);
   const rest = text.startsWith(prefix) ? text.slice(prefix.length).replace(/^\./, "") : "";
@@ -245,17 +244,15 @@ function pathBelow(path: Path, text: string): Path {
 }
 
 /**
- * Whether an unknown field was probably a security setting, judged by its name, the nearest known name, and its
- * content.
+ * Judges by its name, the nearest known name, and its content whether an unknown field was meant to be a security
+ * setting.
  */
 function mayProtect(field: string, value: unknown, known: readonly string[]): boolean {
   if (/auth/i.test(field) || /auth/i.test(nearestName(field, known) ?? "")) return true;
   return isObject(value) && Object.entries(value).some(([name, inner]) => mayProtect(name, inner, []));
 }
 
-// Resolves the targetRefs of a policy to gateways and routes, or to the reason why not.
-
-/** The limit of the Gateway API. */
+/** The Gateway API allows at most 16 targets. */
 const MAX_TARGETS = 16;
 const NOT_FOUND = " was not found";
 
@@ -273,7 +270,7 @@ interface ResolvedTarget {
 interface ResolvedTargets {
   readonly outcomes: readonly TargetOutcome[];
   readonly targets: readonly ResolvedTarget[];
-  /** Targets of references that are invalid in another field. */
+  /** Contains the targets of references that are invalid in another field. */
   readonly meant: readonly ResolvedTarget[];
   /** Entries that repeat an earlier target count once. */
   readonly repeated: readonly string[];
@@ -293,7 +290,7 @@ function resolveTargets(
   const refs = listOf(spec.targetRefs);
   if (refs.length > MAX_TARGETS)
     problems.add(["spec", "targetRefs"], `at most ${MAX_TARGETS} targets are allowed; the others are ignored`);
-  // One object instead of a list, and the name that it has in other policies, are mistakes whose meaning is plain.
+  // A single object instead of a list, and the field `targetRef` of other policies, are mistakes with a clear intent.
   for (const ref of [...refs.slice(MAX_TARGETS), spec.targetRefs, spec.targetRef]) {
     if (!isObject(ref)) continue;
     const found = lookUp(referenceOf(ref, namespace), textOf(ref.sectionName), context);
@@ -351,7 +348,7 @@ function referenceOf(fields: Readonly<Record<string, unknown>>, namespace: strin
   };
 }
 
-/** The kinds that a reference can mean: its own in any case, or any if it names none. */
+/** Compares kinds in any case. A reference without a kind can mean any of them. */
 function meantKinds(kind: string): readonly string[] {
   return ["Gateway", "HTTPRoute"].filter((one) => kind === "" || one.toLowerCase() === kind.toLowerCase());
 }
@@ -399,7 +396,7 @@ function lookUp(
   };
 }
 
-/** Budgets belong to what was named: the whole target, or one section of it. */
+/** Budgets belong to the referenced target or to its section. */
 function ownerOf(
   found: { readonly reference: ObjectReference },
   sectionName: string | undefined,

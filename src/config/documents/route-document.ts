@@ -1,8 +1,8 @@
 /**
  * Translates an HTTPRoute or GRPCRoute document (gateway.networking.k8s.io) to routes of the standalone configuration,
  * one per rule, and its parentRefs to the gateways and host names that serve it. A rule with an unsupported part is
- * closed (500), because serving it without that part would not be what was requested. Listeners on the same port stay
- * separate: a request belongs to the listener with the most specific host name.
+ * closed (500), because serving it without that part would not match the intent. Listeners on the same port stay
+ * separate, and the listener with the most specific host name handles a request.
  */
 import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
@@ -42,9 +42,9 @@ interface RouteContext {
   readonly isCluster: boolean;
 }
 
-/** The placeholder backend of an unresolved reference; it rejects every request. */
+/** The placeholder backend of an unresolved reference, which rejects every request. */
 const NOWHERE = { host: "reference.invalid:1" };
-/** The limit of the policy `retry`; the Gateway API has none. */
+/** The policy `retry` has this limit, but the Gateway API has none. */
 const MOST_RETRIES = 10;
 const RESOLVED: Verdict = { isTrue: true, reason: "ResolvedRefs", message: "All references resolved" };
 
@@ -155,7 +155,7 @@ function translateRule(
   const matches: Record<string, unknown>[] = [];
   for (const [i, match] of listOf(rule.matches).entries()) {
     const translated = isObject(match) ? translate(match) : "expected an object";
-    // An unsupported match must not match everything, so it is dropped and the rule keeps the others.
+    // An unsupported match must not match everything, so it is dropped and the rule keeps the other matches.
     if (typeof translated === "string") problems.add([...path, "matches", i], `${translated}; this match is ignored`);
     else matches.push(translated);
   }
@@ -169,7 +169,7 @@ function translateRule(
         ? { reason: "InvalidKind", message: "requests can be mirrored to a Service only" }
         : findBackend(reference, namespace);
     if ("backend" in found) {
-      // A mirrored request needs no HTTP/2, and does not use the TLS of its Service.
+      // A mirrored request does not need HTTP/2 and cannot use the TLS settings of its Service.
       const { protocol: _, policies, ...backend } = found.backend;
       if (policies === undefined && found.closed === undefined) return backend;
       problems.add([...at, "filters", index], "requests cannot be mirrored over TLS; nothing is mirrored there");
@@ -219,7 +219,7 @@ function translateRule(
   };
 }
 
-/** The attempts after the first. Absent fields have the default of `retry`. */
+/** Absent fields have the defaults of the policy `retry`. */
 function retriesOf(written: unknown): Record<string, unknown> {
   if (!isObject(written)) return {};
   const { attempts, codes, backoff } = written;
@@ -232,7 +232,7 @@ function retriesOf(written: unknown): Record<string, unknown> {
   return { retry };
 }
 
-/** Zero means no limit in the Gateway API, and the default of the backend here. */
+/** Zero means no limit in the Gateway API, but here the default of the backend applies. */
 function timeoutsOf(written: unknown): Record<string, unknown> {
   if (!isObject(written)) return {};
   const isSet = (value: unknown): boolean => value !== undefined && !/^0(?:ms|s|m|h)?$/.test(String(value));
@@ -243,8 +243,8 @@ function timeoutsOf(written: unknown): Record<string, unknown> {
   return Object.keys(timeout).length === 0 ? {} : { timeout };
 }
 
-// Translates filters of HTTPRoute rules to policies. An unsupported filter is never skipped, because it may protect
-// the backend: the rule is closed instead.
+// Translates filters of HTTPRoute rules to policies. An unsupported filter closes the rule, because the filter may
+// protect the backend.
 
 interface TranslatedFilters {
   readonly policies: Readonly<Record<string, unknown>>;
@@ -252,7 +252,7 @@ interface TranslatedFilters {
   readonly unsupported: { readonly index: number; readonly reason: string } | undefined;
 }
 
-/** Returns the policy kind and configuration, or the reason why there is none. */
+/** Returns the policy kind and its configuration, or the reason why the filter is not supported. */
 type Filter = (fields: Fields) => readonly [kind: string, config: unknown] | string;
 
 const FILTERS = lookupTable<{ readonly field: string; readonly translate: Filter }>({
@@ -269,7 +269,7 @@ const FILTERS = lookupTable<{ readonly field: string; readonly translate: Filter
   CORS: { field: "cors", translate: cors },
 });
 
-/** `findMirror` resolves the reference of a RequestMirror; if undefined, nothing is mirrored. */
+/** `findMirror` resolves the reference of a RequestMirror. If it returns undefined, no request is mirrored. */
 function translateFilters(
   filters: readonly unknown[],
   findMirror: (reference: Fields, index: number) => Fields | undefined,
@@ -314,7 +314,7 @@ function headerChanges({ set, add, remove }: Fields): Record<string, unknown> {
   };
 }
 
-/** Converts `[{ name, value }]` to an object; the schema of the policy rejects anything else. */
+/** Converts `[{ name, value }]` to an object. The schema of the policy rejects anything else. */
 function namedValues(list: unknown): unknown {
   if (!Array.isArray(list)) return list;
   return Object.fromEntries(list.filter(isObject).map(({ name, value }) => [String(name), value]));
@@ -360,9 +360,7 @@ function filtersOf(holder: Fields): readonly unknown[] {
   return listOf(holder.filters);
 }
 
-// Converts HTTPRoute and GRPCRoute matches to `matches[]` in the standalone configuration.
-
-/** The match, or the reason why it is not supported. */
+/** Returns a string with the reason if the match is not supported. */
 function translateMatch({ path, headers, queryParams, method }: Fields): Record<string, unknown> | string {
   const translatedPath = path === undefined ? {} : translatePath(path);
   if (typeof translatedPath === "string") return translatedPath;
@@ -430,13 +428,13 @@ interface Parents {
   readonly parents: readonly { readonly parentRef: Fields; readonly accepted: Verdict }[];
 }
 
-/** Gateways that serve the route under the same host names; empty means any name. */
+/** Gateways that serve the route under the same host names. An empty list of host names means any name. */
 interface ServedBy {
   readonly gateways: readonly string[];
   readonly hostnames: readonly string[];
-  /** Names that belong to a more specific listener of the same port. */
+  /** More specific listeners of the same port handle these host names. */
   readonly except: readonly string[];
-  /** Of the listeners. */
+  /** The port of the listeners. */
   readonly port: number | undefined;
 }
 
@@ -444,11 +442,11 @@ const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Route ac
 
 interface ParentContext {
   readonly namespace: string;
-  /** HTTPRoute or GRPCRoute. */
+  /** Either HTTPRoute or GRPCRoute. */
   readonly kind: string;
   readonly gateways: TargetTable<GatewayTarget>;
   readonly problems: ProblemList;
-  /** An unknown Gateway belongs to another controller. */
+  /** In a cluster, an unknown Gateway belongs to another controller. */
   readonly isCluster: boolean;
 }
 
@@ -509,7 +507,7 @@ function verdictOf(named: number, admitted: number, fitting: number, gateway: Ob
   return no("NoMatchingListenerHostname", "with a hostname in common with this route");
 }
 
-/** Host names of more specific listeners on the same port, which this listener must not serve. */
+/** Returns host names of more specific listeners on the same port, which this listener must not serve. */
 function moreSpecific(listener: GatewayListener, all: readonly GatewayListener[]): string[] {
   return all.flatMap(({ gateway, port, hostname }) =>
     gateway !== undefined && port === listener.port && hostname !== undefined && hostname !== listener.hostname
@@ -520,7 +518,7 @@ function moreSpecific(listener: GatewayListener, all: readonly GatewayListener[]
   );
 }
 
-/** Collects host names for each gateway and puts gateways with the same ones together. */
+/** Collects host names for each gateway and groups gateways that have the same host names. */
 class ServedNames {
   readonly #entries = new Map<
     string,
@@ -530,7 +528,7 @@ class ServedNames {
   add(gateway: string, hostnames: readonly string[], except: readonly string[], port: number | undefined): void {
     const key = `${gateway} ${except.join()}`;
     const entry = this.#entries.get(key) ?? { gateway, names: new Set<string>(), except, port };
-    // No name at all means any: it covers the names of other listeners on the same port.
+    // An empty list means any name, which also covers the names of other listeners on the same port.
     for (const one of hostnames.length === 0 ? ["*"] : hostnames) entry.names.add(one);
     this.#entries.set(key, entry);
   }
@@ -567,9 +565,7 @@ function findParent(
   return found;
 }
 
-// The host names under which a listener serves a route: those of the route that the listener's own name covers.
-
-/** An empty list means any name. Undefined if the route and the listener have no host name in common. */
+/** An empty list means any name. Returns undefined if the route and the listener have no host name in common. */
 function commonHostnames(route: readonly string[], listener: string | undefined): string[] | undefined {
   if (listener === undefined || listener === "*") return [...route];
   if (route.length === 0) return [listener];
@@ -577,7 +573,7 @@ function commonHostnames(route: readonly string[], listener: string | undefined)
   return common.length === 0 ? undefined : [...new Set(common)];
 }
 
-/** `*.example.com` covers `a.example.com` and `*.a.example.com`, not `example.com`. */
+/** `*.example.com` covers `a.example.com` and `*.a.example.com`, but not `example.com`. */
 function covers(pattern: string, name: string): boolean {
   const [one, other] = [pattern.toLowerCase(), name.toLowerCase()];
   if (one === other || one === "*") return true;

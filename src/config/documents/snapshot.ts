@@ -1,7 +1,7 @@
 /**
  * The snapshot for a data plane: the documents of its Gateway, the objects that they are allowed to use, and the
- * endpoints, which change most often and need no reload. The version identifies the documents; it ignores statuses and
- * other bookkeeping, so that writing a status is not a change. Documents of a cluster cannot access this machine, and
+ * endpoints, which change most often and need no reload. The version identifies the documents. It ignores statuses and
+ * other bookkeeping, so that writing a status is not a change. Documents of a cluster cannot access this machine and
  * read only the secrets granted to them.
  */
 import { createHash } from "node:crypto";
@@ -10,12 +10,12 @@ import type { SourceDocument } from "../text/yaml-source.ts";
 import { type Cluster, isKubernetesObject, type KubernetesObject, keyOf, objectKey } from "./cluster.ts";
 
 export interface Snapshot {
-  /** `namespace/name` of the Gateway. */
+  /** The `namespace/name` of the Gateway. */
   readonly gateway: string;
   /** The version of the documents, without endpoints. */
   readonly version: string;
   readonly documents: readonly KubernetesObject[];
-  /** `namespace/name:port` → addresses. */
+  /** Maps `namespace/name:port` to addresses. */
   readonly endpoints: Readonly<Record<string, readonly string[]>>;
 }
 
@@ -29,7 +29,7 @@ export function createSnapshot(
   return { gateway, version, documents: kept, endpoints };
 }
 
-/** Throws if the text is not a snapshot. */
+/** Throws if the string is not a snapshot. */
 export function parseSnapshot(text: string): Snapshot {
   const { gateway, version, documents, endpoints } = fieldsOf(JSON.parse(text));
   if (typeof gateway !== "string" || typeof version !== "string" || !Array.isArray(documents) || !isObject(endpoints))
@@ -58,7 +58,7 @@ function withoutBookkeeping({ apiVersion, kind, metadata, status: _, ...rest }: 
   };
 }
 
-/** A cluster that records the Services, Secrets and namespaces that a document uses, for its snapshot. */
+/** Records the Services, Secrets, and namespaces that a document uses, for its snapshot. */
 export function recordingCluster(cluster: Cluster): { readonly cluster: Cluster; used(): KubernetesObject[] } {
   const used = new Map<string, KubernetesObject>();
   const take = (kind: string, namespace: string, name: string): void => {
@@ -82,7 +82,7 @@ export function recordingCluster(cluster: Cluster): { readonly cluster: Cluster;
         for (const { metadata } of found) take("BackendTLSPolicy", namespace, metadata.name);
         return found;
       },
-      // Recorded only after the reference was permitted.
+      // Callers read a Secret only after `mayRefer` permitted it.
       secret(namespace, name) {
         take("Secret", namespace, name);
         return cluster.secret(namespace, name);
@@ -106,11 +106,10 @@ export function gatewayKey(gateway: KubernetesObject): string {
   return keyOf(gateway.metadata.namespace ?? "", gateway.metadata.name);
 }
 
-/** The texts that a cluster document may read. */
 export interface Confinement {
-  /** The name under which the text can be read instead of a file. */
+  /** Returns a name that `readText` accepts instead of a file. */
   grant(reference: string, text: string): string;
-  /** Throws for a text that was not granted. */
+  /** Throws if the name was not granted. */
   readText(name: string): string;
 }
 

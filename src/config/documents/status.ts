@@ -1,6 +1,7 @@
 /**
- * Computes the status of a GatewayPolicy (spec 2.6): for each Gateway that it reaches and each target that it does not,
- * whether it was accepted and attached. The time of a condition changes only with its status.
+ * Computes the status of a GatewayPolicy (spec 2.6). It reports, for each Gateway that the policy reaches and each
+ * target that it does not reach, whether the policy was accepted and attached. The time of a condition changes only
+ * with its status.
  */
 import {
   type AncestorStatus,
@@ -12,18 +13,18 @@ import {
   type Verdict,
 } from "./documents.ts";
 
-/** The limit of the Gateway API. */
+/** The Gateway API allows at most 16 ancestors. */
 const MAX_ANCESTORS = 16;
 const MAX_MESSAGE_BYTES = 32_768;
 
 /** The outcome of one entry of targetRefs. */
 export interface TargetOutcome {
   readonly reference: ObjectReference;
-  /** The Gateways that it is reached through; empty if it is not attached. */
+  /** The Gateways through which the target is reached. Empty if the policy is not attached. */
   readonly gateways: readonly ObjectReference[];
-  /** Why it is not attached, if it is not. */
+  /** The reason why the policy is not attached. */
   readonly missing: Verdict | undefined;
-  /** Overrides the policy's own acceptance, if the reference itself is wrong. */
+  /** Overrides the policy's own acceptance if the reference itself is invalid. */
   readonly accepted?: Verdict;
 }
 
@@ -47,7 +48,7 @@ export function statusOf(
   const add = (reference: ObjectReference, isAccepted: Verdict, attached: Verdict): void => {
     const key = `${reference.group} ${referenceText(reference)}`;
     const before = ancestors.get(key);
-    // Several targets may reach the same Gateway; a failure takes precedence.
+    // Several targets may reach the same Gateway, in which case a failure takes precedence.
     if (before === undefined || (before.attached.isTrue && !attached.isTrue))
       ancestors.set(key, { reference, accepted: isAccepted, attached });
   };
@@ -97,7 +98,7 @@ export function conditionMessage(message: string): string {
   if (Buffer.byteLength(message) <= MAX_MESSAGE_BYTES) return message;
   const end = " … (cut)";
   const room = Buffer.from(message).subarray(0, MAX_MESSAGE_BYTES - Buffer.byteLength(end));
-  // A character that was cut in two is left out.
+  // The cut may leave an incomplete character, which is removed.
   return `${new TextDecoder().decode(room).replace(/\ufffd$/, "")}${end}`;
 }
 

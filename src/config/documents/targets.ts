@@ -1,5 +1,5 @@
 /**
- * The objects that policies and routes can refer to: Gateways and HTTPRoutes, from documents of their namespace or, by
+ * The objects that policies and routes can refer to: Gateways and HTTPRoutes from documents in their namespace or, by
  * name, from the standalone configuration. Each listener or rule of a document is compiled to its own gateway or route,
  * so a target refers to one or more of them.
  */
@@ -19,11 +19,11 @@ export interface GatewayTarget {
 export interface GatewayListener {
   /** Undefined in the standalone configuration, where a gateway is one listener. */
   readonly sectionName: string | undefined;
-  /** The key under `gateways`; undefined if the listener cannot be served. */
+  /** The key under `gateways`, or undefined if the listener cannot be served. */
   readonly gateway: string | undefined;
   readonly port: number | undefined;
   readonly hostname: string | undefined;
-  /** True if routes of this namespace and kind may attach. */
+  /** Returns true if routes of this namespace and kind may attach. */
   admits(namespace: string, kind: string): boolean;
   /** The status of the listener, if it comes from a document. */
   readonly outcome?: ListenerOutcome;
@@ -59,7 +59,7 @@ export function standaloneRoute({ name, gateways = [] }: StandaloneTarget): Rout
   };
 }
 
-/** Finds targets by name: documents in their namespace, targets of the standalone configuration in every namespace. */
+/** Finds documents by name in their namespace, and targets of the standalone configuration in every namespace. */
 export class TargetTable<Target extends { readonly reference: ObjectReference }> {
   readonly #documents = new Map<string, Target>();
   readonly #standalone = new Map<string, Target>();
@@ -80,7 +80,7 @@ export class TargetTable<Target extends { readonly reference: ObjectReference }>
     return this.#documents.get(keyOf(namespace, name)) ?? this.#standalone.get(name);
   }
 
-  /** The names that `find` accepts in this namespace. */
+  /** Returns the names that `find` accepts in this namespace. */
   names(namespace: string): string[] {
     const documents = [...this.#documents.values()].map(({ reference }) => reference);
     return [

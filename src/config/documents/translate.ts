@@ -1,13 +1,12 @@
 /**
  * Translates all documents of a load to additions to the standalone configuration, and computes the status of each
- * GatewayPolicy: first Gateways, then routes, then policies. In a conflict the older document wins, then the name that
- * sorts first, as in the Gateway API.
+ * GatewayPolicy. Gateways come first, then routes, then policies. In a conflict, the older document takes precedence,
+ * then the name that sorts first, as in the Gateway API.
  */
 
 import type { z } from "zod";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/config-error.ts";
-import type { PolicyDefinition } from "../../core/policy.ts";
 import { createRedaction, REDACTED, type Redaction } from "../../observe/trace/redact.ts";
 import { FOREIGN_KINDS } from "../schema/field-hints.ts";
 import { shownConfig } from "../schema/shown-config.ts";
@@ -122,7 +121,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
     routes.push(...usable);
   });
 
-  // Policies cannot name them: they have those of their Gateways.
+  // Policies cannot target GRPCRoutes, which inherit the policies of their Gateways.
   const grpcNames = new Set<string>();
   each("GRPCRoute", GATEWAY_API_GROUP, (document, list) => {
     const key = fullName(document);
@@ -142,7 +141,8 @@ export function translateResources(input: ResourceInput): ResourceResult {
       backendOutcomes.push(backendOutcome(document, list, clusterFor(document)));
   });
 
-  const { parts, schema } = partsAndSchema(input.policies);
+  const parts = partsOf(input.policies);
+  const schema = specSchema(input.policies);
   const redaction = input.redaction ?? createRedaction([]);
   const shown = (spec: unknown): unknown => shownSpec(spec, { parts, schema }, redaction);
   const resources = new Map<ResourceDocument, PolicyResource>();
@@ -184,21 +184,8 @@ export function translateResources(input: ResourceInput): ResourceResult {
   };
 }
 
-/** Cached per list of policies. */
-const madeParts = new WeakMap<readonly PolicyDefinition[], ReturnType<typeof makeParts>>();
-
-function makeParts(policies: readonly PolicyDefinition[]) {
-  return { parts: partsOf(policies), schema: specSchema(policies) };
-}
-
-function partsAndSchema(policies: readonly PolicyDefinition[]): ReturnType<typeof makeParts> {
-  const made = madeParts.get(policies) ?? makeParts(policies);
-  madeParts.set(policies, made);
-  return made;
-}
-
 const KINDS = ["Gateway", "HTTPRoute", "GRPCRoute", "GatewayPolicy", "Backend"];
-/** Kinds that are commonly in the same folder, and are ignored. */
+/** These kinds are often in the same folder and are ignored without a warning. */
 const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "CustomResourceDefinition"]);
 
 function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
@@ -242,7 +229,7 @@ function inOrder(documents: readonly ResourceDocument[], kind: string): Resource
     .map(({ document }) => document);
 }
 
-/** Validates a translated rule. An invalid rule is closed, or dropped if that is invalid too. */
+/** Validates a translated rule. An invalid rule is closed, or dropped if its matches are invalid too. */
 function checkedRoute(written: WrittenRoute, input: ResourceInput, list: ProblemList): WrittenRoute[] {
   const parsed = input.routeSchema.safeParse(written.route);
   if (parsed.success) return [written];
@@ -273,11 +260,9 @@ function takenKindsOf({ standalone }: ResourceInput): (target: TargetName) => Ma
   };
 }
 
-// A GatewayPolicy's spec as it may be shown (dump, UI, status): secrets replaced. The schema says what is secret, so
-// what the schema does not know, and a security part that does not fit it, is not shown at all: a misspelt field may
-// hold a key.
+// Redacts the spec of a GatewayPolicy for display (dump, UI, status). The schema marks secrets, so unknown fields and
+// invalid security parts are hidden completely, because a misspelled field may contain a key.
 
-/** `parts` and `schema` are those of all policies: they are made once, since there may be hundreds of documents. */
 function shownSpec(
   spec: unknown,
   { parts, schema }: { readonly parts: readonly Part[]; readonly schema: z.ZodType },
@@ -294,7 +279,7 @@ function shownSpec(
   return hidden.reduce<unknown>((shown, path) => without(shown, path.slice(1)), shownConfig(schema, spec, redaction));
 }
 
-/** A copy in which the value at the path reads redacted. */
+/** Returns a copy in which the value at the path is redacted. */
 function without(value: unknown, [step, ...rest]: Path): unknown {
   if (step === undefined) return REDACTED;
   return isObject(value) ? { ...value, [step]: without(value[step], rest) } : value;

@@ -1,10 +1,9 @@
 /**
- * The embedded configuration, used without `-f`. It listens on loopback only and needs no network, key or other
- * program: a demo MCP server at /mcp, a demo LLM with a token budget, and the web UI. Problems with its ports name the
- * variables that change them, because there is no file to edit.
+ * The embedded configuration, used without `-f`. It listens on loopback only and needs no network, key, or other
+ * program. It has a demo MCP server at /mcp, a demo LLM with a token budget, and the web UI. Problems with its ports
+ * name the variables that change them, because there is no file to edit.
  */
 
-/** The command of the demo MCP server. */
 export interface DemoProgram {
   readonly command: string;
   readonly args: readonly string[];
@@ -56,7 +55,7 @@ ui:
 `;
 }
 
-/** The prefix of a problem with a position, which is useless for the embedded configuration. */
+/** The position of a problem is useless for the embedded configuration. */
 const PLACE = /^<default>:\d+:\d+: /;
 const LISTENER = /^gateways\.(default|llm)\.port: cannot listen on /;
 const PROCESS = /^config\.(?:adminAddr|statsAddr): cannot listen on /;

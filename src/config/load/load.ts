@@ -1,7 +1,7 @@
 /**
- * Reads the configuration from files, directories, standard input (once) or a built-in text. The document without
- * `kind` is the standalone configuration; documents with one are resources. Returns all problems at once, and never a
- * partial configuration.
+ * Reads the configuration from files, directories, standard input, or a built-in string. The document without `kind` is
+ * the standalone configuration, and documents with a `kind` are resources. Loading reports all problems together and
+ * never returns a partial configuration.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -22,7 +22,6 @@ import {
 import type { NormalConfig } from "./normal-config.ts";
 import { normalize } from "./normalize.ts";
 
-/** The text of a source and its name. */
 export interface SourceText {
   readonly file: string;
   readonly text: string;
@@ -73,7 +72,6 @@ export interface UnsetPlace extends UnsetValue {
   readonly document: SourceDocument;
 }
 
-/** A test with its position. */
 export interface PlacedTest {
   readonly test: ConfigTest;
   readonly document: SourceDocument;
@@ -87,9 +85,9 @@ export type Loaded =
       readonly resources: readonly SourceDocument[];
       readonly standalone: SourceDocument;
       readonly tests: readonly PlacedTest[];
-      /** Values with unset variables, if these are allowed. */
+      /** Values with unset variables, if unset variables are allowed. */
       readonly unset: readonly UnsetPlace[];
-      /** The text has no document, only blanks and comments. */
+      /** True if the sources contain only white space and comments. */
       readonly isEmpty: boolean;
     }
   | { readonly ok: false; readonly problems: readonly ConfigError[] };
@@ -160,7 +158,7 @@ function itemsOf(document: SourceDocument): SourceDocument[] {
   );
 }
 
-/** A document that contains only tests. */
+/** A document that contains only tests needs no `kind`. */
 function isTests({ value }: SourceDocument): boolean {
   return typeof value === "object" && value !== null && Object.keys(value).join() === "tests";
 }
@@ -199,20 +197,18 @@ export type SourceList = readonly string[] | { readonly text: string };
 
 export interface Sources {
   readonly names: readonly string[];
-  /** False for a built-in text. */
+  /** False for a built-in string. */
   readonly canChange: boolean;
   /** Throws a ConfigError if a path cannot be read. */
   read(): SourceText[];
-  /** All paths to watch; the files of a directory can change. */
+  /** Returns all paths to watch. The files of a directory can change. */
   paths(): string[];
-  /**
-   * The content of all sources and of the files that they name (keys, certificates), as one string, to detect changes.
-   */
+  /** Joins the content of all sources and of the files that they name (keys, certificates), to detect changes. */
   content(namedFiles: Iterable<string>): string;
 }
 
 export function openSources(list: SourceList, readStdin: () => string): Sources {
-  // Standard input is read once; later reads return the same text.
+  // Standard input can be read only once, so later reads return the same string.
   let stdin: string | undefined;
   const once = (): string => {
     stdin ??= readStdin();
@@ -234,7 +230,7 @@ export function openSources(list: SourceList, readStdin: () => string): Sources 
   };
 }
 
-/** The current content of a named file, whose change triggers a reload. */
+/** An unreadable file also counts as a change. */
 function fileContent(path: string): string {
   try {
     return `${path}\n${readFileSync(path, "utf8")}`;

@@ -20,12 +20,12 @@ export interface PlacedPolicy {
   readonly written?: unknown;
   /** Set for a resource document, whose status reports a failure. */
   readonly isResource?: boolean;
-  /** The owner, for example `route tools`; part of the key of resources that survive reloads. */
+  /** The owner, for example `route tools`, is part of the key of resources that survive reloads. */
   readonly owner: string;
   readonly place: Place;
 }
 
-/** File paths, or PEM text. */
+/** Certificates and keys are file paths or PEM. */
 export interface WrittenTls {
   readonly cert?: string | undefined;
   readonly key?: string | undefined;
@@ -35,7 +35,7 @@ export interface WrittenTls {
   readonly minVersion?: "TLSv1.2" | "TLSv1.3" | undefined;
   readonly ciphers?: string | undefined;
   readonly clientAuth?: { readonly ca: string; readonly mode: "require" | "optional" } | undefined;
-  /** Host names with separate routes on the same port; other host names form one more group. */
+  /** Host names with separate routes on the same port. Other host names form one more group. */
   readonly parts?: readonly string[] | undefined;
 }
 
@@ -45,16 +45,16 @@ export interface NormalGateway {
   readonly address: string | undefined;
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls: WrittenTls | undefined;
-  /** False for HTTP/1.1 only. */
+  /** False allows only HTTP/1.1. */
   readonly http2?: boolean | undefined;
   readonly policies: PlacedPolicy[];
   readonly place: Place;
-  /** Why every request is rejected, if it is. */
+  /** The reason why every request is rejected. */
   closed?: string;
 }
 
 export interface InnerScope {
-  /** For example `model fast`. */
+  /** The name of the scope, for example `model fast`. */
   readonly name: string;
   readonly policies: readonly PlacedPolicy[];
 }
@@ -70,7 +70,7 @@ export interface NormalBackend {
   /** Nested policies, for example of one model. */
   readonly inner?: readonly InnerScope[] | undefined;
   readonly place: Place;
-  /** Why the backend rejects its share of the requests, if it does. */
+  /** The reason why the backend rejects its share of the requests. */
   closed?: string;
 }
 
@@ -78,7 +78,7 @@ export interface NormalRoute {
   readonly name: string;
   readonly gateways: readonly string[];
   readonly hostnames: readonly string[];
-  /** Host names that belong to another listener of the same port. */
+  /** Other listeners of the same port handle these host names. */
   readonly except?: readonly string[];
   matches: RouteMatch[];
   readonly policies: PlacedPolicy[];
@@ -89,14 +89,15 @@ export interface NormalRoute {
 
 export interface NormalConfig {
   readonly process: WrittenProcess;
-  /** The `services` section of the configuration, verbatim. Each route that references a service validates it. */
+  /** The `services` section as written. Each route that refers to a service validates it. */
   readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
   readonly gateways: NormalGateway[];
   readonly routes: NormalRoute[];
 }
 
 /**
- * For an absent field, the position of its section. For problems found when something is opened, such as a port in use.
+ * Returns the position of a field, or of its section if the field is absent. It locates problems that occur when a
+ * resource is opened, such as a port in use.
  */
 export function fieldPlace({ document, path }: Place, field: string): string {
   const whole = [...path, field];

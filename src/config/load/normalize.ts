@@ -1,6 +1,6 @@
 /**
- * Converts all layouts to the normalized form: gateways with routes, the sections `mcp` and `llm`, and resource
- * documents. Assigns names, fills in defaults, and records source positions.
+ * Converts all layouts to the normalized form: gateways with routes, and the sections `mcp` and `llm`. It assigns
+ * names, fills in defaults, and records source positions.
  */
 import { backends } from "../../backends/index.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
@@ -76,7 +76,7 @@ export function normalize(
   };
 }
 
-/** The gateways that a route names, otherwise `default`, otherwise the only gateway. */
+/** Returns the gateways that a route names, otherwise `default`, otherwise the only gateway. */
 function servedBy(route: Pick<WrittenRoute, "gateways">, gateways: readonly NormalGateway[]): readonly string[] {
   if (route.gateways !== undefined) return typeof route.gateways === "string" ? [route.gateways] : route.gateways;
   const only =
@@ -84,7 +84,6 @@ function servedBy(route: Pick<WrittenRoute, "gateways">, gateways: readonly Norm
   return only ? [only.name] : [];
 }
 
-/** Ports opened by `mcp` or `llm` serve no other routes, so they are excluded. */
 function unknownGateway(name: string, gateways: readonly NormalGateway[]): string {
   const names = gateways.map((gateway) => gateway.name);
   return `there is no gateway named ${JSON.stringify(name)}${suggestion(name, names)}`;
@@ -97,7 +96,7 @@ function noGateway(route: Pick<WrittenRoute, "gateways">, gateways: readonly Nor
     : `set \`gateways\`: there are several (${gateways.map(({ name }) => name).join(", ")}) and none is named default`;
 }
 
-/** Adds the web UI as a route. Without an authentication policy, only loopback peers can use it. */
+/** Without an authentication policy, only loopback peers can use the web UI. */
 function uiRoute(
   ui: NonNullable<WrittenConfig["ui"]>,
   document: SourceDocument,
@@ -183,7 +182,7 @@ function addSections(
   }
 }
 
-/** Not validated here: a route that refers to it is validated with the target in place. */
+/** The targets are not validated here, but as part of each route that refers to them. */
 function servicesOf(document: SourceDocument): NormalConfig["services"] {
   return ((document.value as Record<string, unknown>).services as NormalConfig["services"] | undefined) ?? {};
 }
@@ -268,8 +267,8 @@ export function innerScopes(
 }
 
 /**
- * Without `matches` a route matches everything, unless the backend kind has a default path so that routes can share the
- * listener.
+ * Without `matches`, a route matches everything, unless the backend kind has a default path so that routes can share
+ * the listener.
  */
 function defaultMatches(list: readonly NormalBackend[]): RouteMatch[] {
   const own = list.map((backend) => backends.find(({ key }) => key === backend.key)?.defaultPaths);

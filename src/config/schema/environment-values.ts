@@ -1,8 +1,8 @@
 /**
- * Values from environment variables. With SECRET=12345, `clientSecret: ${SECRET}` is a number to YAML although the
- * schema wants a string: such a value is read as a string. For validation without secrets, unset variables get a
- * placeholder that the field accepts. A secret written as `$OPENAI_API_KEY` causes a warning, because it is plain text
- * and was probably meant as `${OPENAI_API_KEY}`.
+ * Values from environment variables. With SECRET=12345, YAML parses `clientSecret: ${SECRET}` as a number although the
+ * schema expects a string, so the value is converted to a string. For validation without secrets, unset variables get a
+ * placeholder that the field accepts. A secret written as `$OPENAI_API_KEY` causes a warning, because it is a literal
+ * string and was probably meant as `${OPENAI_API_KEY}`.
  */
 import type { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";
@@ -14,7 +14,7 @@ import { below, unwrap } from "./schema-walk.ts";
 
 type Issue = z.core.$ZodIssue;
 
-/** Returns the value with such strings replaced; undefined if there are none. */
+/** Returns undefined if no value needs to be replaced by its string. */
 export function withEnvironmentTexts(
   value: unknown,
   issues: readonly Issue[],
@@ -29,7 +29,7 @@ export function withEnvironmentTexts(
   return changed === value ? undefined : changed;
 }
 
-/** Paths where a string was expected, in any branch of a union. */
+/** Returns the paths at which a string was expected, in any branch of a union. */
 function stringPlaces(issues: readonly Issue[], base: Path = []): Path[] {
   return issues.flatMap((issue) => {
     const path = [...base, ...(issue.path as Path)];
@@ -38,7 +38,7 @@ function stringPlaces(issues: readonly Issue[], base: Path = []): Path[] {
   });
 }
 
-/** Copies the value along the path and replaces its end, because aliases may share other parts. */
+/** Copies the value along the path and replaces its end, because YAML aliases may share other parts. */
 export function replacedAt(value: unknown, path: Path, plain: unknown): unknown {
   const [key, ...rest] = path;
   if (key === undefined) return typeof value === "object" && value !== null ? value : plain;
@@ -52,7 +52,7 @@ export function replacedAt(value: unknown, path: Path, plain: unknown): unknown 
   return copy;
 }
 
-/** One of these fits nearly every field; other candidates come from the error message of the field. */
+/** One of these fits nearly every field. Other candidates come from the error message of the field. */
 const PLACEHOLDERS: readonly unknown[] = [
   0,
   1,
@@ -65,7 +65,7 @@ const PLACEHOLDERS: readonly unknown[] = [
   "UNSET",
 ];
 
-/** Returns the value with placeholders for unset variables, where one fits. */
+/** Leaves an unset variable without a placeholder if none fits. */
 export function withPlaceholders(schema: z.ZodType, { value, unset = [] }: SourceDocument): unknown {
   let filled = value;
   for (const { path } of unset) {
@@ -82,7 +82,7 @@ function issuesAt(schema: z.ZodType, value: unknown, path: Path): Issue[] {
   return parsed.success ? [] : parsed.error.issues.filter((issue) => isAlong(issue.path as Path, path));
 }
 
-/** Issues at the value or at one of its parents. */
+/** Matches issues at the value or at one of its parents. */
 function isAlong(one: Path, path: Path): boolean {
   return one.length <= path.length && one.every((key, i) => String(key) === String(path[i]));
 }
@@ -94,7 +94,7 @@ function valuesOf(issue: Issue): unknown[] {
 
 /** Matches a whole value, or the part after the scheme of a header. */
 const PLAIN_VARIABLE = /^(?:(?:bearer|basic|token) +)?\$([A-Za-z_][A-Za-z0-9_]*)$/i;
-/** Upper case counts always; another spelling only if the variable exists. */
+/** A name in upper case always counts, but another spelling counts only if the variable exists. */
 const IN_CAPITALS = /^[A-Z_][A-Z0-9_]+$/;
 
 const MESSAGE = "`$NAME` without braces is plain text: write `${NAME}` for the variable";

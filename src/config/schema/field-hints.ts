@@ -1,14 +1,14 @@
 /**
  * Hints for unknown fields: names from other programs (agentgateway, LiteLLM, Envoy AI Gateway, supergateway, MCP
- * client configurations) with their equivalent here, and fields at the wrong level. A hint ends the error message.
- * Names of other programs are checked before similar spellings, which would mislead.
+ * client configurations) with their equivalent here, and fields at the wrong level. The hint is appended to the error
+ * message. Names from other programs are checked before similar spellings, which would mislead.
  */
 import { z } from "zod";
 import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { below, knownKeys, unwrap } from "./schema-walk.ts";
 
-/** Names in other programs, and the field to use here. */
+/** Maps names in other programs to the field to use here. */
 const FOREIGN_NAMES = lookupTable<string>({
   mcpServers: "mcp.targets",
   servers: "mcp.targets",
@@ -21,7 +21,7 @@ const FOREIGN_NAMES = lookupTable<string>({
 
 const MAX_PLACES = 3;
 
-/** The hint: a name from another program, a typo, or a field at the wrong level. */
+/** Checks for a name from another program, then a typo, then a field at the wrong level. */
 export function unknownFieldHint(key: string, schemas: readonly z.ZodType[]): string {
   const known = knownKeys(schemas);
   const foreign = foreignWord(key, known);
@@ -39,8 +39,8 @@ function fieldHint(key: string, schemas: readonly z.ZodType[]): string {
 }
 
 /**
- * The path relative to the current object: `command` inside `stdio` is just `cmd`. Undefined where the name has no
- * meaning.
+ * Returns the path relative to the current object, so `command` inside `stdio` is just `cmd`. Returns undefined if the
+ * name has no meaning in this object.
  */
 function foreignPlace(meant: string, schemas: readonly z.ZodType[]): string | undefined {
   const [first = meant, last = meant] = meant.split(".");
@@ -51,15 +51,15 @@ function foreignPlace(meant: string, schemas: readonly z.ZodType[]): string | un
   return place === undefined || another !== undefined ? undefined : `${place}.${meant}`;
 }
 
-/** `port: "3000"`. */
+/** Applies to values such as `port: "3000"`. */
 export function quotesHint(expected: string, value: unknown): string {
   const isNumber = expected === "number" || expected === "int";
   return isNumber && typeof value === "string" && /^\d+$/.test(value) ? ": remove the quotes" : "";
 }
 
 /**
- * Other programs wrap a string (`authority: { full: x }`, `key: { value: x }`) or take a command line (`stdio: "npx -y
- * x"`).
+ * Other programs wrap a string (`authority: { full: x }`, `key: { value: x }`) or accept a command line (`stdio: "npx
+ * -y x"`).
  */
 export function objectHint(expected: string, value: unknown): string {
   if (expected === "object" && typeof value === "string" && value.includes(" "))
@@ -70,8 +70,8 @@ export function objectHint(expected: string, value: unknown): string {
 }
 
 /**
- * The fields that accept the key one level deeper: wrong indentation (`cmd` next to `stdio`), or a policy next to
- * `policies`. No hint if several do, or for entries with user-defined names.
+ * Returns the fields that accept the key one level deeper, which suggests wrong indentation (`cmd` next to `stdio`) or
+ * a policy next to `policies`. Returns none if too many fields or entries with user-defined names accept the key.
  */
 function placesOf(key: string, schemas: readonly z.ZodType[]): string[] {
   const knows = (list: readonly z.ZodType[]): boolean => knownKeys(list).includes(key);
@@ -190,7 +190,6 @@ export const FOREIGN_KINDS: Readonly<Record<string, string>> = {
   AgentgatewayBackend: "write the backend below `services` in the configuration file",
 };
 
-/** The hint for an unknown field that is a name from another program. */
 export function foreignWord(word: string, known: readonly string[]): string | undefined {
   return FOREIGN_WORDS.find((row) => row.word === word && row.beside.every((field) => known.includes(field)))?.say;
 }

@@ -1,6 +1,6 @@
 /**
- * Formats validation errors: position, field, what is wrong, and the nearest valid name for a likely typo. Reports all
- * problems of a file at once.
+ * Formats validation errors with the position, the field, the problem, and the nearest valid name for a likely typo.
+ * All problems of a file are reported together.
  */
 import type { z } from "zod";
 import { suggestion } from "../../cel/values/nearest-name.ts";
@@ -84,7 +84,7 @@ function siblingsOf(object: unknown, key: string): string {
   return others.map((other) => `\`${other}\``).join(", ");
 }
 
-/** For a union, reports the branch of the value's type with the fewest errors. */
+/** For a union, reports the branch that fits the value's type and has the fewest errors. */
 function unionProblems(
   issue: Extract<Issue, { code: "invalid_union" }>,
   schema: z.ZodType,
@@ -120,7 +120,7 @@ function unionProblems(
   );
 }
 
-/** YAML reads an API key of digits as a number, so the message shows its type and not its value. */
+/** YAML parses an API key of digits as a number, so the message shows its type and not its value. */
 function isSecretAt(schema: z.ZodType, path: Path): boolean {
   return schemaAt(schema, path).some(isSecretSchema);
 }
@@ -128,9 +128,9 @@ function isSecretAt(schema: z.ZodType, path: Path): boolean {
 function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
   if (issue.code === "invalid_type") {
     if (value === undefined) return "required field is missing";
-    // The message of the schema, if it has one, for example `expected a duration such as 10s`.
+    // A schema can have its own message, for example `expected a duration such as 10s`.
     if (!issue.message.startsWith("Invalid input")) return issue.message;
-    // YAML reads `${ACCOUNT}` and a key of digits as numbers.
+    // YAML parses `${ACCOUNT}` and a key of digits as numbers.
     const hint = issue.expected === "string" && isQuotable(value) ? ": put it in quotes" : "";
     return `expected ${typeName(issue.expected)}, found ${isSecret ? `a ${typeof value}` : describeType(value)}${hint}${quotesHint(issue.expected, value)}${objectHint(issue.expected, value)}`;
   }
@@ -148,7 +148,7 @@ function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
   return issue.message;
 }
 
-/** Long enough for ports and counts. More digits may be an API key in the wrong field. */
+/** Ports and counts are not longer. More digits may be an API key in the wrong field. */
 const QUOTED_NUMBER_CHARS = 6;
 
 function isQuotable(value: unknown): boolean {

@@ -4,17 +4,16 @@
 import { z } from "zod";
 import type { Path } from "../text/value-path.ts";
 
-/** The keys that an object accepts, in all branches of a union. */
+/** Returns the keys that an object accepts, in all branches of a union. */
 export function knownKeys(schemas: readonly z.ZodType[]): string[] {
   return schemas.flatMap((schema) => (schema instanceof z.ZodObject ? Object.keys(schema.shape) : []));
 }
 
-/** Walks the schema along a path; unions give several results. */
 export function schemaAt(schema: z.ZodType, path: Path): z.ZodType[] {
   return path.reduce<z.ZodType[]>((current, key) => below(current, key), unwrap(schema));
 }
 
-/** One step down: the schemas of a field, an element or an entry. */
+/** Returns the schemas of a field, an element, or an entry, one level down. */
 export function below(schemas: readonly z.ZodType[], key: string | number): z.ZodType[] {
   return schemas.flatMap((one) => {
     if (one instanceof z.ZodObject) {
@@ -28,7 +27,6 @@ export function below(schemas: readonly z.ZodType[], key: string | number): z.Zo
   });
 }
 
-/** Unwraps optional, default, transform and union schemas. */
 export function unwrap(schema: z.ZodType): z.ZodType[] {
   if (
     schema instanceof z.ZodOptional ||

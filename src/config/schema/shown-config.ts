@@ -1,7 +1,7 @@
 /**
- * Redacts a configuration value for display. Secret fields are marked in the schema, entries of free-form maps
- * (headers, variables) are matched by name, and credentials in URLs, process arguments, and expressions are detected
- * by the redactor. The same traversal collects the redacted values so that other outputs can redact them too.
+ * Redacts a configuration value for display. The schema marks secret fields, entries of free-form maps (headers,
+ * variables) are matched by name, and the redactor detects credentials in URLs, process arguments, and expressions. The
+ * same traversal collects the redacted values, so that other outputs can redact them too.
  */
 import { z } from "zod";
 import { isExpressionSchema, isSecretSchema } from "../../core/schema.ts";
@@ -12,14 +12,16 @@ import { unwrap } from "./schema-walk.ts";
 /** In a list of headers (route matches, HTTPRoute documents), the name is next to the value. */
 const VALUES_BESIDE_NAME: readonly string[] = ["value", "exact", "regex"];
 
-/** Maps from header names to values or expressions. */
+/** These fields map header names to values or expressions. */
 const HEADER_MAPS: readonly string[] = ["set", "add", "headers"];
 
 export function shownConfig(schema: z.ZodType, value: unknown, redaction: Redaction): unknown {
   return new Walk(redaction).shown([schema], value, undefined);
 }
 
-/** The credentials that `shownConfig` hides. Possible credentials are hidden only there, not in other outputs. */
+/**
+ * Returns the credentials that `shownConfig` hides. Possible credentials are hidden only there, not in other outputs.
+ */
 export function secretsInConfig(schema: z.ZodType, value: unknown, redaction: Redaction): string[] {
   const walk = new Walk(redaction);
   walk.shown([schema], value, undefined);
@@ -34,7 +36,7 @@ class Walk {
     this.#redaction = redaction;
   }
 
-  /** `map` is the name of the field that holds the value. */
+  /** `map` is the name of the field that contains the value. */
   shown(schemas: readonly z.ZodType[], value: unknown, map: string | undefined): unknown {
     if (schemas.some((schema) => isSecret(schema)) && value !== undefined && value !== null) return this.#hide(value);
     const inner = schemas.flatMap(unwrap);
@@ -63,7 +65,7 @@ class Walk {
     { key, field, name, map }: { key: string; field: unknown; name: string | undefined; map: string | undefined },
   ): unknown {
     if (typeof field !== "string" || fields.some(isSecret)) return this.shown(fields, field, key);
-    // A value or expression that sets or matches a sensitive header is secret too.
+    // A value or expression that sets or matches a sensitive header is also secret.
     const header = headerOf(key, name, map);
     if (header !== undefined && this.#redaction.isSensitive(header)) return this.#hide(field);
     if (!isNamedField(owners, key) && this.#redaction.isSensitive(key)) return this.#hide(field);
@@ -87,13 +89,13 @@ class Walk {
   }
 }
 
-/** The header whose value the field holds, by the `name` next to it or by its key in a map of headers. */
+/** Returns the header whose value the field contains, by the `name` next to it or by its key in a map of headers. */
 export function headerOf(key: string, name: string | undefined, map: string | undefined): string | undefined {
   if (VALUES_BESIDE_NAME.includes(key)) return name;
   return map !== undefined && HEADER_MAPS.includes(map) ? key : undefined;
 }
 
-/** The schema decides for declared fields, not the name: `rateLimit.local[].key` is an expression. */
+/** The schema and not the name decides for declared fields, because `rateLimit.local[].key` is an expression. */
 export function isNamedField(owners: readonly z.ZodType[], key: string): boolean {
   return owners.some((schema) => schema instanceof z.ZodObject && Object.hasOwn(schema.shape, key));
 }
@@ -105,7 +107,7 @@ function fieldOf(schema: z.ZodType, key: string): z.ZodType[] {
   return schema instanceof z.ZodRecord ? [schema.valueType as z.ZodType] : [];
 }
 
-/** The mark may be on the schema or on the schema it wraps. */
+/** The mark may be on the schema or on the schema that it wraps. */
 function isSecret(schema: z.ZodType): boolean {
   return isSecretSchema(schema) || unwrap(schema).some(isSecretSchema);
 }

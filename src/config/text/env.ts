@@ -1,9 +1,9 @@
 /**
- * Environment variables in configuration files: `${VAR}`, `${VAR:-default}` and `$${` (spec 2.1). Before parsing, each
- * placeholder is replaced by a marker of the same length, which is resolved afterwards inside the parsed scalar. A
- * value can therefore never change the structure of the document, positions stay correct, and comments are never
- * resolved. The only reader of process.env. Messages show the name of a variable in a field name, never its value,
- * which may be a secret.
+ * Environment variables in configuration files: `${VAR}`, `${VAR:-default}`, and `$${` (spec 2.1). Before parsing, a
+ * marker of the same length replaces each placeholder, and it is resolved afterwards inside the parsed scalar. A value
+ * can therefore never change the structure of the document, positions stay correct, and comments are never resolved.
+ * Messages show the name of a variable in a field name but never its value, which may be a secret. No other module
+ * reads process.env.
  */
 
 import { ConfigError } from "../../core/config-error.ts";
@@ -12,7 +12,6 @@ import { shownName } from "./value-path.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The environment of this process. */
 export function processEnvironment(): Environment {
   return process.env;
 }
@@ -22,12 +21,14 @@ export type Placeholder =
   | { readonly kind: "literal"; readonly text: string };
 
 export interface MarkedText {
-  /** Has the same length and line breaks as the original. */
+  /** The string has the same length and line breaks as the original. */
   readonly text: string;
   readonly placeholders: readonly Placeholder[];
 }
 
-/** A marker is START, two digits, padding, END, in private-use characters that configuration files do not contain. */
+/**
+ * A marker is START, two digits, padding, and END, in private-use characters that configuration files do not contain.
+ */
 const START = 0xe000;
 const END = 0xe001;
 const PAD = 0xe002;
@@ -49,7 +50,6 @@ export function markPlaceholders(text: string): MarkedText {
   return { text: marked, placeholders };
 }
 
-/** Whether a text already contains marker characters. */
 export function hasMarkCharacters(text: string): boolean {
   return /[\ue000-\ue002]/.test(text);
 }
@@ -57,13 +57,13 @@ export function hasMarkCharacters(text: string): boolean {
 export type Resolved = {
   readonly changed: boolean;
   readonly text: string;
-  /** The variables in a text, and those that are not set. */
+  /** `names` contains all variables of the string, and `missing` contains unset variables. */
   readonly names: readonly string[];
   readonly missing: readonly string[];
   readonly values: readonly VariableValue[];
 };
 
-/** Resolves the markers of a parsed scalar. With `namesForUnset`, an unset variable is replaced by its name. */
+/** Resolves the markers of a parsed scalar. With `namesForUnset`, the name of an unset variable replaces its marker. */
 export function resolveMarks(
   text: string,
   placeholders: readonly Placeholder[],
@@ -89,7 +89,7 @@ export function resolveMarks(
   return { changed: true, text: resolved, names, missing, values };
 }
 
-/** The shortest placeholder, `$${`, has room for start, one digit and end. */
+/** The shortest placeholder, `$${`, has room for the start, one digit, and the end. */
 function mark(index: number, length: number): string {
   const digits = length >= 4 ? [DIGIT + Math.floor(index / BASE), DIGIT + (index % BASE)] : [DIGIT + index];
   const padding = length - 2 - digits.length;

@@ -13,14 +13,13 @@ export function pathText(path: Path): string {
 }
 
 /**
- * YAML reads `{ key:abc }` and `{ key=abc }` as names. A long part after the sign was meant as a value, possibly a
+ * YAML parses `{ key:abc }` and `{ key=abc }` as names. A long part after the sign was meant as a value, which may be a
  * secret, and is not shown.
  */
 export function shownName(key: string): string {
   return key.replace(/^([\w.-]+[:=]).{8,}$/s, "$1…");
 }
 
-/** Builds the path of a scalar from its ancestors. */
 export function pathOf(above: readonly unknown[], node: Node): Path {
   const path: (string | number)[] = [];
   for (const [i, parent] of above.entries()) {

@@ -1,7 +1,7 @@
 /**
- * Parses a configuration file into YAML documents with positions: every value can be found by its path. Replaces
- * `${VAR}` in values, and rejects documents that are too large, nested too deep, use too many aliases or repeat a key.
- * Error messages never quote the file, because a misplaced value may be a secret.
+ * Parses a configuration file into YAML documents, in which every value has a path and a position. It replaces `${VAR}`
+ * in values, and rejects documents that are too large, nested too deeply, use too many aliases, or repeat a key. Error
+ * messages never quote the file, because a misplaced value may be a secret.
  */
 import {
   Alias,
@@ -38,17 +38,22 @@ export interface SourceDocument {
   readonly file: string;
   readonly value: unknown;
   /**
-   * The position of the value (or, with `key`, of its key), or of the nearest parent. Undefined if the document is not
-   * from a file.
+   * Returns the position of the value, of its key (`key`), or of the nearest parent. Returns undefined if the document
+   * does not come from a file.
    */
   position(path: Path, at?: "key" | "value"): Position | undefined;
-  /** The string that the environment produced for the value, before YAML typed it; undefined without variables. */
+  /**
+   * Returns the string that the environment produced for the value before YAML typed it, or undefined if the value has
+   * no variables.
+   */
   fromEnvironment(path: Path): EnvironmentText | undefined;
-  /** Field names that contain variables, with their source: messages must not quote the value of a variable. */
+  /**
+   * Maps field names that contain variables to their source, because messages must not quote the value of a variable.
+   */
   readonly variableNames?: VariableNames;
-  /** Values with unset variables, if these are allowed. */
+  /** Values with unset variables, if unset variables are allowed. */
   readonly unset?: readonly UnsetValue[];
-  /** The document is from a cluster: it cannot access this machine, and reads only granted objects. */
+  /** Set for a document of a cluster, which cannot access this machine and reads only granted objects. */
   readonly confined?: { grant(reference: string, text: string): string; readText(name: string): string };
 }
 
@@ -58,7 +63,7 @@ export interface ParsedSource {
 }
 
 export interface SourceOptions {
-  /** Replaces unset variables by a placeholder. For validation only. */
+  /** Replaces unset variables with a placeholder. Use it for validation only. */
   readonly allowUnset?: boolean;
 }
 
@@ -91,7 +96,7 @@ export function parseSource(
   const documents: SourceDocument[] = [];
   for (const document of parseYaml(marked.text, lines)) {
     if (document === "too deep") return whole(TOO_DEEP);
-    // The library only warns about an unknown tag and then reads the value as empty.
+    // The library only warns about an unknown tag and then treats the value as empty.
     const errors = [...document.errors, ...document.warnings.filter(({ code }) => code === "TAG_RESOLVE_FAILED")];
     if (errors.length > 0) {
       problems.push(...syntaxProblems(errors, marked.text, at, TOO_DEEP));
@@ -110,7 +115,7 @@ export function parseSource(
         ...(unset ? { unset } : {}),
       });
     } catch (error) {
-      // Aliases of aliases that grow exponentially, or an alias inside its own anchor.
+      // Aliases of aliases can grow exponentially, and an alias can be inside its own anchor.
       const reason = `the aliases cannot be expanded: ${aliasMessage(error as Error)}`;
       problems.push(new ConfigError(at(startOf(document.contents)), "", reason));
     }
@@ -118,7 +123,6 @@ export function parseSource(
   return { documents, problems: problems.sort(byPlace).slice(0, MAX_PROBLEMS) };
 }
 
-/** Sorted by position in the file. */
 export function byPlace({ position: a }: ConfigError, { position: b }: ConfigError): number {
   return a && b ? a.line - b.line || a.column - b.column : 0;
 }
@@ -151,7 +155,7 @@ function sourceDocument(
   const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES });
   refuseCycles(value);
 
-  /** The node at the path and its offset, or those of the nearest parent. */
+  /** Returns the node at the path and its offset, or those of the nearest parent. */
   function find(path: Path, what: "key" | "value"): { node: unknown; start: number } {
     let node: unknown = document.contents;
     let start = startOf(node);
@@ -177,7 +181,7 @@ function sourceDocument(
     position(path, what = "value") {
       const { node, start } = find(path, what);
       const environment = texts.get(node);
-      // Not enumerable.
+      // The property is not enumerable, so that logs and dumps do not show the values.
       return environment === undefined
         ? at(start)
         : Object.defineProperty(at(start), "variables", { value: environment.values });
@@ -194,14 +198,14 @@ function refuseCycles(value: unknown, above: ReadonlySet<unknown> = new Set()): 
   for (const inner of Object.values(value)) refuseCycles(inner, path);
 }
 
-/** Does not quote the alias name: for an unquoted value that starts with `*`, it is the value. */
+/** Does not quote the alias name, because an unquoted value that starts with `*` parses as one. */
 function aliasMessage(error: Error): string {
   return error instanceof ReferenceError
     ? "one has no anchor before it; quote values that begin with *"
     : error.message;
 }
 
-/** The maximum number of expanded aliases in a file, against alias bombs. */
+/** Limits the expanded aliases in a file, as a protection against alias bombs. */
 export const MAX_ALIASES = 100;
 
 /** A value with variables, as a string before YAML typed it. */
@@ -211,14 +215,13 @@ export interface EnvironmentText {
   readonly values: readonly VariableValue[];
 }
 
-/** A value with unset variables, if these are allowed. */
 export interface UnsetValue {
   readonly path: Path;
   readonly names: readonly string[];
 }
 
 /**
- * Resolves placeholders and checks the document; returns its problems. Adds field names that contain variables to
+ * Resolves placeholders and checks the document. Returns its problems, and adds field names that contain variables to
  * `names`.
  */
 export function resolveDocument(
@@ -265,7 +268,7 @@ export function resolveDocument(
 
 function resolveScalar(
   node: Scalar,
-  /** Expensive in a long list, so computed only for a message. */
+  /** Computed only for a message, because it is expensive in a long list. */
   path: () => Path,
   document: Document.Parsed,
   placeholders: readonly Placeholder[],
@@ -285,12 +288,12 @@ function resolveScalar(
   else
     for (const name of resolved.missing)
       problems.push(new ConfigError(at(startOf(node)), pathText(path()), `environment variable not found: ${name}`));
-  // A plain scalar is typed after replacement: `port: ${PORT}` is a number.
+  // A plain scalar is typed after the replacement, so `port: ${PORT}` is a number.
   node.value = node.type === Scalar.PLAIN ? retyped(resolved.text, document) : resolved.text;
   return resolved;
 }
 
-/** The value of a plain scalar by the rules of the YAML core schema. */
+/** Types a plain scalar by the rules of the YAML core schema. */
 function retyped(text: string, document: Document.Parsed): unknown {
   for (const tag of document.schema.tags) {
     if (tag.collection === undefined && tag.default === true && tag.test?.test(text)) {
@@ -301,7 +304,7 @@ function retyped(text: string, document: Document.Parsed): unknown {
   return text;
 }
 
-/** All pairs whose key occurs earlier in the same object. */
+/** Returns the pairs whose key occurs earlier in the same object. */
 function repeatedKeys(pairs: readonly Pair[]): Pair[] {
   const seen = new Set<string>();
   return pairs.filter((pair) => {
@@ -310,13 +313,13 @@ function repeatedKeys(pairs: readonly Pair[]): Pair[] {
   });
 }
 
-/** Later syntax errors of a document are mostly caused by the first ones. */
+/** The first syntax errors of a document mostly cause the later ones. */
 const MAX_SYNTAX_PROBLEMS = 5;
 export const MALFORMED = "malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${";
 
 export function syntaxProblems(
   errors: readonly YAMLError[],
-  /** The text with markers in place of valid placeholders. */
+  /** The file with markers in place of valid placeholders. */
   marked: string,
   at: (offset: number) => Position,
   tooDeep: string,
@@ -342,8 +345,8 @@ function isEcho(error: YAMLError): boolean {
 }
 
 /**
- * `{ port: ${} }` is a YAML syntax error. If the line contains an invalid placeholder before it, that is reported
- * instead.
+ * `{ port: ${} }` is a YAML syntax error. If the line contains an invalid placeholder before the error, the placeholder
+ * is reported instead.
  */
 function malformedBefore(marked: string, offset: number): number | undefined {
   const lineStart = marked.lastIndexOf("\n", offset - 1) + 1;
