@@ -62,7 +62,6 @@ export function createExplanation(
   };
 }
 
-/** Walks breadth first, so that the innermost subexpressions are dropped if there are too many. */
 function clausesOf(parsed: ParsedExpression): { source: string; depth: number; node: Node }[] {
   const clauses: { source: string; depth: number; node: Node }[] = [];
   const seen = new Set<string>();

@@ -38,7 +38,6 @@ export function mayBeSecret(expression: Expression): boolean {
   return MAY_BE_SECRET.some((path) => expression.reads(path));
 }
 
-/** Returns a function that formats keys for logs, traces, and the admin interface. */
 export function keyDisplay(expression: Expression): (key: string) => string {
   if (!mayBeSecret(expression)) return (key) => key;
   return (key) => `#${createHash("sha256").update(key).digest("hex").slice(0, 12)}`;

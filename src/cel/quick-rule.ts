@@ -23,7 +23,6 @@ const METHODS: ReadonlyMap<string, TextTest> = new Map<string, TextTest>([
   ["contains", (text, other) => text.includes(other)],
 ]);
 
-/** Returns undefined if the expression contains anything that the fast path does not support. */
 export function quickRule(node: Node): QuickRule | undefined {
   if (node.exprKind.case !== "callExpr") return undefined;
   const { function: name, target, args } = node.exprKind.value;
@@ -109,7 +108,6 @@ function constantsOf(node: Node): ReadonlySet<string> | undefined {
   return texts.every((text) => text !== undefined) ? new Set(texts) : undefined;
 }
 
-/** Supports string constants and attribute paths, such as `jwt.sub` or `request.headers["x-id"]`. */
 function readerOf(node: Node): Reader | undefined {
   const constant = stringConstant(node);
   if (constant !== undefined) return () => constant;

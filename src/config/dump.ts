@@ -12,9 +12,7 @@ import { shownConfig } from "./schema/shown-config.ts";
 export interface ReloadState {
   /** The time is in RFC 3339 format. */
   readonly loadedAt: string;
-  /** Counts successful loads, including the first. */
   readonly generation: number;
-  /** Set if the last reload was rejected. */
   readonly refused?: { readonly at: string; readonly problems: readonly string[] };
   readonly warnings: readonly string[];
   readonly sources: readonly string[];
@@ -30,7 +28,6 @@ export interface DumpInput {
   readonly redaction: Redaction;
   readonly version: string;
   readonly reload: ReloadState;
-  /** Maps listener names to the ports that they actually use. */
   readonly ports: ReadonlyMap<string, number>;
 }
 

@@ -39,12 +39,10 @@ export type Prepared =
       readonly process: WrittenProcess;
       /** Returns the position of a process address, or only its path if the file does not contain it. */
       processWrittenAt(field: "adminAddr" | "statsAddr" | "store"): string;
-      /** Resolves a path of the process section relative to its file. */
       processPath(path: string): string;
       /** Includes the headers and parameters in which this configuration reads and adds credentials. */
       readonly redaction: Redaction;
       readonly resources: readonly PolicyResource[];
-      /** Lists the documents whose policies failed to compile. */
       readonly failures?: readonly { readonly document: unknown; readonly message: string }[];
       readonly services: Readonly<Record<string, unknown>>;
       readonly warnings: readonly string[];
@@ -170,7 +168,6 @@ function nothingServed(sources: readonly SourceText[], isEmpty: boolean): Config
   return new ConfigError({ file: first.file, line: 1, column: 1 }, "", `${EMPTY}, so nothing is served`);
 }
 
-/** Returns whether the problem is at a placeholder or at a value that contains one. */
 function isUnset({ position, path }: ConfigError, unset: readonly UnsetPlace[]): boolean {
   const field = path.replace(/^\S+ \S+: /, "");
   return unset.some(({ document, path: at }) => {

@@ -17,7 +17,6 @@ export interface WatchOptions {
   readonly clock: Clock;
   /** Returns all paths to watch. The files of a directory can change. */
   paths(): readonly string[];
-  /** Throws if the content cannot be read. */
   read(): string;
   /** The content of the running configuration, to detect changes made since it was read. */
   readonly loaded: string;
@@ -25,7 +24,6 @@ export interface WatchOptions {
   onChange(): Promise<void>;
   /** Called once when the files become unreadable. */
   onUnreadable(error: Error): void;
-  /** Called when the files are readable again and unchanged. */
   onRestored(): void;
 }
 
@@ -106,7 +104,6 @@ function hash(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Returns undefined while a directory cannot be listed. */
 function pathsOf({ paths }: WatchOptions): readonly string[] | undefined {
   try {
     return paths();

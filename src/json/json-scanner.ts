@@ -238,7 +238,6 @@ export class JsonScanner {
     this.#options.value(key, span, bytes);
   }
 
-  /** Saves the start of a requested value or key that continues in the next chunk. */
   #keepPieces(chunk: Buffer): void {
     if (this.#capture.key !== undefined) this.#capture.keep(chunk, this.#offset);
     if (this.#inString && this.#stringIsKey) {
@@ -364,14 +363,12 @@ export class JsonCapture {
     this.#bytes = 0;
   }
 
-  /** Saves the bytes of the value in the chunk at this offset. */
   keep(chunk: Buffer, offset: number): void {
     const piece = this.#start > offset ? chunk.subarray(this.#start - offset) : chunk;
     this.#bytes += piece.length;
     if (this.#bytes <= this.#maxBytes) this.#pieces.push(piece);
   }
 
-  /** Ends the value before `end`, inside the chunk at this offset. */
   end(chunk: Buffer, offset: number, end: number): { span: Span; bytes: Buffer | undefined } {
     this.key = undefined;
     // In invalid JSON, the value may be empty.

@@ -51,7 +51,6 @@ export function valueEnd(text: string, at: number, until = text.length): number 
   return i >= until && until < text.length ? -1 : i;
 }
 
-/** Returns an empty list if there is no object at `at`. */
 export function members(text: string, at: number): Member[] {
   const found: Member[] = [];
   let i = skipSpace(text, at);
@@ -73,7 +72,6 @@ export function members(text: string, at: number): Member[] {
   return found;
 }
 
-/** Returns an empty list if there is no array at `at`. */
 export function elements(text: string, at: number): Span[] {
   const found: Span[] = [];
   let i = skipSpace(text, at);

@@ -12,7 +12,6 @@ export function isMembers(value: unknown): value is Members {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Returns undefined if the string is not a JSON object. */
 export function parseMembers(text: string): Members | undefined {
   // Rejects other strings, such as the `[DONE]` of a stream, without the cost of an exception.
   if (!beginsObject(text)) return undefined;
@@ -30,7 +29,6 @@ function beginsObject(text: string): boolean {
   return text.charCodeAt(at) === OPEN_BRACE;
 }
 
-/** Returns undefined if the bytes are absent or not JSON. */
 export function parseValue(bytes: Buffer | undefined): unknown {
   if (bytes === undefined) return undefined;
   try {
@@ -59,7 +57,6 @@ export function parseBounded(text: string, maxTokens = MAX_DOCUMENT_TOKENS): unk
   }
 }
 
-/** Returns undefined if the bytes are not a JSON object. */
 export function parseBoundedObject(bytes: Buffer): Readonly<Record<string, unknown>> | undefined {
   try {
     const value = parseBounded(bytes.toString("utf8"));

@@ -16,7 +16,6 @@ const CHARACTERS_PER_VALUE = 64;
 /** Deeper values are parsed in one step, because each level scans everything below it. */
 const SPLIT_DEPTH = 32;
 
-/** Returns undefined if the bytes are not a JSON object. */
 export function* parseMembersInSteps(bytes: Buffer): Steps<Members | undefined> {
   try {
     const value = yield* parse(bytes, 0, bytes.length, 0);

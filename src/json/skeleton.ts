@@ -12,7 +12,6 @@ import { BACKSLASH, COMMA, endOfString, QUOTE } from "./syntax.ts";
 
 export interface Skeleton {
   readonly value: Members;
-  /** Serializes the value in chunks and replaces every placeholder with its encoded data. */
   write(value: Members): readonly Buffer[];
   /**
    * Returns a string of the tree with its placeholder replaced by the encoded data, or by its first `maxBytes` bytes.

@@ -19,7 +19,6 @@ export const CLOSE_BRACE = 125;
  */
 export interface Span {
   readonly start: number;
-  /** The offset after the last byte or character. */
   readonly end: number;
 }
 
@@ -41,7 +40,6 @@ export function skipSpace(text: string, at: number): number {
   return i;
 }
 
-/** Returns the end of the value without its trailing white space. */
 export function trimmedEnd(text: string, start: number, end: number): number {
   let at = end;
   while (at > start && text.charCodeAt(at - 1) <= 32) at -= 1;

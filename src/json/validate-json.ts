@@ -67,7 +67,6 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
   let valueStart = 0;
   let pauseAt = STEP_CHARS;
   for (;;) {
-    // A value begins at `i`.
     if (i >= pauseAt) {
       pauseAt = i + STEP_CHARS;
       yield;
@@ -121,7 +120,6 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
     i = at;
   }
 
-  /** Returns the offset of the value, or a description of what is wrong with the key at `i`. */
   function afterKey(): number | string {
     const end = text.charCodeAt(i) === QUOTE ? checkedStringEnd(text, i + 1) : NO_STRING;
     if (end < NO_STRING) return TOO_LONG;
@@ -203,7 +201,6 @@ function scalarEnd(text: string, at: number, first: number): number {
 function numberEnd(text: string, at: number): number {
   let i = text.charCodeAt(at) === MINUS ? at + 1 : at;
   const whole = digitsEnd(text, i);
-  // A number must have digits and no leading zero.
   if (whole === i || (text.charCodeAt(i) === ZERO && whole > i + 1)) return -1;
   i = whole;
   if (text.charCodeAt(i) === DOT) {

@@ -13,7 +13,7 @@ import { HeaderList } from "../http/headers.ts";
 import type { HttpPool, TlsOptions } from "../http/http-client.ts";
 import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
 
-/** A page of 500 objects is far smaller. */
+/** A page of 500 objects is far smaller than this limit. */
 const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 /** etcd limits an object to 1.5 MiB, so this leaves room for the JSON encoding. */
 const MAX_LINE_BYTES = 16 * 1024 * 1024;
@@ -221,7 +221,6 @@ export class ApiError extends Error {
   }
 }
 
-/** Reads a `Status` object from a response body or an ERROR event. */
 export function apiError(status: number, body: unknown): ApiError {
   const { code, reason, message } = (typeof body === "object" && body !== null ? body : {}) as {
     code?: unknown;

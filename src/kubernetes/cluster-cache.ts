@@ -17,7 +17,6 @@ import { type ApiClient, ApiError, apiError } from "./api-client.ts";
 
 interface ClusterCache {
   isSynced(): boolean;
-  /** Returns the kinds whose first list is pending. */
   waitingFor(): string[];
   all(): KubernetesObject[];
   of(kind: string): KubernetesObject[];
@@ -209,7 +208,6 @@ export interface WatchedKind {
   readonly isOptional?: boolean;
   /** True if the controller often writes the status of this kind and derives nothing from it. */
   readonly isReported?: boolean;
-  /** Additional query parameters for lists and watches. */
   readonly query?: string;
   /** Selects the fields in use. Undefined drops the object. */
   readonly used?: (object: KubernetesObject) => Readonly<Record<string, unknown>> | undefined;
@@ -280,7 +278,7 @@ function certificatesOf({ data }: KubernetesObject): Readonly<Record<string, unk
   return typeof text === "string" ? { data: { "ca.crt": text } } : undefined;
 }
 
-/** The resourceVersion may also differ. */
+/** Also ignores the resourceVersion. */
 export function isSameButStatus(one: KubernetesObject, other: KubernetesObject): boolean {
   return withoutStatus(one) === withoutStatus(other);
 }

@@ -28,7 +28,6 @@ import { policies } from "../policies/index.ts";
 export interface ClusterView {
   /** Contains the GatewayClasses that name this controller. */
   readonly classes: readonly KubernetesObject[];
-  /** Contains the Gateways of these classes. */
   readonly gateways: readonly KubernetesObject[];
   readonly result: ResourceResult;
   readonly snapshots: ReadonlyMap<string, Snapshot>;

@@ -41,7 +41,6 @@ export interface ControllerOptions {
   readonly namespace: string;
   readonly identity: string;
   readonly listen: { readonly host: string; readonly port: number };
-  /** Data planes reach the controller at this URL. */
   readonly url: string;
   /** Undefined if the controller does not deploy data planes. */
   readonly deploy: Pick<DeployOptions, "image" | "replicas" | "serviceType"> | undefined;
@@ -139,7 +138,6 @@ export async function startController(options: ControllerOptions): Promise<Contr
     else if (settling.size > 0) retryAfter(SETTLING_MS);
   }
 
-  /** Returns true if a new version was published recently and a data plane has not acknowledged it. */
   function isSettling(key: string): boolean {
     const current = versions.get(key);
     if (current === undefined || clock.monotonicMs() - current.sinceMs > SETTLING_MS) return false;

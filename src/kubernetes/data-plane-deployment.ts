@@ -34,7 +34,6 @@ export function deployedName(gateway: KubernetesObject): string {
   return name.length <= 63 ? name : name.slice(0, 63).replace(/[^a-z0-9]+$/, "");
 }
 
-/** Returns the user name of the ServiceAccount of the Gateway's data plane. */
 export function accountOf(gateway: KubernetesObject): string {
   return `system:serviceaccount:${gateway.metadata.namespace ?? ""}:${deployedName(gateway)}`;
 }

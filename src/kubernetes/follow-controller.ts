@@ -42,7 +42,6 @@ export interface FollowOptions {
 
 export interface Following {
   readonly source: SnapshotSource;
-  /** Resolves when the first snapshot has arrived. */
   readonly first: Promise<void>;
   stop(): void;
 }
@@ -226,7 +225,6 @@ export interface ClusterSource {
   readonly endpoints: EndpointDirectory;
   /** Returns the documents to load, and the version to pass to `applied`. */
   current(): { readonly input: ClusterInput; readonly version: string } | undefined;
-  /** Called for each new version of the documents. */
   onChange(callback: () => void): void;
   applied(version: string, outcome: Applied): void;
 }
@@ -274,7 +272,6 @@ export function createSnapshotSource(onApplied: (snapshot: Snapshot, outcome: Ap
   };
 }
 
-/** Returns `namespace/name`. */
 export function documentKey(document: unknown): string {
   const { metadata } = (document ?? {}) as { metadata?: { namespace?: string; name?: string } };
   return keyOf(metadata?.namespace ?? "", metadata?.name ?? "");

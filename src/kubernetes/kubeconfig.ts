@@ -178,7 +178,6 @@ function providerMend(fields: Entry["fields"]): string {
 // certificate. Like kubectl, gwctl forwards their prompts to standard error while they run.
 
 const VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
-/** The cluster extension that contains settings for credential plugins. */
 const PLUGIN_EXTENSION = "client.authentication.k8s.io/exec";
 
 async function runCredentialPlugin(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Credentials> {
@@ -273,7 +272,6 @@ function printable(said: string): string {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A context, cluster, or user of a kubeconfig. */
 interface Entry {
   /** Error messages use this name, for example `user admin`. */
   readonly title: string;

@@ -25,7 +25,6 @@ export interface Ack {
   readonly version: string;
   readonly isServed: boolean;
   readonly problems: readonly string[];
-  /** Policies that failed to compile. */
   readonly refused: readonly { readonly policy: string; readonly message: string }[];
 }
 
@@ -36,7 +35,6 @@ export interface Instance {
 export interface SnapshotServer {
   readonly port: number;
   publish(snapshots: ReadonlyMap<string, Snapshot>): void;
-  /** Returns the connected data planes of a Gateway. */
   instances(gateway: string): readonly Instance[];
   close(): void;
 }

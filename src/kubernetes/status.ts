@@ -384,7 +384,6 @@ const PARALLEL = 8;
 export interface StatusWriter {
   /** Resolves after all writes, to true if some failed and must be retried. */
   write(statuses: readonly DesiredStatus[]): Promise<boolean>;
-  /** Returns the number of successful writes. */
   written(): number;
 }
 

@@ -80,7 +80,6 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
     for (const child of childrenOf(node)) visit(child, variables, depth + 1);
   }
 
-  /** Collects the constant names and keys of a path such as `jwt.realm_access["roles"]`. */
   function visitChain(node: Node, variables: ReadonlySet<string>, depth: number): void {
     let segments: string[] = [];
     let current = node;

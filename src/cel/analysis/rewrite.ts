@@ -174,7 +174,6 @@ export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
 
 type MapEntry = Extract<Node["exprKind"], { case: "structExpr" }>["value"]["entries"][number];
 
-/** Builds a node that returns `first`, or `second` if `first` is an error. */
 function fallback(first: Node, second: Node): Node {
   const isError = callNode(NOT_STRICTLY_FALSE, callNode(IS_NOTHING, identNode("@value")));
   return bindNode("@value", first, callNode(CONDITIONAL, isError, second, identNode("@value")));

@@ -55,9 +55,6 @@ const SPECIAL: readonly (readonly [name: string, signature: Signature])[] = [
 
 export const signatures: ReadonlyMap<string, Signature> = collectSignatures();
 
-/**
- * Returns the dotted name (`base64.encode`) if the call is to a namespaced function, and undefined for a method call.
- */
 export function namespacedName(call: CallNode): string | undefined {
   const name = qualifiedName(call);
   return name !== undefined && signatures.has(name) ? name : undefined;

@@ -10,7 +10,6 @@ export interface PatternProgram {
   readonly prefix: string;
   /** True if the pattern has zero-width assertions (`^`, `$`, `\b`), which depend on adjacent characters. */
   readonly hasConditions: boolean;
-  /** True if a match can begin only at the start of the string. */
   readonly onlyAtStart: boolean;
   /**
    * Returns the instructions that consume a character and are reachable from `from` without consuming one. `before` and

@@ -37,7 +37,6 @@ export function childrenOf(node: Node): Node[] {
   }
 }
 
-/** Returns `base64.encode` for the call `base64.encode(x)`, or undefined if the target is not a plain dotted name. */
 export function qualifiedName(call: CallNode): string | undefined {
   if (call.target === undefined) return undefined;
   const target = dottedName(call.target);

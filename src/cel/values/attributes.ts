@@ -21,7 +21,6 @@ export interface AttributeField {
   readonly path: string;
   readonly type: AttributeType;
   readonly doc: string;
-  /** Describes which requests have the field and when it becomes available. */
   readonly when: string;
 }
 

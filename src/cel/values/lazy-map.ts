@@ -4,7 +4,6 @@
 import { type CelError, type CelValue, celError, isCelError } from "@bufbuild/cel";
 import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
 
-/** Computes each field from the subject, or returns undefined if the field is absent. */
 export type LazyFields<Subject> = ReadonlyMap<string, (subject: Subject) => unknown>;
 
 /** The result is opaque outside this folder. Attributes can contain it in place of a JSON value. */

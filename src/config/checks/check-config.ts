@@ -124,7 +124,6 @@ function isOpen(route: NormalRoute): boolean {
   );
 }
 
-/** Returns whether the policy authenticates or authorizes clients. */
 function asksWho({ kind, config }: PlacedPolicy): boolean {
   if (kind === "authorization") return true;
   return policies.find((policy) => policy.kind === kind)?.requiresCredential?.(config) === true;
@@ -134,9 +133,7 @@ function asksWho({ kind, config }: PlacedPolicy): boolean {
 
 interface Idle {
   readonly policy: string;
-  /** The policy applies only to these kinds of backends. */
   readonly backends: readonly string[];
-  /** Returns the fields of the policy that the warning points to. */
   places(config: unknown): readonly Path[];
   readonly message: string;
 }

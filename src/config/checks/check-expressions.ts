@@ -38,7 +38,6 @@ function absent(expression: Expression, moment: Moment, site: Site): string[] {
   );
 }
 
-/** Returns whether the expression guards the attribute or its parent with `has()`. */
 function isTested(path: string, tested: ReadonlySet<string>): boolean {
   return [...tested].some((one) => path === one || path.startsWith(`${one}.`) || one.startsWith(`${path}.`));
 }
@@ -58,7 +57,6 @@ function objects(expression: Expression): string[] {
   });
 }
 
-/** The configuration defines the values of these attributes. */
 const NAMES: readonly { path: string; noun: string; of(site: Site): readonly string[] | undefined }[] = [
   ...["mcp.target", "mcp.tool.target", "mcp.prompt.target", "mcp.resource.target"].map((path) => ({
     path,
@@ -102,10 +100,8 @@ function targetNames({ backends }: Site): readonly string[] | undefined {
 interface Availability {
   /** The row also applies to the fields of the attribute. */
   readonly path: string;
-  /** The attribute is never set in these phases, optionally only at some scopes. */
   readonly neverAt?: readonly Moment[];
   readonly scopes?: readonly Scope[];
-  /** The attribute is set only after one of these policies. */
   readonly setBy?: readonly string[];
   /**
    * The attribute is set only if requests can reach one of these backends, or a host backend whose LLM tokens are
@@ -155,7 +151,6 @@ const AVAILABILITY: readonly Availability[] = [
   },
 ];
 
-/** Returns why an attribute is never set at this point, or undefined if it can be set. */
 function neverThere(path: string, moment: Moment, site: Site): string | undefined {
   return AVAILABILITY.find((row) => isWithin(path, row.path) && excludes(row, moment, site))?.reason;
 }

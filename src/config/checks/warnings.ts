@@ -17,7 +17,6 @@ import { type Path, pathText } from "../text/value-path.ts";
 
 export interface Site {
   readonly scope: Scope;
-  /** Contains the routes whose requests pass the policy. */
   readonly routes: readonly NormalRoute[];
   /** Contains the backends of these routes, or the backend of a backend policy. */
   readonly backends: readonly NormalBackend[];

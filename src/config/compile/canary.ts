@@ -22,7 +22,6 @@ const SLOW_PERCENT = 5;
 const HANGS_MS = 30_000;
 
 export interface CompiledCanary extends Canary {
-  /** Wraps the backend to count its calls, and adds the trial to the configuration dump. */
   watched(backend: Backend): Backend;
 }
 
@@ -93,7 +92,6 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
   };
 }
 
-/** Forwards all events, and reports the outcome once. */
 class WatchedAttempt implements ResponseReceiver {
   readonly #call: ResponseReceiver;
   readonly #report: (hasFailed: boolean) => void;

@@ -47,7 +47,6 @@ export interface CompileContext
   readonly redaction: Redaction;
   readonly generation: ConfigGeneration;
   readonly environment: Environment;
-  /** Passed to built-in backends, such as the web UI. */
   readonly internals?: Readonly<Record<string, unknown>>;
   /** Called for each file that is read while compiling, so that it is watched. */
   fileRead(path: string): void;
@@ -258,7 +257,6 @@ function createCompiler(context: CompileContext) {
     }
   }
 
-  /** Reports a failure once, with its position. */
   function guarded<Result>({ place }: { place: PlacedPolicy["place"] }, compile: () => Result): Result | undefined {
     try {
       return compile();

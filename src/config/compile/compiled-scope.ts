@@ -54,7 +54,6 @@ export function scopeOf(
   return preface ? { ...scope, preface } : scope;
 }
 
-/** Contains the access policies that a route inherits from its gateway. */
 function prefaceOf(scope: CompiledScope): CompiledScope | undefined {
   const access = scope.access.filter(({ kind }) =>
     policies.some((one) => one.kind === kind && one.merge === "innermost"),

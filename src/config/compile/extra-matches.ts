@@ -25,7 +25,6 @@ export function claimExtraMatches(config: NormalConfig): void {
   }
 }
 
-/** Returns whether the policy reads a credential of the request. */
 export function readsCredential({ kind }: Pick<PlacedPolicy, "kind">): boolean {
   return definitionOf(kind).requiresCredential !== undefined;
 }

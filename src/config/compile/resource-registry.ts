@@ -12,7 +12,6 @@ export interface ConfigGeneration {
     close?: (resource: Resource) => void | Promise<void>,
     retire?: (resource: Resource) => Promise<void>,
   ): Resource;
-  /** Runs `action` on `commit`. */
   serving(action: () => void): void;
   /** Call this when the new configuration serves. Retires or closes the resources that only the old one used. */
   commit(): void;
@@ -34,7 +33,6 @@ interface Entry {
 
 export function createResourceRegistry(onCloseError: (key: string, error: unknown) => void): ResourceRegistry {
   let current = new Map<string, Entry>();
-  /** These resources finish their work before they close. */
   const retiring = new Map<Entry, string>();
 
   async function retire(key: string, entry: Entry): Promise<void> {

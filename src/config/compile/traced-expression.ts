@@ -56,7 +56,6 @@ function isCopy(result: EvaluationResult, secrets: readonly string[]): boolean {
   return withoutCopies(text, secrets) !== text;
 }
 
-/** Returns true for a path to all headers, or to a sensitive header in any case. */
 function readsSensitiveHeader(path: string, redaction: Redaction): boolean {
   const name = HEADERS.exec(path)?.[1];
   if (name !== undefined) return redaction.isSensitive(name);

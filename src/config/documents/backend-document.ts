@@ -35,7 +35,6 @@ import {
   type Verdict,
 } from "./documents.ts";
 
-/** A Backend document supports these kinds of `backends[]`. */
 const KINDS = ["mcp", "ai", "host"];
 
 export const backendSpecSchema = exactlyOneOf(
@@ -154,7 +153,6 @@ function readNames(written: unknown): string[] | undefined {
   return names.includes(undefined) ? undefined : (names as string[]);
 }
 
-/** Returns whether an older policy has one of the same targets. */
 export function isTlsPolicyConflicted(policy: KubernetesObject, cluster: Cluster): boolean {
   const namespace = policy.metadata.namespace ?? "";
   return targetedServices(policy).some(({ name, sectionName }) => {
@@ -188,7 +186,6 @@ function inOrder(policies: readonly KubernetesObject[]): KubernetesObject[] {
   return [...policies].sort((one, other) => (key(one) < key(other) ? -1 : 1));
 }
 
-/** Returns the TLS settings of a Service, with certificates that `document` may read. */
 export function tlsOfService(
   cluster: Cluster,
   document: ResourceDocument,
@@ -256,12 +253,10 @@ export function backendsOfFiles(
   };
 }
 
-/** Extracts the name from `namespace/name:port`. */
 function serviceName(key: string): string {
   return key.slice(key.indexOf("/") + 1).replace(/:\d+$/, "");
 }
 
-/** `route` is the document that contains the backendRefs. */
 export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): FindBackend {
   const { kind: routeKind } = identityOf(route);
   const isGrpc = routeKind === "GRPCRoute";

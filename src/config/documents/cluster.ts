@@ -15,7 +15,6 @@ export interface Cluster {
   service(namespace: string, name: string, port: unknown): ClusterService | undefined;
   object(kind: string, namespace: string, name: string): KubernetesObject | undefined;
   objects(kind: string): readonly KubernetesObject[];
-  /** Returns the BackendTLSPolicies in the namespace that target this Service. */
   tlsPolicies(namespace: string, service: string): readonly KubernetesObject[];
   secret(namespace: string, name: string): ReadonlyMap<string, string> | undefined;
   mayRefer(from: Referrer, to: Referent): boolean;
@@ -68,7 +67,6 @@ export interface TargetedService {
   readonly sectionName: string | undefined;
 }
 
-/** Returns the Services that a BackendTLSPolicy targets. */
 export function targetedServices(policy: KubernetesObject): TargetedService[] {
   return listOf(specOf(policy).targetRefs).flatMap((reference) => {
     const { group = "", kind, name, sectionName } = fieldsOf(reference);

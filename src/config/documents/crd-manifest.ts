@@ -16,7 +16,6 @@ import { partsOf, specSchema } from "./policy-spec.ts";
 
 const HEADER = "# Generated from the schemas in src by `npm run generate`: do not edit.\n";
 
-/** Maps file names to contents. */
 export function crdManifests(): Readonly<Record<string, string>> {
   return {
     "gatewaypolicy-crd.yaml": manifestOf(gatewayPolicyCrd(policies)),
@@ -175,7 +174,6 @@ export function gatewayPolicyCrd(policies: readonly PolicyDefinition[]): Schema 
   };
 }
 
-/** Returns the rest of a path below a prefix, or an empty string if the path is not below it. */
 function after(path: string, above: string): string {
   return path.startsWith(above) ? path.slice(above.length) : "";
 }
@@ -188,7 +186,6 @@ function conditionPath(type: string, field: string): string {
   return `.status.ancestors[0].conditions[?(@.type=="${type}")].${field}`;
 }
 
-// The status schema of our own kinds follows the Gateway API.
 
 const CONDITIONS = {
   type: "array",

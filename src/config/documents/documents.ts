@@ -13,7 +13,6 @@ import { isObject, textOf } from "../text/value-shapes.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
 import type { Cluster } from "./cluster.ts";
 
-/** The API group of our own kinds. */
 export const POLICY_API_GROUP = "policy.gateway.internal";
 export const POLICY_API_VERSION = `${POLICY_API_GROUP}/v1alpha1`;
 export const GATEWAY_API_GROUP = "gateway.networking.k8s.io";
@@ -22,15 +21,13 @@ export const CONTROLLER_NAME = `${POLICY_API_GROUP}/gateway`;
 /** The namespace of standalone gateways and routes, and of documents without a namespace. */
 export const DEFAULT_NAMESPACE = "default";
 
-/** A parsed document that has a `kind`. For documents of a cluster, `file` names the object. */
+/** A parsed document that has a `kind`. */
 export type ResourceDocument = SourceDocument;
 
-/** A gateway or route of the standalone configuration that policies may target. */
 export interface StandaloneTarget {
   readonly name: string;
   /** These kinds take precedence over policies of documents. */
   readonly policyKinds: readonly string[];
-  /** The gateways that serve a route. */
   readonly gateways?: readonly string[];
   /** A Gateway document cannot use this port of a standalone gateway. */
   readonly port?: number;
@@ -48,11 +45,10 @@ export interface ResourceInput {
     readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
   };
   readonly policies: readonly PolicyDefinition[];
-  /** Validates translated routes as entries of `routes[]`. */
   readonly routeSchema: z.ZodType;
   /** Redacts the specs in the result, which are displayed. */
   readonly redaction?: Redaction;
-  /** The wall clock, for lastTransitionTime. */
+  /** The wall clock is used for lastTransitionTime. */
   readonly nowMs: number;
   /** Set if the documents come from a cluster, which cannot access this machine. */
   readonly cluster?: Cluster;
@@ -77,7 +73,6 @@ export interface ResourceResult {
   readonly gatewayOutcomes: readonly GatewayOutcome[];
   readonly routeOutcomes: readonly RouteOutcome[];
   readonly backendOutcomes: readonly BackendOutcome[];
-  /** Contains every GatewayPolicy with its status, in the order of the documents. */
   readonly policies: readonly PolicyResource[];
   /** Problems are logged as warnings and never prevent the start. */
   readonly problems: readonly ConfigError[];
@@ -94,7 +89,6 @@ export interface WrittenGateway {
     readonly parts?: readonly string[];
   };
   readonly document: ResourceDocument;
-  /** The path of the listener in its document. */
   readonly path: Path;
 }
 
@@ -122,11 +116,9 @@ export interface WrittenRoute {
   /** Maps the index of each unresolved backend reference to the reason. */
   readonly closedBackends?: ReadonlyMap<number, string>;
   readonly document: ResourceDocument;
-  /** The path of the rule in its document. */
   readonly path: Path;
 }
 
-/** A status condition without its time. */
 export interface Verdict {
   readonly isTrue: boolean;
   readonly reason: string;
@@ -145,7 +137,6 @@ export interface ListenerOutcome {
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
   readonly conflicted: Verdict;
-  /** Counts the routes that the listener serves. */
   attachedRoutes: number;
 }
 
@@ -177,7 +168,6 @@ export interface TargetName {
 export interface Attachment {
   readonly target: TargetName;
   readonly kind: string;
-  /** The validated configuration for `PolicyDefinition.compile`. */
   readonly config: unknown;
   /** The same configuration as written under `policies`, for dumps, because the schema marks its secrets. */
   readonly written: unknown;
@@ -263,7 +253,6 @@ export interface Identity {
   readonly apiVersion: string;
   readonly kind: string;
   readonly namespace: string;
-  /** Empty if the document has no name. */
   readonly name: string;
 }
 

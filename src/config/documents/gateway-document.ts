@@ -184,7 +184,6 @@ interface ReadListener {
   readonly supportedKinds: readonly { readonly group: string; readonly kind: string }[];
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
-  /** Returns whether the listener may serve routes of this kind and namespace. */
   admits(namespace: string, kind: string): boolean;
 }
 
@@ -246,7 +245,6 @@ function readKinds(written: Fields, path: Path, { problems }: ListenerContext) {
   return { supported, verdict: { isTrue: false, reason: "InvalidRouteKinds", message } };
 }
 
-/** Returns a function that decides whether the listener may serve routes of a namespace. */
 function readAdmission(
   written: Fields,
   path: Path,

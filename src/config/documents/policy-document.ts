@@ -35,12 +35,10 @@ import type { GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
 
 interface PolicyContext extends Targets {
   readonly parts: readonly Part[];
-  /** Maps the policy kinds already on a target to their source. */
   takenKinds(target: TargetName): Map<string, string>;
   readonly nowMs: number;
   readonly previous: PolicyResource | undefined;
   readonly cluster: Cluster | undefined;
-  /** Redacts the spec. */
   shown(spec: unknown): unknown;
   /** True if another document has the same name, so that this one is ignored. */
   readonly isDuplicate: boolean;
@@ -252,7 +250,6 @@ function mayProtect(field: string, value: unknown, known: readonly string[]): bo
   return isObject(value) && Object.entries(value).some(([name, inner]) => mayProtect(name, inner, []));
 }
 
-/** The Gateway API allows at most 16 targets. */
 const MAX_TARGETS = 16;
 const NOT_FOUND = " was not found";
 

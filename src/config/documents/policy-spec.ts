@@ -18,7 +18,6 @@ export interface Part {
   readonly doc: string;
   /** True for authentication and authorization. If such a part cannot be attached, its targets are closed. */
   readonly isSecurity: boolean;
-  /** Returns the policies of the part, as written in the standalone configuration. */
   toPolicies(value: unknown): readonly { readonly definition: PolicyDefinition; readonly written: unknown }[];
 }
 
@@ -178,7 +177,6 @@ export interface FoundPart {
 export interface UnknownField {
   readonly path: Path;
   readonly value: unknown;
-  /** The names that are valid at this level, for suggestions. */
   readonly known: readonly string[];
 }
 

@@ -130,7 +130,6 @@ interface RuleContent {
   readonly fields: Pick<WrittenRoute["route"], "matches" | "policies" | "backends">;
   readonly closed: string | undefined;
   readonly closedBackends: ReadonlyMap<number, string>;
-  /** The first unresolved reference. */
   readonly unresolved: Verdict | undefined;
 }
 
@@ -248,11 +247,9 @@ function timeoutsOf(written: unknown): Record<string, unknown> {
 
 interface TranslatedFilters {
   readonly policies: Readonly<Record<string, unknown>>;
-  /** The first unsupported filter. */
   readonly unsupported: { readonly index: number; readonly reason: string } | undefined;
 }
 
-/** Returns the policy kind and its configuration, or the reason why the filter is not supported. */
 type Filter = (fields: Fields) => readonly [kind: string, config: unknown] | string;
 
 const FILTERS = lookupTable<{ readonly field: string; readonly translate: Filter }>({
@@ -434,7 +431,6 @@ interface ServedBy {
   readonly hostnames: readonly string[];
   /** More specific listeners of the same port handle these host names. */
   readonly except: readonly string[];
-  /** The port of the listeners. */
   readonly port: number | undefined;
 }
 
@@ -442,7 +438,6 @@ const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Route ac
 
 interface ParentContext {
   readonly namespace: string;
-  /** Either HTTPRoute or GRPCRoute. */
   readonly kind: string;
   readonly gateways: TargetTable<GatewayTarget>;
   readonly problems: ProblemList;
@@ -518,7 +513,6 @@ function moreSpecific(listener: GatewayListener, all: readonly GatewayListener[]
   );
 }
 
-/** Collects host names for each gateway and groups gateways that have the same host names. */
 class ServedNames {
   readonly #entries = new Map<
     string,

@@ -29,7 +29,6 @@ export function createSnapshot(
   return { gateway, version, documents: kept, endpoints };
 }
 
-/** Throws if the string is not a snapshot. */
 export function parseSnapshot(text: string): Snapshot {
   const { gateway, version, documents, endpoints } = fieldsOf(JSON.parse(text));
   if (typeof gateway !== "string" || typeof version !== "string" || !Array.isArray(documents) || !isObject(endpoints))

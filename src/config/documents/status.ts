@@ -17,12 +17,10 @@ import {
 const MAX_ANCESTORS = 16;
 const MAX_MESSAGE_BYTES = 32_768;
 
-/** The outcome of one entry of targetRefs. */
 export interface TargetOutcome {
   readonly reference: ObjectReference;
   /** The Gateways through which the target is reached. Empty if the policy is not attached. */
   readonly gateways: readonly ObjectReference[];
-  /** The reason why the policy is not attached. */
   readonly missing: Verdict | undefined;
   /** Overrides the policy's own acceptance if the reference itself is invalid. */
   readonly accepted?: Verdict;

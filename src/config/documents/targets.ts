@@ -23,16 +23,13 @@ export interface GatewayListener {
   readonly gateway: string | undefined;
   readonly port: number | undefined;
   readonly hostname: string | undefined;
-  /** Returns true if routes of this namespace and kind may attach. */
   admits(namespace: string, kind: string): boolean;
-  /** The status of the listener, if it comes from a document. */
   readonly outcome?: ListenerOutcome;
 }
 
 export interface RouteTarget {
   readonly reference: ObjectReference;
   readonly rules: readonly { readonly sectionName: string | undefined; readonly route: string }[];
-  /** The Gateways that serve the route. */
   readonly gateways: readonly ObjectReference[];
 }
 
@@ -80,7 +77,6 @@ export class TargetTable<Target extends { readonly reference: ObjectReference }>
     return this.#documents.get(keyOf(namespace, name)) ?? this.#standalone.get(name);
   }
 
-  /** Returns the names that `find` accepts in this namespace. */
   names(namespace: string): string[] {
     const documents = [...this.#documents.values()].map(({ reference }) => reference);
     return [

@@ -279,7 +279,6 @@ function shownSpec(
   return hidden.reduce<unknown>((shown, path) => without(shown, path.slice(1)), shownConfig(schema, spec, redaction));
 }
 
-/** Returns a copy in which the value at the path is redacted. */
 function without(value: unknown, [step, ...rest]: Path): unknown {
   if (step === undefined) return REDACTED;
   return isObject(value) ? { ...value, [step]: without(value[step], rest) } : value;

@@ -85,7 +85,6 @@ export type Loaded =
       readonly resources: readonly SourceDocument[];
       readonly standalone: SourceDocument;
       readonly tests: readonly PlacedTest[];
-      /** Values with unset variables, if unset variables are allowed. */
       readonly unset: readonly UnsetPlace[];
       /** True if the sources contain only white space and comments. */
       readonly isEmpty: boolean;
@@ -158,7 +157,6 @@ function itemsOf(document: SourceDocument): SourceDocument[] {
   );
 }
 
-/** A document that contains only tests needs no `kind`. */
 function isTests({ value }: SourceDocument): boolean {
   return typeof value === "object" && value !== null && Object.keys(value).join() === "tests";
 }

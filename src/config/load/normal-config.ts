@@ -7,7 +7,6 @@ import type { CanaryConfig, WrittenProcess } from "../schema/schema.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
 
-/** The source position, for messages and relative paths. */
 export interface Place {
   readonly document: SourceDocument;
   readonly path: Path;
@@ -67,7 +66,6 @@ export interface NormalBackend {
   readonly canary?: CanaryConfig | undefined;
   readonly config: unknown;
   readonly policies: readonly PlacedPolicy[];
-  /** Nested policies, for example of one model. */
   readonly inner?: readonly InnerScope[] | undefined;
   readonly place: Place;
   /** The reason why the backend rejects its share of the requests. */

@@ -29,7 +29,6 @@ export function withEnvironmentTexts(
   return changed === value ? undefined : changed;
 }
 
-/** Returns the paths at which a string was expected, in any branch of a union. */
 function stringPlaces(issues: readonly Issue[], base: Path = []): Path[] {
   return issues.flatMap((issue) => {
     const path = [...base, ...(issue.path as Path)];
@@ -82,7 +81,6 @@ function issuesAt(schema: z.ZodType, value: unknown, path: Path): Issue[] {
   return parsed.success ? [] : parsed.error.issues.filter((issue) => isAlong(issue.path as Path, path));
 }
 
-/** Matches issues at the value or at one of its parents. */
 function isAlong(one: Path, path: Path): boolean {
   return one.length <= path.length && one.every((key, i) => String(key) === String(path[i]));
 }

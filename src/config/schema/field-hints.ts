@@ -111,7 +111,7 @@ const unsupported = (words: readonly string[], instead = ""): ForeignWord[] =>
   words.map((word) => ({ word, beside: [], say: `not supported here${instead === "" ? "" : `; ${instead}`}` }));
 
 export const FOREIGN_WORDS: readonly ForeignWord[] = [
-  // agentgateway
+  // These names come from agentgateway.
   ...write(ROOT, ["binds"], `\`gateways\` and \`routes\` instead (${GUIDE})`),
   ...write(ROOT, ["backends"], "`backends` inside a route"),
   ...write(REMOTE, ["host", "port", "path"], "one `url` instead of `host`, `port` and `path`"),
@@ -147,7 +147,7 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ]),
   ...unsupported(["inferenceRouting", "sessionAffinity", "agentCore"]),
 
-  // LiteLLM
+  // These names come from LiteLLM.
   ...write(MODEL, ["model_name"], "`name`"),
   ...write(MODEL, ["litellm_params"], "`provider` and `params`"),
   ...write(["baseUrl", "apiKey"], ["api_base"], "`baseUrl`"),
@@ -162,7 +162,7 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...unsupported(["model_info", "max_budget", "callbacks", "success_callback"]),
   ...unsupported(["drop_params"], "parameters that a provider does not know are rejected and named"),
 
-  // supergateway and mcp-proxy
+  // These names come from supergateway and mcp-proxy.
   ...write(["targets"], ["outputTransport"], "nothing: `/mcp` and `/sse` are both served"),
   ...write(["targets"], ["streamableHttpPath", "ssePath", "messagePath"], "`routes[].matches` with an `mcp` backend"),
   ...write(["targets"], ["sessionTimeout"], "`sessionIdleTtl`"),
@@ -172,13 +172,12 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...write(["targets"], ["logLevel"], "`config.logging.level` beside `mcp`"),
   ...write(REMOTE, ["oauth2Bearer", "header"], "`headers`"),
 
-  // MCP client configurations
+  // These names come from MCP client configurations.
   ...write(TARGET, ["type", "transport"], "`stdio`, `mcp` or `sse`: the field's name says which it is"),
   ...write(TARGET, ["autoApprove", "alwaysAllow"], "`policies.mcpAuthorization`"),
   ...unsupported(["disabled"], "leave the entry out"),
 ];
 
-/** Document kinds of other gateways. */
 export const FOREIGN_KINDS: Readonly<Record<string, string>> = {
   AIGatewayRoute: "write an HTTPRoute, and the providers as `services` or `llm` in the configuration file",
   AIServiceBackend: "write the provider as `ai` below `services` in the configuration file",

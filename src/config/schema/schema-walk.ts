@@ -4,7 +4,6 @@
 import { z } from "zod";
 import type { Path } from "../text/value-path.ts";
 
-/** Returns the keys that an object accepts, in all branches of a union. */
 export function knownKeys(schemas: readonly z.ZodType[]): string[] {
   return schemas.flatMap((schema) => (schema instanceof z.ZodObject ? Object.keys(schema.shape) : []));
 }
@@ -13,7 +12,6 @@ export function schemaAt(schema: z.ZodType, path: Path): z.ZodType[] {
   return path.reduce<z.ZodType[]>((current, key) => below(current, key), unwrap(schema));
 }
 
-/** Returns the schemas of a field, an element, or an entry, one level down. */
 export function below(schemas: readonly z.ZodType[], key: string | number): z.ZodType[] {
   return schemas.flatMap((one) => {
     if (one instanceof z.ZodObject) {

@@ -229,7 +229,6 @@ const DEFAULT_DRAIN = "30s";
 /** The default is longer than any reasonable ping interval, and short enough to release abandoned connections. */
 const DEFAULT_TUNNEL_IDLE = "1h";
 
-/** More threads are not useful. */
 const MAX_WORKERS = 128;
 
 const backend = exactlyOneOf(
@@ -412,7 +411,6 @@ const processSection = z.strictObject({
     .describe("OpenTelemetry: traces, metrics and log records over OTLP. Read at startup only."),
 });
 
-/** The target of a backendRef to a Service in an HTTPRoute document. */
 const services = z.record(z.string().min(1), z.union([z.string(), backend]));
 
 /** The sections `mcp` and `llm` have the fields of one backend, on its own port or on one of `gateways`. */
@@ -477,7 +475,6 @@ export type WrittenGateway = z.output<typeof gateway>;
 export type WrittenBackend = z.output<typeof backend>;
 export type WrittenProcess = z.output<typeof processSection>;
 
-/** Accepts every policy kind that is allowed in the scope. */
 export function policiesOf(scope: Scope) {
   return z.strictObject(
     Object.fromEntries(policies.filter((policy) => policy.scopes.includes(scope)).map(policyEntry)),

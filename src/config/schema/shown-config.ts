@@ -12,7 +12,6 @@ import { unwrap } from "./schema-walk.ts";
 /** In a list of headers (route matches, HTTPRoute documents), the name is next to the value. */
 const VALUES_BESIDE_NAME: readonly string[] = ["value", "exact", "regex"];
 
-/** These fields map header names to values or expressions. */
 const HEADER_MAPS: readonly string[] = ["set", "add", "headers"];
 
 export function shownConfig(schema: z.ZodType, value: unknown, redaction: Redaction): unknown {
@@ -89,7 +88,6 @@ class Walk {
   }
 }
 
-/** Returns the header whose value the field contains, by the `name` next to it or by its key in a map of headers. */
 export function headerOf(key: string, name: string | undefined, map: string | undefined): string | undefined {
   if (VALUES_BESIDE_NAME.includes(key)) return name;
   return map !== undefined && HEADER_MAPS.includes(map) ? key : undefined;

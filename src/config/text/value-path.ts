@@ -5,7 +5,6 @@ import { isPair, isScalar, isSeq, type Node, type Pair } from "yaml";
 
 export type Path = readonly (string | number)[];
 
-/** Formats a path for messages, for example `routes[0].backends`. */
 export function pathText(path: Path): string {
   let text = "";
   for (const key of path) text += typeof key === "number" ? `[${key}]` : `${text === "" ? "" : "."}${shownName(key)}`;

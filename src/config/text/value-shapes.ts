@@ -7,7 +7,6 @@ export function isObject(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Returns an empty object for other values. */
 export function fieldsOf(value: unknown): Fields {
   return isObject(value) ? value : {};
 }

@@ -51,7 +51,6 @@ export interface SourceDocument {
    * Maps field names that contain variables to their source, because messages must not quote the value of a variable.
    */
   readonly variableNames?: VariableNames;
-  /** Values with unset variables, if unset variables are allowed. */
   readonly unset?: readonly UnsetValue[];
   /** Set for a document of a cluster, which cannot access this machine and reads only granted objects. */
   readonly confined?: { grant(reference: string, text: string): string; readText(name: string): string };
@@ -155,7 +154,6 @@ function sourceDocument(
   const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES });
   refuseCycles(value);
 
-  /** Returns the node at the path and its offset, or those of the nearest parent. */
   function find(path: Path, what: "key" | "value"): { node: unknown; start: number } {
     let node: unknown = document.contents;
     let start = startOf(node);
@@ -208,7 +206,6 @@ function aliasMessage(error: Error): string {
 /** Limits the expanded aliases in a file, as a protection against alias bombs. */
 export const MAX_ALIASES = 100;
 
-/** A value with variables, as a string before YAML typed it. */
 export interface EnvironmentText {
   readonly text: string;
   readonly names: readonly string[];
@@ -293,7 +290,6 @@ function resolveScalar(
   return resolved;
 }
 
-/** Types a plain scalar by the rules of the YAML core schema. */
 function retyped(text: string, document: Document.Parsed): unknown {
   for (const tag of document.schema.tags) {
     if (tag.collection === undefined && tag.default === true && tag.test?.test(text)) {
@@ -304,7 +300,6 @@ function retyped(text: string, document: Document.Parsed): unknown {
   return text;
 }
 
-/** Returns the pairs whose key occurs earlier in the same object. */
 function repeatedKeys(pairs: readonly Pair[]): Pair[] {
   const seen = new Set<string>();
   return pairs.filter((pair) => {
@@ -319,7 +314,7 @@ export const MALFORMED = "malformed ${…}: use ${NAME} or ${NAME:-default}, and
 
 export function syntaxProblems(
   errors: readonly YAMLError[],
-  /** The file with markers in place of valid placeholders. */
+  /** Markers replace valid placeholders. */
   marked: string,
   at: (offset: number) => Position,
   tooDeep: string,
