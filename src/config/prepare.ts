@@ -64,9 +64,7 @@ export interface ClusterInput {
 
 export interface PrepareContext extends Omit<CompileContext, "redaction"> {
   readonly environment: Environment;
-  /**
-   * The redaction of the running process. It is undefined at the start, when the sensitive headers of the file apply.
-   */
+  /** Undefined at the start, when the sensitive headers of the file apply. */
   readonly redaction: Redaction | undefined;
   readonly cluster?: ClusterInput | undefined;
   /** For validation only. Unset variables become notes, and placeholders replace their values. */

@@ -18,7 +18,7 @@ export interface WatchOptions {
   /** Returns all paths to watch. The files of a directory can change. */
   paths(): readonly string[];
   read(): string;
-  /** The content of the running configuration, to detect changes made since it was read. */
+  /** The watcher compares the files with this content to detect changes made since the load. */
   readonly loaded: string;
   /** The next change waits for the promise. */
   onChange(): Promise<void>;

@@ -38,11 +38,11 @@ export interface JsonScannerOptions {
 }
 
 export class JsonScanner {
-  /** The offset after the opening brace of the outermost object, at which a member can be inserted. */
+  /** A member can be inserted at this offset, which follows the opening brace of the outermost object. */
   bodyStart = -1;
   complete = false;
   invalid: string | undefined = undefined;
-  /** The first key that matched only when case was ignored, as written in the input. */
+  /** Contains the first key that matched only when case was ignored, as written in the input. */
   otherCase: string | undefined = undefined;
   /** True if data other than white space follows the outermost value. */
   trailing = false;
@@ -140,7 +140,7 @@ export class JsonScanner {
     return this.#offset - this.#stringBytes;
   }
 
-  /** Valid after the last chunk. */
+  /** The result is valid after the last chunk. */
   get wellFormed(): boolean {
     return this.complete && !this.trailing && this.invalid === undefined && !this.#inString;
   }
@@ -311,11 +311,11 @@ export class JsonScanner {
   }
 }
 
-/** The first byte of U+017F, which matches `s` when case is ignored. */
+/** U+017F starts with this byte and matches `s` when case is ignored. */
 const LONG_S_LEAD = 0xc5;
 export const OTHER_KEY = "";
 
-/** Built once and shared by all scans. */
+/** The keys are built once and shared by all scans. */
 export interface JsonKeys {
   readonly wanted: ReadonlySet<string>;
   readonly parents: ReadonlySet<string>;

@@ -24,7 +24,7 @@ import {
 
 export interface Member extends Span {
   readonly key: string;
-  /** The offset of the key's opening quote. `start` and `end` are the offsets of the value. */
+  /** Contains the offset of the key's opening quote. `start` and `end` are the offsets of the value. */
   readonly keyStart: number;
 }
 

@@ -14,7 +14,7 @@ export const OPEN_BRACE = 123;
 export const CLOSE_BRACE = 125;
 
 /**
- * The position of a value without surrounding white space, as byte offsets in a `Buffer` or character offsets in a
+ * Locates a value without surrounding white space, by byte offsets in a `Buffer` or character offsets in a
  * string.
  */
 export interface Span {

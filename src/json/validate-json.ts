@@ -63,7 +63,7 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
   let i = skipSpace(text, 0);
   let key = "";
   let keyStart = 0;
-  /** The start of the current top-level member's value, or 0 if there is none. */
+  /** Contains the start of the current top-level member's value, or 0 if there is none. */
   let valueStart = 0;
   let pauseAt = STEP_CHARS;
   for (;;) {
@@ -342,7 +342,7 @@ const FEW = 4_096;
 const SEED = randomInt(2 ** 31);
 
 /**
- * A set for up to hundreds of thousands of names. Shards prevent the growth of a single table from blocking the event
+ * Holds up to hundreds of thousands of names. Shards prevent the growth of a single table from blocking the event
  * loop, and the seed makes collisions unpredictable.
  */
 export class NameSet {

@@ -210,7 +210,7 @@ function parsed(text: string): unknown {
 
 export class ApiError extends Error {
   readonly status: number;
-  /** The server's reason, for example `Conflict` or `Expired`. */
+  /** The server sets the reason, for example `Conflict` or `Expired`. */
   readonly reason: string;
 
   constructor(status: number, reason: string, message: string) {
@@ -241,7 +241,7 @@ export interface Credentials {
 }
 
 export interface ClusterAccess {
-  /** The namespace of the pod, or of the kubeconfig's context. */
+  /** The namespace comes from the pod or from the kubeconfig's context. */
   readonly namespace: string;
   credentials(): Promise<Credentials>;
   /** Call this after the server rejected the credential, so that the next request obtains a new one. */

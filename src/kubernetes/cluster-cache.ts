@@ -56,7 +56,7 @@ const SILENT_MS = (WATCH_SECONDS + 30) * 1000;
 /** The pause is short, because changes made during an outage must arrive within seconds after it. */
 const MAX_PAUSE_MS = 2_000;
 const FIRST_PAUSE_MS = 200;
-/** The retry interval for a kind whose CRD is not installed. */
+/** A kind whose CRD is not installed is listed again after this pause. */
 const ABSENT_PAUSE_MS = 10_000;
 
 interface KindWatch {

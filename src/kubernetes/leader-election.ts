@@ -25,7 +25,7 @@ export interface LeaderParts {
   readonly logger: Logger;
   readonly namespace: string;
   readonly name: string;
-  /** Unique among all replicas. */
+  /** The identity must be unique among all replicas. */
   readonly identity: string;
   random(): number;
   changed(): void;

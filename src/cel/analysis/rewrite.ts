@@ -46,7 +46,7 @@ const CHEAP: ReadonlySet<string> = new Set([
 /** The parser uses this accumulator variable in its expansion of `map` and `filter`. */
 const RESULT = "@result";
 
-/** Slow calls with their measured cost, as a multiple of an average node. */
+/** Each cost was measured as a multiple of an average node. */
 const SLOW_CALLS: ReadonlyMap<string, number> = new Map([
   ["ip", 10],
   ["cidr", 10],

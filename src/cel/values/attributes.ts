@@ -15,9 +15,7 @@ export type AttributeType =
   | "timestamp";
 
 export interface AttributeField {
-  /**
-   * The path as written in an expression. `<name>` is a placeholder for a key that the operator or the peer chooses.
-   */
+  /** In a path, `<name>` is a placeholder for a key that the operator or the peer chooses. */
   readonly path: string;
   readonly type: AttributeType;
   readonly doc: string;

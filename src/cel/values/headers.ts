@@ -6,7 +6,7 @@
 import { MAP_MARK } from "./values.ts";
 
 export interface HeaderSource {
-  /** `name` is in lower case. */
+  /** `name` must be in lower case. */
   get(name: string): string | undefined;
   /** Returns each name once, in lower case. */
   names(): Iterable<string>;

@@ -186,7 +186,7 @@ export interface ExpressionPlace {
   /** `*` matches every element or entry. */
   readonly at: readonly string[];
   readonly moment: Moment | ((beside: Readonly<Record<string, unknown>>) => Moment);
-  /** The length of the prefix of `at` that leads to the object whose fields determine the phase. */
+  /** Gives the length of the prefix of `at` that leads to the object whose fields determine the phase. */
   readonly decidedBy?: number;
 }
 

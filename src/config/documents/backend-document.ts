@@ -204,7 +204,7 @@ export function tlsOfService(
 export type FoundBackend =
   | {
       readonly backend: Readonly<Record<string, unknown>>;
-      /** The reason why the backend must not be used, although the reference is valid. */
+      /** Gives the reason if the reference is valid but the backend must not be used. */
       readonly closed?: string;
     }
   | {

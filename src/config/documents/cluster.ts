@@ -63,7 +63,7 @@ export function createCluster(objects: readonly KubernetesObject[]): Cluster {
 
 export interface TargetedService {
   readonly name: string;
-  /** The name of a port, or undefined for all ports. */
+  /** Names a port. Undefined means all ports. */
   readonly sectionName: string | undefined;
 }
 

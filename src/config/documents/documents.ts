@@ -18,10 +18,10 @@ export const POLICY_API_VERSION = `${POLICY_API_GROUP}/v1alpha1`;
 export const GATEWAY_API_GROUP = "gateway.networking.k8s.io";
 /** Statuses contain this name, because other controllers write their own entries. */
 export const CONTROLLER_NAME = `${POLICY_API_GROUP}/gateway`;
-/** The namespace of standalone gateways and routes, and of documents without a namespace. */
+/** Standalone gateways and routes, and documents without a namespace, belong to this namespace. */
 export const DEFAULT_NAMESPACE = "default";
 
-/** A parsed document that has a `kind`. */
+/** Every resource document has a `kind`. */
 export type ResourceDocument = SourceDocument;
 
 export interface StandaloneTarget {
@@ -54,7 +54,7 @@ export interface ResourceInput {
   readonly cluster?: Cluster;
   /** Returns the cluster for one document, to record the objects that it uses. */
   recorded?(document: ResourceDocument, cluster: Cluster): Cluster;
-  /** The result of the last load, so that unchanged conditions keep their time. */
+  /** Unchanged conditions keep their time from the result of the last load. */
   readonly previous?: readonly PolicyResource[];
 }
 
@@ -79,13 +79,13 @@ export interface ResourceResult {
 }
 
 export interface WrittenGateway {
-  /** The key under `gateways`: the document's name, or `name/listener` if it has several ports. */
+  /** The key under `gateways` is the document's name, or `name/listener` if it has several ports. */
   readonly name: string;
   readonly port: number;
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls?: {
     readonly certificates: readonly ListenerCertificate[];
-    /** Host names of listeners on the same port. A connection for one host name cannot be used for another. */
+    /** Lists the host names of listeners on the same port. A connection for one host name cannot be used for another. */
     readonly parts?: readonly string[];
   };
   readonly document: ResourceDocument;
@@ -95,12 +95,12 @@ export interface WrittenGateway {
 export interface ListenerCertificate {
   readonly cert: string;
   readonly key: string;
-  /** The host names for which the certificate is used. If absent, the names in the certificate apply. */
+  /** If absent, the certificate is used for the names in it. */
   readonly hosts?: readonly string[];
 }
 
 export interface WrittenRoute {
-  /** An entry of `routes[]` as it would be written in the standalone document. */
+  /** Has the form of an entry of `routes[]` in the standalone document. */
   readonly route: {
     readonly name: string;
     readonly gateways: readonly string[];
@@ -109,7 +109,7 @@ export interface WrittenRoute {
     readonly policies?: Readonly<Record<string, unknown>>;
     readonly backends?: readonly Record<string, unknown>[];
   };
-  /** The reason why every request is rejected, if a part of the rule is not supported. */
+  /** Gives the reason for rejecting every request if a part of the rule is not supported. */
   readonly closed?: string;
   /** Other listeners of the same port handle these host names. */
   readonly except?: readonly string[];
@@ -146,7 +146,7 @@ export interface RouteOutcome {
 }
 
 export interface ParentOutcome {
-  /** The route's unmodified parentRef, which the route status must echo. */
+  /** The route status must echo the unmodified parentRef. */
   readonly parentRef: Readonly<Record<string, unknown>>;
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
@@ -161,7 +161,7 @@ export interface BackendOutcome {
 
 export interface TargetName {
   readonly kind: "gateway" | "route";
-  /** The key under `gateways`, or the route's name. */
+  /** For a gateway, the name is its key under `gateways`. */
   readonly name: string;
 }
 
@@ -169,15 +169,15 @@ export interface Attachment {
   readonly target: TargetName;
   readonly kind: string;
   readonly config: unknown;
-  /** The same configuration as written under `policies`, for dumps, because the schema marks its secrets. */
+  /** Dumps show the configuration as written under `policies`, because the schema marks its secrets. */
   readonly written: unknown;
   /**
-   * The value of `CompileEnv.owner`. All listeners of a Gateway and all rules of an HTTPRoute have the same owner, so
-   * that they share one set of buckets, separate from the target's own policies.
+   * All listeners of a Gateway and all rules of an HTTPRoute have the same owner, so that they share one set of
+   * buckets, separate from the target's own policies.
    */
   readonly owner: string;
   readonly document: ResourceDocument;
-  /** The path of the part in its document, for example `spec.traffic.rateLimit`. */
+  /** Locates the part in its document, for example `spec.traffic.rateLimit`. */
   readonly path: Path;
 }
 
@@ -192,7 +192,7 @@ export interface PolicyResource {
   readonly apiVersion: string;
   readonly kind: string;
   readonly metadata: ResourceMetadata;
-  /** The spec as written, with redacted secrets. */
+  /** Secrets are redacted. */
   readonly spec: unknown;
   readonly status: { readonly ancestors: readonly AncestorStatus[] };
 }

@@ -42,7 +42,7 @@ interface RouteContext {
   readonly isCluster: boolean;
 }
 
-/** The placeholder backend of an unresolved reference, which rejects every request. */
+/** This placeholder for an unresolved reference rejects every request. */
 const NOWHERE = { host: "reference.invalid:1" };
 /** The policy `retry` has this limit, but the Gateway API has none. */
 const MOST_RETRIES = 10;
@@ -425,7 +425,7 @@ interface Parents {
   readonly parents: readonly { readonly parentRef: Fields; readonly accepted: Verdict }[];
 }
 
-/** Gateways that serve the route under the same host names. An empty list of host names means any name. */
+/** These gateways serve the route under the same host names. An empty list of host names means any name. */
 interface ServedBy {
   readonly gateways: readonly string[];
   readonly hostnames: readonly string[];

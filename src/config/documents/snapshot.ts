@@ -10,9 +10,9 @@ import type { SourceDocument } from "../text/yaml-source.ts";
 import { type Cluster, isKubernetesObject, type KubernetesObject, keyOf, objectKey } from "./cluster.ts";
 
 export interface Snapshot {
-  /** The `namespace/name` of the Gateway. */
+  /** The format is `namespace/name`. */
   readonly gateway: string;
-  /** The version of the documents, without endpoints. */
+  /** The version covers the documents but not the endpoints. */
   readonly version: string;
   readonly documents: readonly KubernetesObject[];
   /** Maps `namespace/name:port` to addresses. */

@@ -19,7 +19,7 @@ const MAX_MESSAGE_BYTES = 32_768;
 
 export interface TargetOutcome {
   readonly reference: ObjectReference;
-  /** The Gateways through which the target is reached. Empty if the policy is not attached. */
+  /** Contains the Gateways through which the target is reached, and is empty if the policy is not attached. */
   readonly gateways: readonly ObjectReference[];
   readonly missing: Verdict | undefined;
   /** Overrides the policy's own acceptance if the reference itself is invalid. */

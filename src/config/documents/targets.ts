@@ -19,7 +19,7 @@ export interface GatewayTarget {
 export interface GatewayListener {
   /** Undefined in the standalone configuration, where a gateway is one listener. */
   readonly sectionName: string | undefined;
-  /** The key under `gateways`, or undefined if the listener cannot be served. */
+  /** Contains the key under `gateways`, or undefined if the listener cannot be served. */
   readonly gateway: string | undefined;
   readonly port: number | undefined;
   readonly hostname: string | undefined;

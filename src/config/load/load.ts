@@ -195,7 +195,7 @@ export type SourceList = readonly string[] | { readonly text: string };
 
 export interface Sources {
   readonly names: readonly string[];
-  /** False for a built-in string. */
+  /** A built-in string cannot change. */
   readonly canChange: boolean;
   /** Throws a ConfigError if a path cannot be read. */
   read(): SourceText[];

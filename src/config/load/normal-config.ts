@@ -15,7 +15,7 @@ export interface Place {
 export interface PlacedPolicy {
   readonly kind: string;
   readonly config: unknown;
-  /** The policy as written under `policies`, if the source has another form. */
+  /** Contains the policy as written under `policies`, if the source has another form. */
   readonly written?: unknown;
   /** Set for a resource document, whose status reports a failure. */
   readonly isResource?: boolean;
@@ -34,7 +34,7 @@ export interface WrittenTls {
   readonly minVersion?: "TLSv1.2" | "TLSv1.3" | undefined;
   readonly ciphers?: string | undefined;
   readonly clientAuth?: { readonly ca: string; readonly mode: "require" | "optional" } | undefined;
-  /** Host names with separate routes on the same port. Other host names form one more group. */
+  /** These host names have separate routes on the same port. Other host names form one more group. */
   readonly parts?: readonly string[] | undefined;
 }
 
@@ -48,12 +48,12 @@ export interface NormalGateway {
   readonly http2?: boolean | undefined;
   readonly policies: PlacedPolicy[];
   readonly place: Place;
-  /** The reason why every request is rejected. */
+  /** Gives the reason if every request is rejected. */
   closed?: string;
 }
 
 export interface InnerScope {
-  /** The name of the scope, for example `model fast`. */
+  /** Identifies the scope, for example `model fast`. */
   readonly name: string;
   readonly policies: readonly PlacedPolicy[];
 }
@@ -68,7 +68,7 @@ export interface NormalBackend {
   readonly policies: readonly PlacedPolicy[];
   readonly inner?: readonly InnerScope[] | undefined;
   readonly place: Place;
-  /** The reason why the backend rejects its share of the requests. */
+  /** Gives the reason if the backend rejects its share of the requests. */
   closed?: string;
 }
 
@@ -87,7 +87,7 @@ export interface NormalRoute {
 
 export interface NormalConfig {
   readonly process: WrittenProcess;
-  /** The `services` section as written. Each route that refers to a service validates it. */
+  /** Contains the `services` section as written. Each route that refers to a service validates it. */
   readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
   readonly gateways: NormalGateway[];
   readonly routes: NormalRoute[];

@@ -365,7 +365,7 @@ export const MAX_DEPTH = 64;
 export const TOO_DEEP = `nested deeper than ${MAX_DEPTH} levels`;
 
 /**
- * A cheap check before the parser, which recurses for nested brackets and indentation. It does not distinguish strings
+ * Runs a cheap check before the parser, which recurses for nested brackets and indentation. It does not distinguish strings
  * and comments, so the limit is generous.
  */
 export function firstTooDeepLine(text: string): number | undefined {
