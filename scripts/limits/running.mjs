@@ -29,7 +29,7 @@ export const RUNNING_LIMITS = {
   ],
   Kubernetes: [
     ["MAX_OUTPUT_CHARS", "base/run-program.ts", "the output of a credential plugin or curl", "the rest is omitted"],
-    ["MAX_ANSWER_BYTES", "kubernetes/api-client.ts", "a response of the API server", "the list is tried again"],
+    ["MAX_RESPONSE_BYTES", "kubernetes/api-client.ts", "a response of the API server", "the list is tried again"],
     ["MAX_LINE_BYTES", "kubernetes/api-client.ts", "one event of a watch", "the watch begins again"],
     ["MAX_PAUSE_MS", "kubernetes/cluster-cache.ts", "the pause before a watch is tried again", "it no longer grows"],
     [

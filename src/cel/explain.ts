@@ -46,7 +46,7 @@ export function createExplanation(
         if (budget.left < 0) return { error: COST_EXCEEDED };
         if (isCelError(result)) return { error: result.message };
         const value = fromCel(result, valuesLeft);
-        valuesLeft -= sizeOf(value);
+        valuesLeft -= countValues(value);
         return { value };
       } catch (error) {
         return { error: error instanceof Error ? error.message : "the evaluation failed" };
@@ -54,7 +54,7 @@ export function createExplanation(
     }
 
     try {
-      clauses ??= clausesOf(parsed).map(({ node, ...clause }) => ({ ...clause, run: plan(node) }));
+      clauses ??= collectClauses(parsed).map(({ node, ...clause }) => ({ ...clause, run: plan(node) }));
       return clauses.map(({ source, depth, run }) => ({ source, depth, ...evaluate(run) }));
     } catch {
       return [];
@@ -62,7 +62,7 @@ export function createExplanation(
   };
 }
 
-function clausesOf(parsed: ParsedExpression): { source: string; depth: number; node: Node }[] {
+function collectClauses(parsed: ParsedExpression): { source: string; depth: number; node: Node }[] {
   const clauses: { source: string; depth: number; node: Node }[] = [];
   const seen = new Set<string>();
   let level: Node[] = [parsed.expr];
@@ -74,23 +74,23 @@ function clausesOf(parsed: ParsedExpression): { source: string; depth: number; n
       seen.add(source);
       clauses.push({ source, depth, node });
     }
-    level = level.flatMap(partsOf);
+    level = level.flatMap(childClauses);
   }
   return clauses;
 }
 
-function partsOf(node: Node): Node[] {
+function childClauses(node: Node): Node[] {
   const kind = node.exprKind;
   switch (kind.case) {
     case "callExpr": {
       const { function: name, args } = kind.value;
       // The parser nests `a && b && c` in pairs, but the explanation lists three operands.
-      if (name === AND || name === OR) return args.flatMap((argument) => operandsOf(argument, name));
-      if (name === INDEX && stringConstant(args[1]) !== undefined) return partsOfOwner(args[0]);
+      if (name === AND || name === OR) return args.flatMap((argument) => flattenOperands(argument, name));
+      if (name === INDEX && stringConstant(args[1]) !== undefined) return operandClauses(args[0]);
       return namespacedName(kind.value) === undefined ? childrenOf(node) : args;
     }
     case "selectExpr":
-      return partsOfOwner(kind.value.operand);
+      return operandClauses(kind.value.operand);
     case "comprehensionExpr":
       return kind.value.iterRange === undefined ? [] : [kind.value.iterRange];
     default:
@@ -99,22 +99,22 @@ function partsOf(node: Node): Node[] {
 }
 
 /** Skips the intermediate fields of `jwt.realm_access.roles`, but includes the call in `json(request.body).id`. */
-function partsOfOwner(owner: Node | undefined): Node[] {
+function operandClauses(owner: Node | undefined): Node[] {
   if (owner === undefined || owner.exprKind.case === "identExpr") return [];
   const isStep =
     owner.exprKind.case === "selectExpr" ||
     (owner.exprKind.case === "callExpr" && owner.exprKind.value.function === INDEX);
-  return isStep ? partsOf(owner) : [owner];
+  return isStep ? childClauses(owner) : [owner];
 }
 
-function operandsOf(node: Node, operator: string): Node[] {
+function flattenOperands(node: Node, operator: string): Node[] {
   const kind = node.exprKind;
   if (kind.case !== "callExpr" || kind.value.function !== operator) return [node];
-  return kind.value.args.flatMap((argument) => operandsOf(argument, operator));
+  return kind.value.args.flatMap((argument) => flattenOperands(argument, operator));
 }
 
-function sizeOf(value: CelOutput): number {
+function countValues(value: CelOutput): number {
   if (typeof value === "string") return 1 + (value.length >>> 6);
   if (value === null || typeof value !== "object") return 1;
-  return Object.values(value).reduce<number>((size, item) => size + sizeOf(item), 1);
+  return Object.values(value).reduce<number>((size, item) => size + countValues(item), 1);
 }

@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import { statSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
 
-const LOOK_EVERY_MS = 300;
+const POLL_INTERVAL_MS = 300;
 const SETTLE_MS = 100;
 
 export interface Watch {
@@ -31,15 +31,15 @@ type Found = { readonly digest: string } | { readonly error: Error };
 
 export function watchFiles(options: WatchOptions): Watch {
   const { clock } = options;
-  let lastLook = "not looked yet";
-  let inUse: string | undefined = hash(options.loaded);
+  let lastFingerprint = "not read yet";
+  let loadedDigest: string | undefined = hash(options.loaded);
   let settling = false;
-  let complained = false;
+  let wasReported = false;
 
-  const timer = clock.every(LOOK_EVERY_MS, () => {
+  const timer = clock.every(POLL_INTERVAL_MS, () => {
     if (settling) return;
-    const now = look(pathsOf(options));
-    if (now === lastLook) return;
+    const now = fingerprint(pathsOf(options));
+    if (now === lastFingerprint) return;
     settling = true;
     compareTwice(now);
   });
@@ -49,12 +49,12 @@ export function watchFiles(options: WatchOptions): Watch {
     clock.after(SETTLE_MS, () => {
       const second = contentOf(options);
       const paths = pathsOf(options);
-      const now = look(paths);
+      const now = fingerprint(paths);
       if (!isSame(first, second) || now !== before) {
         compareTwice(now);
         return;
       }
-      lastLook = now;
+      lastFingerprint = now;
       void settle(second, paths).finally(() => {
         settling = false;
       });
@@ -63,25 +63,25 @@ export function watchFiles(options: WatchOptions): Watch {
 
   async function settle(found: Found, paths: readonly string[] | undefined): Promise<void> {
     if ("error" in found) {
-      if (!complained) options.onUnreadable(found.error);
-      complained = true;
+      if (!wasReported) options.onUnreadable(found.error);
+      wasReported = true;
       return;
     }
-    const wasUnreadable = complained;
-    complained = false;
-    if (found.digest === inUse) {
+    const wasUnreadable = wasReported;
+    wasReported = false;
+    if (found.digest === loadedDigest) {
       if (wasUnreadable) options.onRestored();
       return;
     }
-    const dealtWith = options.onChange();
+    const reloaded = options.onChange();
     // Loading may have read other files (keys, certificates), which are watched from now on.
     const after = contentOf(options);
-    inUse = "digest" in after ? after.digest : undefined;
+    loadedDigest = "digest" in after ? after.digest : undefined;
     // If a file changed during the load, the content in use is unknown, so the next poll must detect a change.
-    const isUndisturbed = look(paths) === lastLook;
-    if (!isUndisturbed) inUse = undefined;
-    lastLook = isUndisturbed ? look(pathsOf(options)) : "disturbed";
-    await dealtWith;
+    const isUndisturbed = fingerprint(paths) === lastFingerprint;
+    if (!isUndisturbed) loadedDigest = undefined;
+    lastFingerprint = isUndisturbed ? fingerprint(pathsOf(options)) : "disturbed";
+    await reloaded;
   }
 
   return { stop: () => timer.cancel() };
@@ -115,7 +115,7 @@ function pathsOf({ paths }: WatchOptions): readonly string[] | undefined {
 /**
  * Returns a cheap fingerprint of every file. A swapped link changes the inode, and a rewrite changes the time or size.
  */
-function look(paths: readonly string[] | undefined): string {
+function fingerprint(paths: readonly string[] | undefined): string {
   if (paths === undefined) return "unreadable";
   let marks = "";
   for (const path of paths) {

@@ -14,7 +14,7 @@ import type { HttpPool, TlsOptions } from "../http/http-client.ts";
 import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
 
 /** A page of 500 objects is far smaller than this limit. */
-const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+const MAX_RESPONSE_BYTES = 128 * 1024 * 1024;
 /** etcd limits an object to 1.5 MiB, so this leaves room for the JSON encoding. */
 const MAX_LINE_BYTES = 16 * 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 30_000;
@@ -75,7 +75,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
   const pathOf = ({ server }: Credentials, path: string): string =>
     `${new URL(server).pathname.replace(/\/+$/, "")}${path}`;
 
-  function refusal(status: number, text: string): ApiError {
+  function responseError(status: number, text: string): ApiError {
     if (status === 401) access.refused();
     return apiError(status, parsed(text));
   }
@@ -101,7 +101,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
             },
             data(chunk) {
               size += chunk.length;
-              if (size <= MAX_ANSWER_BYTES) return chunks.push(chunk) > 0;
+              if (size <= MAX_RESPONSE_BYTES) return chunks.push(chunk) > 0;
               timer.cancel();
               call.abort();
               reject(new Error("the response of the API server is too large"));
@@ -111,7 +111,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
               timer.cancel();
               const text = Buffer.concat(chunks).toString();
               if (status >= 200 && status < 300) resolve(parsed(text));
-              else reject(refusal(status, text));
+              else reject(responseError(status, text));
             },
             fail(error) {
               timer.cancel();
@@ -133,7 +133,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
         handler.end(error);
       };
       let idle = clock.after(idleMs, () => finish(new Error("the watch was silent for too long")));
-      const heard = (): void => {
+      const resetIdleTimer = (): void => {
         idle.cancel();
         idle = clock.after(idleMs, () => finish(new Error("the watch was silent for too long")));
       };
@@ -152,12 +152,12 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
                 status = code;
               },
               data(chunk) {
-                heard();
+                resetIdleTimer();
                 if (status !== 200) refused.push(chunk);
                 else if (!lines(chunk)) finish(new Error("a line of the watch is too long"));
                 return true;
               },
-              end: () => finish(status === 200 ? undefined : refusal(status, Buffer.concat(refused).toString())),
+              end: () => finish(status === 200 ? undefined : responseError(status, Buffer.concat(refused).toString())),
               fail: finish,
             },
           );

@@ -123,14 +123,18 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
       `resourceVersion=${encodeURIComponent(version ?? "")}`,
       ...((kind.query ?? "") ? [kind.query] : []),
     ];
-    endWatch = client.watch(`${pathOfKind(kind)}?${query.join("&")}`, { event: take, end: again }, SILENT_MS);
+    endWatch = client.watch(
+      `${pathOfKind(kind)}?${query.join("&")}`,
+      { event: handleEvent, end: scheduleRetry },
+      SILENT_MS,
+    );
   }
 
-  function take(event: unknown): void {
+  function handleEvent(event: unknown): void {
     const { type, object } = (event ?? {}) as { type?: unknown; object?: unknown };
     if (type === "ERROR") {
       endWatch();
-      again(apiError(500, object));
+      scheduleRetry(apiError(500, object));
       return;
     }
     if (typeof object !== "object" || object === null) return;
@@ -154,7 +158,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
     if (isNews) parts.changed();
   }
 
-  function again(error: Error | undefined): void {
+  function scheduleRetry(error: Error | undefined): void {
     if (isStopped) return;
     const isGone = error instanceof ApiError && (error.status === 410 || error.reason === "Expired");
     if (isGone) version = undefined;
@@ -183,7 +187,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
         () => {
           if (!isStopped) watch();
         },
-        (error: Error) => again(error),
+        (error: Error) => scheduleRetry(error),
       );
   }
 

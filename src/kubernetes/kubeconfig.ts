@@ -32,12 +32,12 @@ export async function loadCluster(flags: KubeconfigFlags, terminal: PluginHost):
   const userName = text(context.fields.user);
   // Like kubectl, sends credentials over plain HTTP only to this machine.
   const user = userName !== undefined && isPrivate(server) ? find(documents, "user", userName) : undefined;
-  const shown = user === undefined ? { headers: {}, tls: {} } : await userCredentials(user, cluster, terminal);
+  const credentials = user === undefined ? { headers: {}, tls: {} } : await userCredentials(user, cluster, terminal);
   return {
     server: server.href.replace(/\/+$/, ""),
     namespace: flags.namespace ?? text(context.fields.namespace) ?? "default",
-    headers: shown.headers,
-    tls: { ...tls, ...shown.tls },
+    headers: credentials.headers,
+    tls: { ...tls, ...credentials.tls },
   };
 }
 
@@ -117,7 +117,7 @@ function isPrivate({ protocol, hostname }: URL): boolean {
 async function userCredentials(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Credentials> {
   const { title, fields } = user;
   if (fields["auth-provider"] !== undefined)
-    throw new KubeconfigError(`${title} of the kubeconfig: ${providerMend(fields)}`);
+    throw new KubeconfigError(`${title} of the kubeconfig: ${unsupportedProvider(fields)}`);
   const certificate = clientCertificate(user);
   const token = tokenOf(user);
   const isNamed = text(fields.username) !== undefined || text(fields.password) !== undefined;
@@ -169,7 +169,7 @@ function actingAs({ title, fields }: Entry): Record<string, string> {
   };
 }
 
-function providerMend(fields: Entry["fields"]): string {
+function unsupportedProvider(fields: Entry["fields"]): string {
   const { name } = (fields["auth-provider"] ?? {}) as { name?: unknown };
   return `the auth-provider ${String(name)} is not supported; use a credential plugin (exec), as newer versions of kubectl do`;
 }
@@ -204,7 +204,7 @@ async function runCredentialPlugin(user: Entry, cluster: Entry, terminal: Plugin
   const run = await runProgram(path, args, {
     environment,
     inheritStdin: interactive,
-    onStderr: (said) => terminal.err(printable(said)),
+    onStderr: (output) => terminal.err(printable(output)),
   }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ENOENT")
       throw new KubeconfigError(`the credential plugin ${command} cannot run: ${error.message}`);
@@ -216,16 +216,16 @@ async function runCredentialPlugin(user: Entry, cluster: Entry, terminal: Plugin
 }
 
 function credentialOf(stdout: string, command: string, version: string): Credentials {
-  const answer = parsed(stdout);
-  if (answer === undefined)
+  const credential = parsed(stdout);
+  if (credential === undefined)
     throw new KubeconfigError(`the credential plugin ${command} did not print an ExecCredential`);
-  if (answer.apiVersion !== undefined && answer.apiVersion !== version)
+  if (credential.apiVersion !== undefined && credential.apiVersion !== version)
     throw new KubeconfigError(
-      `the credential plugin ${command} is configured for ${version} and answers with ${String(answer.apiVersion)}`,
+      `the credential plugin ${command} is configured for ${version} and answers with ${String(credential.apiVersion)}`,
     );
-  const token = text(answer.status?.token);
-  const cert = text(answer.status?.clientCertificateData);
-  const key = text(answer.status?.clientKeyData);
+  const token = text(credential.status?.token);
+  const cert = text(credential.status?.clientCertificateData);
+  const key = text(credential.status?.clientKeyData);
   if ((cert === undefined) !== (key === undefined) || (token === undefined && cert === undefined))
     throw new KubeconfigError(
       `the credential plugin ${command} returned neither a token nor a certificate with its key`,
@@ -266,8 +266,8 @@ function clusterInfo(cluster: Entry): Record<string, unknown> {
 }
 
 /** Escapes control characters except line breaks and tabs, so that a plugin cannot move the cursor. */
-function printable(said: string): string {
-  return said.split("\n").map(escapeControls).join("\n");
+function printable(output: string): string {
+  return output.split("\n").map(escapeControls).join("\n");
 }
 
 type Fields = Readonly<Record<string, unknown>>;

@@ -11,7 +11,7 @@ import { type ApiClient, ApiError } from "./api-client.ts";
 const LEASE_SECONDS = 15;
 /** A leader that cannot renew for this long stops writing before another replica can take over. */
 const GIVE_UP_MS = 10_000;
-const LOOK_EVERY_MS = 3_000;
+const RENEW_INTERVAL_MS = 3_000;
 
 export interface Leader {
   isLeader(): boolean;
@@ -57,7 +57,7 @@ export function electLeader(parts: LeaderParts): Leader {
     leaseTransitions: transitions,
   });
 
-  async function look(): Promise<void> {
+  async function tryAcquire(): Promise<void> {
     let lease: Record<string, unknown>;
     try {
       lease = fieldsOf(await client.request({ method: "GET", path: `${path}/${name}` }));
@@ -90,20 +90,20 @@ export function electLeader(parts: LeaderParts): Leader {
     become(true);
   }
 
-  function again(): void {
+  function scheduleNext(): void {
     if (isStopped) return;
-    timer = clock.after(LOOK_EVERY_MS * (0.8 + 0.4 * parts.random()), run);
+    timer = clock.after(RENEW_INTERVAL_MS * (0.8 + 0.4 * parts.random()), run);
   }
 
   function run(): void {
-    look()
+    tryAcquire()
       .catch((error: Error) => {
         const isConflict = error instanceof ApiError && error.status === 409;
         if (isConflict) become(false);
         else if (isLeader && clock.monotonicMs() - renewedMs > GIVE_UP_MS) become(false);
         if (!isConflict) logger.debug("the lease could not be renewed", { reason: error.message });
       })
-      .finally(again);
+      .finally(scheduleNext);
   }
   run();
 

@@ -43,12 +43,12 @@ export function readingsOf(parsed: ParsedExpression): Readings {
       const { function: name, target, args } = kind.value;
       const [left, right] = args;
       if (EQUALITY.has(name)) {
-        for (const [one, other] of [
+        for (const [operand, constant] of [
           [left, right],
           [right, left],
         ]) {
-          const text = stringConstant(other);
-          if (text !== undefined) compare(one, variables, [text]);
+          const text = stringConstant(constant);
+          if (text !== undefined) compare(operand, variables, [text]);
         }
       } else if (name === IN && right?.exprKind.case === "listExpr") {
         const values = right.exprKind.value.elements.map(stringConstant).filter((text) => text !== undefined);

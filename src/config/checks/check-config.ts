@@ -81,7 +81,7 @@ const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/;
 
 function checkOpenListeners(config: NormalConfig, warn: Warn): void {
   for (const gateway of config.gateways) {
-    if (gateway.closed !== undefined || isLoopback(gateway) || gateway.policies.some(asksWho)) continue;
+    if (gateway.closed !== undefined || isLoopback(gateway) || gateway.policies.some(checksIdentity)) continue;
     const open = config.routes.filter((route) => route.gateways.includes(gateway.name) && isOpen(route));
     if (open.length === 0) continue;
     const names = open.map(({ name }) => JSON.stringify(name)).join(", ");
@@ -119,12 +119,12 @@ function isLoopback({ address }: NormalGateway): boolean {
 function isOpen(route: NormalRoute): boolean {
   return (
     route.closed === undefined &&
-    route.backends.some(({ key, policies: own }) => GUARDED_BACKENDS.has(key) && !own.some(asksWho)) &&
-    !route.policies.some(asksWho)
+    route.backends.some(({ key, policies: own }) => GUARDED_BACKENDS.has(key) && !own.some(checksIdentity)) &&
+    !route.policies.some(checksIdentity)
   );
 }
 
-function asksWho({ kind, config }: PlacedPolicy): boolean {
+function checksIdentity({ kind, config }: PlacedPolicy): boolean {
   if (kind === "authorization") return true;
   return policies.find((policy) => policy.kind === kind)?.requiresCredential?.(config) === true;
 }

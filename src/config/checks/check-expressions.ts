@@ -28,7 +28,7 @@ function absent(expression: Expression, moment: Moment, site: Site): string[] {
   const paths = [...expression.paths].filter((path) => moment !== "requestLimit" || !/^llm\b/.test(path));
   const reasons = new Map<string, string[]>();
   for (const path of paths) {
-    const reason = neverThere(path, moment, site);
+    const reason = unavailableReason(path, moment, site);
     if (reason === undefined || isTested(path, tested)) continue;
     reasons.set(reason, [...(reasons.get(reason) ?? []), path]);
   }
@@ -75,7 +75,7 @@ const NAMES: readonly { path: string; noun: string; of(site: Site): readonly str
 ];
 
 function unknownNames(expression: Expression, site: Site): string[] {
-  const said = expression.readings().comparisons.flatMap(({ path, values }) => {
+  const messages = expression.readings().comparisons.flatMap(({ path, values }) => {
     const row = NAMES.find((one) => one.path === path);
     const known = row?.of(site);
     if (row === undefined || known === undefined) return [];
@@ -83,7 +83,7 @@ function unknownNames(expression: Expression, site: Site): string[] {
       .filter((value) => !known.includes(value))
       .map((value) => `there is no ${row.noun} named ${JSON.stringify(value)}${suggestion(value, known)}`);
   });
-  return [...new Set(said)];
+  return [...new Set(messages)];
 }
 
 /** Returns undefined without MCP backends, which another check reports. */
@@ -151,7 +151,7 @@ const AVAILABILITY: readonly Availability[] = [
   },
 ];
 
-function neverThere(path: string, moment: Moment, site: Site): string | undefined {
+function unavailableReason(path: string, moment: Moment, site: Site): string | undefined {
   return AVAILABILITY.find((row) => isWithin(path, row.path) && excludes(row, moment, site))?.reason;
 }
 

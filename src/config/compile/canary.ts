@@ -105,7 +105,7 @@ class WatchedAttempt implements ResponseReceiver {
   holding(run: BackendRun, hangs: () => boolean): BackendRun {
     return {
       abort: () => {
-        if (hangs()) this.#tell(true);
+        if (hangs()) this.#reportOnce(true);
         run.abort();
       },
       resume: () => run.resume(),
@@ -125,7 +125,7 @@ class WatchedAttempt implements ResponseReceiver {
   }
 
   head(status: number, headers: HeaderList): void {
-    this.#tell(status >= 500);
+    this.#reportOnce(status >= 500);
     this.#call.head(status, headers);
   }
 
@@ -143,16 +143,16 @@ class WatchedAttempt implements ResponseReceiver {
 
   fail(error: unknown): void {
     // A stale keep-alive connection does not count as a failure, because the request is retried.
-    if (!(error instanceof HttpClientError && error.kind === "stale")) this.#tell(true);
+    if (!(error instanceof HttpClientError && error.kind === "stale")) this.#reportOnce(true);
     this.#call.fail(error);
   }
 
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
-    this.#tell(false);
+    this.#reportOnce(false);
     this.#call.upgraded(status, headers, socket);
   }
 
-  #tell(hasFailed: boolean): void {
+  #reportOnce(hasFailed: boolean): void {
     if (this.#isReported) return;
     this.#isReported = true;
     this.#report(hasFailed);

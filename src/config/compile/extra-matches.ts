@@ -14,11 +14,11 @@ import { definitionOf } from "./compiled-scope.ts";
  */
 export function claimExtraMatches(config: NormalConfig): void {
   const claimed = new Set<string>();
-  const inTurn = [...config.routes.filter(isAtMcp), ...config.routes.filter((route) => !isAtMcp(route))];
+  const byPriority = [...config.routes.filter(isAtMcp), ...config.routes.filter((route) => !isAtMcp(route))];
   // Computed before any path is added, so that only configured paths count.
   const extra = new Map(config.routes.map((route) => [route, extraMatches(route, config)]));
   for (const isShared of [false, true]) {
-    for (const route of inTurn) {
+    for (const route of byPriority) {
       for (const match of extra.get(route) ?? [])
         if ((match.isShared ?? false) === isShared) claim(route, match.exact, claimed);
     }

@@ -233,12 +233,12 @@ function readListener(written: unknown, path: Path, context: ListenerContext): R
 }
 
 function readKinds(written: Fields, path: Path, { problems }: ListenerContext) {
-  const asked = listOf(fieldsOf(written.allowedRoutes).kinds).map(fieldsOf);
-  if (asked.length === 0) return { supported: ROUTE_KINDS, verdict: RESOLVED };
+  const requested = listOf(fieldsOf(written.allowedRoutes).kinds).map(fieldsOf);
+  if (requested.length === 0) return { supported: ROUTE_KINDS, verdict: RESOLVED };
   const isNamed = ({ group = GATEWAY_API_GROUP, kind }: Fields, known: (typeof ROUTE_KINDS)[number]): boolean =>
     kind === known.kind && group === known.group;
-  const unknown = asked.filter((one) => !ROUTE_KINDS.some((known) => isNamed(one, known)));
-  const supported = ROUTE_KINDS.filter((known) => asked.some((one) => isNamed(one, known)));
+  const unknown = requested.filter((one) => !ROUTE_KINDS.some((known) => isNamed(one, known)));
+  const supported = ROUTE_KINDS.filter((known) => requested.some((one) => isNamed(one, known)));
   if (unknown.length === 0) return { supported, verdict: RESOLVED };
   const message = `${unknown.map(({ kind }) => String(kind)).join(", ")} is not supported: use HTTPRoute or GRPCRoute`;
   problems.add([...path, "allowedRoutes", "kinds"], message);

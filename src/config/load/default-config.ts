@@ -62,9 +62,9 @@ const PROCESS = /^config\.(?:adminAddr|statsAddr): cannot listen on /;
 
 /** Returns other lines unchanged. */
 export function defaultListenHint(line: string): string {
-  const said = line.replace(PLACE, "");
-  const [, name] = LISTENER.exec(said) ?? [];
+  const message = line.replace(PLACE, "");
+  const [, name] = LISTENER.exec(message) ?? [];
   if (name !== undefined)
-    return `${said} (the environment variable ${name === "llm" ? "LLM_PORT" : "PORT"} moves this port)`;
-  return PROCESS.test(said) ? `${said} (with a file of your own: \`-f\` and \`config.adminAddr\`)` : line;
+    return `${message} (the environment variable ${name === "llm" ? "LLM_PORT" : "PORT"} moves this port)`;
+  return PROCESS.test(message) ? `${message} (with a file of your own: \`-f\` and \`config.adminAddr\`)` : line;
 }
