@@ -207,26 +207,23 @@ test("reloads under load fail no request [R24] [R25]", async (t) => {
     `gateways: { default: { port: 0 } }\nroutes: [{ policies: { responseHeaderModifier: { set: { x-generation: "${generation}" } } }, backends: [{ host: "${backend.host}" }] }]\n`;
   const gateway = await gatewayFor(t, yaml(0));
   let isOver = false;
-  let requests = 0;
-  const seen = new Set<string | null>();
+  const request = async (): Promise<string | null> => {
+    const response = await fetch(gateway.url());
+    assert.equal(response.status, 200);
+    assert.equal(await response.text(), "ok");
+    return response.headers.get("x-generation");
+  };
   const load = Array.from({ length: 8 }, async () => {
-    while (!isOver) {
-      const response = await fetch(gateway.url());
-      assert.equal(response.status, 200);
-      assert.equal(await response.text(), "ok");
-      seen.add(response.headers.get("x-generation"));
-      requests += 1;
-    }
+    while (!isOver) await request();
   });
   for (let generation = 1; generation <= 4; generation++) {
     assert.equal(await gateway.reload(yaml(generation)), "loaded");
+    assert.equal(await request(), String(generation));
     assert.equal(await gateway.reload("broken: ["), "refused");
+    assert.equal(await request(), String(generation));
   }
   isOver = true;
   await Promise.all(load);
-  t.diagnostic(`${requests} requests`);
-  assert.ok(requests > 50);
-  assert.ok(seen.size >= 4, [...seen].join());
   assert.equal(backend.server.listening, true);
 });
 
