@@ -186,7 +186,6 @@ function conditionPath(type: string, field: string): string {
   return `.status.ancestors[0].conditions[?(@.type=="${type}")].${field}`;
 }
 
-
 const CONDITIONS = {
   type: "array",
   maxItems: 8,
