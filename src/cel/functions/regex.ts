@@ -49,8 +49,11 @@ export interface Regex {
   replaceAll(text: string, replacement: string, budget: Budget): string;
   /** Works like `replaceAll`, but yields after each match. */
   replacing(text: string, replacement: string, budget: Budget): Steps<string>;
-  /** Finds the non-empty, non-overlapping matches at or after `from`, leftmost first. Yields after each match. */
-  finding(text: string, from: number, budget: Budget): Steps<TextSpan[]>;
+  /**
+   * Finds the non-overlapping matches at or after `from`, leftmost first. Empty matches (`^`, `\b`) are included only
+   * on request. Yields after each match.
+   */
+  finding(text: string, from: number, budget: Budget, withEmpty?: boolean): Steps<TextSpan[]>;
 }
 
 export interface TextSpan {
@@ -239,15 +242,16 @@ export function compileRegex(pattern: string): Regex {
     finding,
   };
 
-  function* finding(text: string, from: number, budget: Budget): Steps<TextSpan[]> {
+  function* finding(text: string, from: number, budget: Budget, withEmpty = false): Steps<TextSpan[]> {
     const found: TextSpan[] = [];
-    for (let at = from; at < text.length; ) {
+    const last = withEmpty ? text.length : text.length - 1;
+    for (let at = from; at <= last; ) {
       const scanned = scan(text, at, budget);
       if (scanned?.matched === false) break;
       const match = search(text, scanned?.idleAt ?? at, "bounds", budget);
       if (match === undefined) break;
       const [start = 0, end = 0] = match;
-      if (end > start) found.push({ start, end });
+      if (end > start || withEmpty) found.push({ start, end });
       at = end > start ? end : start + ((text.codePointAt(start) ?? 0) > 0xffff ? 2 : 1);
       spend(budget, 1);
       yield;

@@ -75,7 +75,7 @@ export class GuardedText {
     for (const guard of this.#guards) {
       const own: TextMatch[] = [];
       for (const match of yield* guard.finding(text, this.#searchFrom)) {
-        if (match.end <= from) continue;
+        if (match.end < from || (match.end === from && match.start < from)) continue;
         const mayWait = !isOver && text.length - match.start <= MAX_OPEN_CHARACTERS;
         const isOpen = mayWait && match.end === text.length;
         if (guard.action === "mask") {
@@ -262,15 +262,17 @@ function overlapsAny({ start, end }: TextMatch, masks: readonly TextMatch[]): bo
   return masks.some((mask) => start < mask.end && mask.start < end);
 }
 
+/** An empty match has a border inside if it is at the border. */
 function hasBorderInside({ start, end }: TextMatch, borders: readonly number[]): boolean {
+  const [after, before] = start === end ? [start - 1, end + 1] : [start, end];
   let low = 0;
   let high = borders.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((borders[middle] as number) > start) high = middle;
+    if ((borders[middle] as number) > after) high = middle;
     else low = middle + 1;
   }
-  return low < borders.length && (borders[low] as number) < end;
+  return low < borders.length && (borders[low] as number) < before;
 }
 
 /** Merges overlapping matches. The mask of the first match applies to the merged match. */

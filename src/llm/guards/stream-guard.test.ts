@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../../base/sliced-work.ts";
+import { compileRegex } from "../../cel/functions/regex.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import { GuardedText, GuardRejection, guardParts } from "./guarded-text.ts";
 import { createStreamGuard, TooManyChannels } from "./stream-guard.ts";
@@ -166,4 +167,68 @@ test("a text in chunks gets the same verdict and the same masks as the whole", (
     { numRuns: 2_000, seed: 1 },
   );
   assert.ok(Math.min(seen.rejected, seen.masked, seen.nothing) > 100, JSON.stringify(seen));
+});
+
+const PATTERNS = [
+  "^$",
+  "^\\s*$",
+  "\\B",
+  "\\b",
+  "^",
+  "$",
+  "\\A\\z",
+  "(?m)^$",
+  "(?m)^",
+  "(?m)$",
+  "a*",
+  "a*$",
+  "^a*",
+  "^a*$",
+  "\\ba",
+  "a\\b",
+  "\\Ba",
+  "a\\B",
+  "\\Ba\\B",
+  "^a",
+  "a$",
+  "(?m)^a$",
+  "a|$b",
+  "(?:^|\\s)a(?:\\s|$)",
+  "\\s$",
+  "[^a]",
+];
+
+test("the verdict of a rejecting guard on a stream is its verdict on the whole text", () => {
+  const text = fc.array(fc.constantFrom("a", "b", " ", "\n", "aa", "é", "😀", "a".repeat(100), " ".repeat(200)), {
+    minLength: 1,
+    maxLength: 8,
+  });
+  const verdicts = { rejected: 0, passed: 0 };
+  for (const pattern of PATTERNS) {
+    const guards = [compileTextGuard("reject", [{ pattern }], { status: 403, message: "no" })];
+    const regex = compileRegex(pattern);
+    const rejects = (pieces: readonly string[]): boolean => {
+      const guarded = new GuardedText(guards);
+      try {
+        for (const piece of pieces) finish(guarded.push(piece, false));
+        finish(guarded.push("", true));
+        return false;
+      } catch (error) {
+        assert.ok(error instanceof GuardRejection);
+        return true;
+      }
+    };
+    fc.assert(
+      fc.property(text, (pieces) => {
+        const whole = pieces.join("");
+        const isMatch = regex.test(whole, { left: 1e6 });
+        assert.equal(rejects([whole]), isMatch, "the whole text");
+        assert.equal(rejects(pieces), isMatch, "in pieces");
+        if (whole.length < 300) assert.equal(rejects([...whole]), isMatch, "in characters");
+        verdicts[isMatch ? "rejected" : "passed"] += 1;
+      }),
+      { numRuns: 300, seed: 1 },
+    );
+  }
+  assert.ok(Math.min(verdicts.rejected, verdicts.passed) > 1_000, JSON.stringify(verdicts));
 });

@@ -15,8 +15,8 @@ export interface GuardRule {
 interface CompiledRule {
   readonly regex: Regex;
   readonly mask: string;
-  /** True if the pattern matches the empty string and therefore every text. */
-  readonly matchesEmpty: boolean;
+  /** True if the pattern matches the empty string anywhere and therefore every text. */
+  readonly matchesAnything: boolean;
   /** Must be fast, because it rules out most texts before the regular expression runs. */
   mayMatch(text: string): boolean;
 }
@@ -54,11 +54,13 @@ export function compileTextGuard(
     rejection,
     *finding(text, from) {
       const matches: TextMatch[] = [];
-      for (const { regex, mask, matchesEmpty, mayMatch } of compiled) {
+      for (const { regex, mask, matchesAnything, mayMatch } of compiled) {
         if (!mayMatch(text)) continue;
-        if (matchesEmpty && action === "reject") return [{ start: from, end: text.length, mask, isCertain: true }];
+        if (matchesAnything && action === "reject") return [{ start: from, end: text.length, mask, isCertain: true }];
         try {
-          for (const { start, end } of yield* regex.finding(text, from, { left: BUDGET_PER_PIECE }))
+          // A mask needs characters to replace, but a rule such as `^` or `\b` rejects without any.
+          const budget = { left: BUDGET_PER_PIECE };
+          for (const { start, end } of yield* regex.finding(text, from, budget, action === "reject"))
             matches.push({ start, end, mask, isCertain: !regex.hasConditions });
         } catch {
           matches.push({ start: from, end: text.length, mask, isCertain: true });
@@ -73,9 +75,10 @@ export function compileTextGuard(
 function compileRule(rule: GuardRule): CompiledRule {
   if (rule.builtin !== undefined) {
     const { pattern, mask, hint } = BUILTINS[rule.builtin];
-    return { regex: compileRegex(pattern), mask, matchesEmpty: false, mayMatch: (text) => hint.test(text) };
+    return { regex: compileRegex(pattern), mask, matchesAnything: false, mayMatch: (text) => hint.test(text) };
   }
   const regex = compileRegex(rule.pattern ?? "");
-  const matchesEmpty = regex.test("", { left: BUDGET_PER_PIECE });
-  return { regex, mask: "<masked>", matchesEmpty, mayMatch: () => true };
+  // With a condition such as `^$`, the empty string matches only in some places.
+  const matchesAnything = !regex.hasConditions && regex.test("", { left: BUDGET_PER_PIECE });
+  return { regex, mask: "<masked>", matchesAnything, mayMatch: () => true };
 }
