@@ -77,12 +77,13 @@ export function createRemoteStore(
 
   /** Runs an operation that may grow the store. */
   function write<Result>(operation: Operation, key: string, value: string, args: readonly unknown[]): Promise<Result> {
+    const bytes = Buffer.byteLength(value);
     if (entryKind(key) !== "protected") {
       if (isShort()) return Promise.reject(new StoreUnavailable("memory is short"));
-      if (sentBytes + value.length > MAX_SENT_BYTES)
+      if (sentBytes + bytes > MAX_SENT_BYTES)
         return Promise.reject(new StoreUnavailable("too many values wait for the store"));
     }
-    return ask(operation, args, value.length);
+    return ask(operation, args, bytes);
   }
 
   return {

@@ -41,6 +41,14 @@ test("a stalled reader loses events beyond half a megabyte, and they are not buf
   assert.equal(read.text(), "");
 });
 
+test("the limit of buffered events is counted in bytes, not in characters", () => {
+  const { read, stream } = open();
+  stream.data("é".repeat(256 * 1024));
+  assert.equal(read.text(), "");
+  stream.data("x".repeat(500 * 1024));
+  assert.match(read.text(), /^: dropped 1 events[^\n]*\n\ndata: "x+"\n\n$/);
+});
+
 test("when the reader disconnects, the stream is cleaned up once, and writing is harmless", async () => {
   const { clock, read, stream, closed } = open();
   read.leave();

@@ -34,7 +34,7 @@ function serve(clock: Clock, sink: AdminSink, open: (stream: EventStream) => () 
 
   function write(text: string): void {
     if (!isOpen) return;
-    if (sink.bufferedBytes() + text.length > MAX_BUFFERED_BYTES) {
+    if (sink.bufferedBytes() + Buffer.byteLength(text) > MAX_BUFFERED_BYTES) {
       dropped += 1;
       return;
     }

@@ -164,7 +164,7 @@ export function sessionId(
 }
 
 export function fitsInside(params: string): boolean {
-  return params.length <= MAX_PARAMS_BYTES && deflateRawSync(params).length <= MAX_INSIDE_BYTES;
+  return Buffer.byteLength(params) <= MAX_PARAMS_BYTES && deflateRawSync(params).length <= MAX_INSIDE_BYTES;
 }
 
 /** Returns undefined if the id is invalid, was modified, or was issued for another owner or backend. */

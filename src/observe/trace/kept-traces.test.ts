@@ -61,3 +61,12 @@ test("beyond 500 events expressions are omitted and counted; everything else is 
   assert.deepEqual(events.at(-2), event("the end"));
   assert.deepEqual(events.at(-1)?.message, { type: "policyEvent", kind: "leftOut", details: { cel: 100 } });
 });
+
+test("the size of a trace is counted in bytes, not in characters", () => {
+  const bytes = Buffer.byteLength(JSON.stringify([event("é".repeat(100))]));
+  const kept = createKeptTraces(bytes);
+  keep(kept, "fits", "é".repeat(100));
+  keep(kept, "too large", "é".repeat(101));
+  assert.deepEqual(kept.find("fits"), [event("é".repeat(100))]);
+  assert.deepEqual(kept.report(), { traces: 1, bytes, maxBytes: bytes });
+});

@@ -23,8 +23,8 @@ export interface TraceRecording extends TraceWatcher {
 }
 
 export function createKeptTraces(maxBytes: number): KeptTraces {
-  /** Traces are stored as JSON, whose length is the size that counts toward the budget. */
-  const kept = new Map<string, string>();
+  /** Stored as JSON in UTF-8, because its length counts against `maxBytes` and later changes must not affect it. */
+  const kept = new Map<string, Buffer>();
   let bytes = 0;
 
   function drop(id: string): void {
@@ -46,7 +46,7 @@ export function createKeptTraces(maxBytes: number): KeptTraces {
           const last = events.at(-1);
           if (leftOut > 0 && last)
             events.push({ ...last, message: { type: "policyEvent", kind: "leftOut", details: { cel: leftOut } } });
-          const json = JSON.stringify(events);
+          const json = Buffer.from(JSON.stringify(events));
           events = [];
           if (json.length > maxBytes) return;
           drop(id);
@@ -61,7 +61,7 @@ export function createKeptTraces(maxBytes: number): KeptTraces {
     },
     find(id) {
       const json = kept.get(id);
-      return json === undefined ? undefined : (JSON.parse(json) as TraceEvent[]);
+      return json === undefined ? undefined : (JSON.parse(json.toString()) as TraceEvent[]);
     },
     report: () => ({ traces: kept.size, bytes, maxBytes }),
   };
