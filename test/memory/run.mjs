@@ -3,19 +3,21 @@
  * while a well-behaved client at another address sends requests. It exits with 1 if the process ends, if it uses more than
  * its memory, or if too few of the client's requests are answered with 200.
  *
- *   --seconds 120        for each vector
+ *   --seconds 120        for each vector; 0: not alone
  *   --all-seconds 600    for all together; 0: not at all
  *   --vectors "a,b"      only these
  *   --limit 512          memory in MiB
  *   --gateway file       the program; default: the bundle
  *   --tolerance 0.001    the part of the client's requests that may fail
  *   --sample-ms 100      how often the process is looked at
+ *   --usage file         records the memory, event loop turns and collections of the gateway over time, and its log in
+ *                        a second file
  *
  * As root with a writable cgroup v2 the limit is the system's. Elsewhere the process believes in the limit, and what it
  * uses is compared with it.
  */
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { Agent, createServer as createHttpServer, get } from "node:http";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -40,6 +42,7 @@ const { values } = parseArgs({
     gateway: { type: "string", default: join(process.cwd(), "dist", "gateway.js") },
     tolerance: { type: "string", default: "0.001" },
     "sample-ms": { type: "string", default: "100" },
+    usage: { type: "string" },
   },
 });
 const limitBytes = Number(values.limit) * MIB;
@@ -67,7 +70,7 @@ for (const signal of ["SIGINT", "SIGTERM"])
   });
 try {
   console.log(cgroup ? "limit: cgroup" : "limit: as the process believes, measured from outside");
-  for (const name of chosen) report(name, await attack([name], Number(values.seconds)));
+  if (Number(values.seconds) > 0) for (const name of chosen) report(name, await attack([name], Number(values.seconds)));
   if (Number(values["all-seconds"]) > 0) report("all together", await attack(chosen, Number(values["all-seconds"])));
 } finally {
   await upstreams.terminate();
@@ -93,7 +96,7 @@ async function attack(names, seconds) {
   const gateway = await startGateway();
   const client = startClient(gateway.port);
   const attacker = new Worker(new URL("./vectors.mjs", import.meta.url), {
-    workerData: { names, at: { port: gateway.port, from: HOSTILE_ADDRESS } },
+    workerData: { names, at: { port: gateway.port, from: HOSTILE_ADDRESS }, turn: client.turn },
   });
   let peakBytes = 0;
   const sampler = setInterval(() => {
@@ -139,8 +142,10 @@ async function startGateway() {
   const container = `data:text/javascript,${encodeURIComponent(`process.constrainedMemory = () => ${limitBytes};`)}`;
   // What Node itself chooses in a container of this size.
   const flags = cgroup ? [] : [`--import=${container}`, `--max-old-space-size=${Math.floor(limitBytes / MIB / 2)}`];
+  if (values.usage !== undefined) flags.push(`--import=${new URL("./usage.mjs", import.meta.url)}`);
   const child = spawn(process.execPath, [...flags, values.gateway, "-f", file], {
     stdio: ["ignore", "pipe", "pipe"],
+    env: { ...process.env, ...(values.usage === undefined ? {} : { MEMORY_USAGE_FILE: values.usage }) },
   });
   running = child;
   if (cgroup) writeFileSync(join(cgroup, "cgroup.procs"), String(child.pid));
@@ -155,6 +160,7 @@ async function startGateway() {
   for (const stream of [child.stdout, child.stderr])
     stream.on("data", (chunk) => {
       output = (output + chunk).slice(-20_000);
+      if (values.usage !== undefined) appendFileSync(`${values.usage}.log`, chunk);
     });
   while (!(await isListening(port))) {
     if (ended !== undefined) throw new Error(`the gateway did not start: ${output}`);
@@ -190,14 +196,22 @@ function startClient(port) {
   let answered = 0;
   let slowestMs = 0;
   let running = 0;
+  /** 1 while a request is running. The attacker shares the processor with the gateway and waits for it. */
+  const turn = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   const count = (outcome) => {
     running -= 1;
+    setTurn();
     if (outcome === 200) answered += 1;
     else others[outcome] = (others[outcome] ?? 0) + 1;
+  };
+  const setTurn = () => {
+    Atomics.store(turn, 0, running > 0 ? 1 : 0);
+    if (running === 0) Atomics.notify(turn, 0);
   };
   const timer = setInterval(() => {
     sent += 1;
     running += 1;
+    setTurn();
     const startMs = performance.now();
     const request = get({ port, host: "127.0.0.1", path: "/fast", agent, timeout: GOOD_TIMEOUT_MS }, (response) => {
       response.resume();
@@ -210,6 +224,7 @@ function startClient(port) {
     request.on("error", (error) => count(error.code ?? error.message));
   }, 1000 / GOOD_REQUESTS_PER_SECOND);
   return {
+    turn,
     async stop() {
       clearInterval(timer);
       const untilMs = performance.now() + GOOD_TIMEOUT_MS;
