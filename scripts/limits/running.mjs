@@ -90,7 +90,7 @@ export const RUNNING_LIMITS = {
     [
       "LARGEST_BODY_BYTES",
       "base/memory-budget.ts",
-      "all request bodies that are read whole, at least (each is charged twice); else 20% of the memory or 40% of the heap",
+      "all request bodies that are read whole, at least (each is charged twice); else 15% of the memory or 30% of the heap",
       "a body waits; then 503 for it, or for the newest body of the client that holds the most",
     ],
     ["MAX_BODY_WAIT_MS", "base/memory-budget.ts", "time that a body waits for memory", "503 `overloaded`"],
@@ -109,13 +109,13 @@ export const RUNNING_LIMITS = {
     [
       "MIN_POOL_BYTES",
       "base/memory-budget.ts",
-      "responses that clients have not read, at least; else 10% of the memory",
-      "the connection is cut",
+      "bytes that wait in buffers because a client or backend does not read them, at least; else 8% of the memory",
+      "connections of the largest client are closed, the longest waiting first",
     ],
     [
       "MIN_POOL_BYTES",
       "base/memory-budget.ts",
-      "a store in memory or in a folder, at least; else 10% of the memory or 20% of the heap",
+      "a store in memory or in a folder, at least; else 8% of the memory or 16% of the heap",
       "new entries are rejected; budgets and API keys may use twice as much",
     ],
     [

@@ -13,6 +13,8 @@ import {
   type MessageReservation,
   memoryLimits,
   type ServerMessages,
+  type StreamAccount,
+  StreamPool,
 } from "./memory-budget.ts";
 
 const MIB = 1024 * 1024;
@@ -22,9 +24,9 @@ test("the pools of a container leave memory for the process itself, whatever its
   for (const mib of [512, 600, 1024, 4096, 65_536])
     for (const heapShare of [0.25, 0.5, 0.9]) {
       const limits = memoryLimits(mib * MIB, mib * MIB * heapShare);
-      const { bodyBytes, sessionBytes, responseBytes, messageBytes, storeBytes, cacheBytes } = limits;
-      const sum = bodyBytes + sessionBytes + responseBytes + messageBytes + storeBytes;
-      assert.ok(sum <= 0.6 * mib * MIB, `${mib} ${heapShare}`);
+      const { bodyBytes, sessionBytes, streamBytes, messageBytes, storeBytes, cacheBytes } = limits;
+      const sum = bodyBytes + sessionBytes + streamBytes + messageBytes + storeBytes;
+      assert.ok(sum <= 0.5 * mib * MIB, `${mib} ${heapShare}`);
       assert.ok(sessionBytes + storeBytes + bodyBytes / 2 <= 0.8 * mib * MIB * heapShare, `${mib} ${heapShare}`);
       assert.ok(cacheBytes <= storeBytes / 2 && cacheBytes <= 64 * MIB);
     }
@@ -311,8 +313,8 @@ function openMessage(owner: ServerMessages, server: number, rejected: () => void
   return state;
 }
 
-function sumOf(messages: readonly TestMessage[]): number {
-  return messages.reduce((sum, { bytes }) => sum + bytes, 0);
+function sumOf(charged: readonly { readonly bytes: number }[]): number {
+  return charged.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
 test("whatever others hold, stall or send slowly, a message of a fair server arrives in time [R50]", async () => {
@@ -392,4 +394,105 @@ test("a stalled message is rejected after 10 s, only while another waits, and ne
     waiting.release();
     assert.equal(clock.pending(), 0);
   }
+});
+
+interface TestStream {
+  readonly name: number;
+  readonly client: string;
+  readonly account: StreamAccount;
+  bytes: number;
+  isCut: boolean;
+}
+
+test("streams are charged exactly, and those that are cut waited the longest of the largest client [R50]", () => {
+  const LIMIT = 100;
+  const SHARE = 50;
+  const step = fc.oneof(
+    {
+      weight: 6,
+      arbitrary: fc.record({ kind: fc.constant("resize" as const), stream: fc.nat(11), bytes: fc.nat(60) }),
+    },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant("close" as const), stream: fc.nat(11), bytes: fc.nat(0) }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant("hold" as const), stream: fc.nat(2), bytes: fc.nat(60) }) },
+  );
+  let cuts = 0;
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+      const pool = new StreamPool(LIMIT);
+      /** Charged streams. The one that has waited the longest is first. */
+      let waiting: TestStream[] = [];
+      const held = new Map<string, number>();
+      const streams = new Map<number, TestStream>();
+      const bytesOf = (client: string): number =>
+        (held.get(client) ?? 0) + sumOf(waiting.filter((one) => one.client === client));
+      const usedBytes = (): number => sumOf(waiting) + [...held.values()].reduce((sum, bytes) => sum + bytes, 0);
+      /** The client whose growth is not yet checked against its share; undefined while the pool makes room for all. */
+      let growing: string | undefined;
+      const open = (name: number): TestStream => {
+        const client = `client ${name % 3}`;
+        const account = pool.open(client, () => {
+          const own = waiting.filter((one) => one.client === client);
+          assert.equal(own[0], stream, "another stream of the client has waited longer");
+          if (growing !== client || bytesOf(client) <= SHARE || own.length < 2) {
+            assert.ok(usedBytes() > LIMIT, "there was room");
+            for (const { client: other } of waiting) assert.ok(bytesOf(other) <= bytesOf(client), "not the largest");
+          }
+          waiting = waiting.filter((one) => one !== stream);
+          stream.isCut = true;
+          cuts += 1;
+        });
+        const stream: TestStream = { name, client, account, bytes: 0, isCut: false };
+        return stream;
+      };
+      for (const { kind, stream: name, bytes } of steps) {
+        if (kind === "hold") {
+          const client = `client ${name}`;
+          const before = held.get(client) ?? 0;
+          const fitsShare = bytesOf(client) === 0 || bytesOf(client) + bytes <= SHARE;
+          growing = undefined;
+          held.set(client, before + bytes);
+          const isCharged = fitsShare && pool.tryCharge(client, bytes);
+          if (!isCharged) held.set(client, before);
+        } else {
+          let stream = streams.get(name);
+          if (stream === undefined || stream.isCut) stream = open(name);
+          streams.set(name, stream);
+          const next = kind === "close" ? 0 : bytes;
+          if (next < stream.bytes || stream.bytes === 0) waiting = waiting.filter((one) => one !== stream);
+          if (next > 0 && !waiting.includes(stream)) waiting.push(stream);
+          stream.bytes = next;
+          growing = stream.client;
+          if (kind === "resize") stream.account.resize(bytes);
+          else {
+            stream.account.close();
+            streams.delete(name);
+          }
+          const own = waiting.filter((one) => one.client === stream.client);
+          assert.ok(bytesOf(stream.client) <= SHARE || own.length <= 1 || next === 0, "a client is beyond its share");
+        }
+        assert.equal(pool.usedBytes, usedBytes());
+        assert.ok(pool.usedBytes <= LIMIT || waiting.length <= 1, "all together are beyond the limit");
+      }
+      for (const { account } of streams.values()) account.close();
+      for (const [client, bytes] of held) pool.release(client, bytes);
+      assert.deepEqual([pool.usedBytes, pool.clients], [0, 0]);
+    }),
+    RUNS,
+  );
+  assert.ok(cuts > 300, `only ${cuts} streams were cut`);
+});
+
+test("when memory is full and no body is left to reject, a stream of the largest client is cut [R52]", () => {
+  const memory = createMemoryBudget(fakeClock());
+  const cut: string[] = [];
+  for (const [client, bytes] of [
+    ["small", 10],
+    ["greedy", 90],
+    ["greedy", 20],
+  ] as const)
+    memory.streams.open(client, () => cut.push(`${client} ${bytes}`)).resize(bytes);
+  memory.relieve("tight");
+  assert.deepEqual(cut, []);
+  memory.relieve("full");
+  assert.deepEqual(cut, ["greedy 90"]);
 });

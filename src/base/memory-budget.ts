@@ -1,12 +1,13 @@
 /**
  * Limits the memory that clients can make the gateway retain. It is divided into pools: request bodies, MCP sessions
- * with their event logs, large messages of servers, responses to slow readers, and the store with its cache. All pools
- * together are about half of what the process may use, which leaves memory for the gateway itself and for garbage. Each
- * client has a share of each pool, so that one client cannot exhaust it.
+ * with their event logs, large messages of servers, streams whose peer does not read, and the store with its cache. All
+ * pools together are about half of what the process may use, which leaves memory for the gateway itself and for garbage.
+ * Each client has a share of each pool, so that one client cannot exhaust it.
  *
  * Memory that is not charged to a pool is measured (`heap-pressure.ts`). While it is short, `relieve` frees memory in a
  * fixed order: caches, idle sessions of the client that holds the most, then request bodies are not read, and finally
- * the newest body of the largest client is rejected. Rate limit buckets, budgets and API keys are never evicted.
+ * the newest body of the largest client is rejected, or its oldest waiting stream is cut. Rate limit buckets, budgets
+ * and API keys are never evicted.
  */
 
 import type { Clock, Timer } from "./clock.ts";
@@ -44,7 +45,8 @@ const DEFAULT_CACHE_BYTES = 64 * 1024 * 1024;
 export interface MemoryLimits {
   readonly bodyBytes: number;
   readonly sessionBytes: number;
-  readonly responseBytes: number;
+  /** Bytes in the buffers of streams whose peer does not read. */
+  readonly streamBytes: number;
   /** Large messages of MCP servers while they arrive. */
   readonly messageBytes: number;
   /** The limit of a store in memory, including the cache. */
@@ -59,12 +61,12 @@ export interface MemoryLimits {
 export function memoryLimits(processBytes: number, heapBytes: number, threads = 1): MemoryLimits {
   const part = (ofProcess: number, ofHeap: number): number =>
     Math.max(MIN_POOL_BYTES, Math.floor(Math.min((processBytes * ofProcess) / threads, heapBytes * ofHeap)));
-  const storeBytes = part(0.1, 0.2);
+  const storeBytes = part(0.08, 0.16);
   return {
-    bodyBytes: Math.max(LARGEST_BODY_BYTES, part(0.2, 0.4)),
+    bodyBytes: Math.max(LARGEST_BODY_BYTES, part(0.15, 0.3)),
     sessionBytes: part(0.1, 0.2),
-    responseBytes: part(0.1, Number.POSITIVE_INFINITY),
-    messageBytes: part(0.1, 0.15),
+    streamBytes: part(0.08, Number.POSITIVE_INFINITY),
+    messageBytes: part(0.08, 0.12),
     storeBytes,
     cacheBytes: Math.min(DEFAULT_CACHE_BYTES, Math.floor(storeBytes / 2)),
   };
@@ -188,6 +190,131 @@ export class MemoryAccount {
     if (this.#bytes > 0) this.#pool.release(this.client, this.#bytes);
     this.#bytes = 0;
     this.#isClosed = true;
+  }
+}
+
+/**
+ * Limits the bytes that wait in stream buffers because a peer does not read: responses for clients, uploads for
+ * backends, HTTP/2 bodies that are not read yet, and tunnels. These bytes have already arrived, so they are charged even
+ * beyond the limit. Then streams are cut until the rest fits: those of the client that holds the most, and of these the
+ * ones that have waited the longest without progress. A client's only stream may exceed its share, and the only stream
+ * of all may exceed the limit.
+ */
+export class StreamPool extends MemoryPool {
+  /** The charged streams of each client. The one that has waited the longest is first. */
+  readonly #streams = new Map<string, Set<StreamAccount>>();
+  #openStreams = 0;
+
+  /** `cut` must close the stream. The pool has already released its charge. */
+  open(client: string, cut: () => void): StreamAccount {
+    return new StreamAccount(this, client, cut);
+  }
+
+  /** Charges a part of a response that cannot be cut. Other streams are cut to make room for it. */
+  override tryCharge(client: string, bytes: number): boolean {
+    if (bytes > this.limitBytes || !this.fitsShare(client, bytes)) {
+      this.rejections += 1;
+      return false;
+    }
+    this.charge(client, bytes);
+    while (this.usedBytes > this.limitBytes && this.cutLargest());
+    if (this.usedBytes <= this.limitBytes) return true;
+    this.release(client, bytes);
+    this.rejections += 1;
+    return false;
+  }
+
+  /** Called by the account. */
+  resize(account: StreamAccount, bytes: number): void {
+    const { client } = account;
+    const grownBytes = bytes - account.bytes;
+    if (grownBytes === 0) return;
+    account.bytes = bytes;
+    if (grownBytes < 0) {
+      this.release(client, -grownBytes);
+      this.#remove(account);
+      // The stream made progress, so it counts as the newest.
+      if (bytes > 0) this.#add(account);
+      return;
+    }
+    this.charge(client, grownBytes);
+    this.#add(account);
+    while (this.bytesOf(client) > this.clientLimitBytes && (this.#streams.get(client)?.size ?? 0) > 1)
+      this.#cutFirst(client);
+    while (this.usedBytes > this.limitBytes && this.#openStreams > 1 && this.cutLargest());
+  }
+
+  /** Cuts the stream that has waited the longest, of the client that holds the most. Returns false if there is none. */
+  cutLargest(): boolean {
+    let largest: string | undefined;
+    let mostBytes = 0;
+    for (const client of this.#streams.keys()) {
+      const bytes = this.bytesOf(client);
+      if (bytes <= mostBytes) continue;
+      largest = client;
+      mostBytes = bytes;
+    }
+    if (largest !== undefined) this.#cutFirst(largest);
+    return largest !== undefined;
+  }
+
+  #cutFirst(client: string): void {
+    const first = this.#streams.get(client)?.values().next().value;
+    if (first === undefined) return;
+    this.rejections += 1;
+    first.cut();
+  }
+
+  #add(account: StreamAccount): void {
+    let streams = this.#streams.get(account.client);
+    if (streams === undefined) {
+      streams = new Set();
+      this.#streams.set(account.client, streams);
+    }
+    if (streams.has(account)) return;
+    streams.add(account);
+    this.#openStreams += 1;
+  }
+
+  #remove(account: StreamAccount): void {
+    const streams = this.#streams.get(account.client);
+    if (streams?.delete(account) !== true) return;
+    this.#openStreams -= 1;
+    if (streams.size === 0) this.#streams.delete(account.client);
+  }
+}
+
+/** The waiting bytes of one stream. */
+export class StreamAccount {
+  readonly client: string;
+  /** Maintained by the pool. */
+  bytes = 0;
+  readonly #pool: StreamPool;
+  readonly #cut: () => void;
+  #isClosed = false;
+
+  constructor(pool: StreamPool, client: string, cut: () => void) {
+    this.#pool = pool;
+    this.client = client;
+    this.#cut = cut;
+  }
+
+  /** Sets the number of waiting bytes. The stream may be cut before this returns. */
+  resize(bytes: number): void {
+    if (!this.#isClosed) this.#pool.resize(this, bytes);
+  }
+
+  /** Releases the charge. The stream is not cut afterwards. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#pool.resize(this, 0);
+    this.#isClosed = true;
+  }
+
+  /** Called by the pool. */
+  cut(): void {
+    this.close();
+    this.#cut();
   }
 }
 
@@ -680,7 +807,7 @@ export class MemoryBudget {
   readonly limits: MemoryLimits;
   readonly bodies: BodyPool;
   readonly sessions: MemoryPool;
-  readonly responses: MemoryPool;
+  readonly streams: StreamPool;
   readonly messages: MessagePool;
   /** The memory level of this thread, for the other threads of the process. */
   readonly sharedLevel = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
@@ -692,7 +819,7 @@ export class MemoryBudget {
     this.limits = limits;
     this.bodies = new BodyPool(limits.bodyBytes, clock);
     this.sessions = new MemoryPool(limits.sessionBytes);
-    this.responses = new MemoryPool(limits.responseBytes);
+    this.streams = new StreamPool(limits.streamBytes);
     this.messages = new MessagePool(limits.messageBytes, clock);
   }
 
@@ -711,7 +838,7 @@ export class MemoryBudget {
     Atomics.store(this.#level, 0, HEAP_LEVELS.indexOf(level));
     this.bodies.isPaused = level !== "normal";
     if (level === "normal" || reclaimFrom(this.#caches, undefined) || this.reclaimSessions()) return;
-    if (level === "full") this.bodies.rejectLargest();
+    if (level === "full" && !this.bodies.rejectLargest()) this.streams.cutLargest();
   }
 
   /** Ends idle sessions of the client that holds the most. Returns false if there are none. */

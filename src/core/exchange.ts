@@ -303,7 +303,7 @@ export class Exchange implements Linked<Exchange> {
   /** Charges a held or copied part of the response until the exchange ends. False if the budget is exhausted. */
   holdResponse(bytes: number): boolean {
     if (this.#memory === undefined) return true;
-    this.#heldResponse ??= new MemoryAccount(this.#memory.responses, this.client);
+    this.#heldResponse ??= new MemoryAccount(this.#memory.streams, this.client);
     return this.#heldResponse.tryGrow(bytes);
   }
 

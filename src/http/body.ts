@@ -251,6 +251,8 @@ export interface BodyStream {
   resume(): unknown;
   readonly readableEnded: boolean;
   readonly destroyed: boolean;
+  /** Called by a reader that forwards the body: how many of its bytes wait for a slower receiver. */
+  queued?(bytes: number): void;
 }
 
 /** The body of a client's request. */

@@ -247,7 +247,7 @@ test("responses that nobody reads are bounded in sum: further clients are cut of
     write();
   });
   const yaml = `${gateways}routes: [{ backends: [{ host: "${backend.host}" }] }]\n`;
-  const gateway = await gatewayFor(t, yaml, { memoryLimits: { responseBytes: MIB } });
+  const gateway = await gatewayFor(t, yaml, { memoryLimits: { streamBytes: MIB } });
   const sockets = Array.from({ length: 40 }, () => {
     const socket = connect(gateway.port(), "127.0.0.1");
     socket.pause();

@@ -8,6 +8,7 @@ export class TestBody extends RequestBodySource {
     super({
       pauseBody: () => undefined,
       resumeBody: () => process.nextTick(() => this.flush()),
+      bodyWaits: () => undefined,
     });
   }
 

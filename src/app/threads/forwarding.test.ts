@@ -227,6 +227,7 @@ function arriving(pieces: readonly Buffer[], length: number | undefined): Reques
     pauseBody() {
       isPaused = true;
     },
+    bodyWaits() {},
     resumeBody() {
       setImmediate(() => {
         isPaused = !stream.flush();

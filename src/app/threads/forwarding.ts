@@ -338,6 +338,7 @@ class ForwardedRequest {
     if (body.kind !== "stream") return;
     this.#unread -= bytes;
     this.#sink.askForBody();
+    body.stream.queued?.(this.#unread);
     if (!this.#isReading) this.#readBody(body.stream);
     else if (this.#isPaused && this.#unread < WINDOW_BYTES) {
       this.#isPaused = false;
@@ -352,6 +353,7 @@ class ForwardedRequest {
       const bytes = bytesOf(chunk);
       this.#unread += chunk.length;
       this.#link.send({ kind: "body", id: this.#id, bytes }, bytes);
+      stream.queued?.(this.#unread);
       if (this.#unread < WINDOW_BYTES) return;
       this.#isPaused = true;
       stream.pause();
@@ -410,6 +412,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
       case "bodyEnd":
         this.#hasBody = true;
         this.body?.complete();
+        if (this.body?.isDrained === true) this.#readBytes();
         return;
       case "taken":
         this.#sent -= message.bytes;
@@ -494,6 +497,9 @@ class RemoteClient implements ClientSink, BodyCarrier {
   /** Buffered bytes are not reported as read, so the other thread stops sending. */
   pauseBody(): void {}
 
+  /** The thread that accepted the connection charges these bytes, because they are not reported as read. */
+  bodyWaits(): void {}
+
   resumeBody(): void {
     this.#later(() => {
       if (this.body?.flush() === true) this.#readBytes();
@@ -509,7 +515,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
 
   #readBytes(): void {
     if (!this.#isBodyWanted) this.askForBody();
-    else if (this.#read >= REPORT_BYTES && !this.#hasBody && !this.#isClosed) {
+    else if (this.#read >= (this.#hasBody ? 1 : REPORT_BYTES) && !this.#isClosed) {
       this.#link.send({ kind: "read", id: this.#id, bytes: this.#read });
       this.#read = 0;
     }

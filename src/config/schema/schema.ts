@@ -336,7 +336,7 @@ const processSection = z.strictObject({
     .min(0)
     .optional()
     .describe(
-      "The size of the response cache of `ai` backends in bytes, for a store in memory or in a folder. The least recently used responses are evicted. Default: 64 MiB, or 5% of the memory if that is less. Read at startup only.",
+      "The size of the response cache of `ai` backends in bytes, for a store in memory or in a folder. The least recently used responses are evicted. Default: 64 MiB, or 4% of the memory if that is less. Read at startup only.",
     ),
   sessionKey: z
     .union([secret().min(32), z.array(secret().min(32)).min(1)])

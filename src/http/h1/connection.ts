@@ -24,6 +24,9 @@ import { framingOf, requestHead } from "./request-head.ts";
 import { type ParserEvents, ResponseParser } from "./response-parser.ts";
 import { copied } from "./socket-reads.ts";
 
+/** Up to this size, bodies and chunks are copied into one write with the text around them. */
+const ONE_WRITE_BYTES = 16 * 1024;
+
 export interface BodyWriter {
   /** Stops reading; the rest of the body is discarded. */
   stop(): void;
@@ -41,16 +44,40 @@ export function writeBody(
 ): BodyWriter {
   let written = 0;
   let isOver = false;
+  /** Framed chunks of this turn. Thousands of tiny chunks would otherwise be as many entries in the socket's queue. */
+  let unsent = "";
 
   function finish(error: Error | undefined): void {
     if (isOver) return;
+    flush();
     isOver = true;
     body.off("data", onData);
     body.off("end", onEnd);
     body.off("error", onError);
     body.off("close", onClose);
-    socket.off("drain", onDrain);
+    // Otherwise the last bytes are charged to the client until they are sent.
+    if (!socket.writableNeedDrain) socket.off("drain", onDrain);
+    else body.queued?.(socket.writableLength);
     done(error);
+  }
+
+  function flush(): void {
+    if (unsent === "") return;
+    const text = unsent;
+    unsent = "";
+    socket.write(text, "latin1");
+  }
+
+  function flushLater(): void {
+    if (isOver) return;
+    flush();
+    pauseIfFull();
+  }
+
+  function pauseIfFull(): void {
+    if (!socket.writableNeedDrain) return;
+    body.pause();
+    body.queued?.(socket.writableLength);
   }
 
   function onData(chunk: Buffer): void {
@@ -60,26 +87,33 @@ export function writeBody(
       return;
     }
     if (chunk.length === 0) return;
-    let more: boolean;
-    if (length === undefined) {
+    if (length !== undefined) socket.write(chunk);
+    else if (chunk.length <= ONE_WRITE_BYTES) {
+      if (unsent === "") process.nextTick(flushLater);
+      unsent += `${chunk.length.toString(16)}\r\n${chunk.toString("latin1")}\r\n`;
+      if (unsent.length > ONE_WRITE_BYTES) flush();
+    } else {
       socket.cork();
-      socket.write(`${chunk.length.toString(16)}\r\n`, "latin1");
+      socket.write(`${unsent}${chunk.length.toString(16)}\r\n`, "latin1");
+      unsent = "";
       socket.write(chunk);
-      more = socket.write("\r\n", "latin1");
+      socket.write("\r\n", "latin1");
       process.nextTick(uncork, socket);
-    } else more = socket.write(chunk);
-    if (!more) body.pause();
+    }
+    pauseIfFull();
   }
 
   function onDrain(): void {
-    body.resume();
+    body.queued?.(0);
+    if (isOver) socket.off("drain", onDrain);
+    else body.resume();
   }
 
   function onEnd(): void {
     if (isOver) return;
     if (length !== undefined && written !== length) finish(new Error("the body is shorter than its content-length"));
     else {
-      if (length === undefined) socket.write("0\r\n\r\n", "latin1");
+      if (length === undefined) unsent += "0\r\n\r\n";
       finish(undefined);
     }
   }
@@ -115,8 +149,6 @@ function uncork(socket: Writable): void {
 }
 
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Bodies up to this size are copied into one write with the head. */
-const ONE_WRITE_BYTES = 16 * 1024;
 
 export interface ConnectionOwner {
   readonly clock: Clock;

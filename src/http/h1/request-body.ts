@@ -9,11 +9,14 @@ import type { BodyListener, RequestBodyStream } from "../body.ts";
 const TINY_BYTES = 512;
 const JOINED_BYTES = 16 * 1024;
 
+/** The connection. Once it serves another request, it must ignore the calls of earlier bodies. */
 export interface BodyCarrier {
   /** The reader paused. */
-  pauseBody(): void;
+  pauseBody(body: RequestBodySource): void;
   /** The reader resumed; `flush` must follow in a later turn of the event loop. */
-  resumeBody(): void;
+  resumeBody(body: RequestBodySource): void;
+  /** `bytes` of the body wait: for the reader, or for the receiver to which the reader forwards them. */
+  bodyWaits(body: RequestBodySource, bytes: number): void;
 }
 
 export class RequestBodySource extends EventEmitter implements RequestBodyStream {
@@ -21,6 +24,8 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
   destroyed = false;
   readonly #carrier: BodyCarrier;
   #held: Buffer[] = [];
+  #heldBytes = 0;
+  #queuedBytes = 0;
   /** The buffer in which tiny chunks are joined. */
   #joinBuffer: Buffer | undefined = undefined;
   /** Undefined until a reader is attached. */
@@ -46,30 +51,42 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
 
   pause(): this {
     this.#isFlowing = false;
-    this.#carrier.pauseBody();
+    this.#carrier.pauseBody(this);
     return this;
   }
 
   resume(): this {
     if (this.#isFlowing === true) return this;
     this.#isFlowing = true;
-    this.#carrier.resumeBody();
+    this.#carrier.resumeBody(this);
     return this;
+  }
+
+  queued(bytes: number): void {
+    if (bytes === this.#queuedBytes || this.destroyed) return;
+    this.#queuedBytes = bytes;
+    this.#reportWaiting();
   }
 
   peek(seen: (first: Buffer | undefined) => void): void {
     this.#peeker = seen;
-    this.#carrier.resumeBody();
+    this.#carrier.resumeBody(this);
   }
 
   push(chunk: Buffer): void {
     if (this.destroyed) return;
-    if (this.#peeker !== undefined) this.#carrier.resumeBody();
+    if (this.#peeker !== undefined) this.#carrier.resumeBody(this);
     if (this.#isFlowing === true && this.#held.length === 0) this.emit("data", chunk);
     else {
       this.#hold(chunk);
-      this.#carrier.pauseBody();
+      this.#heldBytes += chunk.length;
+      this.#carrier.pauseBody(this);
+      this.#reportWaiting();
     }
+  }
+
+  #reportWaiting(): void {
+    this.#carrier.bodyWaits(this, this.#heldBytes + this.#queuedBytes);
   }
 
   /**
@@ -100,16 +117,21 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
   /** Called when every byte was pushed. */
   complete(): void {
     this.#isComplete = true;
-    if (this.#peeker !== undefined) this.#carrier.resumeBody();
+    if (this.#peeker !== undefined) this.#carrier.resumeBody(this);
     this.#endIfRead();
   }
 
   /** Delivers held data until the reader pauses again. Returns true if nothing is left. */
   flush(): boolean {
     if (this.#peeker !== undefined) return this.#tellFirst(this.#peeker);
-    while (this.#isFlowing === true && this.#held.length > 0 && !this.destroyed) {
-      this.emit("data", this.#held.shift());
+    const heldBytes = this.#heldBytes;
+    while (this.#isFlowing === true && !this.destroyed) {
+      const chunk = this.#held.shift();
+      if (chunk === undefined) break;
+      this.#heldBytes -= chunk.length;
+      this.emit("data", chunk);
     }
+    if (this.#heldBytes !== heldBytes && !this.destroyed) this.#reportWaiting();
     this.#endIfRead();
     return this.#isFlowing === true && this.#held.length === 0;
   }
@@ -119,6 +141,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     if (this.readableEnded || this.destroyed) return;
     this.destroyed = true;
     this.#held = [];
+    this.#heldBytes = 0;
     this.emit("close");
   }
 

@@ -141,7 +141,9 @@ export class StreamCall implements Carrier {
 /** Sends the body with back-pressure from the server. */
 function pump(body: BodyStream, stream: ClientHttp2Stream, failed: (error: Error) => void): void {
   const onData = (chunk: Buffer): void => {
-    if (chunk.length > 0 && !stream.write(chunk)) body.pause();
+    if (chunk.length === 0 || stream.write(chunk)) return;
+    body.pause();
+    body.queued?.(stream.writableLength);
   };
   const onEnd = (): void => {
     stop();
@@ -153,15 +155,18 @@ function pump(body: BodyStream, stream: ClientHttp2Stream, failed: (error: Error
     failed(error);
   };
   const onClose = (): void => onError(new Error("the client's connection closed before its body was complete"));
-  const onDrain = (): void => void body.resume();
+  let isStopped = false;
   const stop = (): void => {
+    isStopped = true;
     body.off("data", onData);
     body.off("end", onEnd);
     body.off("error", onError);
     body.off("close", onClose);
-    stream.off("drain", onDrain);
   };
-  stream.on("drain", onDrain);
+  stream.on("drain", () => {
+    body.queued?.(0);
+    if (!isStopped) body.resume();
+  });
   stream.once("close", () => {
     stop();
     // Discards the rest, so that the client does not wait.

@@ -290,7 +290,9 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
 
   #hold(chunk: Buffer): void {
     this.#held = this.#held === undefined ? chunk : Buffer.concat([this.#held, chunk]);
-    if (this.#held.length > MAX_PIPELINED_BYTES) this.#socket.pause();
+    if (this.#held.length <= MAX_PIPELINED_BYTES) return;
+    this.#socket.pause();
+    this.#response?.chargeRequest(this.#held.length);
   }
 
   head(request: ParsedRequest, bytes: Buffer | undefined): void {
@@ -315,16 +317,21 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     this.#body?.complete();
   }
 
-  pauseBody(): void {
-    this.#socket.pause();
+  pauseBody(body: RequestBodySource): void {
+    if (body === this.#body) this.#socket.pause();
   }
 
-  resumeBody(): void {
-    process.nextTick(flushBody, this);
+  resumeBody(body: RequestBodySource): void {
+    if (body === this.#body) process.nextTick(flushBody, this, body);
   }
 
-  flushBody(): void {
-    if (this.#body?.flush() === true && this.#state === "busy" && this.#held === undefined) this.#socket.resume();
+  bodyWaits(body: RequestBodySource, bytes: number): void {
+    if (body === this.#body) this.#response?.chargeRequest(bytes);
+  }
+
+  flushBody(body: RequestBodySource): void {
+    if (body !== this.#body) return;
+    if (body.flush() && this.#state === "busy" && this.#held === undefined) this.#socket.resume();
   }
 
   /** Handles input that is not a valid request or body. */
@@ -365,11 +372,11 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     return this.#afterLastWrite;
   }
 
-  join(head: string, backend: Duplex, closed: () => void): void {
+  join(head: string, backend: Duplex, chargedTo: string, closed: () => void): void {
     const firstBytes = this.#held ?? EMPTY;
     this.#handOver();
     this.#socket.write(head, "latin1");
-    this.owner.join(this.#socket, backend, firstBytes, closed);
+    this.owner.join({ client: this.#socket, backend, firstBytes, chargedTo, closed });
   }
 
   /** Hands the socket over to a tunnel or HTTP/2. */
@@ -464,6 +471,6 @@ function readHeld(connection: ClientConnection): void {
   contain(connection, (one) => one.readHeld());
 }
 
-function flushBody(connection: ClientConnection): void {
-  fairReads.run(() => contain(connection, (one) => one.flushBody()));
+function flushBody(connection: ClientConnection, body: RequestBodySource): void {
+  fairReads.run(() => contain(connection, (one) => one.flushBody(body)));
 }

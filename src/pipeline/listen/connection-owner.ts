@@ -55,6 +55,18 @@ export interface OpenConnection extends Linked<OpenConnection> {
   destroy(): void;
 }
 
+/** Two connections that become a tunnel. */
+export interface JoinedConnections {
+  readonly client: Duplex;
+  readonly backend: Duplex;
+  /** Bytes that the client sent together with its request. */
+  readonly firstBytes: Buffer;
+  /** The client whose memory the tunnel uses. */
+  readonly chargedTo: string;
+  /** Called once, when both connections are closed. */
+  closed(): void;
+}
+
 export interface ConnectionOwner extends ResponseOwner, Sweeper {
   readonly headersTimeoutMs: number;
   readonly silentPeerMs: number;
@@ -72,6 +84,6 @@ export interface ConnectionOwner extends ResponseOwner, Sweeper {
   reject(bytes: Buffer | undefined, error: GatewayError, socket: Socket): Rejection;
   /** The connection is closed. */
   closed(connection: OpenConnection): void;
-  join(client: Duplex, backend: Duplex, firstBytes: Buffer, closed: () => void): void;
+  join(joined: JoinedConnections): void;
   unexpected(error: unknown, socket: Socket): void;
 }

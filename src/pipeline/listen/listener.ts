@@ -3,14 +3,13 @@
  * client-connection.ts parses requests, and request-entry.ts passes them to the pipeline.
  */
 import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import { LinkedList } from "../../base/linked-list.ts";
 import { clientKey } from "../../core/principal.ts";
 import { fairReads } from "../../http/h1/fair-reads.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Served } from "../phases/pipeline-env.ts";
 import { ClientConnection } from "./client-connection.ts";
-import type { ConnectionOwner, OpenConnection } from "./connection-owner.ts";
+import type { ConnectionOwner, JoinedConnections, OpenConnection } from "./connection-owner.ts";
 import { Http2Connection } from "./http2/http2-connection.ts";
 import { watchIdle } from "./idle.ts";
 import type { ListenerAddress, ListenerEnv } from "./listener-env.ts";
@@ -74,7 +73,7 @@ export function openListener(
   const owner: ConnectionOwner = {
     clock: env.clock,
     idle,
-    responses: env.memory.responses,
+    waitingBytes: env.memory.streams,
     streams: new LinkedList(),
     sweepMs: env.limits.checkIntervalMs,
     get sweeps() {
@@ -105,9 +104,11 @@ export function openListener(
     unexpected: (error, socket) => env.unexpected(error, nameOf(socket)),
   };
 
-  function join(client: Duplex, backend: Duplex, firstBytes: Buffer, closed: () => void): void {
+  function join({ client, backend, firstBytes, chargedTo, closed }: JoinedConnections): void {
     const tunnel = new Tunnel(client, backend, {
       clock: env.clock,
+      waitingBytes: env.memory.streams,
+      chargedTo,
       idle,
       idleLimitMs: env.limits.tunnelIdleMs,
       closed() {

@@ -12,6 +12,7 @@ import type { ClientSink } from "../../core/sink.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { handle } from "../phases/pipeline.ts";
 import type { Served } from "../phases/pipeline-env.ts";
+import type { ChargedClient } from "./backlog.ts";
 import {
   beginRejection,
   type Head,
@@ -34,6 +35,8 @@ const RETRY_SECONDS = "2";
 export interface EntrySink extends ClientSink {
   /** The request asks for another protocol, and may be upgraded. */
   readonly isUpgrade: boolean;
+  /** The client whose memory the request and its response use; undefined until there is an exchange. */
+  chargedTo: ChargedClient | undefined;
   /** Responds and closes the connection, because the start of the next request is uncertain. */
   reject(reply: Reply): void;
 }
@@ -129,7 +132,9 @@ export function createRequestEntry(
         headers: head.headers,
         body,
       };
-      handle(env, served, newExchange(served, idFor(head.headers), request, socket), sink);
+      const exchange = newExchange(served, idFor(head.headers), request, socket);
+      sink.chargedTo = exchange;
+      handle(env, served, exchange, sink);
     },
     reject(served, bytes, error, socket) {
       if (bytes === undefined) return { reply: errorReply(error), settle: ignore };

@@ -9,13 +9,13 @@ import type { Duplex } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
 import { isHeaderName } from "../../base/header-names.ts";
 import type { Linked, LinkedList } from "../../base/linked-list.ts";
-import { MemoryAccount, type MemoryPool } from "../../base/memory-budget.ts";
-import { clientKey } from "../../core/principal.ts";
+import type { StreamPool } from "../../base/memory-budget.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import type { ParsedRequest } from "../../http/h1/parse-request-head.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
+import { addressKey, Backlog, type ChargedClient } from "./backlog.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "./idle.ts";
 
 /**
@@ -138,7 +138,8 @@ export interface ResponseCarrier {
   readonly isBodyDrained: boolean;
   /** Called when the last bytes of a response were written. */
   readonly afterLastWrite: (error?: Error | null) => void;
-  join(head: string, backend: Duplex, closed: () => void): void;
+  /** `chargedTo` is the client whose memory the tunnel uses. */
+  join(head: string, backend: Duplex, chargedTo: string, closed: () => void): void;
   unexpected(error: unknown): void;
 }
 
@@ -147,40 +148,12 @@ export interface OpenEndedResponse extends Linked<OpenEndedResponse> {
   finishStream(): void;
 }
 
-/**
- * The unread bytes of a response, charged to the client's address. A client that exceeds its share, or the total of all
- * clients, is disconnected.
- */
-export class Backlog {
-  readonly #pool: MemoryPool;
-  readonly #address: string;
-  #account: MemoryAccount | undefined = undefined;
-
-  constructor(pool: MemoryPool, address: string | undefined) {
-    this.#pool = pool;
-    this.#address = address ?? "";
-  }
-
-  /** Returns false if the bytes exceed the limit. */
-  update(bytes: number): boolean {
-    this.#account ??= new MemoryAccount(this.#pool, clientKey(undefined, this.#address));
-    const grownBytes = bytes - this.#account.bytes;
-    if (grownBytes > 0) return this.#account.tryGrow(grownBytes);
-    if (grownBytes < 0) this.#account.shrink(-grownBytes);
-    return true;
-  }
-
-  close(): void {
-    this.#account?.close();
-  }
-}
-
 /** The state that responses share with the other connections of their listener. */
 export interface ResponseOwner {
   readonly clock: Clock;
   readonly idle: IdleConnections;
-  /** The pool to which unread bytes are charged. */
-  readonly responses: MemoryPool;
+  /** The pool to which bytes that wait in buffers are charged. */
+  readonly waitingBytes: StreamPool;
   /** Responses without a defined end. They are ended, not cut off, when the listener shuts down. */
   readonly streams: LinkedList<OpenEndedResponse>;
   /** Responses close their connections, because the listener shuts down or memory is short. */
@@ -195,6 +168,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
+  chargedTo: ChargedClient | undefined = undefined;
   /** The last byte was written to the socket. */
   hasEnded = false;
   /** The connection is closed after this response. */
@@ -269,13 +243,30 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   #awaitDrain(): false {
     this.#awaitsDrain = true;
     this.#watch();
-    this.#chargeBacklog();
+    this.#chargeResponse();
     return false;
   }
 
-  #chargeBacklog(): void {
-    this.#backlog ??= new Backlog(this.#carrier.owner.responses, this.#socket.remoteAddress);
-    if (!this.#backlog.update(this.#socket.writableLength)) this.destroy();
+  #chargeResponse(): void {
+    this.#openBacklog().responseBytes = this.#socket.writableLength;
+  }
+
+  /** Sets how many bytes of the request wait in buffers. */
+  chargeRequest(bytes: number): void {
+    if (!this.#isClosed) this.#openBacklog().requestBytes = bytes;
+  }
+
+  #openBacklog(): Backlog {
+    this.#backlog ??= new Backlog(
+      this.#carrier.owner.waitingBytes,
+      () => this.#client,
+      () => this.destroy(),
+    );
+    return this.#backlog;
+  }
+
+  get #client(): string {
+    return this.chargedTo?.client ?? addressKey(this.#socket.remoteAddress);
   }
 
   /** Joins chunks of one read into one write. */
@@ -312,7 +303,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     const { writableLength } = this.#socket;
     if (writableLength === 0) return;
     this.#watch();
-    if (writableLength > ONE_WRITE_BYTES) this.#chargeBacklog();
+    if (writableLength > ONE_WRITE_BYTES) this.#chargeResponse();
   }
 
   destroy(): void {
@@ -348,7 +339,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
       this.destroy();
       return;
     }
-    this.#carrier.join(upgradeHead(status, headers), backend, () => this.close(true));
+    this.#carrier.join(upgradeHead(status, headers), backend, this.#client, () => this.close(true));
   }
 
   /** Responds before there is an exchange, because the head was not acceptable. */
@@ -390,7 +381,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   drained(): void {
     if (!this.#awaitsDrain) return;
     this.#awaitsDrain = false;
-    this.#backlog?.update(this.#socket.writableLength);
+    if (this.#backlog !== undefined) this.#backlog.responseBytes = this.#socket.writableLength;
     this.#contain(this.onDrain);
   }
 

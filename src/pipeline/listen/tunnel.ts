@@ -5,6 +5,7 @@
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
+import type { StreamAccount, StreamPool } from "../../base/memory-budget.ts";
 import { fairReads } from "../../http/h1/fair-reads.ts";
 import { closeFrame, FrameCounter } from "../../http/websocket-frames.ts";
 import { IDLE_LIMIT_MS, type IdleConnections, type Watched, type WatchedPlace } from "./idle.ts";
@@ -15,6 +16,9 @@ export const TUNNEL_END_MS = 3_000;
 export interface TunnelOptions {
   readonly clock: Clock;
   readonly idle: IdleConnections;
+  /** The pool to which bytes that wait for either side are charged. */
+  readonly waitingBytes: StreamPool;
+  readonly chargedTo: string;
   /** The limit without a byte in either direction. */
   readonly idleLimitMs: number;
   /** Called once, when both connections are closed. */
@@ -38,6 +42,7 @@ export class Tunnel implements Watched {
   readonly #backend: Duplex;
   readonly #directions: readonly Direction[];
   readonly #place: WatchedPlace;
+  readonly #account: StreamAccount;
   #endTimer: Timer | undefined = undefined;
   #relayedBytes = 0;
   #open = 2;
@@ -51,6 +56,7 @@ export class Tunnel implements Watched {
       { from: backend, to: client, frames: new FrameCounter(), goodbye: closeFrame("server"), state: "open" },
     ];
     this.#place = options.idle.add(this);
+    this.#account = options.waitingBytes.open(options.chargedTo, () => this.destroy());
     for (const direction of this.#directions) this.#relay(direction);
   }
 
@@ -102,7 +108,10 @@ export class Tunnel implements Watched {
     });
     from.on("error", ignore);
     from.on("close", () => this.#guard(() => this.#closed(to)));
-    to.on("drain", () => this.#readOn(direction));
+    to.on("drain", () => {
+      this.#charge();
+      this.#readOn(direction);
+    });
     if (from.destroyed) this.#closed(to);
     else from.resume();
   }
@@ -117,12 +126,19 @@ export class Tunnel implements Watched {
       return;
     }
     const taken = frames.read(chunk, direction.state === "leaving");
-    if (to.writable && !to.write(taken === chunk.length ? chunk : chunk.subarray(0, taken))) from.pause();
+    if (to.writable && !to.write(taken === chunk.length ? chunk : chunk.subarray(0, taken))) {
+      from.pause();
+      this.#charge();
+    }
     if (direction.state === "leaving" && frames.isAtBoundary) this.#sayGoodbye(direction);
     else if (fairReads.isHolding && !from.isPaused()) {
       from.pause();
       this.#readOn(direction);
     }
+  }
+
+  #charge(): void {
+    this.#account.resize(this.#client.writableLength + this.#backend.writableLength);
   }
 
   #readOn(direction: Direction): void {
@@ -144,6 +160,7 @@ export class Tunnel implements Watched {
     if (this.#open === 0) {
       this.#endTimer?.cancel();
       this.#options.idle.remove(this.#place);
+      this.#account.close();
       this.#options.closed();
       return;
     }

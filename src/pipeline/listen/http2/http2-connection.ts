@@ -43,7 +43,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   next: OpenConnection | undefined = undefined;
   previous: OpenConnection | undefined = undefined;
   readonly idle: StreamOwner["idle"];
-  readonly responses: StreamOwner["responses"];
+  readonly waitingBytes: StreamOwner["waitingBytes"];
   readonly streams: StreamOwner["streams"];
   readonly #owner: ConnectionOwner;
   readonly #socket: Socket;
@@ -63,7 +63,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.#socket = socket;
     this.#owner = owner;
     this.idle = owner.idle;
-    this.responses = owner.responses;
+    this.waitingBytes = owner.waitingBytes;
     this.streams = owner.streams;
     const session = performServerHandshake(socket, OPTIONS);
     this.#session = session;

@@ -5,15 +5,16 @@
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
 import type { LinkedList } from "../../../base/linked-list.ts";
-import type { MemoryPool } from "../../../base/memory-budget.ts";
+import type { StreamPool } from "../../../base/memory-budget.ts";
 import type { Reply } from "../../../core/reply.ts";
 import { type BodyCarrier, RequestBodySource } from "../../../http/h1/request-body.ts";
 import { closeStreamLater } from "../../../http/h2/later-ends.ts";
 import { HOP_BY_HOP_HEADERS } from "../../../http/header-rules.ts";
 import type { HeaderList } from "../../../http/headers.ts";
+import { addressKey, Backlog, type ChargedClient } from "../backlog.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "../idle.ts";
 import type { EnteringHead, EntrySink } from "../request-entry.ts";
-import { Backlog, type OpenEndedResponse } from "../response-writer.ts";
+import type { OpenEndedResponse } from "../response-writer.ts";
 
 /**
  * Converts a head to HTTP/2 fields. Headers of an HTTP/1.1 connection are omitted (RFC 9113 section 8.2.2), and
@@ -142,10 +143,16 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
 
 const { NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = constants;
 
+/**
+ * The flow control window of a stream (RFC 9113 section 6.9.2). While a body is paused, Node receives this much of it
+ * without an event, so the whole window is charged.
+ */
+const WINDOW_BYTES = 65_535;
+
 export interface StreamOwner {
   readonly idle: IdleConnections;
-  /** The pool to which unread bytes are charged. */
-  readonly responses: MemoryPool;
+  /** The pool to which bytes that wait in buffers are charged. */
+  readonly waitingBytes: StreamPool;
   /** Responses without a defined end. They are ended, not cut off, when the listener shuts down. */
   readonly streams: LinkedList<OpenEndedResponse>;
   /** Called once. `wasReset`: the client reset the stream before its response was sent. */
@@ -159,6 +166,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
+  chargedTo: ChargedClient | undefined = undefined;
   /** WebSocket over HTTP/2 is not supported. */
   readonly isUpgrade = false;
   readonly body: RequestBodySource | undefined;
@@ -178,6 +186,9 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   /** The gateway reset the stream. */
   #isCut = false;
   #isClosed = false;
+  #isBodyPaused = false;
+  #bodyBytes = 0;
+  #waitingBodyBytes = 0;
   #moved = 0;
   #lastMoved = -1;
   #trailers: readonly string[] | undefined = undefined;
@@ -206,6 +217,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     stream.on("data", (chunk: Buffer) =>
       this.#contain(() => {
         this.#moved += chunk.length;
+        this.#bodyBytes += chunk.length;
         body.push(chunk);
       }),
     );
@@ -215,13 +227,28 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
         if (stream.aborted || stream.rstCode !== NGHTTP2_NO_ERROR) return;
         this.#hasBody = true;
         body.complete();
+        this.#chargeBody();
       }),
     );
-    stream.pause();
   }
 
   pauseBody(): void {
     this.#stream.pause();
+    this.#isBodyPaused = true;
+    this.#chargeBody();
+  }
+
+  bodyWaits(_body: RequestBodySource, bytes: number): void {
+    this.#waitingBodyBytes = bytes;
+    this.#chargeBody();
+  }
+
+  #chargeBody(): void {
+    if (this.#isClosed) return;
+    const restBytes = (this.#request.contentLength ?? Number.POSITIVE_INFINITY) - this.#bodyBytes;
+    const unseenBytes = this.#isBodyPaused && !this.#hasBody ? Math.max(0, Math.min(WINDOW_BYTES, restBytes)) : 0;
+    const bytes = this.#waitingBodyBytes + unseenBytes;
+    if (bytes > 0 || this.#backlog !== undefined) this.#openBacklog().requestBytes = bytes;
   }
 
   resumeBody(): void {
@@ -230,7 +257,10 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
 
   flushBody(): void {
     this.#contain(() => {
-      if (this.body?.flush() === true && !this.#isClosed) this.#stream.resume();
+      if (this.body?.flush() !== true || this.#isClosed) return;
+      this.#isBodyPaused = false;
+      this.#chargeBody();
+      this.#stream.resume();
     });
   }
 
@@ -268,13 +298,21 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     if (this.#stream.write(chunk)) return true;
     this.#awaitsDrain = true;
     this.#watch();
-    this.#chargeBacklog();
+    this.#chargeResponse();
     return false;
   }
 
-  #chargeBacklog(): void {
-    this.#backlog ??= new Backlog(this.#owner.responses, this.#stream.session?.socket?.remoteAddress);
-    if (!this.#backlog.update(this.#stream.writableLength)) this.destroy();
+  #chargeResponse(): void {
+    this.#openBacklog().responseBytes = this.#stream.writableLength;
+  }
+
+  #openBacklog(): Backlog {
+    this.#backlog ??= new Backlog(
+      this.#owner.waitingBytes,
+      () => this.chargedTo?.client ?? addressKey(this.#stream.session?.socket?.remoteAddress),
+      () => this.destroy(),
+    );
+    return this.#backlog;
   }
 
   end(lastChunk?: Buffer, trailers?: readonly string[]): void {
@@ -289,7 +327,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     if (chunk === undefined) this.#stream.end();
     else this.#stream.end(chunk);
     this.#watch();
-    if (this.#stream.writableLength > this.#stream.writableHighWaterMark) this.#chargeBacklog();
+    if (this.#stream.writableLength > this.#stream.writableHighWaterMark) this.#chargeResponse();
   }
 
   #sendTrailers(): void {
@@ -359,7 +397,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   #drained(): void {
     if (!this.#awaitsDrain) return;
     this.#awaitsDrain = false;
-    this.#backlog?.update(this.#stream.writableLength);
+    if (this.#backlog !== undefined) this.#backlog.responseBytes = this.#stream.writableLength;
     this.onDrain?.();
   }
 

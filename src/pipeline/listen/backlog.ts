@@ -1,0 +1,55 @@
+/**
+ * Charges the bytes of one exchange that wait in buffers to the client: the request body until its reader or the backend
+ * takes it, and the response until the client reads it. If streams use too much memory, the exchange is cut.
+ */
+import type { StreamAccount, StreamPool } from "../../base/memory-budget.ts";
+import { clientKey } from "../../core/principal.ts";
+
+/** Identifies the client to which memory is charged. An exchange does. */
+export interface ChargedClient {
+  readonly client: string;
+}
+
+/** For connections without an exchange. `address` is that of the socket. */
+export function addressKey(address: string | undefined): string {
+  return clientKey(undefined, (address ?? "").replace(/^::ffff:/, ""));
+}
+
+export class Backlog {
+  readonly #pool: StreamPool;
+  readonly #client: () => string;
+  readonly #cut: () => void;
+  /** Opened with the first charge, because most exchanges have none. */
+  #account: StreamAccount | undefined = undefined;
+  #responseBytes = 0;
+  #requestBytes = 0;
+  #isClosed = false;
+
+  constructor(pool: StreamPool, client: () => string, cut: () => void) {
+    this.#pool = pool;
+    this.#client = client;
+    this.#cut = cut;
+  }
+
+  set responseBytes(bytes: number) {
+    this.#responseBytes = bytes;
+    this.#update();
+  }
+
+  set requestBytes(bytes: number) {
+    this.#requestBytes = bytes;
+    this.#update();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#account?.close();
+  }
+
+  #update(): void {
+    const bytes = this.#responseBytes + this.#requestBytes;
+    if (this.#isClosed || (this.#account === undefined && bytes === 0)) return;
+    this.#account ??= this.#pool.open(this.#client(), this.#cut);
+    this.#account.resize(bytes);
+  }
+}
