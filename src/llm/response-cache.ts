@@ -234,7 +234,7 @@ function withoutKeys(query: string): string {
 
 /** The JSON encoding of a body of this size stays below the value size limit of every store. */
 const MAX_KEPT_BYTES = 512 * 1024;
-/** Estimated memory overhead of a buffered chunk. */
+/** A buffered chunk has about this much memory overhead. */
 const CHUNK_BYTES = 128;
 /** Only these headers are replayed. All others describe a single provider call. */
 const KEPT_HEADERS = ["content-type", "x-gateway-dropped"];

@@ -55,7 +55,7 @@ const OWN = "=";
 export type PeriodUnit = "day" | "week" | "month";
 
 export interface Period {
-  /** A date such as `2026-11-15`, which is the first day for a week, or a month such as `2026-11`. */
+  /** The name is a month such as `2026-11`, or a date such as `2026-11-15`. A week has the name of its first day. */
   readonly name: string;
   readonly startMs: number;
   readonly endMs: number;

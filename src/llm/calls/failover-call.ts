@@ -435,7 +435,7 @@ interface PlannedTarget {
  */
 class TargetQueue {
   rejection: LlmError | undefined = undefined;
-  /** The shortest time until a skipped target has quota again. */
+  /** Holds the shortest time until a skipped target has quota again. */
   retryAfterSeconds: number | undefined = undefined;
   readonly #llm: LlmCall;
   readonly #exchange: Exchange;

@@ -8,7 +8,7 @@ import type { Logger } from "../../observe/log/logger.ts";
 
 export interface Lease<Value> {
   readonly value: Value;
-  /** Milliseconds since the epoch, or undefined for a value without a fixed expiry, such as a file. */
+  /** Undefined for a value without a fixed expiry, such as a file. */
   readonly expiresAtMs: number | undefined;
 }
 

@@ -23,7 +23,7 @@ export function isConversation(format: Format): boolean {
 export interface Dialect {
   readonly format: Format;
   readonly errorFormat: Format;
-  /** The path after the base path, for example `/chat/completions` or `/models/gemini-2.5-pro:generateContent`. */
+  /** Excludes the base path, for example `/chat/completions` or `/models/gemini-2.5-pro:generateContent`. */
   readonly suffix: string;
   readonly pathModel: string | undefined;
   readonly pathStream: boolean | undefined;

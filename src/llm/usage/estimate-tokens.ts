@@ -17,8 +17,8 @@ type Kind = "sign" | "lower" | "upper" | "digit" | "blank" | "break" | "other";
 const KINDS: readonly Kind[] = ["sign", "lower", "upper", "digit", "blank", "break", "other"];
 
 /**
- * Costs in tokens, by the kind of a byte and the kind of the byte before it. `begin` applies unless `after` has an
- * entry.
+ * The cost of a byte in tokens depends on its kind and on the kind of the byte before it. `begin` applies unless
+ * `after` has an entry.
  */
 const COSTS: Readonly<Record<Kind, { readonly begin: number; readonly after?: Partial<Record<Kind, number>> }>> = {
   // The first letter has the cost of the word. Later letters have the probability that the word is split.
@@ -32,7 +32,7 @@ const COSTS: Readonly<Record<Kind, { readonly begin: number; readonly after?: Pa
   other: { begin: 0 },
 };
 
-/** Tokens per non-ASCII character by its first UTF-8 byte, measured with the o200k vocabulary, plus a margin. */
+/** These values were measured with the o200k vocabulary and include a margin. `from` and `to` are first UTF-8 bytes. */
 const SCRIPTS: readonly { readonly from: number; readonly to: number; readonly tokens: number }[] = [
   { from: 0xc2, to: 0xca, tokens: 0.5 }, // Latin with accents
   { from: 0xcb, to: 0xcf, tokens: 0.4 }, // Greek
