@@ -11,6 +11,7 @@ import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../../
 import type { CompiledScope, Outcome } from "../../core/policy.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import type { Route } from "../../core/topology.ts";
+import type { RequestBodyStream } from "../../http/body.ts";
 import { type BodyCarrier, RequestBodySource } from "../../http/h1/request-body.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
@@ -220,14 +221,18 @@ class TestClient implements ClientSink {
 }
 
 /** A body that arrives in pieces, each as soon as the reader takes it. */
-function arriving(pieces: readonly Buffer[], length: number | undefined): RequestBody {
+function arriving(
+  pieces: readonly Buffer[],
+  length: number | undefined,
+  waits: (bytes: number) => void = () => undefined,
+): RequestBody {
   let next = 0;
   let isPaused = true;
   const carrier: BodyCarrier = {
     pauseBody() {
       isPaused = true;
     },
-    bodyWaits() {},
+    bodyWaits: (_body, bytes) => waits(bytes),
     resumeBody() {
       setImmediate(() => {
         isPaused = !stream.flush();
@@ -316,6 +321,38 @@ test("every byte of a forwarded request and its response arrives once and in ord
     }),
     { numRuns: 40 },
   );
+});
+
+test("body bytes that the owning thread has not read are charged where the connection was accepted [R50]", async (t) => {
+  let stream: RequestBodyStream | undefined;
+  let readBytes = 0;
+  let isPaused = true;
+  const threads = connectThreads(t, (call, { request: { body } }) => {
+    assert.ok(body.kind === "stream");
+    stream = body.stream;
+    stream.on("data", (chunk: Buffer) => {
+      readBytes += chunk.length;
+      if (isPaused) stream?.pause();
+    });
+    stream.on("end", () => {
+      call.head(200, new HeaderList());
+      call.end([]);
+    });
+    return { resume: () => undefined, abort: () => undefined };
+  });
+  const pieces = Array.from({ length: 10 }, () => PATTERN);
+  let waitingBytes = 0;
+  const client = new TestClient();
+  const body = arriving(pieces, 10 * PATTERN.length, (bytes) => {
+    waitingBytes = bytes;
+  });
+  threads.ask({ body }, client);
+  await eventually("the window is full", () => waitingBytes >= MAX_WINDOW_BYTES);
+  assert.equal(readBytes, PATTERN.length);
+  isPaused = false;
+  stream?.resume();
+  await eventually("everything was read", () => client.state === "complete" && waitingBytes === 0);
+  assert.equal(readBytes, 10 * PATTERN.length);
 });
 
 test("the owning thread sees what the client's connection said about the request", async (t) => {
