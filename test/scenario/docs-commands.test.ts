@@ -4,7 +4,10 @@
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { chmodSync, copyFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -34,6 +37,32 @@ function programs(folder: string): Record<string, string> {
   }
   return { PATH: `${bin}:${process.env.PATH}`, HOME: folder };
 }
+
+test("README: clients use a provider without its key", async (t) => {
+  const folder = folderFor(t);
+  const env = { PATH: process.env.PATH ?? "", OPENAI_API_KEY: "sk-of-the-gateway" };
+  const [, command = ""] = /^ +(echo 'llm: .* > config\.yaml)$/m.exec(readFileSync("README.md", "utf8")) ?? [];
+  runDocCommands([command], folder, env);
+  const provider = createServer((request, response) => {
+    response.setHeader("content-type", "application/json");
+    response.end(JSON.stringify({ choices: [], authorization: request.headers.authorization, path: request.url }));
+  }).listen(0, "127.0.0.1");
+  t.after(() => provider.close());
+  await once(provider, "listening");
+  const { port } = provider.address() as AddressInfo;
+  const yaml = readFileSync(join(folder, "config.yaml"), "utf8")
+    .replace("port: 4000", "port: 0")
+    .replace("params: {", `params: { baseUrl: "http://127.0.0.1:${port}/v1",`);
+  const gateway = startGatewayProcess(t, ["-f", "-"], { stdin: `${ADMIN}${yaml}`, env });
+  const response = await fetch(`http://127.0.0.1:${await gateway.port("llm")}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model: "gpt-4.1-mini", messages: [{ role: "user", content: "Hello!" }] }),
+  });
+  const answer = (await response.json()) as { authorization: string; path: string };
+  assert.equal(answer.authorization, "Bearer sk-of-the-gateway");
+  assert.equal(answer.path, "/v1/chat/completions");
+});
 
 test("monitor: the metrics can be read", async (t) => {
   const gateway = startGatewayProcess(t, ["-f", "-"], { stdin: PLAIN });
