@@ -4,7 +4,6 @@
  */
 import { foldCase } from "../json/syntax.ts";
 
-/** Names in other protocol versions, with the name in 0.3. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {
   SendMessage: "message/send",
   SendStreamingMessage: "message/stream",
@@ -21,7 +20,7 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   DeleteTaskPushNotificationConfig: "tasks/pushNotificationConfig/delete",
   GetExtendedAgentCard: "agent/getAuthenticatedExtendedCard",
   "agent/authenticatedExtendedCard": "agent/getAuthenticatedExtendedCard",
-  // 0.2
+  // Names from protocol version 0.2.
   "tasks/send": "message/send",
   "tasks/sendSubscribe": "message/stream",
   "tasks/pushNotification/set": "tasks/pushNotificationConfig/set",
@@ -33,15 +32,14 @@ const CANONICAL: ReadonlyMap<string, string> = new Map([
   ...Object.entries(OTHER_NAMES),
 ]);
 
-/** Known method names by their case-folded form. */
 const WITHOUT_CASE: ReadonlyMap<string, string> = new Map([...CANONICAL.keys()].map((name) => [foldCase(name), name]));
 
-/** Returns the name that rules use; undefined for a method that the protocol does not define. */
+/** Returns the 0.3 name of the method, or undefined if the protocol does not define it. */
 export function canonicalA2aMethod(method: string): string | undefined {
   return CANONICAL.get(method);
 }
 
-/** Returns the known method that differs only in case; undefined if there is none, or if the name is spelled correctly. */
+/** Returns the known method that differs from `method` only in case, or undefined if there is none. */
 export function misspelledA2aMethod(method: string): string | undefined {
   if (CANONICAL.has(method)) return undefined;
   return WITHOUT_CASE.get(foldCase(method));

@@ -1,7 +1,7 @@
 /**
- * The attributes of an exchange that CEL expressions can read, under their documented names. Attributes and the fields of
- * the large ones are getters, so an expression pays only for what it reads. An absent attribute is undefined, which CEL
- * treats as an empty map.
+ * Exposes the attributes of an exchange to CEL expressions under their documented names. Getters compute each value on
+ * demand, so an expression pays only for the attributes it reads. CEL treats an absent (undefined) attribute as an
+ * empty map.
  */
 import { AttributeSource } from "../cel/values/activation.ts";
 import { celHeaders } from "../cel/values/headers.ts";
@@ -14,7 +14,7 @@ import { clientAddress, type Source } from "./source.ts";
 
 const ENV = Object.freeze({});
 
-/** The part of an exchange that expressions can read. Nothing else is visible to them. */
+/** Expressions can read these fields of an exchange and nothing else. */
 export interface ReadableExchange {
   readonly request: {
     readonly method: string;
@@ -80,12 +80,11 @@ export class Attributes extends AttributeSource {
     this.#exchange = exchange;
   }
 
-  /** The trace of the exchange; undefined for any other object. */
   static traceOf(attributes: AttributeSource): Trace | undefined {
     return #exchange in attributes ? attributes.#exchange.trace : undefined;
   }
 
-  /** Header values that the trace must not show, under any name. */
+  /** Returns header values that the trace must redact wherever they appear. */
   static secretsOf(attributes: AttributeSource): readonly string[] {
     return (#exchange in attributes ? attributes.#exchange.credentials.secrets : undefined) ?? [];
   }

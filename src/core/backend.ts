@@ -1,6 +1,6 @@
 /**
- * The contract of a backend, which produces the response: a plain HTTP server, MCP servers, an LLM provider, or the
- * gateway itself. A backend reports through callbacks and streams bodies without buffering them.
+ * Defines the contract of a backend, which produces the response: a plain HTTP server, MCP servers, an LLM provider,
+ * or the gateway itself. A backend reports through callbacks and streams bodies without buffering them.
  */
 import type { Duplex } from "node:stream";
 import type { z } from "zod";
@@ -14,15 +14,17 @@ import type { Reply } from "./reply.ts";
 import type { WireTap } from "./wire.ts";
 
 /**
- * Receives the response of a backend for one attempt. The contract is that of `HttpResponseReceiver`, so a connection
- * can call it directly. The pipeline's implementation (`pipeline/phases/attempt.ts`) also ignores calls after `end`,
- * `fail` or `BackendRun.abort`, accepts calls before `Backend.call` has returned, and never throws.
+ * Receives the response of a backend for one attempt. The contract extends that of `HttpResponseReceiver`, so a
+ * connection can call the receiver directly. The pipeline's implementation ignores calls after `end`, `fail` or
+ * `BackendRun.abort`, accepts calls before `Backend.call` has returned, and never throws.
  */
 export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
   end(trailers?: readonly string[]): void;
-  /** Reports a failure in the backend's own protocol for the log and the records, before or after `head`. */
+  /** Reports a failure in the backend's own protocol to the log and the records, before or after `head`. */
   problem(problem: BackendProblem): void;
-  /** Ends the attempt. Before `head` it becomes an error response; after `head` the client's connection is cut. */
+  /**
+   * Ends the attempt. Before `head`, the client receives an error response. After `head`, its connection is closed.
+   */
   fail(error: unknown): void;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
 }
@@ -30,64 +32,70 @@ export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
 export interface BackendProblem {
   readonly code: FailureCode;
   readonly source: ErrorSource;
-  /** For the log and the records, which truncate it and redact the client's credentials. */
+  /** The log and the records truncate this string and redact the client's credentials in it. */
   readonly reason: string;
-  /** The code for `x-gateway-error`, if the gateway itself wrote the response. Valid only before `head`. */
+  /** The code is sent in `x-gateway-error` if the gateway itself wrote the response. It has no effect after `head`. */
   readonly said?: ErrorCode;
 }
 
-/** A call in progress. */
 export interface BackendRun {
   abort(): void;
   resume(): void;
-  /** For a backend that fails over: the number of targets left after the current one. */
+  /** The number of targets left after the current one, in a backend that supports failover. */
   readonly spareTargets?: number;
-  /** Moves on to the next target because the current one timed out. False if none is left or a response has started. */
+  /** Fails over to the next target after a timeout. Returns false if no target is left or a response has started. */
   tryNext?(reason: string): boolean;
 }
 
 export interface Backend {
   readonly facts: BackendFacts;
-  /** Outlier detection: a route with several backends skips an ejected one. */
+  /** A route with several backends skips those that outlier detection ejected. */
   readonly health?: { readonly isEjected: boolean };
-  /** The timeout for the response head, unless a timeout policy sets one. */
+  /** Limits the wait for the response head unless a timeout policy is configured. */
   readonly defaultTimeoutMs: number;
   /**
-   * Runs before the call, to read the request's body and to choose a target. It may respond or reject. `needsModel` is
-   * true if a rule or a key reads the requested model.
+   * Runs before the call, to read the request's body and to choose a target. The hook can respond or reject.
+   * `needsModel` is true if a rule or a limit key reads the requested model.
    */
   prepare?(exchange: Exchange, needsModel: boolean): HookResult;
-  /** Replaces `prepare` in a rehearsal: restores the recorded attributes of an LLM request whose body was not kept. */
+  /** Replaces `prepare` when a recorded LLM request without a body is replayed, and restores its attributes. */
   recall?(exchange: Exchange, recorded: LlmFacts): void;
   call(exchange: Exchange, call: ResponseReceiver): BackendRun;
-  /** Renders an error in the protocol of this backend's clients. Undefined for the default form. */
+  /** Renders an error in the protocol of this backend's clients. Returns undefined for the default format. */
   errorReply?(exchange: Exchange, error: GatewayError): Reply | undefined;
   /**
-   * The policies inside the backend that apply to this request, for example those of the requested model, outermost
-   * first. Called for each attempt after the rules and limits of all other scopes. Undefined if the backend has none.
+   * Returns the policies inside the backend that apply to this request (for example those of the requested model),
+   * outermost first. The pipeline calls it for each attempt, after the rules and limits of all other scopes.
    */
   inner?(exchange: Exchange): readonly CompiledScope[];
-  /** Runs at shutdown: ends streams that have no end of their own. Calls in flight continue. */
+  /** Ends endless streams at shutdown. Other calls in flight continue. */
   drain?(): void;
-  /** Lists the current tools of the servers for the admin interface. Opens connections and starts processes. */
+  /**
+   * Lists the current tools of the servers for the admin interface. The call opens connections and starts processes.
+   */
   inspect?(only?: ReadonlySet<string>): Promise<readonly InspectedTarget[]>;
-  /** Lists the tools that were withheld from clients, as their sessions saw them. Opens and starts nothing. */
+  /** Lists the tools that sessions withheld from clients. The call opens no connections and starts no processes. */
   withheld?(): readonly InspectedTarget[];
-  /** The absolute path of the lock file with the accepted tools; undefined if there is none or it is read-only. */
+  /**
+   * The absolute path of the lock file with the accepted tools. It is undefined if there is no lock file or it is
+   * read-only.
+   */
   readonly lockFile?: string;
-  /** The accounts that users connected at the servers, for the admin interface. */
   readonly accounts?: ConnectedAccounts;
-  /** Ends the client session with this short id if it is unique. Returns the number of sessions with the id. */
+  /**
+   * Ends the client session with this short id if exactly one session has it. Returns the number of sessions with the
+   * id.
+   */
   endSession?(shown: string): number;
-  /** For `/config_dump`; without secrets. */
+  /** Describes the backend for `/config_dump`, without secrets. */
   describe(): Record<string, unknown>;
 }
 
-/** A tool of a server, listed outside any session and compared with the loaded lock file. */
+/** Describes a tool that was listed outside of client sessions and compared with the loaded lock file. */
 export interface InspectedTool {
   readonly name: string;
   readonly state: "accepted" | "changed" | "new";
-  /** The server's definition, without members that are not pinned. */
+  /** The server's definition contains only the pinned members. */
   readonly definition: Readonly<Record<string, unknown>>;
   readonly difference: readonly string[];
   readonly suspicious: readonly string[];
@@ -96,7 +104,7 @@ export interface InspectedTool {
 export interface InspectedTarget {
   readonly target: string;
   readonly tools: readonly InspectedTool[];
-  /** Why the server could not be listed. `tools` then holds the tools that sessions saw and withheld. */
+  /** Explains why the server could not be listed. `tools` then holds the tools that sessions withheld. */
   readonly error?: string;
 }
 
@@ -105,60 +113,58 @@ export interface InspectedBackend {
   readonly targets: readonly InspectedTarget[];
 }
 
-/** Connected accounts without their tokens. `test` and `revoke` return undefined for an unknown id. */
+/**
+ * Manages connected accounts without exposing their tokens. `test` and `revoke` return undefined for an unknown id.
+ */
 export interface ConnectedAccounts {
   list(): Promise<readonly ({ readonly id: string } & object)[]>;
-  /** Checks whether the server accepts the account's token, which is refreshed if necessary. */
+  /** Refreshes the account's token if necessary and checks whether the server accepts it. */
   test(id: string): Promise<{ readonly ok: boolean; readonly reason: string } | undefined>;
-  /** Deletes the tokens and revokes them at the server. */
   revoke(id: string): Promise<{ readonly ok: boolean; readonly reason: string } | undefined>;
 }
 
 export interface BackendDefinition<Key extends string = string, Schema extends z.ZodType = z.ZodType> {
-  /** The key under `backends[]` that selects this kind. */
+  /** This key under `backends[]` selects the kind of backend. */
   readonly key: Key;
   readonly doc: string;
   readonly schema: Schema;
-  /** The schema with policies inside the backend, for kinds that allow them. `policies` is the schema of these. */
+  /**
+   * Returns the schema of a backend kind that accepts policies inside it. `policies` is the schema of those policies.
+   */
   schemaWith?(policies: z.ZodType<Readonly<Record<string, unknown>>>): z.ZodType;
-  /** The policies inside the configured backend. */
   innerPolicies?(config: z.output<Schema>): readonly InnerPolicies[];
-  /** The paths of a route that has no `matches` and only backends of this kind. */
+  /** The default paths of a route that has no `matches` and only backends of this kind. */
   readonly defaultPaths?: readonly PathMatch[];
-  /** A top-level section that is short for a gateway with its own port and one route to one such backend. */
+  /** A top-level section of this name is a shorthand for a gateway with its own port, one route and one backend. */
   readonly section?: { readonly name: string; readonly defaultPort: number; readonly paths?: readonly PathMatch[] };
-  /** Additional paths that the backend serves on a separate route without authentication. */
+  /** Returns additional paths that the backend serves on a separate route without authentication. */
   extraMatches?(config: z.output<Schema>, paths: readonly string[]): readonly ExtraMatch[];
   compile(config: z.output<Schema>, env: BackendEnv): Backend;
 }
 
 export interface InnerPolicies {
-  /** For example `model fast`. */
   readonly name: string;
-  /** The path of `policies` within the backend's configuration. */
+  /** The path of `policies` is relative to the backend's configuration. */
   readonly path: readonly (string | number)[];
   readonly policies: Readonly<Record<string, unknown>>;
 }
 
-/** `h2`: HTTP/2 over TLS. `h2c`: HTTP/2 without TLS. `auto`: HTTP/2 if the server chooses it. */
+/** `h2` is HTTP/2 over TLS, `h2c` is HTTP/2 without TLS, and `auto` negotiates the version with ALPN. */
 export type BackendProtocol = "http1" | "h2" | "h2c" | "auto";
 
 export interface BackendEnv extends CompileEnv {
-  /** Unique within the configuration, for example `route0/backend0`. */
+  /** The name is unique within the configuration, for example `route0/backend0`. */
   readonly name: string;
-  /** The compiled policies of one of its `innerPolicies`. */
   scopeOf?(inner: InnerPolicies): CompiledScope;
-  /** Host names from the configuration: those of the route and of its policies' URLs. */
+  /** The host names of the route and of the URLs in its policies. */
   readonly trustedHosts: readonly string[];
-  /** Every request on the route carries a checked credential that pages of other sites cannot send. */
+  /** Every request on the route carries a verified credential that pages of other sites cannot send. */
   readonly requiresCredential: boolean;
   /** A policy of the route reads credentials, even if they are optional. */
   readonly readsCredential?: boolean;
-  /** The variables of the gateway's own process, for children that may inherit some. */
+  /** Child processes can inherit some of these variables of the gateway's process. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** TLS settings from a `backendTLS` policy. */
   readonly tls: TlsOptions | undefined;
-  /** The HTTP version for the backend; `http1` if undefined. */
   readonly protocol?: BackendProtocol | undefined;
 }
 

@@ -1,21 +1,17 @@
-/**
- * A configuration error with its position. The message never contains values of environment variables.
- */
+/** A configuration error with its position. The message never contains values of environment variables. */
 import { type VariableValue, withVariableNames } from "../observe/trace/redact.ts";
 
-/** A position in a configuration file; lines and columns count from 1. */
+/** Lines and columns count from 1. */
 export interface Position {
   readonly file: string;
   readonly line: number;
   readonly column: number;
-  /** Values that environment variables inserted there; messages show the variable's name instead. */
+  /** Environment variables inserted these values at the position. Messages show the variable's name instead. */
   readonly variables?: readonly VariableValue[];
 }
 
-/** Printed as one line: `file:line:column: path: message`. */
 export class ConfigError extends Error {
   readonly position: Position | undefined;
-  /** The field, for example `routes[0].policies.cors`. */
   readonly path: string;
 
   constructor(position: Position | undefined, path: string, message: string) {

@@ -1,21 +1,22 @@
 /**
- * The catalog of error responses of the gateway: status, body format, and the party at fault. Any code can throw a
- * GatewayError; reply.ts renders it. docs/reference/errors.md is generated from this table. Messages never contain secrets
- * or tokens.
+ * Lists the gateway's error responses with their status, body format, and the party at fault. Any code can throw a
+ * GatewayError, which reply.ts renders. docs/reference/errors.md is generated from this table. Messages never contain
+ * secrets or tokens.
  */
 
 import { ExpectedError } from "../base/errors.ts";
 
-/** The party at fault: the client's request, the backend, or the gateway and its configuration. */
 export type ErrorSource = "client" | "upstream" | "gateway";
 
 export interface ErrorEntry {
   readonly status: number;
-  /** `text`: the message as plain text. `oauth`: JSON with `error` and `error_description` (RFC 6750 style). */
+  /**
+   * `text` sends the message as plain text. `oauth` sends JSON with `error` and `error_description`, as in RFC 6750.
+   */
   readonly form: "text" | "oauth";
   readonly message: string;
   readonly source: ErrorSource;
-  /** For the documentation: when it happens and how to fix it. */
+  /** The reference page shows this text, which explains the cause and the fix. */
   readonly doc: string;
 }
 
@@ -219,8 +220,8 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 
 /**
- * Failures that a backend's response reports in its own protocol, usually with status 200. They are recorded under these
- * codes (access log, metrics, recent requests); the client gets the backend's response unchanged.
+ * A backend reports these failures inside its own protocol, usually with status 200. The access log, metrics and
+ * recent requests use these codes, and the client receives the backend's response unchanged.
  */
 export const RECORDED = {
   tool_error: { source: "upstream", doc: "A tool ran and its result says `isError`; the reason is its first text." },
@@ -230,15 +231,13 @@ export const RECORDED = {
   },
 } as const satisfies Record<string, { readonly source: ErrorSource; readonly doc: string }>;
 
-/** The code of a failure in the records. */
 export type FailureCode = ErrorCode | keyof typeof RECORDED;
 
 export interface GatewayErrorOptions {
-  /** Sent to the client instead of the catalog's message. */
+  /** The client receives this message instead of the default one. */
   readonly message?: string;
-  /** For the log and the trace only. */
+  /** Only the log and the trace show the detail. */
   readonly detail?: string;
-  /** Added to the response. */
   readonly headers?: Readonly<Record<string, string>>;
   readonly cause?: unknown;
 }

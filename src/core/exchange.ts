@@ -1,6 +1,6 @@
 /**
- * One request and its response in flight, in grouped parts. Attributes that policies and backends determine (claims,
- * keys, models) are typed and in `facts`, where CEL reads them.
+ * One request and its response in flight. Policies and backends write typed attributes (claims, keys, models) to
+ * `facts`, where CEL expressions read them.
  */
 
 import { createRecordIds } from "../base/ids.ts";
@@ -22,13 +22,15 @@ import { clientAddress, type Source } from "./source.ts";
 export interface GatewayRequest {
   method: string;
   scheme: "http" | "https";
-  /** The authority: the Host header, or the host that a rewrite set. */
+  /** The host comes from the Host header or from a rewrite. */
   host: string;
-  /** Without query, canonical (`http/request-path.ts`) or rewritten. Routes and rules read the path that is forwarded. */
+  /**
+   * The path excludes the query and is canonical or rewritten. Routes and rules match the same path that is forwarded.
+   */
   path: string;
-  /** Without query, as received. */
+  /** The path as received, without the query. */
   readonly rawPath: string;
-  /** Without the question mark; empty if there is none. */
+  /** The query excludes the question mark and is empty if the URL has none. */
   query: string;
   readonly version: "1.0" | "1.1" | "2";
   headers: HeaderList;
@@ -37,9 +39,9 @@ export interface GatewayRequest {
 
 export type RequestBody =
   | { readonly kind: "none" }
-  /** The whole body in memory, which can be sent again. */
+  /** A buffered body can be sent more than once. */
   | { readonly kind: "bytes"; readonly bytes: Buffer }
-  /** A body that is still arriving and can be sent only once. */
+  /** A streaming body can be sent only once. */
   | {
       readonly kind: "stream";
       readonly stream: RequestBodyStream;
@@ -52,48 +54,47 @@ export const NO_BODY: RequestBody = { kind: "none" };
 export interface GatewayResponse {
   status: number;
   headers: HeaderList;
-  /** The source of the response: the backend, or the gateway itself. */
   readonly source: "upstream" | "gateway";
-  /** The whole body, if a policy requires it (`Hooks.reads`). */
+  /** The pipeline buffers the whole body if a policy requires it (`Hooks.reads`). */
   body?: Buffer;
-  /** A body from a policy, sent instead of the backend's. */
+  /** A policy can set this body to replace the backend's. */
   replacement?: Buffer;
-  /** Observers of the bytes sent, for example to count tokens. They must not change them. */
+  /** Observers read the bytes that are sent, for example to count tokens. They must not modify the buffers. */
   observers?: BodyObserver[];
 }
 
 export interface BodyObserver {
   data(chunk: Buffer): void;
-  /** The body ended; `complete` is false when it broke off or the client left. Called once, before the settle hooks. */
+  /**
+   * Called once, before the settle hooks. `complete` is false if the body was truncated or the client disconnected.
+   */
   end(complete: boolean): void;
 }
 
-/** The state of one limit after this request was counted. */
 export interface LimitReading {
-  /** The value of `x-ratelimit-limit`: the limit, with a window (`;w=60`) if a rate limit service set one. */
+  /** The value of `x-ratelimit-limit`. A rate limit service may add a window (`;w=60`). */
   readonly limit: string;
   readonly remaining: number;
   readonly resetSeconds: number;
-  /** Remaining divided by the limit: 0 … 1. */
+  /** `remaining` divided by the limit, from 0 to 1. */
   readonly share: number;
 }
 
-/** A charge of a limit that can be refunded. */
 export interface ChargeTaken {
   giveBack(): void;
 }
 
-/** The decision of one policy, kept for every request to explain a rejection afterwards. */
+/** Every request keeps the decision of each policy, to explain a rejection afterwards. */
 export interface Step {
   readonly phase: "gateway" | "route" | "backend";
-  /** What the policy is attached to inside the backend, for example `model fast`. */
+  /** Names the entity inside the backend that has the policy, for example `model fast`. */
   readonly of?: string;
   readonly policy: string;
   verdict: "passed" | "answered" | "refused";
   micros: number;
 }
 
-/** Why a request was rejected or failed, for the access log, the trace and `explain`. */
+/** Explains why a request was rejected or failed, for the access log, the trace and `explain`. */
 export interface Failure {
   readonly code: FailureCode;
   readonly source: ErrorSource;
@@ -101,17 +102,16 @@ export interface Failure {
   readonly detail: string | undefined;
 }
 
-/** A denial by a policy in shadow mode. */
 export interface ShadowDenial {
   readonly policy: string;
   readonly detail: string;
-  /** Groups equal denials in the report, if the detail differs between them. */
+  /** The report groups denials by this rule if their details differ. */
   readonly rule?: string;
 }
 
 export interface ShadowDenialOptions {
   readonly rule?: string;
-  /** Limits would charge the request even if the policy were enforced. */
+  /** Limits would still charge the request if the policy were enforced. */
   readonly isCounted?: boolean;
 }
 
@@ -122,86 +122,81 @@ export interface ExchangeStart {
   readonly request: GatewayRequest;
   readonly startedAt: number;
   readonly startedMs: number;
-  /** The account for buffered bodies; undefined for requests without a client. */
+  /** Buffered bodies are charged to this budget. Requests without a client have none. */
   readonly memory?: MemoryBudget;
 }
 
-/** The recorders of the exchange, in addition to its trace. */
 class ExchangeRecords {
-  /** Collects spans; set only for sampled requests. */
+  /** Set only for sampled requests. */
   spans: RequestSpans | undefined = undefined;
-  /** Records calls; set only where `config.audit` is enabled. */
+  /** Set only if `config.audit` is enabled. */
   audit: AuditTrail | undefined = undefined;
-  /** Set where responses of a mirror are compared. */
+  /** Set only on routes that compare the responses of a mirror. */
   mirrored: Mirrored | undefined = undefined;
-  /** A request of the web UI itself: it is not counted, logged, or kept in the history. */
+  /** Requests of the web UI itself are not counted, logged, or kept in the history. */
   isQuiet = false;
 }
 
-/** The client's credentials. Written by authentication policies. */
+/** Authentication policies write these fields. */
 class ExchangeCredentials {
-  /** Header names (lower case) that an authentication policy read. They are not forwarded to backends. */
+  /** Authentication policies read these headers (lower case), and the gateway does not forward them to backends. */
   headers: string[] | undefined = undefined;
-  /** Query parameters that an authentication policy read. They are not forwarded to backends. */
+  /** Authentication policies read these query parameters, and the gateway does not forward them to backends. */
   query: string[] | undefined = undefined;
-  /** The credential itself, for a backend configured to receive it. Never shown in any output. */
+  /** The credential itself, for a backend that is configured to receive it. No output shows it. */
   presented: { readonly header: string; readonly value: string } | undefined = undefined;
-  /** Values of sensitive headers that later steps may remove. Outputs redact every copy of them. */
+  /** Later steps may remove the headers with these values, but every output still redacts all copies. */
   secrets: string[] | undefined = undefined;
 }
 
-/** The authenticated client. Written by authentication policies. */
+/** Authentication policies write these fields. */
 class ExchangeIdentity {
-  /** The authenticated principal; undefined for an anonymous client. */
+  /** Undefined for an anonymous client. */
   principal: string | undefined = undefined;
-  /** For a user who signed in with a browser: the origin of the pages, and the path where a POST signs out. */
+  /** Set for a user who signed in with a browser. A POST to `logoutPath` signs the user out. */
   browserSession: { readonly origin: string; readonly logoutPath: string } | undefined = undefined;
-  /** Set by an API key that has a list of models; without one every model is allowed. */
+  /** Set by an API key that has a list of models. If undefined, every model is allowed. */
   modelAccess: ModelAccess | undefined = undefined;
 }
 
-/** Rate limits and budgets charged for the request. Written by limits at admission. */
+/** Rate limits and budgets write these fields at admission. */
 class ExchangeLimits {
-  /** The state of each limit after admission. Response headers report the one with the smallest share left. */
+  /** Response headers report the limit with the smallest remaining share. */
   readings: LimitReading[] | undefined = undefined;
-  /** Charges to refund if a policy rejects the request. */
+  /** These charges are refunded if a policy rejects the request. */
   charges: ChargeTaken[] | undefined = undefined;
-  /** The charges that their limits settle when the tokens are counted. */
+  /** The limits settle these charges when the tokens have been counted. */
   tokenCharges: ChargeTaken[] | undefined = undefined;
 }
 
-/** Decisions of policies in shadow mode. Written by `Exchange.deniedInShadow` and by limits in shadow mode. */
+/** `Exchange.deniedInShadow` and limits in shadow mode write these fields. */
 class ExchangeShadow {
-  /** The denials that enforcement would have caused. */
   denials: ShadowDenial[] | undefined = undefined;
   /**
    * True if a policy in shadow mode would have denied the request before admission. Limits in shadow mode then do not
    * charge it.
    */
   isFree = false;
-  /** Charges of limits in shadow mode, refunded if a policy in shadow mode denies the request. */
+  /** These charges of limits in shadow mode are refunded if a policy in shadow mode denies the request. */
   charges: ChargeTaken[] | undefined = undefined;
-  /** A shadow decision may arrive after the request has ended. */
+  /** True while a shadow decision may still arrive after the request has ended. */
   isPending = false;
-  /** Receives a denial that arrives after the request has ended. */
   onLate: ((denial: ShadowDenial) => void) | undefined = undefined;
 }
 
-/** The MCP messages in the request. Written by MCP policies and the MCP backend. */
+/** MCP policies and the MCP backend write these fields. */
 class ExchangeMcp {
-  /** Set by an MCP authorization policy; without one everything is allowed. */
+  /** Set by an MCP authorization policy. If undefined, everything is allowed. */
   access: McpAccess | undefined = undefined;
   /** A rule reads the messages, so the backend rejects messages that a server could interpret differently. */
   isJudged = false;
-  /** A rule in shadow mode reads the messages: a batch is split into its messages, and nothing is rejected. */
+  /** A rule in shadow mode reads the messages, so a batch is split into its messages but nothing is rejected. */
   isWatched = false;
-  /** The tool that the message calls. */
   calledTool: CalledTool | undefined = undefined;
-  /** The attributes of each message of a batch, if a rule reads them. */
+  /** Set if a rule reads the messages of a batch. */
   batch: readonly McpFacts[] | undefined = undefined;
 }
 
-/** When the backend was called and when its head arrived. Written by the attempt. */
 class ExchangeUpstream {
   startedMs: number | undefined = undefined;
   headMs: number | undefined = undefined;
@@ -210,23 +205,23 @@ class ExchangeUpstream {
 const nextRecordId = createRecordIds();
 
 export class Exchange implements Linked<Exchange> {
-  /** The position in the list of requests in flight. */
+  /** The list of requests in flight links exchanges through these fields. */
   next: Exchange | undefined = undefined;
   previous: Exchange | undefined = undefined;
-  /** The value of `x-request-id`. A client may choose it. */
+  /** The value of `x-request-id`, which the client can choose. */
   readonly id: string;
   #recordId: string | undefined = undefined;
   readonly listener: string;
   readonly source: Source;
-  /** Wall clock and monotonic time of arrival. */
+  /** Unix time in milliseconds. `startedMs` is monotonic. */
   readonly startedAt: number;
   readonly startedMs: number;
-  /** The authority that the client requested, before any rewrite. */
+  /** The authority that the client sent, before any rewrite. */
   readonly originalHost: string;
-  /** The canonical path and the query that the client requested. */
+  /** The canonical path and the query that the client sent. */
   readonly originalPath: string;
   readonly originalQuery: string;
-  /** The request that the first phases see; attempts work on copies of it. */
+  /** The first phases use this request, and attempts work on copies of it. */
   readonly arrived: GatewayRequest;
   #sentPairs: readonly string[] | undefined = undefined;
   request: GatewayRequest;
@@ -234,14 +229,14 @@ export class Exchange implements Linked<Exchange> {
   route: string | undefined = undefined;
   readonly facts: Facts = {};
   trace: Trace | undefined = undefined;
-  /** The `traceparent` header sent to backends for a request that is not sampled and arrived without one. */
+  /** Sent to backends for a request that is not sampled and arrived without a `traceparent` header. */
   traceparent: string | undefined = undefined;
   readonly records = new ExchangeRecords();
   readonly steps: Step[] = [];
   failure: Failure | undefined = undefined;
-  /** The response was sent or the client disconnected, so pending work has no consumer. */
+  /** The response was sent or the client disconnected, so the results of pending work are discarded. */
   isOver = false;
-  /** Why the current hook did not apply; the pipeline moves it into the trace. */
+  /** Explains why the current hook did not apply. The pipeline moves the reason into the trace. */
   skipped: string | undefined = undefined;
   readonly credentials = new ExchangeCredentials();
   readonly identity = new ExchangeIdentity();
@@ -249,16 +244,16 @@ export class Exchange implements Linked<Exchange> {
   readonly shadow = new ExchangeShadow();
   readonly mcp = new ExchangeMcp();
   readonly upstream = new ExchangeUpstream();
-  /** Whether the route's cors policy allows the request's Origin; undefined without such a policy or Origin. */
+  /** Tells whether the route's CORS policy allows the Origin header. Undefined if either is missing. */
   originAllowed: boolean | undefined = undefined;
   /** Called when the backend's response head arrives, to add observers of the body. */
   observeResponse: ((response: GatewayResponse) => void) | undefined = undefined;
   /**
-   * The request as it was when rules evaluated its head, for rules that evaluate its body later. Policies that
-   * transform the request in between must not change a decision.
+   * Keeps the request that rules evaluated, for rules that evaluate its body later. Policies that transform the
+   * request in between must not change a decision.
    */
   judged: { readonly judge: object; readonly request: GatewayRequest }[] | undefined = undefined;
-  /** Called once, when every rule and limit, including those that read the body, has admitted the request. */
+  /** Called once all rules and limits, including those that read the body, have admitted the request. */
   onAdmitted: (() => void)[] | undefined = undefined;
   #attributes: Attributes | undefined = undefined;
 
@@ -281,7 +276,7 @@ export class Exchange implements Linked<Exchange> {
     this.#memory = start.memory;
   }
 
-  /** Charges a small body that has arrived. False if it needs a reservation (`bodyReservation`). */
+  /** Charges a small body that has arrived. Returns false if the body needs a reservation (`bodyReservation`). */
   holdSmallBody(bytes: number): boolean {
     if (this.#memory === undefined || bytes === 0) return true;
     if (!this.#memory.bodies.holdSmall(bytes)) return false;
@@ -289,25 +284,28 @@ export class Exchange implements Linked<Exchange> {
     return true;
   }
 
-  /** The memory for the body, charged to the client; undefined where none is charged. */
+  /** Opens the body's memory reservation on first use. Returns undefined for a request without a memory budget. */
   bodyReservation(): BodyReservation | undefined {
     this.#bodyReservation ??= this.#memory?.bodies.open(this.client);
     return this.#bodyReservation;
   }
 
-  /** The client to which memory and connection shares are charged. */
+  /** Memory and connection shares are charged to this client. */
   get client(): string {
     return clientKey(this.identity.principal, this.clientAddress);
   }
 
-  /** Charges a held or copied part of the response until the exchange ends. False if the budget is exhausted. */
+  /** Charges buffered response bytes until the exchange ends. Returns false if the budget is exhausted. */
   holdResponse(bytes: number): boolean {
     if (this.#memory === undefined) return true;
     this.#heldResponse ??= new MemoryAccount(this.#memory.streams, this.client);
     return this.#heldResponse.tryGrow(bytes);
   }
 
-  /** Releases copies of the body that were needed only to choose and call the backend. Called with the response head. */
+  /**
+   * Releases copies of the body that only the choice and the call of the backend required. Called with the response
+   * head.
+   */
   dropBodyCopies(): void {
     this.#bodyReservation?.dropCopies();
   }
@@ -320,39 +318,38 @@ export class Exchange implements Linked<Exchange> {
     this.#smallBodyBytes = 0;
   }
 
-  /** The address of the client: the socket's peer, or the address that trusted proxies report. */
   get clientAddress(): string {
     return clientAddress(this.source);
   }
 
-  /** The id of the audit and access records, created on first use. Clients cannot choose it. */
+  /** Audit and access records use this id because clients cannot choose it. */
   get recordId(): string {
     this.#recordId ??= nextRecordId();
     return this.#recordId;
   }
 
-  /** The request is traced or sampled, so wire-level events are reported. */
+  /** The request is traced or sampled, so backends report wire-level events. */
   get isWatched(): boolean {
     return this.trace !== undefined || this.records.spans !== undefined;
   }
 
-  /** Keeps the request as the client sent it, for rehearsals. Called before policies that may change `arrived`. */
+  /**
+   * Copies the headers before policies change `arrived`, so that the request can be replayed as the client sent it.
+   */
   keepHeaders(): void {
     this.#sentPairs ??= this.arrived.headers.pairs.slice();
   }
 
-  /** The header lines as the client sent them. */
   get sentPairs(): readonly string[] {
     return this.#sentPairs ?? this.arrived.headers.pairs;
   }
 
-  /** Records in the trace why a hook did not apply. Does nothing for requests that are not traced. */
   skip(reason: string): undefined {
     if (this.trace !== undefined) this.skipped = reason;
     return undefined;
   }
 
-  /** Records a denial by a policy in shadow mode, once per reason, because each attempt evaluates the policies again. */
+  /** Records a denial once per reason, because each attempt evaluates the policies again. */
   deniedInShadow(policy: string, detail: string, { rule, isCounted = false }: ShadowDenialOptions = {}): void {
     if (!isCounted) this.#freeInShadow();
     this.shadow.denials ??= [];
@@ -370,13 +367,12 @@ export class Exchange implements Linked<Exchange> {
     if (charges) for (const charge of charges) charge.giveBack();
   }
 
-  /** Adds a principal from an authentication policy. With several, all of them together identify the client. */
+  /** If several policies authenticate the request, their principals together identify the client. */
   authenticated(principal: string): void {
     this.identity.principal =
       this.identity.principal === undefined ? principal : `${this.identity.principal}\n${principal}`;
   }
 
-  /** The attributes for CEL, built on first use because most requests do not need them. */
   get attributes(): Attributes {
     this.#attributes ??= new Attributes(this);
     return this.#attributes;

@@ -1,6 +1,4 @@
-/**
- * The request attributes that policies and backends set. CEL expressions, logs and metrics read them; no code acts on them.
- */
+/** Request attributes that policies and backends set. CEL expressions, logs and metrics read them. */
 
 export interface BackendFacts {
   readonly name: string;
@@ -8,7 +6,6 @@ export interface BackendFacts {
   readonly protocol: "http" | "mcp" | "llm";
 }
 
-/** The claims of a verified token, unchanged. */
 export type Claims = Readonly<Record<string, unknown>>;
 
 export interface McpFacts {
@@ -22,12 +19,17 @@ export interface McpFacts {
   outcome?: McpOutcome;
 }
 
-/** `denied`: by a rule of `mcpAuthorization`. `failed`: the server was unreachable, exited, or timed out. */
+/**
+ * `denied` means that a rule of `mcpAuthorization` rejected the request. `failed` means that the server was
+ * unreachable, exited, or timed out.
+ */
 export type McpOutcome = "ok" | "tool_error" | "rpc_error" | "denied" | "failed" | "cancelled";
 
-/** The items that the MCP authorization policies allow for this request. It filters lists and checks calls. */
+/**
+ * Decides which items the MCP authorization policies allow for this request. Lists are filtered and calls are checked.
+ */
 export interface McpAccess {
-  /** `call` holds the parameters if the item is a tool that is called; undefined if it is listed. */
+  /** `call` is set if the item is a tool that is called, and undefined if the item is listed. */
   allows(
     kind: "tool" | "prompt" | "resource",
     name: string,
@@ -36,21 +38,20 @@ export interface McpAccess {
   ): boolean;
 }
 
-/** The models that the client's API key may use. It filters lists and checks calls. */
+/** Decides which models the client's API key can use. Lists are filtered and calls are checked. */
 export interface ModelAccess {
   allows(model: string): boolean;
-  /** The listed names that are not patterns. */
+  /** The allowed models that are not patterns. */
   readonly names: readonly string[];
 }
 
-/** The attributes of an A2A call. */
 export interface A2aFacts {
   method: string;
   taskId?: string;
   contextId?: string;
-  /** The skill in the metadata of the client's message. */
+  /** The metadata of the client's message names the skill. */
   skill?: string;
-  /** The agent's name and skills, from its card. */
+  /** The name and skills come from the agent card. */
   agent?: string;
   skills?: readonly string[];
 }
@@ -70,18 +71,17 @@ export class LlmCallFacts {
   cacheCreationInputTokens?: number;
   reasoningTokens?: number;
   cost?: number;
-  /** The number of provider calls, if one request makes several. */
+  /** The count is set only if the request caused more than one provider call. */
   providerCalls?: number;
 }
 
 export interface LlmFacts extends LlmCallFacts {
-  /** Tokens charged at admission, before the actual counts were known. */
+  /** Admission charges this estimate before the actual counts arrive. */
   estimatedTokens?: number;
-  /** The output maximum that the request sets, if any. */
   readonly maxOutputTokens?: number | undefined;
 }
 
-/** All request attributes; CEL uses the same names. */
+/** CEL uses the same names. */
 export interface Facts {
   jwt?: Claims;
   apiKey?: Readonly<Record<string, unknown>>;

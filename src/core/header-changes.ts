@@ -1,6 +1,4 @@
-/**
- * The schema and the implementation of `{ add, set, remove }` in header modifiers, for requests and responses.
- */
+/** The schema and the implementation of `{ add, set, remove }` in header modifiers, for requests and responses. */
 import { z } from "zod";
 import type { Budget, Expression } from "../cel/expression.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -38,7 +36,10 @@ export interface HeaderChanges {
   readonly remove?: readonly string[] | undefined;
 }
 
-/** Returns the value of an expression as a string; undefined if it fails or is null. Lists and maps become JSON. */
+/**
+ * Converts the result of an expression to a string, with lists and maps as JSON. Returns undefined if the evaluation
+ * fails or the result is null.
+ */
 export function evaluatedText(expression: Expression, { attributes }: Exchange, shared?: Budget): string | undefined {
   const result = expression.evaluate(attributes, shared);
   if (!result.ok || result.value === null) return undefined;

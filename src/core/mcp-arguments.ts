@@ -1,18 +1,16 @@
 /**
- * The arguments of a tool call for CEL rules (`mcp.tool.arguments`). They exist for every call, empty if the client sent
- * none, and never for a listed item. Arguments that are too large or too deep, and members that a server could match under
- * another spelling, are unreadable: the whole evaluation fails, even inside `has()` and `default()`, so rules deny.
- * Traces and logs do not show them.
+ * Exposes the arguments of a tool call to CEL rules (`mcp.tool.arguments`). Every call has them, as an empty map if
+ * the client sent none, and listed tools do not. Reading arguments that are too large, too deep, or ambiguous in their
+ * spelling fails the whole evaluation, even inside `has()` and `default()`, so rules deny the call. Traces and logs do
+ * not show arguments.
  */
 import { celMembers } from "../cel/values/members.ts";
 import { UnreadableValue } from "../cel/values/values.ts";
 
-/** Larger arguments cannot be read by rules. */
 const MAX_ARGUMENT_CHARS = 64 * 1024;
 const MAX_ARGUMENT_VALUES = 5_000;
 const MAX_ARGUMENT_DEPTH = 16;
 
-/** Holds the arguments until an expression reads them. */
 const UNREAD = Symbol("arguments");
 
 interface UnreadArguments {
@@ -23,8 +21,8 @@ interface UnreadArguments {
 }
 
 /**
- * All calls share this getter. A closure per call would give each object its own hidden class, and V8 keeps hidden classes,
- * with everything their getters reference, until the next full garbage collection.
+ * All calls share this getter. A closure per call would give each object its own hidden class, and V8 keeps hidden
+ * classes, with everything their getters reference, until the next full garbage collection.
  */
 const ARGUMENTS: PropertyDescriptor & ThisType<{ readonly [UNREAD]: UnreadArguments }> = {
   enumerable: false,
@@ -38,13 +36,12 @@ const ARGUMENTS: PropertyDescriptor & ThisType<{ readonly [UNREAD]: UnreadArgume
   },
 };
 
-/** A tool call whose arguments were not read yet. Few expressions read them, so they are made readable on demand. */
 export interface CalledTool {
   readonly facts: object;
   readonly args: unknown;
 }
 
-/** Makes the arguments readable before an expression reads the tool. A tool that is not called has no arguments. */
+/** Makes the arguments readable when an expression first accesses the tool, because few expressions read them. */
 export function revealArguments(called: CalledTool | undefined, facts: object | undefined): void {
   if (called === undefined || called.facts !== facts || UNREAD in facts) return;
   withArguments(facts, called.args);

@@ -1,6 +1,6 @@
 /**
- * The `{ full }` or `{ prefix }` of rewrites and redirects, which replaces the whole path or the prefix that the route
- * matched. The result is a canonical path.
+ * Implements the `{ full }` and `{ prefix }` options of rewrites and redirects, which replace the whole path or the
+ * prefix that the route matched. The result is a canonical path.
  */
 import { z } from "zod";
 import { canonicalPath, pathFault } from "../http/request-path.ts";
@@ -15,7 +15,7 @@ const absolutePath = z
     if (fault !== undefined) context.addIssue({ code: "custom", message: `no server would accept ${fault}` });
   });
 
-/** A server that decodes it sees `//`, and would take the next segment for a host name. */
+/** A server that decodes such a path would parse `//` and treat the next segment as a host name. */
 const LEADING_SEPARATOR = /^\/%(?:25)*(?:2f|5c)/i;
 
 export const pathChange = {
@@ -27,7 +27,10 @@ export const pathChange = {
     ["full", "prefix"],
   ),
 
-  /** `matchedPrefixes` are canonical. The function throws a GatewayError if the new path would name another host. */
+  /**
+   * `matchedPrefixes` must be canonical. The returned function throws a GatewayError if the new path would name
+   * another host.
+   */
   compile(
     config: { full?: string | undefined; prefix?: string | undefined },
     matchedPrefixes: readonly string[],

@@ -1,22 +1,21 @@
 /**
- * The principal: a string that identifies the authenticated client. Sessions and server processes belong to it, so two
- * users never share one. It is the issuer and subject of a token, or the token itself without them; the API key, not its
- * metadata; or the user name with the htpasswd entry, because two files may each have an "alice". The part after a NUL
- * only makes the string unique and is never shown.
+ * A principal is a string that identifies the authenticated client, so that two users never share a session or a
+ * server process. It contains the issuer and subject of a token (or the token's digest without them), the digest of an
+ * API key, or the user name with the digest of the htpasswd entry, because two files may each have an "alice". Output
+ * never shows the digits after a NUL, which only make the string unique.
  */
 import { createHash } from "node:crypto";
 import type { Claims } from "./facts.ts";
 
 const MAX_PERSON_CHARS = 200;
 
-/** The attributes of an exchange that identify a user. */
 export interface IdentifiedBy {
   readonly jwt?: object | undefined;
   readonly apiKey?: object | undefined;
   readonly basicAuth?: object | undefined;
 }
 
-/** Returns a short display name; undefined for an unauthenticated client. */
+/** Returns a short display name, or undefined for an unauthenticated client. */
 export function personName(
   { jwt, apiKey, basicAuth }: IdentifiedBy,
   principal: string | undefined,
@@ -30,8 +29,8 @@ export function personName(
 }
 
 /**
- * Returns a description that distinguishes users of the same name: the name, the account, and the issuer. Users can often
- * choose the `name` of an account, but neither its issuer nor its subject.
+ * Returns a description that distinguishes users of the same name. Users can often choose the `name` of an account,
+ * but neither its issuer nor its subject.
  */
 export function personDescription(identified: IdentifiedBy, principal: string): string {
   const { jwt } = identified;
@@ -64,7 +63,9 @@ function cleaned(text: string): string {
   return short.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, "").trim();
 }
 
-/** A refreshed token of the same subject is the same principal; without a subject, only the same token is. */
+/**
+ * A refreshed token of the same subject yields the same principal. Without a subject, only an identical token does.
+ */
 export function tokenPrincipal({ iss, sub }: Claims, token: string): string {
   if (typeof iss === "string" && typeof sub === "string" && sub !== "") return `jwt:${JSON.stringify([iss, sub])}`;
   return hidden("token:", token);
@@ -81,8 +82,8 @@ export function userPrincipal(username: string, entry: string): string {
 }
 
 /**
- * Identifies a client for per-client limits: the principal, or else the address. An IPv6 site has 2^64 addresses, so its
- * /64 network is used.
+ * Identifies a client for per-client limits by its principal or address. IPv6 addresses count as one /64 network,
+ * because a client can use any of its 2^64 addresses.
  */
 export function clientKey(principal: string | undefined, address: string): string {
   if (principal !== undefined) return principal;
@@ -97,7 +98,7 @@ function networkOf(address: string): string {
   return `${[...before, ...Array<string>(zeros).fill("0"), ...after].slice(0, 4).join(":")}::/64`;
 }
 
-/** The principal without its secret part, for logs and the admin interface. */
+/** Removes the secret digits for logs and the admin interface. */
 export function shownPrincipal(principal: string): string {
   return principal.replace(/\0[0-9a-f]*/g, "");
 }

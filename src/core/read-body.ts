@@ -1,6 +1,6 @@
 /**
- * Buffers a request body up to a limit, within the memory budget. Rejects with 413 if the body is larger (before reading
- * it, if its length is known), with 400 if it ends early, and with 503 if there is no memory for it.
+ * Buffers a request body up to a limit, within the memory budget. Rejects with 413 if the body is larger (before
+ * reading it, if its length is declared), with 400 if it ends early, and with 503 if the memory budget is exhausted.
  */
 import { MemoryExhausted } from "../base/memory-budget.ts";
 import { readAll } from "../http/body.ts";
@@ -20,7 +20,6 @@ export function readBody(exchange: Exchange, body: StreamedBody, maxBytes: numbe
   });
 }
 
-/** The 503 error for a request body that does not fit into the memory budget. */
 export function noMemoryFor(cause: MemoryExhausted): GatewayError {
   return new GatewayError("overloaded", { detail: cause.message, headers: { "retry-after": RETRY_SECONDS }, cause });
 }

@@ -1,6 +1,6 @@
 /**
- * A response of the gateway itself: returned by a hook (preflight, metadata, direct response) or rendered from an error.
- * Every GatewayError that is not rendered in a protocol's own form (JSON-RPC, LLM dialects) becomes a response here.
+ * Responses that the gateway itself creates: hooks return them (preflight, metadata, direct response), or this file
+ * renders them from a GatewayError that has no protocol-specific format (JSON-RPC, LLM APIs).
  */
 import { BodyIncomplete, BodyTooLarge } from "../http/body.ts";
 import { HeaderList } from "../http/headers.ts";
@@ -26,7 +26,7 @@ export function emptyReply(status: number, headers: Readonly<Record<string, stri
   return { status, headers: HeaderList.of(headers), body: undefined };
 }
 
-/** The `error` member of OAuth-style bodies where it differs from the gateway's code. */
+/** The OAuth `error` code where it differs from the gateway's code. */
 const OAUTH_ERROR: Partial<Record<ErrorCode, string>> = { authorization_denied: "forbidden" };
 
 export function errorReply(error: GatewayError): Reply {
@@ -37,8 +37,8 @@ export function errorReply(error: GatewayError): Reply {
 }
 
 /**
- * Converts any thrown value to a GatewayError. Incomplete and oversized bodies are client errors. Anything unknown is a
- * defect in the gateway, and its text is not sent to the client.
+ * Converts any thrown value to a GatewayError. Incomplete and oversized bodies are client errors. Any other value is a
+ * defect in the gateway, and its message is not sent to the client.
  */
 export function asGatewayError(thrown: unknown): GatewayError {
   if (thrown instanceof GatewayError) return thrown;

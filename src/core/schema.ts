@@ -1,6 +1,6 @@
 /**
- * Building blocks of configuration schemas. Each validates at load with a message that explains the fix, and carries the
- * marks that the JSON schema, the documentation and the redaction of dumps need.
+ * Building blocks of configuration schemas. Each validates a value at load and carries the marks that the JSON schema,
+ * the documentation and the redaction of dumps need.
  */
 import { z } from "zod";
 import { isHeaderName } from "../base/header-names.ts";
@@ -8,7 +8,7 @@ import { compileExpression, ExpressionError } from "../cel/expression.ts";
 import { includesHeader, MESSAGE_HEADERS } from "../http/header-rules.ts";
 import { isHeaderValue } from "../http/headers.ts";
 
-/** A CEL expression. It is compiled at load, so an error fails the load, not a request. */
+/** Compiles the CEL expression at load, so that a mistake fails the load and not a request. */
 export function celSource(): z.ZodString {
   const schema = z.string().superRefine((source, context) => {
     try {
@@ -24,7 +24,7 @@ export function celSource(): z.ZodString {
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const DURATION = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/;
 
-/** A duration such as `10s`, `5m`, `1h30m` or `250ms`; parsed to milliseconds. */
+/** Parses a duration to milliseconds. */
 export function duration() {
   return z
     .string("expected a duration such as 250ms, 10s, 5m or 1h30m")
@@ -37,7 +37,7 @@ export function duration() {
     });
 }
 
-/** Marks a value that dumps, traces and logs must not show. */
+/** Dumps, traces and logs redact the value. */
 export function secret() {
   return z.string().min(1).meta({ secret: true });
 }
@@ -57,7 +57,7 @@ export function headerValue() {
   return z.string().refine(isHeaderValue, "not a valid HTTP header value (no line breaks or control characters)");
 }
 
-/** A header that a policy can change; headers that frame the message are rejected. */
+/** Rejects headers that frame the message, because policies cannot change them. */
 export function changeableHeaderName() {
   return headerName().refine(
     (name) => !includesHeader(MESSAGE_HEADERS, name),
@@ -71,7 +71,6 @@ export function isAuthority(text: string): boolean {
   return AUTHORITY.test(text);
 }
 
-/** A valid Host value: a name or address, optionally with a port. */
 export function authority() {
   return z.string().refine(isAuthority, "expected a host name, optionally with a port");
 }
@@ -80,7 +79,6 @@ export function port() {
   return z.int().min(0).max(65_535);
 }
 
-/** An http or https URL without credentials. */
 export function httpUrl() {
   return z.string().refine((text) => {
     try {
@@ -92,7 +90,6 @@ export function httpUrl() {
   }, "expected an http or https URL without credentials");
 }
 
-/** Exactly one of these keys must be present. */
 export function exactlyOneOf<Shape extends z.ZodRawShape>(schema: z.ZodObject<Shape>, keys: readonly string[]) {
   const checked = schema.superRefine((value, context) => {
     const present = keys.filter((key) => (value as Record<string, unknown>)[key] !== undefined);
@@ -116,7 +113,7 @@ export interface LocalUse {
     | "credentials of this machine"
     | "a Service by its name"
     | "a host by its address";
-  /** Whether a value uses the local machine. Default: every value does. */
+  /** Returns whether a value refers to the local machine. By default every value does. */
   readonly isLocal?: (value: unknown) => boolean;
   /** The file is read through `CompileEnv.readFile`, so a reference to a Secret can replace it. */
   readonly isReadable?: boolean;
@@ -140,7 +137,7 @@ export function markExactlyOne<Schema extends z.ZodType>(schema: Schema, exactly
   return schema;
 }
 
-/** Marks a CEL expression: the redaction looks at its constants, not at text that looks like an assignment. */
+/** Redaction then inspects the constants of the CEL expression, not text that resembles an assignment. */
 export function markExpression<Schema extends z.ZodType>(schema: Schema): Schema {
   (schema as z.ZodType).register(marks, { ...marks.get(schema), isExpression: true });
   return schema;
@@ -158,12 +155,12 @@ export function exactlyOneOfFields(schema: z.ZodType): readonly string[] | undef
   return marks.get(schema)?.exactlyOne;
 }
 
-/** The path of a file that is read once, at compile time. */
+/** The file is read once, at compile time. */
 export function filePath() {
   return markLocal(z.string().min(1), { what: "a file", isReadable: true });
 }
 
-/** The path of a file that is watched or read again later, so a Secret cannot replace it. */
+/** The file is watched or read again later, so a Secret cannot replace it. */
 export function watchedFilePath() {
   return markLocal(z.string().min(1), { what: "a file" });
 }

@@ -1,6 +1,6 @@
 /**
  * Snapshots of an exchange for traces and recent requests, with sensitive headers, keys and credential parameters
- * redacted. Built only for a traced request, or when a recent one is viewed.
+ * redacted. They are built only for a traced request, or when a recent request is viewed.
  */
 import type { Clock } from "../base/clock.ts";
 import { writtenHeaders } from "../http/h1/request-head.ts";
@@ -13,7 +13,6 @@ import type { Facts } from "./facts.ts";
 import { clientAddress, type Source } from "./source.ts";
 import type { Sent } from "./wire.ts";
 
-/** The input of a request snapshot; an Exchange and a recent request both provide it. */
 export interface SnapshotSource {
   readonly request: Pick<
     GatewayRequest,
@@ -24,12 +23,12 @@ export interface SnapshotSource {
   readonly startedAt: number;
   readonly credentials: {
     readonly query: readonly string[] | undefined;
-    /** Values of headers that a policy removed; other headers may still contain copies of them. */
+    /** A policy removed the headers with these values, but other headers may contain copies. */
     readonly secrets: readonly string[] | undefined;
   };
 }
 
-/** `path` is the path to show, which may differ between the received and the forwarded request. */
+/** `path` may differ between the received and the forwarded request. */
 export function requestState(
   exchange: SnapshotSource,
   redaction: Redaction,
@@ -61,7 +60,6 @@ function sourceState({ address, port, identity }: Source): JsonObject {
   return identity === undefined ? { address, port } : { address, port, identity };
 }
 
-/** The request as it was sent to a server. */
 export function sentState(exchange: SnapshotSource, target: string, sent: Sent, redaction: Redaction): JsonObject {
   const startTime = new Date(exchange.startedAt).toISOString();
   return {
@@ -108,7 +106,6 @@ export function responseState(exchange: Exchange, redaction: Redaction, clock: C
   return responseStateOf(exchange, response?.status, response?.headers, exchange.upstream.headMs, redaction, clock);
 }
 
-/** A response as it came from a server. */
 export function receivedState(
   exchange: Exchange,
   status: number,

@@ -1,6 +1,6 @@
 /**
- * The compiled configuration: listeners → routes → backends, each with compiled policies. Immutable: a reload builds a
- * new one and swaps it, and requests in flight finish on the one they started with.
+ * The compiled configuration: listeners → routes → backends, each with compiled policies. It is immutable. A reload
+ * builds a new topology and swaps it, and requests in flight finish on the topology they started with.
  */
 import type { ListenerTls } from "../http/tls-listener.ts";
 import type { Backend } from "./backend.ts";
@@ -35,7 +35,7 @@ export interface ValueMatch {
 export interface Route {
   readonly name: string;
   readonly hostnames: readonly string[];
-  /** Host names that the route does not serve although `hostnames` covers them. */
+  /** The route does not serve these host names although `hostnames` covers them. */
   readonly except?: readonly string[];
   readonly matches: readonly RouteMatch[];
   readonly policies: CompiledScope;
@@ -51,13 +51,15 @@ export interface Listener {
   readonly port: number;
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls: ListenerTls | undefined;
-  /** False disables HTTP/2. */
   readonly http2?: boolean | undefined;
-  /** The position and the path (`mcp.port`) of one of its fields in the configuration. */
+  /** Returns the position and the path of a field in the configuration, for example `mcp.port`. */
   writtenAt(field: "port" | "address"): string;
   readonly policies: CompiledScope;
   readonly routes: readonly Route[];
-  /** The policies for requests that no route matches: those that routes inherit from the gateway, such as cors. */
+  /**
+   * Applies to requests that no route matches. Contains the policies that routes inherit from the gateway, such as
+   * cors.
+   */
   readonly unmatched: CompiledScope;
 }
 
