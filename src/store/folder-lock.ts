@@ -1,8 +1,8 @@
 /**
- * Ensures that only one process writes to a folder. Node has no file locks, so a lock file names its owner: process id,
- * start time and process namespace. The owner touches the file every few seconds. A lock of a dead process, or of
- * another machine or container that stopped touching it, is taken over. The owner checks before each write that it
- * still holds the lock.
+ * Ensures that only one process writes to a folder. Node has no file locks, so a lock file names its owner by process
+ * id, start time and process namespace, and the owner updates the file's modification time every few seconds. Another
+ * process takes over the lock if the owner has exited, or if an owner on another machine or in another container stops
+ * updating the file. The owner checks before each write that it still holds the lock.
  */
 import { randomUUID } from "node:crypto";
 import {
@@ -22,12 +22,12 @@ import type { Clock } from "../base/clock.ts";
 
 const FILE = "lock";
 const TOUCH_EVERY_MS = 5_000;
-/** For owners whose process cannot be inspected from here. */
+/** Applies to owners in another process namespace, which cannot be inspected. */
 const STALE_AFTER_MS = 30_000;
 const ATTEMPTS = 5;
 
 export interface FolderLock {
-  /** Whether the lock was not taken over by another process. */
+  /** Returns false if another process took over the lock. */
   isHeld(): boolean;
   release(): void;
 }
@@ -83,7 +83,6 @@ function hold(file: string, text: string, clock: Clock): FolderLock {
   };
 }
 
-/** Returns false if the file exists. */
 function create(file: string, text: string): boolean {
   let fd: number;
   try {
@@ -100,7 +99,7 @@ function create(file: string, text: string): boolean {
   }
 }
 
-/** Moves a stale lock away. If the file is a different lock by then, it is moved back. */
+/** Removes a stale lock. If another process has replaced the lock in the meantime, its lock is restored. */
 function setAside(file: string, staleText: string): void {
   const aside = `${file}.${randomUUID()}`;
   try {
@@ -150,13 +149,13 @@ function isAlive(other: Owner, own: Owner, file: string, nowMs: number): boolean
 }
 
 /**
- * Returns the start time since boot in clock ticks; undefined if there is no such process or the system does not report
- * it.
+ * Returns the start time since boot in clock ticks, or undefined if the process does not exist or the system has no
+ * `/proc`.
  */
 function startOf(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The name in parentheses may contain any character; the start time is the 20th field after it.
+    // The command name in parentheses may contain any character. The start time is the 20th field after it.
     return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
   } catch {
     return undefined;

@@ -1,7 +1,7 @@
 /**
- * A store in a local folder. All data is in memory, and each change is also written to a journal. Resolved changes
- * survive `kill -9`; a power failure loses at most the last second, and nothing that `sync` waited for. While the disk
- * does not accept writes, changes are rejected.
+ * A store in a local folder. It keeps all data in memory and also writes each change to a journal. Resolved changes
+ * survive `kill -9`. A power failure loses at most the last second, and nothing that `sync` waited for. Changes are
+ * rejected while the disk does not accept writes.
  */
 import { mkdirSync } from "node:fs";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -13,9 +13,8 @@ import { type Change, Table, type TableLimits } from "./table.ts";
 
 const SYNC_AFTER_MS = 1_000;
 const RETRY_AFTER_MS = 1_000;
-/** The limit of buffered changes while the disk does not accept writes. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024;
-/** A journal is compacted when it reaches this size and most of its records are obsolete. */
+/** The store compacts a journal of this size if most of its records are obsolete. */
 const COMPACT_FROM_BYTES = 4 * 1024 * 1024;
 const COMPACT_FROM_TIMES = 2;
 
@@ -25,7 +24,6 @@ export interface FolderStoreEnv {
   readonly limits?: TableLimits | undefined;
 }
 
-/** Throws if the folder cannot be used, or if another process uses it. */
 export async function openFolderStore(folder: string, { clock, logger, limits }: FolderStoreEnv): Promise<Store> {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const lock = takeFolderLock(folder, clock);
@@ -73,7 +71,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     throw error;
   }
 
-  /** Runs one write at a time. Changes in the meantime go with the next write. */
+  /** Runs one write at a time. Concurrent changes are included in the next write. */
   function write(): Promise<void> {
     writing ??= writeAll().finally(() => {
       writing = undefined;
@@ -82,7 +80,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   }
 
   async function writeAll(): Promise<void> {
-    // Batches all changes of this turn of the event loop.
+    // Batches all changes of this event-loop iteration.
     await new Promise((resolve) => setImmediate(resolve));
     while (waiting.length > 0) {
       const lines = waiting;
@@ -193,7 +191,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   };
 }
 
-/** Approximate: escapes and characters beyond ASCII are not counted. */
+/** The size is approximate, because escapes and characters beyond ASCII are not counted. */
 function lineBytes([key, value = ""]: Change): number {
   return key.length + value.length + 32;
 }

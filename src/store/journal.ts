@@ -1,7 +1,7 @@
 /**
- * The text format of changes: one line each, with a checksum and a JSON array. A line that was truncated by a crash or
- * damaged on disk fails its checksum and is skipped. The other lines remain valid, because each line sets one key and
- * does not depend on others.
+ * Encodes each change as one line with a checksum and a JSON array, and manages the journal and snapshot files. A line
+ * that was truncated by a crash or damaged on disk fails its checksum and is skipped. The other lines remain valid,
+ * because each line sets one key independently.
  */
 
 import { readdirSync, readFileSync } from "node:fs";
@@ -19,9 +19,8 @@ export function journalLine(change: Change): string {
 }
 
 export interface Read {
-  /** The number of unreadable lines, not counting a truncated last line. */
+  /** The count excludes a truncated last line. */
   readonly damaged: number;
-  /** The last line was truncated, for example by a crash. */
   readonly isTorn: boolean;
 }
 
@@ -65,15 +64,13 @@ function checksum(text: string): string {
   return crc32(text).toString(16).padStart(CHECKSUM_CHARS, "0");
 }
 
-/** The number of snapshot lines per write. */
 const SLICE_LINES = 1_000;
 
 export interface Recovered extends Read {
-  /** The number of the newest journal, which is continued. */
+  /** New changes are appended to this journal, which is the newest. */
   readonly number: number;
 }
 
-/** Loads the changes of an earlier process. */
 export function recover(folder: string, load: (change: Change) => void): Recovered {
   const names = readdirSync(folder);
   const numbers = (kind: string): number[] =>
@@ -116,8 +113,8 @@ export class JournalFile {
   }
 
   /**
-   * If it fails, the text may be partially written. The next append starts on a new line, and the caller must repeat
-   * this text.
+   * After a failure the text may be partially written. The next append starts on a new line, and the caller must
+   * repeat the text.
    */
   async append(text: string): Promise<void> {
     const bytes = Buffer.from(this.#isRagged ? `\n${text}` : text);
@@ -139,7 +136,7 @@ export class JournalFile {
   }
 }
 
-/** Writes a snapshot, removes the journals that it replaces, and returns its size. */
+/** Writes a snapshot, removes the journals that it replaces, and returns its size in bytes. */
 export async function writeSnapshot(folder: string, number: number, changes: Iterable<Change>): Promise<number> {
   const temporary = join(folder, "snapshot.new");
   const file = await open(temporary, "w", 0o600);

@@ -1,12 +1,12 @@
 /**
- * The default store, whose data ends with the process. An upgrade passes its content to the next process.
+ * The default store, whose data is lost when the process exits. An in-place upgrade passes the data to the next
+ * process.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Store } from "./store.ts";
 import { type Change, Table, type TableLimits } from "./table.ts";
 
 export interface MemoryStore extends Store {
-  /** The changes that recreate the content in another process. */
   content(): Change[];
 }
 

@@ -1,6 +1,6 @@
 /**
- * Opens the configured store and counts its operations. Policies and backends get the store while the configuration is
- * compiled, before it is open. Until then, operations are rejected.
+ * Opens the configured store and counts its operations. Policies and backends receive the store while the
+ * configuration is compiled, before the store is open. Until then, operations are rejected.
  */
 
 import type { Clock } from "../base/clock.ts";
@@ -31,9 +31,9 @@ export interface StoreEnv {
 }
 
 export interface ConfigurableStore extends Store {
-  /** Rejects if the store is unusable. A Redis that is unavailable is not an error. */
+  /** Rejects if the store is unusable. An unavailable Redis is not an error. */
   open(settings: StoreSettings): Promise<void>;
-  /** Switches to another store, for example that of the next process, and returns the previous one. */
+  /** Switches to another store, for example the store of the next process, and returns the previous one. */
   switchTo(store: Store): Store | undefined;
 }
 
@@ -120,14 +120,14 @@ async function openStore(settings: StoreSettings, { clock, logger, memory }: Sto
         limits: tableLimits(memory.limits, settings.cacheBytes),
       });
     case "redis": {
-      // Loaded only if it is configured.
+      // Avoids loading the Redis client if Redis is not configured.
       const { openRedisStore } = await import("./redis-store.ts");
       return openRedisStore(settings, logger, clock);
     }
   }
 }
 
-/** A cache larger than the default does not reduce the memory of sessions and logins. */
+/** Increasing the cache size increases the total, so that sessions and logins keep their share. */
 function tableLimits({ storeBytes, cacheBytes }: MemoryLimits, wantedBytes = cacheBytes): TableLimits {
   return { maxBytes: storeBytes + Math.max(0, wantedBytes - cacheBytes), cacheBytes: wantedBytes };
 }

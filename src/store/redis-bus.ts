@@ -1,7 +1,6 @@
 /**
- * Messages between replicas over Redis. Listening uses a separate connection, opened with the first channel. After a
- * disconnect all channels are subscribed again, and messages sent in the meantime are lost. Publishing returns the
- * number of receivers.
+ * Sends messages between replicas over Redis. The bus receives on a separate connection, which opens with the first
+ * channel. After a disconnect, the bus subscribes to all channels again, and messages sent in the meantime are lost.
  */
 import type { Redis } from "ioredis";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -9,14 +8,13 @@ import { type Bus, type BusChannel, MAX_MESSAGE_BYTES } from "./store.ts";
 
 /** Pings distinguish an idle connection from a dead one. */
 const PING_MS = 10_000;
-/** The number of channels per command when subscribing again. */
 const CHANNELS_AT_ONCE = 500;
 
 export interface BusEnv {
   readonly clock: Clock;
   readonly prefix: string;
   readonly timeoutMs: number;
-  /** A separate connection that is not open yet and reconnects automatically. */
+  /** Returns a separate connection that is not open yet and reconnects automatically. */
   connection(): Redis;
   publish(channel: string, text: string): Promise<number>;
 }
@@ -41,7 +39,7 @@ export function createRedisBus(env: BusEnv): ClosableBus {
       for (const receive of [...(listeners.get(channel) ?? [])]) receive(text);
     });
     own.on("ready", () => void listenAgain(own));
-    // The store's own connection reports errors of Redis.
+    // The store's main connection reports errors of Redis.
     own.on("error", () => undefined);
     own.connect().catch(() => undefined);
     pings = clock.every(PING_MS, () => {
@@ -57,8 +55,7 @@ export function createRedisBus(env: BusEnv): ClosableBus {
   }
 
   /**
-   * Resolves when the subscription is active, or after the time limit. After that, it becomes active with the
-   * connection.
+   * Resolves when the subscription is active or the timeout has passed. A later reconnect activates the subscription.
    */
   async function begin(own: Redis, channel: string): Promise<void> {
     if (own.status !== "ready") await readiness(own);

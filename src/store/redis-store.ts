@@ -1,7 +1,7 @@
 /**
- * A store in Redis (6.2 or newer, or compatible), for several replicas. While Redis is unavailable, operations are
- * rejected immediately and the connection is retried with growing pauses; while Redis does not respond, operations are
- * rejected after the time limit. The client library is loaded only if Redis is configured (ADR 21).
+ * A store in Redis (6.2 or newer, or compatible) that several replicas share. While Redis is disconnected, operations
+ * are rejected immediately and the connection is retried with exponential backoff. If Redis does not respond,
+ * operations are rejected after the timeout. The client library is loaded only if Redis is configured (ADR 21).
  */
 import { Redis, type RedisOptions } from "ioredis";
 import type { Clock } from "../base/clock.ts";
@@ -11,22 +11,22 @@ import { createRedisBus } from "./redis-bus.ts";
 import { checkAmount, checkEntry, PAGE_SIZE, type Store, StoreUnavailable } from "./store.ts";
 
 export interface RedisSettings {
-  /** `redis://` or `rediss://`, with user, password and database if needed. */
+  /** The URL is `redis://` or `rediss://`, optionally with user, password and database. */
   readonly url: string;
-  /** The prefix of each key, for databases shared with other applications. */
+  /** The prefix allows other applications to use the same database. */
   readonly prefix: string;
   readonly timeoutMs: number;
-  /** PEM of the trusted certificate authorities. Default: those of Node. */
+  /** PEM of the trusted certificate authorities. By default, Node's list applies. */
   readonly ca?: string | undefined;
 }
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5_000;
-/** A connection without any response for this many time limits is closed. */
+/** The connection is closed if no response arrives within this multiple of the timeout. */
 const DEAD_AFTER_LIMITS = 2;
 const NOT_YET = "not connected yet";
 
-/** Resolves when connected, or after the time limit, so that the gateway starts while Redis is unavailable. */
+/** Resolves when connected or after the timeout, so that the gateway starts while Redis is unavailable. */
 export async function openRedisStore(settings: RedisSettings, logger: Logger, clock: Clock): Promise<Store> {
   const { prefix, timeoutMs } = settings;
   let problem: string | undefined = NOT_YET;
@@ -74,7 +74,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
       const { message } = error as Error;
       if (message.includes("NOTCOUNTER")) throw new TypeError("the value of this key is not a counter");
       if (message.includes("TOOLARGE")) throw new RangeError("the counter would become too large");
-      // A slow server may still run the command; after a broken connection that is unlikely.
+      // After a timeout, a slow server may still run the command. After a closed connection that is unlikely.
       throw new StoreUnavailable(message, { cause: error, isUncertain: /timed out/i.test(message) });
     }
   }
@@ -139,7 +139,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
   };
 }
 
-/** Redis rejects expiry times of 0 and less, so 1 stands for any time in the past. */
+/** Redis rejects expiry times below 1. */
 function atLeastOne(expiresAtMs: number): number {
   return Math.max(1, Math.floor(expiresAtMs));
 }
@@ -172,7 +172,9 @@ end
 return {1, text}
 `;
 
-/** KEYS: key. ARGV: 1 if a value is expected, that value, the new value, expiry or 0. */
+/**
+ * KEYS: key. ARGV: 1 if a value is expected, that value, the new value, expiry or 0. Returns 1 if the value was set.
+ */
 export const REPLACE = `
 local current = redis.call('GET', KEYS[1])
 if ARGV[1] == '1' then

@@ -1,13 +1,12 @@
 /**
- * A store over a channel to another process. During an upgrade, the old process keeps counting in the store of the new
- * one until its last request has ended. One process serves its store and the other sends operations; an operation
- * without a timely response rejects as unavailable.
+ * A store over a channel to another process. During an in-place upgrade, the old process counts in the store of the
+ * new process until its last request has ended. An operation without a timely response rejects as unavailable.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { entryKind, type Store, type StoreKind, StoreUnavailable } from "./store.ts";
 
 const TIMEOUT_MS = 5_000;
-/** The limit of values in flight, which are in the memory of both processes. */
+/** Values in flight occupy memory in both processes. */
 const MAX_SENT_BYTES = 8 * 1024 * 1024;
 const OPERATIONS = ["get", "set", "delete", "replace", "add", "list", "sync"] as const;
 type Operation = (typeof OPERATIONS)[number];
@@ -23,25 +22,23 @@ export interface StoreResponse {
   readonly type: "store result";
   readonly id: number;
   readonly value?: unknown;
-  /** The name and message of the thrown error. */
   readonly error?: readonly [name: string, message: string, isUncertain?: boolean];
 }
 
 export interface RemoteStore extends Store {
   answered(answer: StoreResponse): void;
-  /** The other process is gone: pending operations are rejected. */
+  /** Rejects pending operations because the other process has exited. */
   gone(reason: string): void;
 }
 
 interface Waiting {
-  /** The size of the value that was sent. */
   readonly bytes: number;
   resolve(value: never): void;
   reject(error: Error): void;
   timer: Timer;
 }
 
-/** `isShort`: the other process is too low on memory for entries that can be rejected. */
+/** `isShort` returns true if the other process is too low on memory to accept entries that are not protected. */
 export function createRemoteStore(
   kind: StoreKind,
   clock: Clock,
@@ -75,7 +72,6 @@ export function createRemoteStore(
     return one;
   }
 
-  /** Runs an operation that may grow the store. */
   function write<Result>(operation: Operation, key: string, value: string, args: readonly unknown[]): Promise<Result> {
     const bytes = Buffer.byteLength(value);
     if (entryKind(key) !== "protected") {
@@ -116,11 +112,10 @@ export function createRemoteStore(
   };
 }
 
-/** Runs an operation of the other process. */
 export async function serveStoreRequest(store: Store, { id, operation, args }: StoreRequest): Promise<StoreResponse> {
   try {
     if (!OPERATIONS.includes(operation)) throw new TypeError("unknown operation");
-    // JSON has no undefined and omits trailing arguments.
+    // JSON has no undefined, so missing arguments arrive as null.
     const given = args.map((arg) => arg ?? undefined);
     const value = await (store[operation] as (...rest: readonly unknown[]) => Promise<unknown>)(...given);
     return { type: "store result", id, value };

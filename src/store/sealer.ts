@@ -1,6 +1,6 @@
 /**
- * Encrypts (AES-256-GCM) values that other systems store or carry for the gateway. A sealed value is bound to a place,
- * so that it cannot be opened in another place.
+ * Encrypts (AES-256-GCM) values that other systems store or carry for the gateway. A sealed value is bound to a
+ * location, so that it cannot be opened in another one.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 
@@ -23,7 +23,7 @@ export class Sealer {
     return Buffer.concat([iv, cipher.getAuthTag(), text]).toString("base64");
   }
 
-  /** Returns undefined if the value was sealed with another key or for another place, or is not a sealed value. */
+  /** Returns undefined if the value is malformed, or was sealed with another key or for another location. */
   open<Value>(place: string, sealed: string): Value | undefined {
     const bytes = Buffer.from(sealed, "base64");
     if (bytes.length < IV_BYTES + TAG_BYTES) return undefined;

@@ -1,7 +1,8 @@
 /**
- * The key with which the gateway signs values that clients return, such as session ids. It is the same for all replicas
- * and after a restart: it is configured, or generated once and kept in the store. While the store is unavailable, a key
- * of this process is used, and its signatures remain valid in this process.
+ * The key with which the gateway signs values that clients return, such as session ids. The key comes from the
+ * configuration, or the first replica generates it and keeps it in the store, so that all replicas use it and it
+ * survives restarts. While the store is unavailable, the process signs with a temporary key, whose signatures remain
+ * valid only in this process.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -15,7 +16,6 @@ const RETRY_MS = 5_000;
 const NAME = "signing";
 
 export interface SigningKey {
-  /** Returns 22 characters of base64url. */
   sign(text: string): string;
   isSignature(text: string, signature: string): boolean;
   /** The key is from the configuration, so other processes may have it without sharing a store. */
@@ -23,14 +23,14 @@ export interface SigningKey {
 }
 
 export interface ConfigurableSigningKey extends SigningKey {
-  /** The first of `given` signs; all of them are accepted. */
+  /** The first key signs, and signatures of all keys are accepted. */
   open(given: readonly string[]): Promise<void>;
   close(): void;
 }
 
 export function createSigningKey(store: Store, clock: Clock, logger: Logger): ConfigurableSigningKey {
   const keys = storeNamespace(store, "keys");
-  // Used until the key is opened, and while the store is unavailable.
+  // This temporary key signs until the key is loaded from the store.
   let all: readonly Buffer[] = [randomBytes(KEY_BYTES)];
   let isGiven = false;
   let retrying: Timer | undefined;
@@ -51,7 +51,6 @@ export function createSigningKey(store: Store, clock: Clock, logger: Logger): Co
     }
   }
 
-  /** Reads the key from the store. The first replica generates it. */
   async function keptKey(): Promise<string> {
     const known = await keys.get(NAME);
     if (known !== undefined) return known;
@@ -87,5 +86,4 @@ export function createSigningKey(store: Store, clock: Clock, logger: Logger): Co
   };
 }
 
-/** For configurations that are only checked. */
 export const noSigningKey: SigningKey = { sign: () => "", isSignature: () => false, isGiven: false };

@@ -1,7 +1,7 @@
 /**
- * Keys, values and expiries in memory: the data of the memory store and of the folder store. Each change is reported in
- * a form that can be replayed from a journal. The size is bounded: the least recently used cached responses are evicted
- * for new ones, and other new entries are rejected when the table is full. Budgets and API keys may use twice the
+ * Holds keys, values and expiry times in memory for the memory store and the folder store. Each change is reported in
+ * a format that can be replayed from a journal. A full table evicts the least recently used cached responses to make
+ * room for new ones and for protected entries, and rejects other new entries. Budgets and API keys may use twice the
  * limit, and existing ones can always be changed.
  */
 import type { Clock, Timer } from "../base/clock.ts";
@@ -18,23 +18,20 @@ import {
   StoreUnavailable,
 } from "./store.ts";
 
-/** Beyond this number, new keys are rejected until others expire. */
 const MAX_ENTRIES = 1_000_000;
-/** Protected entries may use this multiple of the limit. */
 const PROTECTED_TIMES = 2;
 /** The approximate overhead of an entry beyond its key and value. */
 const ROW_BYTES = 160;
 const SWEEP_EVERY_MS = 1_000;
-/** The number of entries per sweep, to keep the event loop responsive. */
+/** Limits the work per sweep, to keep the event loop responsive. */
 const SWEPT_AT_ONCE = 5_000;
 
-/** Sets a key; without a value the key is removed. Expiry 0: never. */
+/** Sets a key, or removes it if there is no value. An expiry of 0 means never. */
 export type Change = readonly [key: string, value: string, expiresAtMs: number] | readonly [key: string];
 
 export interface TableLimits {
-  /** The limit of all entries. */
   readonly maxBytes: number;
-  /** The limit of cached responses, which is part of `maxBytes`. */
+  /** The limit of cached responses is included in `maxBytes`. */
   readonly cacheBytes: number;
 }
 
@@ -51,7 +48,7 @@ export class Table {
   readonly #changed: (change: Change) => void;
   readonly #limits: TableLimits;
   readonly #rows = new Map<string, Row>();
-  /** Keys of cached responses, least recently used first. */
+  /** Sorted by last use, least recently used first. */
   readonly #cached = new Set<string>();
   #bytes = 0;
   #cachedBytes = 0;
@@ -114,7 +111,7 @@ export class Table {
     return { isAdded: true, total };
   }
 
-  /** Lists keys in order of insertion. A cursor is the last key of a page. */
+  /** Lists keys in sorted order. The cursor is the last key of a page. */
   list(prefix: string, cursor?: string): Page {
     const nowMs = this.#clock.now();
     const entries: { key: string; value: string }[] = [];
@@ -130,8 +127,8 @@ export class Table {
   }
 
   /**
-   * Replays an earlier change without reporting it. Returns false if an expendable entry does not fit, because an
-   * earlier process may have had more memory.
+   * Replays an earlier change without reporting it. Returns false if a cached or expendable entry does not fit,
+   * because an earlier process may have had more memory.
    */
   load(change: Change): boolean {
     const [key, value, expiresAtMs = 0] = change;
@@ -150,13 +147,12 @@ export class Table {
     return true;
   }
 
-  /** Yields every entry as the change that creates it. Entries may change during the iteration. */
+  /** Entries may change during the iteration. */
   *changes(): Generator<Change> {
     const nowMs = this.#clock.now();
     for (const [key, row] of this.#rows) if (!isOver(row, nowMs)) yield [key, row.value, row.expiresAtMs];
   }
 
-  /** Removes all cached responses. Returns whether there were any. */
   dropCache(): boolean {
     const hadAny = this.#cached.size > 0;
     for (const key of [...this.#cached]) this.#evict(key);
@@ -182,7 +178,7 @@ export class Table {
     const kind = entryKind(key);
     if (kind === "cache" || kind === "protected") this.#evictFor(key, bytes);
     if (!this.#fits(key, bytes, kind)) throw new StoreUnavailable("it is full");
-    // The journal may throw, and then nothing has changed.
+    // If the journal throws, nothing has changed.
     this.#changed([key, value, expiresAtMs]);
     this.#put(key, { value, expiresAtMs, bytes });
   }
@@ -190,7 +186,7 @@ export class Table {
   #fits(key: string, bytes: number, kind: EntryKind): boolean {
     const before = this.#rows.get(key);
     const grownBytes = bytes - (before?.bytes ?? 0);
-    // Existing entries stay writable: budget counters, and values that shrink.
+    // Existing budget counters, and values that shrink, stay writable in a full table.
     if (before !== undefined && (kind === "protected" || grownBytes <= 0)) return true;
     if (before === undefined && this.#rows.size >= MAX_ENTRIES) return false;
     const { maxBytes, cacheBytes } = this.#limits;
@@ -198,7 +194,7 @@ export class Table {
     return this.#bytes + grownBytes <= (kind === "protected" ? PROTECTED_TIMES * maxBytes : maxBytes);
   }
 
-  /** Evicts cached responses for other entries that must not be rejected, or for other cached responses. */
+  /** Evicts cached responses to make room for the entry. */
   #evictFor(key: string, bytes: number): void {
     const { maxBytes, cacheBytes } = this.#limits;
     const isCached = entryKind(key) === "cache";
@@ -215,8 +211,8 @@ export class Table {
     try {
       this.#changed([key]);
     } catch {
-      // The journal does not accept changes now. Freeing memory is more important: the next start evicts the entry
-      // again.
+      // The journal rejects changes at the moment, but freeing memory is more important. The next start evicts the
+      // entry again.
     }
     this.#forget(key);
   }
@@ -247,7 +243,7 @@ export class Table {
     if (this.#cached.delete(key)) this.#cachedBytes -= row.bytes;
   }
 
-  /** Removes expired entries. The journal needs no record of it, because its entries contain their expiry. */
+  /** Removes expired entries. The journal needs no record of the removal, because its entries contain their expiry. */
   #sweep(): void {
     const nowMs = this.#clock.now();
     this.#swept ??= this.#rows.entries();
