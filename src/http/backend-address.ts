@@ -1,10 +1,9 @@
 /**
- * The address of a plain HTTP backend: `host:port`, an `http://` or `https://` URL without a path, or
+ * Parses the address of a plain HTTP backend, which is `host:port`, an `http://` or `https://` URL without a path, or
  * `unix:/path/to/socket`.
  */
 import type { HttpTarget } from "./http-client.ts";
 
-/** `0.0.0.0:3000`, `[::1]:3000`. */
 export function boundAddress(address: string | undefined, port: number): string {
   const host = address ?? "0.0.0.0";
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;

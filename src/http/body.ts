@@ -1,5 +1,5 @@
 /**
- * Reads bodies from streams: completely up to a limit, with an exact length, or only the first chunk. A body that
+ * Reads bodies from streams, completely up to a limit, with an exact length, or only the first chunk. A body that
  * exceeds its limit is rejected as soon as the limit is passed, and is not retained.
  */
 import { ExpectedError } from "../base/errors.ts";
@@ -11,7 +11,6 @@ export class BodyTooLarge extends ExpectedError {
   }
 }
 
-/** The sender disconnected, or its connection failed. */
 export class BodyIncomplete extends ExpectedError {
   constructor(cause?: unknown) {
     super("the connection closed before the body was complete", { cause });
@@ -25,7 +24,7 @@ export interface BodyEvents {
   failed(error: Error): void;
 }
 
-/** Reports a stream's chunks, then once its end or a BodyIncomplete. The returned function stops the reports. */
+/** Reports a stream's chunks, and then once its end or a BodyIncomplete. The returned function stops the reports. */
 export function followBody(stream: BodyStream, events: BodyEvents): () => void {
   const stop = (): void => {
     stream.off("data", onData);
@@ -54,12 +53,11 @@ export function followBody(stream: BodyStream, events: BodyEvents): () => void {
 }
 
 /**
- * Reserves memory for a body (`BodyReservation`). `granted` is called immediately or later; `rejected` may also follow
- * it, until `finish`.
+ * Reserves memory for a body (`BodyReservation`). `granted` is called immediately or later. `rejected` may be called
+ * at any time until `finish`, even after `granted`.
  */
 export interface BodyMemory {
   reserve(bytes: number, granted: () => void, rejected: (error: Error) => void): void;
-  /** The body is complete. */
   finish(): void;
 }
 
@@ -69,10 +67,9 @@ export interface ReadOptions {
   tooLarge?(kept: Buffer, chunk: Buffer): Promise<Buffer>;
 }
 
-/** For readers without a memory limit other than the body's own. */
 const UNLIMITED: BodyMemory = { reserve: (_bytes, granted) => granted(), finish: () => undefined };
 
-/** Memory for a body of unknown length is reserved in growing steps, starting with this one. */
+/** Memory for a body of unknown length is reserved in growing steps, starting with this size. */
 const FIRST_RESERVED_BYTES = 64 * 1024;
 
 /** Collects a body in one buffer, because many tiny chunks would take many times the memory of their bytes. */
@@ -90,7 +87,7 @@ export class BodyBuffer {
     const start = this.#bytes;
     this.#bytes += chunk.length;
     if (this.#whole === undefined && chunk.length >= capacity) {
-      // Most bodies are one chunk, which is not copied.
+      // Most bodies arrive in one chunk, which is not copied.
       this.#whole = chunk;
       return;
     }
@@ -112,8 +109,8 @@ export class BodyBuffer {
 }
 
 /**
- * With an announced length, the buffer is allocated once, so that 20 MB of images are held once and not twice. While
- * memory is not granted, the stream is not read, so that its sender waits.
+ * Allocates the buffer once if the length is declared, because growing it would hold large bodies twice. The stream is
+ * paused until memory is granted, which applies backpressure to the sender.
  */
 export function readAll(
   stream: BodyStream,
@@ -172,7 +169,10 @@ export function readAll(
   });
 }
 
-/** Reads a body of known length. It uses a callback instead of a promise, because every small request passes here. */
+/**
+ * Reads a body of known length. It takes a callback instead of returning a promise, because it runs for every small
+ * request.
+ */
 export function readExactly(
   stream: BodyStream,
   length: number,
@@ -187,12 +187,12 @@ export function readExactly(
   };
   const onData = (chunk: Buffer): void => {
     body.add(chunk, length);
-    // The parser delivers exactly the announced length, so the end of the stream is not awaited.
+    // The parser delivers exactly the declared length, so there is no need to wait for the end of the stream.
     if (body.bytes >= length) stop(undefined);
   };
   const onClose = (): void => stop(new BodyIncomplete());
   const onError = (error: Error): void => stop(new BodyIncomplete(error));
-  // No chunk will arrive to end the wait.
+  // No `data` event will follow.
   if (length === 0) {
     process.nextTick(stop, undefined);
     return;
@@ -202,10 +202,7 @@ export function readExactly(
   stream.on("error", onError);
 }
 
-/**
- * Returns the first chunk of a body, which stays in the stream; undefined if the body is empty. For callers that need
- * only the beginning of a body.
- */
+/** Returns the first chunk of a body without consuming it, or undefined if the body is empty. */
 export function peekFirst(
   stream: RequestBodyStream,
   done: (error: Error | undefined, first: Buffer | undefined) => void,
@@ -223,8 +220,8 @@ export function peekFirst(
 }
 
 /**
- * Observes chunks as the reader receives them. It wraps the event, because a second `data` listener would start the
- * stream before the reader is ready, and a stream in between would buffer more.
+ * Observes chunks as the reader receives them. It wraps `emit`, because a second `data` listener would start the
+ * stream before the reader is ready, and an intermediate stream would buffer more.
  */
 export function observeChunks(stream: BodyStream, seen: (chunk: Buffer) => void): void {
   const emit = stream.emit.bind(stream);
@@ -234,13 +231,13 @@ export function observeChunks(stream: BodyStream, seen: (chunk: Buffer) => void)
   };
 }
 
-/** Listens to `data` (a chunk), `error` (an error), `end` or `close` (no value). */
+/** `data` passes a chunk and `error` an error. `end` and `close` pass no value. */
 export type BodyListener = (value: Buffer & Error) => void;
 
 /**
- * The part of Node's Readable that readers of a request body need, so that the listener can deliver bytes without a
- * Readable. `data` is emitted any number of times, then `end`; `close` if the body broke off. Reading starts with the
- * first `data` listener, in a later turn of the event loop.
+ * The subset of Node's Readable that readers of a request body need, so that the listener can deliver bytes without a
+ * Readable. `data` is emitted any number of times and then `end`, or `close` if the body was truncated. Reading starts
+ * with the first `data` listener, in a later event-loop iteration.
  */
 export interface BodyStream {
   on(event: string, listener: BodyListener): unknown;
@@ -255,10 +252,10 @@ export interface BodyStream {
   queued?(bytes: number): void;
 }
 
-/** The body of a client's request. */
 export interface RequestBodyStream extends BodyStream {
   /**
-   * Calls back once, in a later turn, with the first chunk, which stays in the stream; undefined if the body is empty.
+   * Calls back once, in a later event-loop iteration, with the first chunk, which stays in the stream. The chunk is
+   * undefined if the body is empty.
    */
   peek(seen: (first: Buffer | undefined) => void): void;
 }

@@ -11,7 +11,6 @@ export interface CertificateTexts {
   readonly key?: string | undefined;
 }
 
-/** Throws an Error that names the invalid part. */
 export function checkCertificates({ ca, cert, key }: CertificateTexts): void {
   if (ca !== undefined) check("the root", () => new X509Certificate(ca));
   if (cert !== undefined) check("the certificate", () => new X509Certificate(cert));
@@ -24,25 +23,28 @@ function check(what: string, read: () => unknown): void {
   try {
     read();
   } catch (error) {
-    // OpenSSL's message looks like `error:0480006C:PEM routines::no start line`.
+    // OpenSSL's messages look like `error:0480006C:PEM routines::no start line`.
     const reason = (error as Error).message.replace(/^error:[0-9A-F]+:/, "").replace("::", ": ");
     throw new Error(`${what} cannot be used: ${reason}`);
   }
 }
 
-/** `DNS:a.example.com, URI:spiffe://x/y`; a value with a comma or a quote is written as a JSON string. */
+/**
+ * Matches one entry of `DNS:a.example.com, URI:spiffe://x/y`. Node writes a value with a comma or a quote as a JSON
+ * string.
+ */
 const ENTRY = /([A-Za-z][A-Za-z ]*):("(?:[^"\\]|\\.)*"|[^,"]*)(?:, |$)/y;
 
 /**
- * Whether a certificate has one of the names: DNS names, or URIs such as those of SPIFFE. Only subject alternative
- * names count. A malformed list has no names.
+ * Returns whether a certificate has one of the DNS names or URIs (for example SPIFFE ids). Only subject alternative
+ * names count, and a malformed list has no names.
  */
 export function hasOneName(raw: Buffer, names: readonly string[]): boolean {
   const certificate = new X509Certificate(raw);
   const known = alternativeNames(certificate.subjectAltName ?? "");
   return names.some((name) => {
     if (name.includes("://")) return known.includes(`URI:${name}`);
-    // An expected wildcard must be in the certificate literally; for other names the certificate's wildcards count.
+    // An expected wildcard must be in the certificate literally. For other names, wildcards of the certificate match.
     if (name.startsWith("*.")) return known.includes(`DNS:${name.toLowerCase()}`);
     return certificate.checkHost(name, { subject: "never" }) !== undefined;
   });

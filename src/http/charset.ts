@@ -1,17 +1,17 @@
 /**
- * Detects headers about the encoding of a body. The gateway reads JSON as UTF-8, as the standard requires. A server
- * that honors another charset (UTF-7 hides quotes in plain text) or a content coding would read a different document
- * from the same bytes.
+ * Detects headers about the encoding of a body. The gateway decodes JSON as UTF-8, as RFC 8259 requires. A server that
+ * applies another charset (UTF-7 can hide quotes) or a content coding would parse a different document from the same
+ * bytes.
  */
 import type { HeaderList } from "./headers.ts";
 
 const ALLOWED: ReadonlySet<string> = new Set(["", "utf-8", "utf8", "us-ascii"]);
 const CHARSET = /charset\s*\*?\s*=([^;,]*)/gi;
 
-/** Returns a charset other than UTF-8 from any content-type header of the request; undefined if there is none. */
+/** Returns a charset other than UTF-8 from any content-type header, or undefined if there is none. */
 export function foreignCharset(headers: HeaderList): string | undefined {
   for (const value of headers.getAll("content-type")) {
-    // The most common value, which has no charset.
+    // Skips the regular expression for the most common value.
     if (value === "application/json") continue;
     for (const [, name = ""] of value.matchAll(CHARSET)) {
       const charset = name
@@ -24,7 +24,9 @@ export function foreignCharset(headers: HeaderList): string | undefined {
   return undefined;
 }
 
-/** Returns why a server could read a different document from the body than the gateway; undefined if it could not. */
+/**
+ * Returns why a server could parse a different document from the body than the gateway, or undefined if it could not.
+ */
 export function hiddenBody(headers: HeaderList): string | undefined {
   const coding = headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
   if (coding !== "identity") return "the body is encoded";

@@ -1,7 +1,7 @@
 /**
- * Small outgoing requests of the gateway itself: key sets, discovery documents, registration, token endpoints. They are
- * bounded in time and size, and redirects are never followed, so that an identity provider cannot redirect the gateway
- * elsewhere.
+ * Defines small outgoing requests of the gateway itself, for example for key sets, discovery documents and tokens.
+ * They are bounded in time and size. They never follow redirects, so that an identity provider cannot redirect the
+ * gateway to another host.
  */
 
 import { ExpectedError } from "../base/errors.ts";
@@ -16,7 +16,7 @@ export interface FetchRequest {
   readonly timeoutMs: number;
   readonly maxBytes: number;
   readonly tls?: TlsOptions;
-  /** The URL is from a cluster document, so addresses of this machine are rejected. */
+  /** The URL is from a Kubernetes document, so addresses of this machine are rejected. */
   readonly isConfined?: boolean;
 }
 
@@ -43,7 +43,6 @@ export interface Fetcher {
   close(): void;
 }
 
-/** Accepts only http and https, without credentials in the URL. */
 export function parseHttpUrl(text: string): URL | undefined {
   try {
     const url = new URL(text);

@@ -1,41 +1,32 @@
 /**
- * A list of header lines with lowercase names, in order and with repeats, as a flat array of name, value, name, value.
- * Node receives and sends headers in this form, so a request passes without being rebuilt, and a linear scan over a few
- * dozen lines is cheaper than a map.
+ * A list of header lines with lowercase names, in order and with repeats, as a flat array of names and values. Node
+ * receives and sends headers in this format, so a request passes without being rebuilt. A linear scan over a few dozen
+ * lines is cheaper than a map.
  */
 import { isHeaderName } from "../base/header-names.ts";
 import { HOP_BY_HOP_HEADERS, isSameHeader } from "./header-rules.ts";
 
-/**
- * Visible characters, spaces, tabs and bytes above 127. Searching for forbidden characters instead would take twice as
- * long.
- */
+/** Testing for allowed characters takes half as long as searching for forbidden ones. */
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 export class HeaderList {
-  /**
-   * name, value, name, value, …; the names are lowercase. Only the methods change it, because they validate new lines.
-   */
+  /** Alternates lowercase names and values. Only the methods change it, because they validate new lines. */
   readonly pairs: readonly string[];
-  /** The same array as `pairs`, writable. */
   readonly #pairs: string[];
   #isSafe: boolean;
 
-  /** `isSafe`: names and values are known to be valid. The list takes ownership of the array. */
+  /** `isSafe` states that the caller validated all names and values. The list takes ownership of the array. */
   constructor(pairs: string[] = [], isSafe: boolean = pairs.length === 0) {
     this.pairs = pairs;
     this.#pairs = pairs;
     this.#isSafe = isSafe;
   }
 
-  /**
-   * Every name and value passed `isHeaderName` and `isHeaderValue`, so no line can end early or must be checked again.
-   */
+  /** Every name and value passed `isHeaderName` and `isHeaderValue`, so writers need not check them again. */
   get isSafe(): boolean {
     return this.#isSafe;
   }
 
-  /** Copies Node's raw header array with lowercase names. */
   static fromRaw(raw: readonly string[]): HeaderList {
     const pairs = new Array<string>(raw.length);
     for (let i = 0; i < raw.length; i += 2) {
@@ -45,7 +36,7 @@ export class HeaderList {
     return new HeaderList(pairs);
   }
 
-  /** The last of several spellings of one header wins. */
+  /** If a header occurs in several spellings, the last one wins. */
   static of(entries: Readonly<Record<string, string>>): HeaderList {
     const list = new HeaderList();
     for (const name of Object.keys(entries)) list.set(name.toLowerCase(), entries[name] as string);
@@ -75,13 +66,12 @@ export class HeaderList {
     return false;
   }
 
-  /** Whether there is a line that a server may read as this header. */
+  /** Returns whether any line exists that a server may treat as this header. */
   hasAnySpelling(name: string): boolean {
     for (let i = 0; i < this.pairs.length; i += 2) if (isSameHeader(this.pairs[i] as string, name)) return true;
     return false;
   }
 
-  /** The total length of all names and values. */
   get chars(): number {
     let chars = 0;
     for (const text of this.pairs) chars += text.length;
@@ -101,8 +91,8 @@ export class HeaderList {
   }
 
   /**
-   * Replaces every line that a server may read as this header (`isSameHeader`) with one at the place of the first, so
-   * that no other spelling can override the value.
+   * Replaces all lines that a server may treat as this header (`isSameHeader`) with a single line, so that no other
+   * spelling can override the value.
    */
   set(name: string, value: string): void {
     const pairs = this.#pairs;
@@ -117,27 +107,25 @@ export class HeaderList {
     this.add(name, value);
   }
 
-  /** Sets the header, or removes it if there is no value. */
   assert(name: string, value: string | undefined): void {
     if (value === undefined) this.delete(name);
     else this.set(name, value);
   }
 
   /**
-   * Adds a line to those of exactly this name, and removes other spellings. Without a value, only removes other
-   * spellings.
+   * Adds a line of exactly this name and removes other spellings. Without a value, it only removes other spellings.
    */
   append(name: string, value: string | undefined): void {
     this.#removeFrom(name, 0, name);
     if (value !== undefined) this.add(name, value);
   }
 
-  /** Removes every line that a server may read as this header. */
+  /** Removes every line that a server may treat as this header. */
   delete(name: string): void {
     this.#removeFrom(name, 0);
   }
 
-  /** Whether a server could read the header in more than one way, because it has several lines or another spelling. */
+  /** Returns whether the header has several lines or another spelling, so that servers could disagree on its value. */
   isAmbiguous(name: string): boolean {
     const pairs = this.pairs;
     let isSeen = false;
@@ -153,7 +141,7 @@ export class HeaderList {
     return new HeaderList(this.#pairs.slice(), this.#isSafe);
   }
 
-  /** Removes headers of one connection, including those that `connection` lists, except those in `keep`. */
+  /** Removes hop-by-hop headers, including those that `connection` lists, except those in `keep`. */
   removeHopByHop(keep?: ReadonlySet<string>): void {
     const listed = this.get("connection");
     const pairs = this.#pairs;
@@ -177,7 +165,7 @@ export class HeaderList {
     for (const name of this.names()) yield [name, this.get(name) ?? ""];
   }
 
-  /** Returns an object for snapshots and dumps; a repeated name becomes a list. */
+  /** Converts repeated names to lists, for snapshots and dumps. */
   toObject(): Record<string, string | string[]> {
     const object: Record<string, string | string[]> = Object.create(null);
     for (let i = 0; i < this.pairs.length; i += 2) {
@@ -191,7 +179,7 @@ export class HeaderList {
     return object;
   }
 
-  /** Removes the lines of every spelling but `kept`. */
+  /** Removes the lines of all spellings except `kept`. */
   #removeFrom(name: string, start: number, kept?: string): void {
     const pairs = this.#pairs;
     let write = start;
@@ -206,19 +194,17 @@ export class HeaderList {
   }
 }
 
-/** Popping is faster than setting `length`, which is a runtime call in V8; usually nothing is removed. */
+/** Popping is faster than setting `length`, which is a runtime call in V8. Usually nothing is removed. */
 function cutTo(list: string[], length: number): void {
   while (list.length > length) list.pop();
 }
 
-/**
- * Accepts visible characters, spaces, tabs and bytes above 127, which Node can send. Line breaks and NUL are rejected.
- */
+/** Accepts visible characters, spaces, tabs and bytes above 127. Rejects line breaks and NUL. */
 export function isHeaderValue(value: string): boolean {
   return VALUE.test(value);
 }
 
-/** Extends the forwarding headers. Values from an untrusted client were removed at the listener. */
+/** Extends the forwarding headers. The listener has removed the values of untrusted clients. */
 export function addForwarded(headers: HeaderList, address: string, scheme: string, host: string): void {
   const before = headers.get("x-forwarded-for");
   headers.set("x-forwarded-for", before === undefined ? address : `${before}, ${address}`);

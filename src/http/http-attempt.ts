@@ -1,7 +1,7 @@
 /**
- * One outgoing HTTP call: the guard between a connection (the carrier) and the receiver of the response. It enforces
- * the contract of `HttpResponseReceiver` for every carrier, so the receiver may abort, resume or throw inside any
- * callback.
+ * One outgoing HTTP call, which mediates between a connection (the carrier) and the receiver of the response. It
+ * enforces the contract of `HttpResponseReceiver` for every carrier, so the receiver may abort, resume or throw inside
+ * any callback.
  */
 import type { Duplex } from "node:stream";
 import { surface } from "../base/errors.ts";
@@ -10,12 +10,12 @@ import { type HealthObserver, type HttpCall, HttpClientError, type HttpResponseR
 
 export type AttemptState = "asked" | "answering" | "ended" | "failed" | "abandoned";
 
-/** `abort` comes from the caller, which does not need the response. All others come from the responding side. */
+/** The receiver of the response triggers `abort`. The carrier reports all other events. */
 export type AttemptEvent = "head" | "data" | "end" | "upgrade" | "error" | "abort";
 
 /**
- * The state machine of an attempt, used by every layer that forwards a response because callbacks may be reentrant.
- * Returns the state after the event; undefined if the event is not valid in this state and must be dropped.
+ * Implements the state machine of an attempt. Every layer that forwards a response uses it because callbacks may be
+ * reentrant. Returns the next state, or undefined if the event is invalid in this state and must be dropped.
  */
 export function afterEvent(state: AttemptState, event: AttemptEvent): AttemptState | undefined {
   if (isOver(state)) return undefined;
@@ -39,11 +39,10 @@ export function isOver(state: AttemptState): state is "ended" | "failed" | "aban
   return state !== "asked" && state !== "answering";
 }
 
-/** The connection under an attempt. It calls nothing before `send` has returned the attempt. */
+/** The connection of an attempt. It makes no calls before `send` has returned the attempt. */
 export interface Carrier {
-  /** Closes the connection or stream. Called at most once, and not after the response has ended. */
+  /** Closes the connection or stream. Called at most once, and never after the response has ended. */
   stop(attempt: HttpAttempt): void;
-  /** Resumes reading after a pause. */
   proceed(attempt: HttpAttempt): void;
 }
 
@@ -52,7 +51,7 @@ export class HttpAttempt implements HttpCall {
   readonly #receiver: HttpResponseReceiver;
   readonly #health: HealthObserver | undefined;
   #state: AttemptState = "asked";
-  /** Counts `resume` calls: one inside `data` takes effect even if that `data` returns false. */
+  /** Counts `resume` calls, because a `resume` inside `data` takes effect even if that `data` returns false. */
   #resumes = 0;
 
   constructor(carrier: Carrier, receiver: HttpResponseReceiver, health?: HealthObserver) {
@@ -64,8 +63,6 @@ export class HttpAttempt implements HttpCall {
   get isOver(): boolean {
     return isOver(this.#state);
   }
-
-  // Events of the carrier.
 
   head(status: number, headers: HeaderList): void {
     const next = afterEvent(this.#state, "head");
@@ -98,7 +95,7 @@ export class HttpAttempt implements HttpCall {
     try {
       this.#receiver.end(trailers);
     } catch (thrown) {
-      // The receiver did not finish its own `end`; without `fail` its client would wait forever.
+      // The receiver did not complete `end`. Without `fail`, its client would wait forever.
       this.#fail(internal(thrown));
     }
   }
@@ -126,8 +123,6 @@ export class HttpAttempt implements HttpCall {
     this.#fail(error);
   }
 
-  // Calls of the receiver.
-
   abort(): void {
     const next = afterEvent(this.#state, "abort");
     if (next === undefined) return;
@@ -141,7 +136,7 @@ export class HttpAttempt implements HttpCall {
     this.#carrier.proceed(this);
   }
 
-  /** A bug in the receiver fails this response and leaves other connections alone. */
+  /** A bug in the receiver fails this response and does not affect other connections. */
   #receiverThrew(thrown: unknown): void {
     if (this.isOver) {
       surface(thrown);

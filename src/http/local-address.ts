@@ -1,7 +1,7 @@
 /**
- * Detects addresses of this machine or reachable only from it: loopback, link-local (where clouds serve credentials),
- * and its own interfaces. Authors of cluster documents must not reach them through the gateway. The check runs when a
- * connection is opened, so that changing a name's address does not circumvent it.
+ * Detects loopback addresses, link-local addresses (where clouds serve credentials), and addresses of the machine's
+ * own interfaces. Authors of Kubernetes documents must not reach them through the gateway. The check runs when a
+ * connection is opened, so DNS rebinding cannot bypass it.
  */
 import { BlockList, isIP, type LookupFunction } from "node:net";
 import { networkInterfaces } from "node:os";
@@ -33,7 +33,7 @@ export function localAddressError(host: string): Error {
   return Object.assign(new Error(message), { code: "EACCES" });
 }
 
-/** Wraps a lookup to omit such addresses. A name without other addresses is rejected. */
+/** Wraps a lookup to omit local addresses. The lookup of a name without other addresses fails. */
 export function confinedLookup(lookup: LookupFunction): LookupFunction {
   return (name, options, callback) => {
     lookup(name, { ...options, all: true }, (error, found) => {

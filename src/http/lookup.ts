@@ -1,6 +1,6 @@
 /**
- * Resolves the name of one backend for each connection, so that DNS changes take effect. While the resolver fails or
- * hangs, the last good addresses are used. If a name no longer exists, that is accepted, because its old address may be
+ * Resolves the name of a backend for each connection, so that DNS changes take effect. While the resolver fails or
+ * hangs, the last good addresses are used. If the name no longer exists, they are discarded, because they may be
  * reassigned.
  */
 import { lookup as systemLookup } from "node:dns";
@@ -12,18 +12,17 @@ export interface Address {
   readonly family: number;
 }
 
-/** Calls back with all addresses of a name. */
 export type Resolve = (name: string, done: (error: Error | null, addresses: readonly Address[]) => void) => void;
 
-/** The limit for the system's resolver, which may retry for half a minute. */
+/** The system's resolver may retry for half a minute. */
 const LIMIT_MS = 5_000;
 const LAST_GOOD_MS = 60 * 60_000;
 
 type Answer = (error: Error | null, addresses: readonly Address[]) => void;
 
 /**
- * Creates a lookup for one name. Concurrent lookups share one query, because the system runs few at a time and a
- * hanging one must not be joined by more.
+ * Concurrent lookups share one query, because the system runs few at a time and a hanging resolver would block them
+ * all.
  */
 export function createLookup(clock: Clock, resolve: Resolve = systemResolve): LookupFunction {
   let lastGood: readonly Address[] = [];

@@ -1,26 +1,26 @@
 /**
  * Normalizes and validates request paths. Every decision by path (routes, rules, limits, caches) and every forwarded
- * path uses the canonical form, so that the gateway and the backend see the same segments. Paths that a backend could
- * read in two ways are rejected: some always (`pathFault`), others only where a decision depends on them
+ * path uses the canonical path, so that the gateway and the backend agree on the segments. Paths that a backend could
+ * interpret in two ways are rejected, either always (`pathFault`) or only if a decision depends on them
  * (`ambiguityIn`, `otherReadings`).
  */
 
-/** Anything that `canonicalPath` changes or `pathFault` rejects. Most paths do not match. */
+/** Matches every path that `canonicalPath` changes or `pathFault` rejects. Most paths do not match. */
 const NOT_PLAIN = /[^!$&-;=@-Z_a-z~]|\/\/|\/\.{1,2}(?:[/;]|$)/;
-/** One percent-encoded octet, or characters that RFC 3986 does not allow unencoded in a path. */
+/** Matches one percent-encoded octet, or characters that RFC 3986 does not allow unencoded in a path. */
 const TO_NORMALIZE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]|[^\x21-\x7e]+/g;
 const SLASHES = /\/{2,}/g;
 
 const INCOMPLETE = /%(?![0-9A-Fa-f]{2})/;
-/** An encoded ASCII octet from space on, encoded once or several times. */
+/** Matches a printable ASCII octet that is encoded once or several times. */
 const ENCODED_ASCII = /%(?:25)*([2-7][0-9A-Fa-f])/g;
-/** Enough for paths that were encoded by several proxies. Each round undoes any number of plain nestings. */
+/** Enough for paths that several proxies encoded. Each round decodes any number of repeated `%25` encodings. */
 const DECODING_ROUNDS = 4;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: DEL is one of the rejected characters.
 const CONTROL = /%(?:[01][0-9A-Fa-f]|7[Ff])|[\x00-\x1f\x7f]/;
-/** UTF-8 that encodes a character in more bytes than it needs: careless decoders read `%c0%af` as a slash. */
+/** Lenient decoders turn overlong UTF-8 such as `%c0%af` into a slash. */
 const OVERLONG = /%[Cc][01]%[89ABab]|%[Ee]0%[89]|%[Ff]0%8/;
-/** `.` and `..` as segments, also where a server trims spaces or cuts parameters off. */
+/** Matches `.` and `..` segments, including those that a server creates by trimming spaces or removing parameters. */
 const DOT_SEGMENT = /[/\\]\.{1,2} *(?=[/\\;?#]|$)/;
 
 const MAYBE_AMBIGUOUS = /[%;]|\.(?:\/|$)/;
@@ -29,15 +29,14 @@ const PARAMETER = /;|%(?:25)*3b/i;
 const ENCODED_TWICE = /%25(?=[0-9a-f]{2})/i;
 const SPACE_AT_END = /%20(?=\/|$)/;
 
-/** Whether the path is canonical and without fault, as nearly all paths are. One test where both would be needed. */
+/** Returns whether the path is canonical and valid, in a single test because nearly all paths are. */
 export function isPlainPath(path: string): boolean {
   return !NOT_PLAIN.test(path);
 }
 
 /**
- * Returns the canonical spelling of a path: repeated slashes merged, unreserved characters decoded, other octets
- * encoded with uppercase digits (RFC 3986 section 6.2.2), and characters that must be encoded encoded. Paths that
- * differ under RFC 3986 in more than repeated slashes stay different.
+ * Merges repeated slashes, decodes unreserved characters, and encodes all other characters that need it with uppercase
+ * digits (RFC 3986 section 6.2.2). Paths that differ under RFC 3986 in more than repeated slashes stay different.
  */
 export function canonicalPath(path: string): string {
   if (isPlainPath(path)) return path;
@@ -68,7 +67,7 @@ function percentEncoded(text: string): string {
   return encoded;
 }
 
-/** Returns why no route may serve the received path, for example `a dot segment in the path`. */
+/** Returns why every route rejects the received path, for example `a dot segment in the path`. */
 export function pathFault(path: string): string | undefined {
   if (isPlainPath(path)) return undefined;
   if (path.includes("\\")) return "a backslash in the path";
@@ -82,14 +81,14 @@ export function pathFault(path: string): string | undefined {
   return undefined;
 }
 
-/** Whether `ambiguityIn` or `otherReadings` may find something in a canonical path. */
+/** Returns false only if `ambiguityIn` and `otherReadings` find nothing in the canonical path. */
 export function mayBeAmbiguous(path: string): boolean {
   return MAYBE_AMBIGUOUS.test(path);
 }
 
 /**
- * Returns why rules about a canonical path may not hold for the path that a backend reads, for example `an encoded
- * separator`. Routes with authentication or authorization reject such paths.
+ * Returns why a backend may interpret a canonical path differently, for example `an encoded separator`. Routes with
+ * authentication or authorization reject such paths.
  */
 export function ambiguityIn(path: string): string | undefined {
   if (ENCODED_SEPARATOR.test(path)) return "an encoded separator";
@@ -99,9 +98,8 @@ export function ambiguityIn(path: string): string | undefined {
 }
 
 /**
- * Returns the canonical paths that lenient backends could read instead of this one: with everything decoded, and also
- * without path parameters, without the part after an encoded `?` or `#`, and without trailing dots and spaces in
- * segments.
+ * Returns the canonical paths that lenient backends could serve for this path. They decode everything, and may also
+ * remove path parameters, an encoded query or fragment, and trailing dots and spaces of segments.
  */
 export function otherReadings(path: string): readonly string[] {
   const decoded = (decodedFully(path) ?? path).replaceAll("\\", "/");
@@ -121,7 +119,7 @@ function trimmedSegment(segment: string): string {
   return segment.slice(0, end);
 }
 
-/** Decodes every ASCII octet, however often it was encoded; undefined if it was encoded too often. */
+/** Decodes every ASCII octet repeatedly. Returns undefined if the encoding is nested too deeply. */
 function decodedFully(path: string): string | undefined {
   let decoded = path;
   for (let round = 0; round < DECODING_ROUNDS; round++) {
@@ -138,9 +136,9 @@ function decodedOctet(_all: string, hex: string): string {
 }
 
 /**
- * Encodes a value as one segment of an outgoing path. Returns undefined for values that a server could read as more or
- * fewer segments, however often it decodes: separators, dots, control characters, the empty string. Percent-encoding
- * alone does not prevent that.
+ * Encodes a value as one segment of an outgoing path. Returns undefined for values that a server could decode to
+ * another number of segments, for example separators, dots, control characters, and the empty string. Percent-encoding
+ * alone does not prevent this.
  */
 export function pathSegment(value: string): string | undefined {
   const decoded = decodedFully(value);
@@ -156,8 +154,8 @@ export function pathSegment(value: string): string | undefined {
 }
 
 /**
- * Like `pathSegment`, for names in which the receiving API expects slashes. Each part must be a valid segment, so that
- * no reading of the name leaves its place in the path.
+ * Like `pathSegment`, for names in which the receiving API expects slashes. Each segment must be valid, so that the
+ * name cannot escape its position in the path.
  */
 export function slashedName(value: string, slash: "/" | "%2F"): string | undefined {
   const segments = value.split("/").map(pathSegment);

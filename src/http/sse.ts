@@ -1,25 +1,21 @@
 /**
- * Parses and encodes server-sent events. The parser accepts bytes in any chunks (split characters, CR, LF and CRLF line
- * ends, a byte order mark, comments) and holds at most one event, up to a limit. The encoder ensures that no value can
- * break out of its line.
+ * Parses and encodes server-sent events. The parser accepts bytes in arbitrary chunks and holds at most one event, up
+ * to a limit. The encoder ensures that no value can add lines or end the event.
  */
 import { ExpectedError } from "../base/errors.ts";
 import { TextPieces } from "../base/text-pieces.ts";
 
 export interface SseEvent {
-  /** The `event:` field; `message` if there was none. */
   readonly event: string;
   /** The `data:` lines joined by LF. */
   readonly data: string;
   readonly id: string | undefined;
-  /** Milliseconds. */
   readonly retry: number | undefined;
 }
 
 export interface SseParser {
-  /** Calls back for each event that the chunk completes. Throws SseTooLarge when one event exceeds the limit. */
+  /** Calls back for each event that the chunk completes. Throws SseTooLarge if an event exceeds the limit. */
   push(chunk: Buffer): void;
-  /** Bytes of the event that has not ended yet. */
   readonly heldBytes: number;
 }
 
@@ -43,7 +39,7 @@ export function createSseParser(onEvent: (event: SseEvent) => void, maxEventByte
   let atStart = true;
   let event = "";
   let data: string[] = [];
-  /** Data lines that are joined incrementally, because joining millions at the end would take long. */
+  /** Joins data lines incrementally, because joining millions at the end would block the event loop. */
   let joined: string[] = [];
   let id: string | undefined;
   let retry: number | undefined;
@@ -60,7 +56,7 @@ export function createSseParser(onEvent: (event: SseEvent) => void, maxEventByte
     field(name, bytes.toString("utf8", from));
   }
 
-  /** A line that arrived in chunks was decoded incrementally. */
+  /** Parses a line that arrived in several chunks and was decoded incrementally. */
   function longLine(text: string): void {
     const colon = text.indexOf(":");
     if (colon === 0) return;
@@ -140,7 +136,7 @@ export function createSseParser(onEvent: (event: SseEvent) => void, maxEventByte
 
 const LINE_BREAKS = /\r\n|\r|\n/;
 
-/** Encodes one event. Every line of `data` gets its own `data:` line, so no value can end the event early. */
+/** Writes a `data:` line for every line of `data`, so that no value can end the event early. */
 export function encodeSseEvent(event: { event?: string; data: string; id?: string; retryMs?: number }): string {
   let text = "";
   if (event.event !== undefined) text += `event: ${singleLine(event.event)}\n`;

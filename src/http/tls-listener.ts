@@ -1,22 +1,19 @@
-/**
- * The TLS settings of a listener: certificates, minimum versions, and client certificates. All strings are PEM and were
- * checked when the configuration was loaded.
- */
+/** The TLS settings of a listener. All strings are PEM and were checked when the configuration was loaded. */
 
 export interface NamedEntries<Value> {
-  /** Returns undefined if no name matches. */
   find(servername: string): Value | undefined;
 }
 
 /**
- * Selects an entry by the client's server name (SNI, RFC 6066 section 3): the exact name, then the longest wildcard,
- * then none. A wildcard matches one or more labels. The first entry of a name wins, and names are lowercase.
+ * Selects an entry by the client's server name (SNI, RFC 6066 section 3). An exact name has precedence over the
+ * longest matching wildcard, which matches one or more labels. Names are lowercase, and the first entry of a name
+ * wins.
  */
 export function createServerNames<Value>(
   entries: readonly (readonly [name: string, value: Value])[],
 ): NamedEntries<Value> {
   const exact = new Map<string, Value>();
-  /** Keyed by the part after the star, including its dot. */
+  /** The keys are the names without the star, for example `.example.com`. */
   const wildcards = new Map<string, Value>();
   for (const [name, value] of entries) {
     const isWildcard = name.startsWith("*.");
@@ -41,7 +38,7 @@ export function createServerNames<Value>(
 export interface ListenerCertificate {
   readonly cert: string;
   readonly key: string;
-  /** The lowercase names, including `*.example.com`, for which this certificate is used. */
+  /** The certificate is used for these lowercase names, which may contain wildcards. */
   readonly hosts: readonly string[];
 }
 
@@ -49,18 +46,18 @@ export interface ListenerTls {
   /** The first one is used if no name matches. */
   readonly certificates: readonly [ListenerCertificate, ...ListenerCertificate[]];
   readonly minVersion: "TLSv1.2" | "TLSv1.3";
-  /** OpenSSL's list; Node's default if undefined. */
+  /** A list in OpenSSL's format. Node's default applies if undefined. */
   readonly ciphers: string | undefined;
   readonly clientAuth: ClientAuth | undefined;
-  /** Maps a name to its part of the port if there are several. A request must belong to the part of its connection. */
+  /**
+   * Maps a server name to the host name of its listener if several listeners share the port. A request must match the
+   * listener of its connection.
+   */
   readonly parts?: NamedEntries<string> | undefined;
 }
 
 export interface ClientAuth {
   readonly ca: string;
-  /**
-   * `optional`: clients without a certificate are accepted. A certificate that does not verify is rejected in both
-   * modes.
-   */
+  /** `optional` accepts clients without a certificate. Both modes reject an invalid certificate. */
   readonly mode: "require" | "optional";
 }

@@ -1,11 +1,11 @@
 /**
  * Tracks the frame boundaries of a WebSocket (RFC 6455 section 5.2) without retaining content, so that a close frame
- * can be inserted between two frames. It validates nothing; the two endpoints do that.
+ * can be inserted between two frames. The two endpoints validate the frames.
  */
 const CLOSE = 0x8;
 const MAX_HEADER_BYTES = 14;
 
-/** 1001: the endpoint is going away (RFC 6455 section 7.4.1). */
+/** Status code 1001 means that the endpoint is going away (RFC 6455 section 7.4.1). */
 const GOING_AWAY = [0x03, 0xe9] as const;
 
 export class FrameCounter {
@@ -14,12 +14,12 @@ export class FrameCounter {
   #payloadLeft = 0;
   #hasClosed = false;
 
-  /** Whether the position is between two frames, where a frame can be inserted. */
+  /** A frame can be inserted at this position. */
   get isAtBoundary(): boolean {
     return this.#headerBytes === 0 && this.#payloadLeft === 0;
   }
 
-  /** A close frame was seen, after which nothing may follow. */
+  /** No frame may follow a close frame. */
   get hasClosed(): boolean {
     return this.#hasClosed;
   }
@@ -57,7 +57,6 @@ export class FrameCounter {
   }
 }
 
-/** A close frame from a server, or (masked) from a client. */
 export function closeFrame(from: "client" | "server"): Buffer {
   // Clients must mask frames. A mask of zeros is sufficient.
   if (from === "client") return Buffer.from([0x88, 0x82, 0, 0, 0, 0, ...GOING_AWAY]);

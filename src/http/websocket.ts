@@ -1,6 +1,6 @@
 /**
- * A WebSocket client with callbacks over the HTTP client library, for gwctl's port-forward. It supports binary messages
- * only, and the gateway's own traffic does not use it.
+ * A WebSocket client for gwctl's port-forward. It supports binary messages only, and the gateway's own traffic does
+ * not use it.
  */
 import { Agent, WebSocket } from "undici";
 import type { TlsOptions } from "./http-client.ts";
@@ -8,7 +8,6 @@ import type { TlsOptions } from "./http-client.ts";
 const CONNECT_TIMEOUT_MS = 10_000;
 
 export interface WebSocketOptions {
-  /** `ws:` or `wss:`. */
   readonly url: string;
   readonly protocols: readonly string[];
   readonly headers: Readonly<Record<string, string>>;
@@ -17,7 +16,7 @@ export interface WebSocketOptions {
 
 export interface WebSocketHandler {
   message(bytes: Buffer): void;
-  /** Called once, whichever side closed the connection. */
+  /** Called once, regardless of which side closed the connection. */
   closed(reason: string): void;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The connection pools of a changing list of addresses. A pool is opened when its address is first used, and closed
- * when the address is removed.
+ * Manages the connection pools of a changing list of addresses. A pool opens when its address is first used, and
+ * closes when the address is removed.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -16,9 +16,9 @@ export interface Endpoint {
 }
 
 export interface EndpointPools {
-  /** Returns the next address in turn, skipping unreachable ones; undefined if the list is empty. */
+  /** Returns addresses round robin, skipping ejected ones. Returns undefined if the list is empty. */
   next(addresses: readonly string[]): Endpoint | undefined;
-  /** Addresses that could not be reached by their last request. */
+  /** Returns the health of the addresses whose last request could not connect. */
   failing(): Readonly<Record<string, unknown>>;
   connections(): { open: number; idle: number };
   close(): void;
@@ -66,7 +66,7 @@ export function openEndpointPools(
         if (endpoint !== undefined && !endpoint.health.isEjected) return endpoint;
         first ??= endpoint;
       }
-      // All addresses are believed unreachable; trying one is better than rejecting the request.
+      // All addresses are ejected. Trying one is better than rejecting the request.
       return first;
     },
     failing: () =>

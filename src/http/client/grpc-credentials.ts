@@ -1,7 +1,7 @@
 /**
- * Credentials of a gRPC connection without TLS. A confined connection, whose address a cluster document named, is
- * closed before its first byte if it leads to this machine. The check uses the connected address, so that changing a
- * name's address does not circumvent it.
+ * Creates credentials for a gRPC connection without TLS. A confined connection, whose address comes from a Kubernetes
+ * document, is closed before its first byte if it leads to this machine. The check uses the connected address, so DNS
+ * rebinding cannot bypass it.
  */
 import type { ChannelCredentials, ChannelOptions } from "@grpc/grpc-js";
 import { isLocalAddress, localAddressError } from "../local-address.ts";

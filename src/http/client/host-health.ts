@@ -1,14 +1,13 @@
 /**
- * Passive health checking of a server. A server that does not accept connections is ejected for a while, longer each
- * time. Then one trial request passes, and only after its response do the others follow. Only connection failures
- * count; response statuses and latency do not.
+ * Implements passive health checking of a server. A server that does not accept connections is ejected, for longer
+ * each time. Afterwards, one trial request is sent, and other requests follow only after its response. Only connection
+ * failures count, not response statuses or latency.
  */
 import type { Clock } from "../../base/clock.ts";
 
-/** Long enough to notice a restart, short enough not to lose capacity. */
 const FIRST_EJECTION_MS = 1_000;
 const LONGEST_EJECTION_MS = 30_000;
-/** A trial request without a response by then is inconclusive, and another one may pass. */
+/** A trial request without a response within this time is inconclusive, and another one can be sent. */
 const TRIAL_MS = 10_000;
 
 export interface HealthEvents {
@@ -28,14 +27,15 @@ export class HostHealth {
     this.#events = events;
   }
 
-  /** Other servers should be preferred, if there are any. */
   get isEjected(): boolean {
     if (this.#failures === 0) return false;
     const nowMs = this.#clock.monotonicMs();
     return nowMs < this.#ejectedUntilMs || nowMs < this.#trialUntilMs;
   }
 
-  /** Called when a request is sent to the server. After failures, it is the only one until it completes. */
+  /**
+   * Called when a request is sent to the server. After failures, the server is ejected until this request completes.
+   */
   asked(): void {
     if (this.#failures > 0) this.#trialUntilMs = this.#clock.monotonicMs() + TRIAL_MS;
   }
@@ -58,7 +58,6 @@ export class HostHealth {
     this.#events.recovered();
   }
 
-  /** Empty while the server is healthy. */
   describe(): { readonly health?: { readonly failures: number; readonly resting: boolean } } {
     return this.#failures === 0 ? {} : { health: { failures: this.#failures, resting: this.isEjected } };
   }

@@ -1,6 +1,6 @@
 /**
- * The connections to one target: opened on demand, kept while they are warm, and closed before the server closes them.
- * A general client library would cost a third more than the connections in h1/ (docs/adr/0003).
+ * Manages the connections to one target. Connections open on demand, and the pool closes idle ones before the server
+ * does. A general client library would cost a third more CPU than the connections in h1/ (docs/adr/0003).
  */
 
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -9,25 +9,21 @@ import { openHttp2Pool } from "../h2/http2-pool.ts";
 import type { HttpPool, HttpTarget } from "../http-client.ts";
 import { createLookup, type Resolve } from "../lookup.ts";
 
-/** Below the 5 s after which a Node server closes an idle connection, so that the gateway closes it first. */
+/** A Node server closes an idle connection after 5 s by default, so the gateway closes it earlier. */
 const IDLE_MS = 4_000;
-/** The part of the server's `keep-alive` timeout that is used, for the same reason. */
+/** The gateway applies only this share of the server's `keep-alive` timeout, for the same reason. */
 const SHARE_OF_HINT = 0.8;
 const LOOK_EVERY_MS = 1_000;
 
-/** Opens a pool with the HTTP version of the target. */
 export function openHttpPool(target: HttpTarget, clock: Clock = systemClock, resolve?: Resolve): HttpPool {
   const { http = "http1", protocol } = target;
-  // Without TLS there is no negotiation.
+  // Without TLS there is no ALPN negotiation.
   if (http === "http1" || (http === "auto" && protocol === "http")) return openHttp1Pool(target, clock, resolve);
   const fallback = http === "auto" ? () => openHttp1Pool(target, clock, resolve) : undefined;
   return openHttp2Pool(target, clock, resolve, fallback);
 }
 
-/**
- * Free connections are a stack: the most recently used one is the warmest, and taking it is O(1) regardless of how many
- * streams are open.
- */
+/** Free connections form a stack, which reuses the most recently used connection and takes it in O(1). */
 function openHttp1Pool(target: HttpTarget, clock: Clock, resolve: Resolve | undefined): HttpPool {
   const idle: Connection[] = [];
   let open = 0;
@@ -51,15 +47,15 @@ function openHttp1Pool(target: HttpTarget, clock: Clock, resolve: Resolve | unde
     },
   };
 
-  // The oldest are at the bottom of the stack.
+  // The oldest connections are at the bottom of the stack.
   const timer = clock.every(LOOK_EVERY_MS, () => {
     const nowMs = clock.monotonicMs();
     while (idle[0] !== undefined && isTooOld(idle[0], nowMs)) idle[0].close();
   });
 
   /**
-   * The timer alone is too late for a connection that the server closes between two checks, or while the event loop is
-   * blocked.
+   * Checks the age again, because the server may close a connection between two timer events or while the event loop
+   * is blocked.
    */
   function take(): Connection {
     for (let warm = idle.pop(); warm !== undefined; warm = idle.pop()) {
