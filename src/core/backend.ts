@@ -58,7 +58,7 @@ export interface Backend {
    * `needsModel` is true if a rule or a limit key reads the requested model.
    */
   prepare?(exchange: Exchange, needsModel: boolean): HookResult;
-  /** Replaces `prepare` when a recorded LLM request without a body is replayed, and restores its attributes. */
+  /** Replaces `prepare` in rehearsals, where an LLM request has recorded attributes but no body. */
   recall?(exchange: Exchange, recorded: LlmFacts): void;
   call(exchange: Exchange, call: ResponseReceiver): BackendRun;
   /** Renders an error in the protocol of this backend's clients. Returns undefined for the default format. */

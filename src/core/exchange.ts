@@ -333,9 +333,7 @@ export class Exchange implements Linked<Exchange> {
     return this.trace !== undefined || this.records.spans !== undefined;
   }
 
-  /**
-   * Copies the headers before policies change `arrived`, so that the request can be replayed as the client sent it.
-   */
+  /** Copies the headers before policies change `arrived`, because rehearsals need them as the client sent them. */
   keepHeaders(): void {
     this.#sentPairs ??= this.arrived.headers.pairs.slice();
   }

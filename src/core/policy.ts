@@ -77,7 +77,7 @@ export interface Hooks {
   settle?(exchange: Exchange, outcome: Outcome): undefined;
   /** Replaces `request` in dry runs of a policy that verifies tokens, and treats the signature as valid. */
   assume?(exchange: Exchange, given: GivenToken): undefined;
-  /** Replaces `request` when a recorded request is replayed, with the identity that was established at that time. */
+  /** Replaces `request` in rehearsals, with the identity that was established when the request was recorded. */
   recall?(exchange: Exchange, identity: RecordedIdentity): HookResult;
   /** The request hook sends outgoing requests, so a dry run skips it. */
   readonly sends?: true;
@@ -179,7 +179,7 @@ export interface CompileEnv {
   readonly endpoints?: EndpointDirectory | undefined;
   /** The policy comes from a Kubernetes cluster, so it must not access files or addresses of this machine. */
   readonly isConfined?: boolean;
-  /** The configuration is only validated or replayed, so no connections may be opened. */
+  /** The configuration is only validated or rehearsed, so no connections may be opened. */
   readonly isDry?: boolean;
   /** Reads a file that the configuration names, at most 1 MiB by default. Throws an Error that names the problem. */
   readFile(path: string, maxBytes?: number): string;
